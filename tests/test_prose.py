@@ -26,34 +26,34 @@ FORMS = {
 }
 
 PAGES = {
-    "whoever": 5,
-    "anew": 5,
-    "beside": 67,
-    "stands or lies for is": 68,
+    "whoever": 2,
+    "anew": 1,
+    "beside": 27,
+    "stands or lies for is": 33,
     "as many times as long": 2,
     "is to be as little": 3,
     "those that": 36,
-    "of its own": 47,
+    "of its own": 34,
     "so far for yet": 1,
     "without an actor": 41,
     "nothing of, none of": 2,
-    "what for the noun": 25,
+    "what for the noun": 26,
 }
 """Of README.md and docs/, without their console blocks."""
 
 STRINGS = {
-    "whoever": 21,
-    "anew": 9,
-    "beside": 198,
-    "stands or lies for is": 243,
+    "whoever": 5,
+    "anew": 1,
+    "beside": 75,
+    "stands or lies for is": 146,
     "as many times as long": 3,
     "is to be as little": 5,
     "those that": 168,
-    "of its own": 133,
+    "of its own": 90,
     "so far for yet": 44,
-    "without an actor": 304,
+    "without an actor": 284,
     "nothing of, none of": 4,
-    "what for the noun": 153,
+    "what for the noun": 155,
 }
 """Of the docstrings, comments and messages in src/tonnage."""
 

@@ -1,6 +1,6 @@
 """Reads text and CSV files in UTF-8; every error names the file and the line.
 
-There is one reader of CSV; what the columns mean is up to whoever asks: lengths, a trace, step times or measurements.
+There is one reader of CSV; what the columns mean is up to anyone who asks: lengths, a trace, step times or measurements.
 """
 
 from __future__ import annotations

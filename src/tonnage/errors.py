@@ -10,7 +10,7 @@
         └── DataErrors        everything that is wrong with it, one line each
 
 A message is one line and says what is wrong, where, and what would be right. Where it names something that was asked,
-such as the tensor-parallel degree, it holds ``option("tp")``: the error knows the path (``error.path``), and whoever shows
+such as the tensor-parallel degree, it holds ``option("tp")``: the error knows the path (``error.path``), and anyone who shows
 the message spells it, the command as ``--tp``, a scenario file as ``search.tp``, Python as ``tp``.
 """
 
@@ -38,13 +38,13 @@ EXIT_CODES = {
 """What a command's exit code says."""
 
 Path = tuple[str, ...]
-"""Where something stands in what was asked, such as ("search", "tp"), or its name alone where no other has it."""
+"""Where something is in what was asked, such as ("search", "tp"), or its name alone where no other has it."""
 
 _OPTION = re.compile("\ue000([^\ue000\ue001]*)\ue001")
 
 
 def option(*path: str) -> str:
-    """Something that was asked, by its path, as a message names it; whoever shows the message spells it."""
+    """Something that was asked, by its path, as a message names it; anyone who shows the message spells it."""
     return f"\ue000{'.'.join(path)}\ue001"
 
 

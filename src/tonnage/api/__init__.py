@@ -1,4 +1,4 @@
-"""The Python interface: ``tonnage.size``, ``simulate``, ``score`` and ``calibrate``, and what the command needs beside them.
+"""The Python interface: ``tonnage.size``, ``simulate``, ``score`` and ``calibrate``, and what the command needs next to them.
 
 Each function takes what the command of the same name takes, with the same meaning, and returns values
 instead of printing them.

@@ -86,7 +86,7 @@ def run_bench(
 
 
 def run_find_max(asked: Bench, *, output: Path | None, selftest: bool, provenance: dict[str, Any], watch: Watch = _nobody) -> Maximum:
-    """Search the highest load inside the limits, beginning at the one that was asked for.
+    """Search the highest load inside the limits, beginning at the requested one.
 
     Raises:
         InputError: no limits, several loads, or a folder in use.

@@ -1,4 +1,4 @@
-"""``tonnage compare``: two run folders, measured, simulated or imported; or a run beside a plan."""
+"""``tonnage compare``: two run folders, measured, simulated or imported; or a run next to a plan."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def compare_plan(
     coefficients: str | Path | None = None,
     include_invalid: bool = False,
 ) -> RunBesidePlan:
-    """Lay a run beside a plan: the run's requests are replayed on the deployment that the plan chose.
+    """Lay a run next to a plan: the run's requests are replayed on the deployment that the plan chose.
 
     Args:
         run: a run folder.

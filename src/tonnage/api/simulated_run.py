@@ -204,7 +204,7 @@ def write_runs(folder: Path, runs: Sequence[SimulatedRun], provenance: dict[str,
         write_run(target, run.scenario(), run.requests, run.summary, provenance)
 
 
-# What a run of several instances says beside its metrics: failures, instance-hours, limits that were broken.
+# What a run of several instances says next to its metrics: failures, instance-hours, limits that were broken.
 
 
 S_PER_HOUR = 3600.0

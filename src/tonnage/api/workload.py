@@ -67,8 +67,8 @@ def fit_workload(file: str | Path, output: str | Path | None = None, *, model: s
 
     Args:
         file: as ``describe_workload`` takes it.
-        output: the YAML file to write, with the files that it names beside it; None writes nothing.
-        model: of the scenario; without it, whoever asks names one.
+        output: the YAML file to write, with the files that it names next to it; None writes nothing.
+        model: of the scenario; without it, anyone who asks names one.
 
     Raises:
         InputError: what cannot be read or written, in one line.

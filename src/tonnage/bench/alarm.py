@@ -2,7 +2,7 @@
 
 Event loops wait in whole milliseconds (libuv's timers), which would move every request of an open loop and make
 pairs of them coincide. Linux has timers that are file descriptors, with nanoseconds; elsewhere the loop's own timer
-stands in.
+is in.
 
 The heartbeat shows by it whether the client keeps up: how late its loop turns, and how much of a core it takes, all through a run.
 """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be said of a run beside its metrics.
+    """What is to be said of a run next to its metrics.
 
     Attributes:
         percentiles: those that the run must have samples enough for.

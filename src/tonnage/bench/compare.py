@@ -102,7 +102,7 @@ def compare(first: Requests, second: Requests, *, seed: int = 0) -> Comparison:
 
 
 def _ratios(metric: str, first: NDArray[np.float64], second: NDArray[np.float64], *, seed: int) -> list[Ratio]:
-    """The ratios of one latency; both runs are drawn anew independently."""
+    """The ratios of one latency; both runs are drawn again independently."""
     import numpy as np
 
     if not first.size or not second.size:

@@ -291,7 +291,7 @@ def serve(schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0, seconds
 
 @contextmanager
 def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]:
-    """The URL of an exact server in a process of its own, which ends with the block, or after ``seconds`` at the latest.
+    """The URL of an exact server in its own process, which ends with the block, or after ``seconds`` at the latest.
 
     Raises:
         TonnageError: it did not start.

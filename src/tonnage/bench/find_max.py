@@ -102,7 +102,7 @@ class Threshold:
             self._next = self._following()
 
     def _following(self) -> float:
-        """The load of the next run: the median, or what lies between it and an end of the interval that is far away.
+        """The load of the next run: the median, or what is between it and an end of the interval that is far away.
 
         Once the median is settled, further runs there say little: a tail that an odd answer has left is cut off by a run inside it.
         """

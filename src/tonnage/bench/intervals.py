@@ -1,11 +1,11 @@
 """How sure a statistic is: a bootstrap over blocks of time, since neighbouring requests share the server's state.
 
 The run is cut into blocks of neighbouring requests, blocks are drawn with replacement until there are as many, and the
-statistic is taken again; the interval lies between quantiles of what comes out (Künsch, "The jackknife and the
+statistic is taken again; the interval is between quantiles of what comes out (Künsch, "The jackknife and the
 bootstrap for general stationary observations", Annals of Statistics 17, 1989: here with blocks that do not overlap).
 
 The number of samples above the true p-quantile is binomial. A percentile can be bounded from above at a confidence c only if the chance
-that all n samples lie below it is at most 1 − c: pⁿ ≤ 1 − c. For p99 at 0.99 that is 459 samples, the count that MLPerf LoadGen's early
+that all n samples are below it is at most 1 − c: pⁿ ≤ 1 − c. For p99 at 0.99 that is 459 samples, the count that MLPerf LoadGen's early
 stopping asks for (``loadgen/early_stopping.cc``, tolerance 0).
 """
 
@@ -134,7 +134,7 @@ def needed(percentile: float, confidence: float = SAMPLES_CONFIDENCE) -> int:
 def rank_interval(count: int, percentile: float, confidence: float = SAMPLES_CONFIDENCE) -> tuple[int, int] | None:
     """Ranks (from 0) of the two sorted samples that hold the true percentile between them; None where there are too few.
 
-    At most (1 − c) / 2 of the chance lies on either side.
+    At most (1 − c) / 2 of the chance is on either side.
     """
     import numpy as np
 

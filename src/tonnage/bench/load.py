@@ -1,4 +1,4 @@
-"""What is sent and when: a closed loop of clients, or requests on a schedule of their own."""
+"""What is sent and when: a closed loop of clients, or requests on their own schedule."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What was seen of a run beside its record.
+    """What was seen of a run next to its record.
 
     Attributes:
         load: what was to be sent.

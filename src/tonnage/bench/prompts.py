@@ -1,6 +1,6 @@
-"""Prompts of exact lengths, each with a beginning of its own so that no prefix cache finds it.
+"""Prompts of exact lengths, each with its own beginning so that no prefix cache finds it.
 
-A prompt is joined from words that are one token each, whatever stands before them. With a tokenizer the words come from
+A prompt is joined from words that are one token each, whatever is before them. With a tokenizer the words come from
 its vocabulary and the lengths are exact; without one a length in tokens is a number of characters, and the run says so.
 
 Prompts of a file are sent as they are:
@@ -137,7 +137,7 @@ class Prompts:
         return self.counter is not None
 
     def text(self, number: int, tokens: int) -> str:
-        """The prompt of a request: ``tokens`` long, with a beginning of its own.
+        """The prompt of a request: ``tokens`` long, with its own beginning.
 
         Raises:
             InputError: the words do not add up to this length in this tokenizer.

@@ -168,7 +168,7 @@ class Reply:
                 self.texts.append(delta.text)
 
     def _learn(self, event: bytes, text: str) -> None:
-        """Remember what stands around the text of an event, once it is proved that only the text lies between.
+        """Remember what stands around the text of an event, once it is proved that only the text is between.
 
         With a probe in the text's place the document must say the probe: then every other plain text in this place
         is the output of its event, and need not be read as JSON.

@@ -21,7 +21,7 @@ class Target:
     Attributes:
         host, port: where to connect.
         tls: whether the connection is encrypted.
-        path: what stands before an endpoint's own path, without a slash at its end.
+        path: what is before an endpoint's own path, without a slash at its end.
     """
 
     host: str
@@ -86,7 +86,7 @@ def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tup
 
 
 def request_bytes(head: bytes, number: int, body: bytes) -> bytes:
-    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid beside the client's."""
+    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid next to the client's."""
     return b"%sX-Request-Id: %d\r\nContent-Length: %d\r\n\r\n%s" % (head, number, len(body), body)
 
 

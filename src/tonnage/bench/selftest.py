@@ -1,6 +1,6 @@
 """The client against the exact server on this machine: how far off its latencies are, and how much it can take.
 
-Both run here and share one clock, so that every time that the client reports can be laid beside the moment at which the
+Both run here and share one clock, so that every time that the client reports can be laid next to the moment at which the
 server wrote. The server takes CPU too: a bias found here is at least as large as against a server elsewhere.
 """
 

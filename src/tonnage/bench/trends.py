@@ -53,7 +53,7 @@ def trends(requests: Requests) -> dict[str, Any]:
 def positions_of_gaps(osl: NDArray[np.int64]) -> NDArray[np.float64]:
     """The mean output position of the gaps of each bucket, float64 of ``POSITION_BUCKETS``; its middle where it holds none.
 
-    Outputs end inside a bucket, so that its gaps lie before its middle.
+    Outputs end inside a bucket, so that its gaps are before its middle.
 
     Args:
         osl: output tokens of each request.

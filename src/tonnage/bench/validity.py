@@ -2,7 +2,7 @@
 
 A latency that was measured is the server's plus however late the client was. The verdict is INVALID where that lateness,
 a lack of CPU, a load that was not reached, errors, or the lack of a steady state could move what is reported; every
-reason stands there with its number and its limit.
+reason is there with its number and its limit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PERCENTILES = (50, 90, 95, 99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One number beside its limit.
+    """One number next to its limit.
 
     Attributes:
         name: what was looked at.
@@ -78,7 +78,7 @@ class Validity:
     Attributes:
         reasons: why not, one sentence each; none where it is valid.
         notes: what a reader should know and what makes nothing invalid; options in them are not spelled yet.
-        checks: every number beside its limit.
+        checks: every number next to its limit.
         steady: where the run was steady.
         supported: percentiles, and whether there were samples enough for each at a confidence of 0.99.
     """
@@ -164,7 +164,7 @@ def _check(name: str, value: float, limit: float, unit: str, what: str, *, least
 
 
 def _lateness(who: str, lateness_ns: Sequence[int], summary: Summary) -> list[Check]:
-    """Mean and p99 of a lateness, beside what the latencies allow."""
+    """Mean and p99 of a lateness, next to what the latencies allow."""
     import numpy as np
 
     values = np.asarray(lateness_ns, dtype=np.float64) / 1e6

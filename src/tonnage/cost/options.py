@@ -225,7 +225,7 @@ def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int
 def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the rest rented by the hour.
 
-    Where systems are owned, the spare ones are owned beside them. Of equal costs the one with fewer systems stands.
+    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems stands.
     """
     rents = rents_of(serving, prices)
     if isinstance(rents, NoCost):
@@ -265,7 +265,7 @@ def with_spare(systems: int, serving: Serving) -> int:
 
 
 def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, *, rent: Rent, min_instances: int, systems: int) -> WayCost:
-    """A year with so many owned systems, the spare ones beside them, and the rest rented."""
+    """A year with so many owned systems, the spare ones next to them, and the rest rented."""
     bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought) if systems else ()
     if isinstance(owned, NoCost):
@@ -312,7 +312,7 @@ def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Pric
 def overflow(traffic: Traffic, serving: Serving, prices: Prices, model: str | None = None) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the requests beyond them sent to an API.
 
-    Where systems are owned, the spare ones are owned beside them. Of equal costs the one with fewer systems stands.
+    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems stands.
     """
     price = prices.api_price(model)
     if price is None:
@@ -328,7 +328,7 @@ def beyond(traffic: Traffic, serving: Serving, systems: int) -> float:
 
     Of an hour that is provided for at a peak P and whose owned instances carry C, the share 1 - C / P is sent on. That is the most
     that its mean and its peak allow: it is exact for an hour that is now at its peak and now idle, and less goes beyond where the
-    load lies in between.
+    load is in between.
     """
     carried = instances_on(systems, serving) * serving.requests_per_second_per_instance
     return sum(
@@ -350,7 +350,7 @@ def _corners_beyond(traffic: Traffic, serving: Serving) -> list[int]:
 
 
 def _split(traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, how: str, *, systems: int) -> WayCost:
-    """A year with so many owned systems that carry load, the spare ones beside them, and the rest at the API."""
+    """A year with so many owned systems that carry load, the spare ones next to them, and the rest at the API."""
     bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought)
     if isinstance(owned, NoCost):

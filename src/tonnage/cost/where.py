@@ -54,7 +54,7 @@ def compare(
 
     Args:
         traffic: the year's load.
-        serving: the instance that carries it, and the system that it stands in.
+        serving: the instance that carries it, and the system that it is in.
         prices: the price list.
         today: the day on which prices older than a year are warned about; none are if not given.
         min_instances: cloud instances kept in the quietest hour; 0 lets the fleet go to nothing.

@@ -80,7 +80,7 @@ def rules(service: Service, gpus: str, least: int) -> dict[str, Any]:
 
 
 def _about(found: tuple[Objective, ...]) -> str:
-    """What stands above the rules of the limits."""
+    """What is above the rules of the limits."""
     lines = ["The plan's limits over 30 days: " + "; ".join(one.label for one in found) + "."]
     lines.append("A rate of 14.4 spends 2 % of the month's budget in an hour. Both windows must burn: the short one ends the alert soon.")
     if any(one.stands_in for one in found):

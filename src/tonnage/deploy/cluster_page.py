@@ -34,7 +34,7 @@ def bench_command(service: Service, url: str, *, instances: int) -> str:
 
 
 def compare_command(*, instances: int | None) -> str:
-    """What was measured beside what the plan predicts for the same requests; None for all of the plan's instances."""
+    """What was measured next to what the plan predicts for the same requests; None for all of the plan's instances."""
     return f"tonnage compare {RUN} {PLAN}" + (f" --instances {instances}" if instances else "")
 
 

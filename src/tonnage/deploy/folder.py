@@ -14,7 +14,7 @@ from tonnage.errors import InputError, option
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Write files into a folder that does not exist yet, or is empty.
 
-    They are written beside it first and moved there when all of them stand, so that a failure leaves nothing behind.
+    They are written next to it first and moved there when all of them stand, so that a failure leaves nothing behind.
 
     Args:
         folder: where to.

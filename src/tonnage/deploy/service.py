@@ -25,7 +25,7 @@ from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import find_precision
 
 PORT = 8000
-"""Of every engine that nothing stands before, inside its container."""
+"""Of every engine that nothing is before, inside its container."""
 
 BEHIND = 8200
 """Of an engine behind llm-d's routing sidecar, which takes ``PORT``."""

@@ -113,7 +113,7 @@ def _nested(value: Any) -> bool:
 
 
 def _flat(value: Any) -> list[str]:
-    """What stands behind a key: one line, or a block with the lines of a text."""
+    """What is behind a key: one line, or a block with the lines of a text."""
     if isinstance(value, Alias):
         return [f"*{value.name}"]
     if isinstance(value, str) and _fits_block(value):

@@ -1,6 +1,6 @@
 """``tonnage calibrate``: factors on the shipped terms from a user's own measurements, kept only where they predict better.
 
-Hardware of the user's own, which a file describes, gets terms of its own from eight loads or more, under the same rule.
+Hardware of the user's own, which a file describes, gets its own terms from eight loads or more, under the same rule.
 
 How far the factors may go is chosen by how well they predict points that they have not seen. Each point in turn (or each curve of
 equal lengths, where there are several) is left out, the others are fitted, and the one that was left out is simulated. A strength
@@ -339,7 +339,7 @@ def _deployments(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _root_mean_squares(errors: Errors) -> tuple[tuple[str, float, int], ...]:
-    """The root mean square of the logarithms of each metric, and their number; static batches have intervals of their own."""
+    """The root mean square of the logarithms of each metric, and their number; static batches have their own intervals."""
     import numpy as np
 
     known = {name: values[np.isfinite(values)] for name, values in errors.items() if name in OWN_METRICS}

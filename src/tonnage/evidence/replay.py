@@ -97,7 +97,7 @@ def _behind_router(trace: Trace, engines: Sequence[Engine], deployment: Deployme
     return simulate_routed(trace, engines, router, seed=seed).requests
 
 
-# A measured run beside what the simulator makes of the same requests on the deployment that a plan chose.
+# A measured run next to what the simulator makes of the same requests on the deployment that a plan chose.
 
 
 STATISTICS = ("mean", "p50", "p95", "p99")
@@ -111,7 +111,7 @@ FEW = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricBeside:
-    """One statistic of a metric, measured beside predicted.
+    """One statistic of a metric, measured next to predicted.
 
     Attributes:
         metric, statistic: such as "ttft_ms" and "p95".
@@ -133,7 +133,7 @@ class MetricBeside:
 
     @property
     def inside(self) -> bool | None:
-        """Whether the measurement lies in the interval; None where there is no interval or no measurement."""
+        """Whether the measurement is in the interval; None where there is no interval or no measurement."""
         known = math.isfinite(self.low) and math.isfinite(self.measured)
         return self.low <= self.measured <= self.high if known else None
 
@@ -188,7 +188,7 @@ class RunBesidePlan:
 def beside_plan(
     measured: Requests, predicted: Requests, deployment: Deployment, *, instances: int, router: str, clients: int | None = None
 ) -> RunBesidePlan:
-    """Lay a run beside its replay.
+    """Lay a run next to its replay.
 
     The intervals are those of predictions of an open loop, since a replay is one. They have no noise of a finite run: both
     sides have the same requests at the same moments.

@@ -326,7 +326,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def errors(rows: Rows, terms: Terms) -> dict[str, Floats]:
-    """The signed relative errors of every measured metric with these terms; rows under load are simulated anew."""
+    """The signed relative errors of every measured metric with these terms; rows under load are simulated again."""
     rows.simulate(terms)
     found = rows.predict(terms) if isinstance(rows, StaticRows) else {name: rows.simulated(name) for name in rows.measured}
     return {name: found[name] / measured - 1.0 for name, measured in rows.measured.items()}

@@ -271,7 +271,7 @@ turnaround."""
 
 
 class OwnSample(Sample):
-    """Measured rows of one engine preset on one GPU, explained by terms of their own."""
+    """Measured rows of one engine preset on one GPU, explained by their own terms."""
 
     def __init__(self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str) -> None:
         """Look up the rows and find where the terms start.

@@ -86,7 +86,7 @@ def errors_json(errors: Errors) -> dict[str, dict[str, float | int]]:
     return {name: error.to_json() for name, error in errors.items()}
 
 
-# A measured row beside its prediction.
+# A measured row next to its prediction.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,11 +121,11 @@ def _title(name: str, values: dict[str, Any]) -> str:
 
 NS_PER_MS = 1e6
 REPORT = "profile_export_aiperf.json"
-"""The report beside the records, which says the model and the load."""
+"""The report next to the records, which says the model and the load."""
 
 
 def aiperf_runs(path: Path, text: str, reading: Reading) -> list[ImportedRun]:
-    """The records of the profiling phase; model and load as the report beside them says.
+    """The records of the profiling phase; model and load as the report next to them says.
 
     Raises:
         InputError: naming file, line and what is missing.

@@ -21,7 +21,7 @@ def files_below(folder: Path, *patterns: str) -> list[Path]:
     Links to folders are not followed, and folders that may not be read are left out.
 
     Raises:
-        InputError: more than ``MOST_FILES`` files lie below the folder, such as those of a whole disk.
+        InputError: more than ``MOST_FILES`` files are below the folder, such as those of a whole disk.
     """
     found: dict[str, list[Path]] = {pattern: [] for pattern in patterns}
     looked = 0
@@ -75,7 +75,7 @@ def number_at(document: Any, where: str, *keys: str) -> float | None:
     """A finite number, or None where there is none.
 
     Raises:
-        InputError: something else stands there.
+        InputError: something else is there.
     """
     value = inside(document, *keys)
     if value is None:

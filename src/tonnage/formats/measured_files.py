@@ -297,7 +297,7 @@ def read_measured(path: Path | str, given: Values | None = None, invalid: Invali
 
     Args:
         path: the file or folder.
-        given: model, gpu, precision, tp, pp, isl, osl, engine where the source does not say them; the model stands in place
+        given: model, gpu, precision, tp, pp, isl, osl, engine where the source does not say them; the model is in place
             of the name that the report of one run gives, which often is a path, and a file that describes hardware in place of its name.
         invalid: as in ``measurements``.
 

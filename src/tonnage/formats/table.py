@@ -27,7 +27,7 @@ STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
 
 def shown(text: str) -> str:
-    """A name or cell of a file as it stands in a message: one line, printable, at most 40 characters."""
+    """A name or cell of a file as it is in a message: one line, printable, at most 40 characters."""
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
     return line if len(line) <= 40 else line[:39] + "…"
 

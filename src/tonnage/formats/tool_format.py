@@ -177,7 +177,7 @@ def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
     """The runs of a file with single requests.
 
     Args:
-        path: such a file of any tool with ``Requests``, or a folder with one that has a name of its own.
+        path: such a file of any tool with ``Requests``, or a folder with one that has its own name.
         reading: reads responses, and counts tokens where a file holds texts and the server did not count.
 
     Raises:

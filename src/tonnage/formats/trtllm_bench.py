@@ -2,7 +2,7 @@
 
 Its TPOT is ours: (last token − first) / (tokens − 1), one value per request; its request latency is our E2E, and its TTFT is there only
 with ``--streaming``. All three count from the moment a request is handed to the engine, without HTTP. It names the GPU in words of the
-driver, which is left to the caller. It does not say the concurrency that was asked for: where all requests were handed over within a
+driver, which is left to the caller. It does not say the requested concurrency: where all requests were handed over within a
 twentieth of the run they count as queued at once; elsewhere the mean number in flight is taken. ``issue_rate`` is, whatever its name says,
 the mean nanoseconds between two requests times 10⁹. Source: TensorRT-LLM 1.2, ``tensorrt_llm/bench/dataclasses/reporting.py`` (read
 2026-11-22).

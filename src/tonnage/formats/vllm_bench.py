@@ -5,7 +5,7 @@ chunks of the stream. Rates are over the whole duration, ramp and drain included
 precision or parallelism, and its lengths are means. Source: vLLM 0.33, ``vllm/benchmarks/serve.py``.
 
 With ``--save-detailed`` it has lists with one entry a request, times in seconds: its TTFT, TPOT and E2E count from the moment of sending,
-its ITL pools the gaps between events. Requests that did not complete stand in the lists with empty values.
+its ITL pools the gaps between events. Requests that did not complete are in the lists with empty values.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Request:
 
     @property
     def output_tokens(self) -> int:
-        """The limit that the body names, wherever it stands in it; 256 without one, 0 without a body."""
+        """The limit that the body names, wherever it is in it; 256 without one, 0 without a body."""
         if not self.body:
             return 0
         found = _OUTPUT.search(self.body)

@@ -4,7 +4,7 @@ Weight-only formats move fewer bytes and multiply in 16 bits: they gain while a 
 waits for arithmetic, for unpacking takes its share of both. Formats of weights and activations multiply at the rate of
 their format as well. 2:4 sparsity doubles the rate on paper and shrinks the bytes.
 
-What a format reaches of the efficiencies fitted to 16 and 8 bits lies in the group ``formats`` of ``terms.json``, by its
+What a format reaches of the efficiencies fitted to 16 and 8 bits is in the group ``formats`` of ``terms.json``, by its
 name, or by its name and a GPU generation where that is known to differ. Where no measurements here could be fitted, the number
 is a prior (``tools/fit/formats.py`` has the sources), and predictions that rest on one say so.
 """
@@ -56,7 +56,7 @@ def shares(groups: Mapping[str, Mapping[str, float]], precision: Precision, gpu:
     Args:
         groups: the group ``formats`` of ``terms.json``.
         precision: as ``Gpu.executes`` gives it.
-        gpu: whose generation may have a share of its own.
+        gpu: whose generation may have its own share.
 
     Raises:
         DataError: the group has nothing about the format.
@@ -103,7 +103,7 @@ def unfitted_formats(precision: Precision, gpu: Gpu, origins: Mapping[str, str])
 
     Args:
         precision: as ``Gpu.executes`` gives it.
-        gpu: whose generation may have an entry of its own.
+        gpu: whose generation may have its own entry.
         origins: ``formats`` of the origins in ``terms.json``: where each entry that is not fitted comes from.
     """
     unfitted = ((name, _entry(origins, name, gpu)) for name in _names(precision))

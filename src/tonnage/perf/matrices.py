@@ -39,7 +39,7 @@ class MatrixTerms:
         memory, memory_8, memory_16: share of the memory bandwidth that reading weights reaches.
         norm: exponent that joins arithmetic and weight traffic.
         activation: passes of the activations through memory, relative to the count of ``add_matrices``.
-        gelu: elements that GELU reads and writes per element of its input, in kernels of its own.
+        gelu: elements that GELU reads and writes per element of its input, in its own kernels.
     """
 
     compute: float

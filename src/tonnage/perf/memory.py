@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # unless set (``swa_full_tokens_ratio``). All are treated alike here: as one pool, which is what theirs come to where they are set to what
 # the requests need. Models all of whose layers have windows (Mistral 7B v0.1) are counted in full, which is an upper bound. States of
 # linear attention and state-space layers are of one size however long the sequence is. They count as further blocks, too, from admission
-# to release: vLLM keeps them in pages of the same pool (``MambaSpec``), SGLang and TensorRT-LLM in a pool beside it.
+# to release: vLLM keeps them in pages of the same pool (``MambaSpec``), SGLang and TensorRT-LLM in a pool next to it.
 
 
 def kv_bytes_per_token(deployment: Deployment) -> int:
@@ -227,7 +227,7 @@ def activation_bytes_per_token(deployment: Deployment) -> float:
 
     It is the larger of two moments: inside the MLP, where the inner tensors of width ``ffn / tp`` are
     alive, and around attention, where those of width ``hidden`` are. Activations of fewer than 16 bits keep a
-    16-bit copy beside the narrow one. In a mixture of experts, tokens are copied once per expert used.
+    16-bit copy next to the narrow one. In a mixture of experts, tokens are copied once per expert used.
     """
     model, fitted = deployment.model, memory_constants()
     inner = model.inner / deployment.parallelism.tp
@@ -298,7 +298,7 @@ class MemoryPlan:
         kv_budget_bytes: what the engine gives to the KV cache.
         kv_bytes_per_token: one token of one request, on each GPU of its attention rank, in the layers without a sliding window.
         window_bytes_per_token: the same in the layers with one, for each of the last tokens that they keep.
-        request_bytes: bytes per prompt token that a request of a static batch takes beside its KV cache; 0 where the pool is paged.
+        request_bytes: bytes per prompt token that a request of a static batch takes next to its KV cache; 0 where the pool is paged.
         logit_bytes: bytes that a request of a static batch takes for its logits; 0 where the pool is paged.
         drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
         window_tokens: the tokens that the layers with a window keep.

@@ -1,4 +1,4 @@
-"""Pipeline parallelism: an instance of ``pp`` stages of ``tp`` GPUs each, which may lie in several systems.
+"""Pipeline parallelism: an instance of ``pp`` stages of ``tp`` GPUs each, which may be in several systems.
 
 Engines keep ``pp`` micro-batches in flight, one in each stage. Seen from outside, all sequences gain one
 token per round, and a round lasts as long as one micro-batch of 1/pp of them takes through all stages. The
@@ -151,7 +151,7 @@ LINK_BYTES_S = 1.25e9
 """Bytes per second over which the weights of an instance are read where nothing is said: a network of 10 Gbit/s."""
 
 BOOT_S = 60.0
-"""Seconds beside the weights where nothing is said: the container, CUDA, compilation and the capture of CUDA graphs. An assumption of this
+"""Seconds next to the weights where nothing is said: the container, CUDA, compilation and the capture of CUDA graphs. An assumption of this
 project, not a measurement: give ``boot`` or ``start`` as you measured it."""
 
 

@@ -105,7 +105,7 @@ def shipped_ranges() -> Ranges:
     return read_as(Ranges, content("ranges.json", "reinstall, or write it again with ./fit ranges"), "perf/coefficients/ranges.json")
 
 
-# What stands behind a prediction: which measurements its terms were fitted to, and which of its numbers were fitted to none.
+# What is behind a prediction: which measurements its terms were fitted to, and which of its numbers were fitted to none.
 
 
 def coefficient_source(engine: str) -> str:

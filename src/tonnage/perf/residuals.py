@@ -3,7 +3,7 @@
 It holds quantiles of log(predicted / measured) over rows that the fit had not seen. They are grouped by regime: the kind of load,
 whether prompt or output is the longer, and whether the model is dense or has experts. Intervals are wider for a GPU that nobody
 measured, by what leaving whole GPUs out of the fit did to static batches, and for an engine whose terms are not fitted, by what the
-fourth study found for presets without rows of their own (docs/intervals.md). A calibrated deployment has errors of its own: those of
+fourth study found for presets without rows of their own (docs/intervals.md). A calibrated deployment has its own errors: those of
 curves of NIM groups that were calibrated on another curve of the group, drawn towards the errors that the calibration's own points
 showed when they were left out. Terms that a deployment's own loads have fitted have the errors of these loads alone.
 """
@@ -144,7 +144,7 @@ LEAST_OWN = 0.01
 """The least root mean square of the errors of left-out loads that is believed: latencies of two equal runs differ by as much."""
 
 LIKE = {"tpot": "itl_ms", "itl": "itl_ms", "e2e": "e2e_ms", "output_tok_s": "requests_s"}
-"""The metric whose errors are used for a column that has none of its own."""
+"""The metric whose errors are used for a column that has its own none."""
 
 STANDS_IN = {"ttft_p95_ms": "ttft_ms", "e2e_ms": "itl_ms", "requests_s": "itl_ms", "output_tok_s": "itl_ms"}
 """The metric whose errors are used in regimes where a metric was not measured; rates err the other way."""

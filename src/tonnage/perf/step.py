@@ -244,7 +244,7 @@ class StepModel:
     """How long the steps of a deployment take, and what its front end adds.
 
     Attributes:
-        coefficients: float64 of shape (COEFFICIENTS,), longer where a table of two or more entries stands behind them.
+        coefficients: float64 of shape (COEFFICIENTS,), longer where a table of two or more entries is behind them.
         frontend_s: seconds from sending a request until the engine has it, plus those from the engine's
             token until the client has it; the simulator counts them all before the engine.
         drafting: speculative decoding, or None.

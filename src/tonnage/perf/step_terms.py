@@ -7,7 +7,7 @@ know about coefficients (pipelines, slower steps, explanations, warnings, the fi
 
 To add a term, write one entry here and use its name in ``step.py`` and in ``vectorised_step.py``; then let one of the modules that
 fill the array (``matrices``, ``attention``, ``experts``, ``links``, ``host``) give it a value. The array of a deployment may be
-longer than the entries: a table of step times stands behind them, as pairs of tokens and seconds with ascending tokens, where
+longer than the entries: a table of step times is behind them, as pairs of tokens and seconds with ascending tokens, where
 somebody else measured or predicted steps that no roofline repeats (``external/reduction.py``).
 """
 

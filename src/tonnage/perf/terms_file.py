@@ -61,7 +61,7 @@ CLEARED = ("compute", "memory", "compute_blocks", "attention", "kv_8bit", "kv_si
 
 
 def with_own_terms(terms: Mapping[str, Any], own: Mapping[str, float], preset: str) -> dict[str, Any]:
-    """The groups of ``terms.json`` for one GPU and one engine preset, with terms of their own; the given groups are not changed.
+    """The groups of ``terms.json`` for one GPU and one engine preset, with their own terms; the given groups are not changed.
 
     Args:
         terms: the shipped groups.
@@ -182,7 +182,7 @@ class Origins:
 
     Attributes:
         date: of the fit.
-        architectures, engines, formats: what stands behind generations, engines and formats that are not fitted.
+        architectures, engines, formats: what is behind generations, engines and formats that are not fitted.
         rows: what each engine was fitted on.
         engine_rows: the GPUs among them.
         experts, latent: by engine, the rows of experts and of latent attention.

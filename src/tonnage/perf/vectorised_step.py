@@ -6,7 +6,7 @@ Explanations, calibrations and fits estimate thousands of steps and cannot affor
 by another routine: to a relative 1e-13 (``tests/perf/test_vectorised_step.py``).
 
 Throughout, ``k`` holds coefficients by place: of shape (COEFFICIENTS,) where all steps are of one deployment, or of shape
-(COEFFICIENTS, steps) where each step has a deployment of its own; both may be longer by a table. The other arguments are float64
+(COEFFICIENTS, steps) where each step has its own deployment; both may be longer by a table. The other arguments are float64
 arrays of shape (steps,).
 """
 

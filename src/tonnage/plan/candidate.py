@@ -29,7 +29,7 @@ CONFIDENCES = (0.5, 0.99)
 """The lowest and the highest that can be asked for: beyond, no held-out error says anything."""
 
 BESIDE = (0.5, 0.8, 0.95)
-"""Those that a plan always names, beside the one that was asked for."""
+"""Those that a plan always names, next to the requested one."""
 
 MOST_TIMES = 2
 """A confidence above the asked one that takes more than this many times the systems is not reached: nobody would buy them."""
@@ -45,11 +45,11 @@ class Confidence:
     """How sure the number of systems is.
 
     Attributes:
-        asked: the confidence that was asked for, as a share; the number of systems is the smallest that reaches it.
+        asked: the requested confidence, as a share; the number of systems is the smallest that reaches it.
         meets: probability that this number of systems carries the peak inside the limits; None where it was not looked for, as of
-            deployments beside the choice.
+            deployments next to the choice.
         systems: systems (spare ones included) that do with 50, 80 and 95 % confidence and with the asked one, by percent; None where no
-            number does, or only one that is more than ``MOST_TIMES`` the plan's. Of deployments beside the choice only the one that
+            number does, or only one that is more than ``MOST_TIMES`` the plan's. Of deployments next to the choice only the one that
             decided is known.
         step_factors: the factors on step times that stand for these.
         metric: the metric whose held-out prediction errors these are: "ttft_ms", "itl_ms", "e2e_ms" or "requests_s".
@@ -87,7 +87,7 @@ class Candidate(Shown):
     instance are those of all instances over their number, so that they count instances of both pools alike.
 
     Attributes:
-        pools: what is deployed; one pool, or one for prefill and one for decode. Pools on one kind of system stand in the same systems.
+        pools: what is deployed; one pool, or one for prefill and one for decode. Pools on one kind of system are in the same systems.
         systems_exact: systems at the asked confidence, without rounding and spare.
         requests_per_second_per_instance: highest load of one instance inside the limits; likewise per GPU and per 8 GPUs.
         output_tokens_per_second_per_8_gpus: at that load; None where not measured.

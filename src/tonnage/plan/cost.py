@@ -78,7 +78,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """The instance that carries a load, and the system that it stands in.
+    """The instance that carries a load, and the system that it is in.
 
     Attributes:
         gpu, system: catalog ids.

@@ -254,7 +254,7 @@ def footprint(systems: int, watts: float, watts_from: str, *, rack_kw: float = R
     )
 
 
-# What requests see when the load is the one that was asked for.
+# What requests see when the load is the requested one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ SETTINGS: dict[str, str] = {
     "kv_8bit": "whether the KV cache is kept in FP8",
     "kv_format": "number format of the KV cache, where that is not the engine's choice",
 }
-"""What a preset's ``launch`` may name beside the fields of ``Parallelism`` and ``EngineKnobs``."""
+"""What a preset's ``launch`` may name next to the fields of ``Parallelism`` and ``EngineKnobs``."""
 
 DEGREES = ("pp", "dp", "ep", "front_ends", "stream_interval", "receive_interval")
 """Left out of a command where they are 1, an engine's default."""
@@ -127,7 +127,7 @@ def _on(setting: str, settings: Mapping[str, Value | None]) -> bool:
 
 
 def _file(launch: Launch, settings: Mapping[str, Value | None]) -> dict[str, Any]:
-    """What stands in the engine's configuration file."""
+    """What is in the engine's configuration file."""
     found: dict[str, Any] = {}
     for setting, key in launch.file_keys:
         value = settings[setting]

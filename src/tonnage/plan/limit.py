@@ -99,7 +99,7 @@ class Aim:
         objective: what is to be as little as possible: GPUs, the cost of a year, the power of the systems, or the latency at the peak.
         budget_usd: most that may be spent; None for no limit. ``budget_of`` says on what: the purchase, or a year of serving.
         max_kw: most kW that the systems may draw together; None for no limit.
-        max_racks: most racks that they may stand in; None for no limit.
+        max_racks: most racks that they may be in; None for no limit.
         rack_kw: kW that one rack can feed and cool.
     """
 

@@ -121,7 +121,7 @@ class OtherServing:
     saved: int
 
 
-# The best deployment on another GPU type, beside the choice.
+# The best deployment on another GPU type, next to the choice.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +225,7 @@ class Plan(Shown):
         rejected: every other one.
         reachable: how near the deployments come where none meets the limits; None where one does, or none fits.
         notes: what a reader must know about the numbers.
-        percentile_answer: the course's percentile sizing beside the simulated one; None unless asked.
+        percentile_answer: the course's percentile sizing next to the simulated one; None unless asked.
         provenance: version, coefficients, data, seed, command.
         curve: what the choice does at every load up to saturation; empty where nothing was chosen or simulated.
         pareto: every candidate as GPUs and cost against latency.
@@ -337,7 +337,7 @@ class Plan(Shown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The answer of the scenario's own benchmarks, and the prediction to hold beside it.
+    """The answer of the scenario's own benchmarks, and the prediction to hold next to it.
 
     Attributes:
         plan: from the measured points.

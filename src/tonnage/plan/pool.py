@@ -74,11 +74,11 @@ class Pool(Identity):
     Attributes:
         role: "serve" does everything; "prefill" and "decode" share the work.
         model: catalog id.
-        system: catalog id of the systems that the instances stand in.
+        system: catalog id of the systems that the instances are in.
         gpus_per_system: GPUs in one of them.
         knobs: of the engine; None where a benchmark did not say them.
         instances: spare ones included.
-        systems: spare ones included; two pools on one kind of system stand in the same ones, and both name all of them.
+        systems: spare ones included; two pools on one kind of system are in the same ones, and both name all of them.
         memory: where the memory of each GPU goes; empty where it is not known.
         kv_tokens: tokens that the KV cache of one instance holds; None where it is not known.
         launch: the command that starts the engine of one instance, as an argument list; empty where no command is known. What makes it

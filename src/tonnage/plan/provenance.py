@@ -98,7 +98,7 @@ class Measurement(Shown):
         left: share of the variance of the deciding prediction that the points cannot tell, as far as a calibration can tell it at all.
         systems: that do with each confidence now, by percent; spare and standby ones included. None where no number does.
         after: the same after the calibration, where it finds the deployment as predicted.
-        expected_systems: mean number after the calibration at the confidence that was asked for, over what it may find; None where no
+        expected_systems: mean number after the calibration at the requested confidence, over what it may find; None where no
             number does now.
         usd: what these seconds of a system cost; None without a price.
         saved_usd_per_year: mean saving, less ``usd``; None without a price.
@@ -126,7 +126,7 @@ class Measurement(Shown):
 
     @property
     def now(self) -> int | None:
-        """Systems at the confidence that was asked for; None where no number reaches it."""
+        """Systems at the requested confidence; None where no number reaches it."""
         return self.systems.get(percent_key(self.confidence))
 
     @property

@@ -88,7 +88,7 @@ class Sensitivity:
     relaxed: Relaxed | None
 
 
-# The course's percentile way of sizing for a mean, beside the simulated answer.
+# The course's percentile way of sizing for a mean, next to the simulated answer.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

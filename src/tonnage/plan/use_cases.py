@@ -119,7 +119,7 @@ class NotShared:
             "limit" where none holds the limits of all on as many GPUs as the separate pools take; "more-gpus" where it takes more.
         case: the use case that decides; "" where none does.
         gpus: of the shared pool, or the most that were tried; None where nothing was simulated. ``separate_gpus`` are those of the separate
-            pools beside it: of whole systems, or, where these are as many, of the instances.
+            pools next to it: of whole systems, or, where these are as many, of the instances.
         breach: the limit that breaks; None where none does.
     """
 

@@ -71,7 +71,7 @@ class LimitHalvesThroughput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstyTrace:
-    """Coefficient of variation of a trace's gaps (``value``), with a Poisson peak of its mean beside its busiest second."""
+    """Coefficient of variation of a trace's gaps (``value``), with a Poisson peak of its mean next to its busiest second."""
 
     __pydantic_config__ = FORBID
 

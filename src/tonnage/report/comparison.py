@@ -104,7 +104,7 @@ def _quantiles(found: Comparison) -> Table:
     return Table(caption="", header=("quantiles", *(f"p{p}" for p in SHOWN)), rows=tuple(rows), spare=("p25", "p75", "p5"))
 
 
-# A run beside its plan as a document: every metric measured and predicted, then a verdict for each.
+# A run next to its plan as a document: every metric measured and predicted, then a verdict for each.
 
 
 LEGEND = (
@@ -115,7 +115,7 @@ LEGEND = (
 
 
 def run_and_plan(found: RunBesidePlan, run: str) -> Document:
-    """The comparison of a run, by its name, with the plan that it was laid beside."""
+    """The comparison of a run, by its name, with the plan that it was laid next to."""
     verdicts = tuple(verdict(found, metric) for metric in ("ttft_ms", "tpot_ms", "e2e_ms"))
     notes = (*map(sentence_of, found.notes), *map(sentence_of, found.marks), LEGEND)
     return Document(

@@ -98,7 +98,7 @@ class Section:
     Attributes:
         key: its anchor.
         title: the heading.
-        blocks: what stands under it.
+        blocks: what is under it.
         listed: whether the list of parts names it.
         folded: whether it is closed at first, where the reader can open it.
     """

@@ -29,7 +29,7 @@ SELF_TEST = (
 
 
 def measured(runs: Sequence[Measured]) -> Document:
-    """One load in full, or one line per load of a sweep; what makes a run invalid stands above its numbers."""
+    """One load in full, or one line per load of a sweep; what makes a run invalid is above its numbers."""
     from tonnage.results.metrics import DEFINITIONS
 
     verdicts = []
@@ -139,7 +139,7 @@ def imported(made: Sequence[tuple[Path, Summary]]) -> Document:
     return Document(title="", subtitle="", sections=(section("runs", "", Table(caption="", header=HEADER, rows=tuple(rows))),))
 
 
-# A demonstration as a document: predicted beside measured, then what came of the failure.
+# A demonstration as a document: predicted next to measured, then what came of the failure.
 
 
 LABELS = {"ttft_ms": "TTFT mean ms", "tpot_ms": "TPOT mean ms", "requests_per_second": "requests/s"}

@@ -1,4 +1,4 @@
-"""A running deployment beside its plan, as a document: load and headroom, latencies with their limits, what to do."""
+"""A running deployment next to its plan, as a document: load and headroom, latencies with their limits, what to do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _instance(found: Watched) -> str:
 
 
 def _load(found: Watched) -> Table:
-    """Rate, queue and use beside the plan's."""
+    """Rate, queue and use next to the plan's."""
     p, choice = found.present, found.plan.candidates[0]
     scenario = found.plan.scenario
     counted = choice.sized_rate * choice.instances

@@ -253,7 +253,7 @@ KEPT = {
 
 
 def fitted(found: Fit, output: Path | None) -> Document:
-    """How well each part fits, what stands in the scenario, and how to go on."""
+    """How well each part fits, what is in the scenario, and how to go on."""
     described = found.description
     lines = (
         distribution_words("ISL", described.fitted_isl),

@@ -1,4 +1,4 @@
-"""The record of a run holds one row per request, and beside the rows a histogram of the gaps between tokens.
+"""The record of a run holds one row per request, and next to the rows a histogram of the gaps between tokens.
 
 Simulated and measured runs leave the same record. Times are int64 nanoseconds since the start of
 the run; -1 where it did not happen.

@@ -103,7 +103,7 @@ def check_free(directory: Path) -> None:
     """Refuse a run folder that is in use, before the work that would fill it.
 
     Raises:
-        InputError: a file, or a folder with anything in it, stands there.
+        InputError: a file, or a folder with anything in it, is there.
     """
     with _reported(directory):
         if directory.exists() and not directory.is_dir():

@@ -78,7 +78,7 @@ class Service:
         most_waiting: requests that may be in the engines' queues when another comes; 0 for no limit.
         started: seconds since 1970.
         faults: what goes wrong on purpose; None for nothing.
-        dialect: how errors are worded, and what replies have beside the fields of the API.
+        dialect: how errors are worded, and what replies have next to the fields of the API.
     """
 
     engines: Engines

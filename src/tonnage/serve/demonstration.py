@@ -1,4 +1,4 @@
-"""What a demonstration found: a simulated fleet measured over the wire, beside what the simulator predicts of the same requests."""
+"""What a demonstration found: a simulated fleet measured over the wire, next to what the simulator predicts of the same requests."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def _nulls(*names: str) -> Mapping[str, None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Further:
-    """Fields that the replies of an engine have beside those of OpenAI's API; they are null where a request does not ask for them.
+    """Fields that the replies of an engine have next to those of OpenAI's API; they are null where a request does not ask for them.
 
     Attributes:
         reply: of a whole reply; ``chat`` of that of a chat alone.
@@ -63,7 +63,7 @@ class Dialect:
     Attributes:
         name: as ``--emulate`` has it.
         owner: of the model, as ``/v1/models`` says it.
-        nested_errors: whether an error stands under the key ``error``, or is the whole body with ``object: error``.
+        nested_errors: whether an error is under the key ``error``, or is the whole body with ``object: error``.
         context: whether ``/v1/models`` says the longest context.
         card: further fields of the model there.
         permission: whether it has a permission there.

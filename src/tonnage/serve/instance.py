@@ -37,7 +37,7 @@ class Instance:
     """
 
     def __init__(self, name: str, engine: Engine, clock: WallClock) -> None:
-        """Start idle; without ``wakes_by``, whoever holds it calls ``wake`` when something is due.
+        """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due.
 
         Args:
             name: of the instance.

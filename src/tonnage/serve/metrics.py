@@ -139,7 +139,7 @@ class OfInstance:
 
 
 class Metrics:
-    """Counters and histograms of one server; each server has a registry of its own."""
+    """Counters and histograms of one server; each server has its own registry."""
 
     def __init__(self, loads: Callable[[], Iterable[Load]], model: str, names: at.Published = at.VLLM) -> None:
         """Count from 0.

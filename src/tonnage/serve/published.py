@@ -80,7 +80,7 @@ class Published:
 
     Attributes:
         path: where they are, beside ``/metrics``.
-        labels: that every metric has beside the model's name, with their values.
+        labels: that every metric has next to the model's name, with their values.
         instance: the label that tells instances apart; "" where they are one series, which holds their sum.
         gauges, counters: names by what they are of; a counter's without the ending "_total" that Prometheus' format adds.
         histograms: names and upper bounds of the buckets.

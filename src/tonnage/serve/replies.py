@@ -48,7 +48,7 @@ class Reply:
         id: of the reply.
         model: as the server calls it.
         created: seconds since 1970.
-        further: fields of the engine beside those of the API.
+        further: fields of the engine next to those of the API.
         usage_last: whether a stream ends with the usage.
         usage_each: whether every event of it has the usage so far.
     """

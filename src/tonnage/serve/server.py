@@ -85,7 +85,7 @@ class Served:
     dialect: Dialect = OF_VLLM
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
-        """The service on an event loop: every instance with an alarm of its own."""
+        """The service on an event loop: every instance with its own alarm."""
         from tonnage.bench.alarm import Alarm
 
         clocks = [WallClock(self.speed) for _ in range(self.instances * self.ranks)]

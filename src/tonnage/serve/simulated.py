@@ -64,7 +64,7 @@ class Simulated:
         return ""
 
     def close(self) -> None:
-        """Nothing runs beside the server's loop."""
+        """Nothing runs next to the server's loop."""
 
     def answers(self, asked: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet."""

@@ -11,7 +11,7 @@ at once. A new instance takes ``start`` until it can. One that is not needed any
 one has ended; until then it is held, and counts against the most that there may be. At a look the lowest numbers start and enter service
 first, and the highest leave it first.
 
-An instance stands in a place of its number. Where a place breaks (``failures.py``), what stood there is gone: it is neither held nor paid
+An instance is in a place of its number. Where a place breaks (``failures.py``), what was there is gone: it is neither held nor paid
 for, and nothing is started there until the place works again. The controller is told of no failure; at its next look it sees fewer that
 serve, and starts others in places that are free. In a place that works again nothing stands until something is started there.
 
@@ -143,7 +143,7 @@ def next_look(s: Scaler) -> int:
 
 
 def place_fails(s: Scaler, i: int) -> int:
-    """What stands in the ``i``-th place is gone; 1 where something did."""
+    """What is in the ``i``-th place is gone; 1 where something did."""
     held = 0 if s.phase[i] == OFF else 1
     s.phase[i] = OFF
     s.broken[i] = 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # the load. A failure takes an engine's queue, batch and KV cache; tokens that it had handed to its front end still reach their clients.
 # The router notices at once. What was in flight is sent to another instance at the same instant, or lost, by ``Retry``; a request is lost
 # too where no instance is available. An instance that comes back is empty. Nothing fails after the last request has come. Under a
-# controller (``autoscaler.py``) it is places that fail and return, and an instance that is started there takes its start beside the
+# controller (``autoscaler.py``) it is places that fail and return, and an instance that is started there takes its start next to the
 # repair.
 
 
@@ -74,7 +74,7 @@ class Outages:
     back: NDArray[np.int64]
 
     def failures(self, until: int) -> int:
-        """How many lie at or before an instant."""
+        """How many are at or before an instant."""
         return int(((self.back == 0) & (self.at <= until)).sum())
 
     def availability(self, instances: int, until: int) -> float:

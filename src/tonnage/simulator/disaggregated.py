@@ -1,4 +1,4 @@
-"""Two deployments as two pools: one computes prompts, the other decodes; and what lies between them."""
+"""Two deployments as two pools: one computes prompts, the other decodes; and what is between them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Disaggregated:
 
 
 def sent_bytes_s(gpu: Gpu, *, together: bool) -> float:
-    """Bytes per second that a GPU sends to one of the other pool; ``together`` where both stand in one system."""
+    """Bytes per second that a GPU sends to one of the other pool; ``together`` where both are in one system."""
     return gpu.link_gb_s / 2 * 1e9 if together and gpu.link == "nvlink" else NETWORK_BYTES_S
 
 

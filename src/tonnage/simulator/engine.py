@@ -62,7 +62,7 @@ class Engine:
             step: what a step costs.
             knobs: the engine's scheduler and limits.
             kv_blocks: blocks of ``knobs.tokens_per_block`` tokens that the KV cache has.
-            windows: blocks that a sequence holds for its sliding windows, beside those of its context.
+            windows: blocks that a sequence holds for its sliding windows, next to those of its context.
             max_context: longest prompt plus output; a longer request is rejected; 0 for no such limit.
             seed: of what is drawn: which guesses of a drafter are right.
             ends_only: whether ``advance`` tells of the ends of requests alone, which is far faster: steps that are alike are
@@ -179,7 +179,7 @@ class Engine:
 
     @property
     def machine(self) -> Machine:
-        """The engine in the kernel's memory, for whoever simulates many like it."""
+        """The engine in the kernel's memory, for anyone who simulates many like it."""
         return self._machine
 
     @property
@@ -302,7 +302,7 @@ class Engine:
         self._put(np.delete(columns, row - first, axis=1), first)
 
     def _put(self, columns: NDArray[np.int64], first: int) -> None:
-        """Write the last rows anew, from ``first`` on: lengths, numbers and when they are sent."""
+        """Write the last rows again, from ``first`` on: lengths, numbers and when they are sent."""
         rows, s, last = self._machine.rows, self._machine.state, first + columns.shape[1]
         for column, values in zip((*rows[:4], rows.first), columns, strict=True):
             column[first:last] = values

@@ -4,7 +4,7 @@ At the instant of each arrival every engine is advanced to that instant, the rou
 to the instance that it chose. So a router never knows more than what has come back to clients by then, and where two requests arrive at
 one instant the second is routed with the first one outstanding. Failures (``failures.py``) and the looks of a controller
 (``autoscaler.py``) come before the requests of their instant. An engine that fails or is released is thrown away, and another one
-stands in its place.
+is in its place.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An engine has a few slots. A request waits in a queue, enters a free slot, is prefilled (its prompt
 is read, in one chunk or several), and then decodes one token a step until its output is complete.
-All slots share each step, so a long prefill makes every decoding request beside it wait: that is
+All slots share each step, so a long prefill makes every decoding request next to it wait: that is
 the whole tension between TTFT and ITL, and the three batchers are three answers to it.
 
     static       nobody enters until all slots are empty
@@ -214,7 +214,7 @@ class _Engine:
         return [request for request in self.slots if request is not None]
 
     def advance(self) -> None:
-        """Rules 1 and 2: everybody moves on; whoever is complete leaves at once, static included."""
+        """Rules 1 and 2: everybody moves on; anyone who is complete leaves at once, static included."""
         for slot, request in enumerate(self.slots):
             if request is None:
                 continue

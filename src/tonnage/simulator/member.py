@@ -45,7 +45,7 @@ class Member:
     """One engine of a fleet.
 
     Attributes:
-        engine: the engine; whoever drives the fleet advances it through the member.
+        engine: the engine; anyone who drives the fleet advances it through the member.
         live: requests that have not ended as far as their clients know, by number.
         tokens: tokens of these that are still to come.
     """

@@ -1,6 +1,6 @@
 """Two pools of engines: one computes prompts, the other decodes, and the KV cache goes from the first to the second over a link.
 
-Each pool has a router of its own (``router.py``), which sees the requests that were sent to its engines and have not come back. A request
+Each pool has its own router (``router.py``), which sees the requests that were sent to its engines and have not come back. A request
 goes to a prefill engine, which computes the prompt and makes the first token. Then its cache is sent to a decode engine, which lets the
 request in by its own rules: a slot, and blocks of its own. The client is answered by the decode engine alone, as behind Dynamo, llm-d and
 SGLang's router: it has the first token together with the first one that is decoded, after the transfer and after the wait for a slot. The

@@ -1,4 +1,4 @@
-"""A request as an engine is given it, whoever drives the engine."""
+"""A request as an engine is given it, anyone who drives the engine."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_received(request: Request, scheduler: str) -> None:
 
 
 CANCELLED = 4
-"""The status of a request that nobody wants any more, beside those of ``results.requests``; a record counts it as unfinished."""
+"""The status of a request that nobody wants any more, next to those of ``results.requests``; a record counts it as unfinished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

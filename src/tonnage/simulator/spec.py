@@ -173,7 +173,7 @@ def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[T
 
 
 def _part(trace: Trace, rows: NDArray[np.int64], which: int, parts: int) -> Trace:
-    """Some requests of a trace, with draws of their own: they are counted from 0 again. What they have in common is left out."""
+    """Some requests of a trace, with their own draws: they are counted from 0 again. What they have in common is left out."""
     seed = trace.seed * parts + which
     return replace(trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows], seed=seed, contents=None)
 

@@ -103,7 +103,7 @@ def carried_by_existing(requests_per_second: float = 1.0) -> Demand:
 
 
 def _given(sources: dict[str, float | None], profile: Sequence[float] | None, trace: Recording | None) -> list[str]:
-    """The forms in which a number of requests was given; one, beside a profile or a trace that say when they come."""
+    """The forms in which a number of requests was given; one, next to a profile or a trace that say when they come."""
     given = [option(name) for name, value in sources.items() if value is not None]
     if len(given) > 1 or not (given or profile is not None or trace is not None):
         raise _count_error(given)

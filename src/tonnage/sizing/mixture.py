@@ -208,7 +208,7 @@ class MixtureRun:
 
     @cached_property
     def uses(self) -> tuple[tuple[LimitUse, ...], ...]:
-        """Every limit of every use case, with its value in the confidence that was asked for."""
+        """Every limit of every use case, with its value in the requested confidence."""
         return tuple(tuple(self._use(place, i) for i in range(len(case.asked))) for place, case in enumerate(self.mixture.cases))
 
     def _use(self, place: int, which: int) -> LimitUse:

@@ -1,4 +1,4 @@
-"""What a plan holds beside its numbers: the question as it was understood, provenance, and what a reader must know."""
+"""What a plan holds next to its numbers: the question as it was understood, provenance, and what a reader must know."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _front_ends(best: Sized) -> Iterator[FrontEnds]:
         yield FrontEnds(front_ends=knobs.front_ends, setting=setting, requests_per_second_of_one=most, requests_per_second=rate)
 
 
-# The course's way beside the simulated one: the percentile of the arrivals in one second over a benchmark's throughput.
+# The course's way next to the simulated one: the percentile of the arrivals in one second over a benchmark's throughput.
 
 
 def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None:
@@ -301,6 +301,6 @@ def _smaller(question: Question) -> SmallerModel | None:
 
 
 def _asked_alike(one: QualityScore, other: QualityScore) -> bool:
-    """Whether two scores may stand beside each other: one setting, or base models, which are all asked with 5 examples."""
+    """Whether two scores may is next to each other: one setting, or base models, which are all asked with 5 examples."""
     kinds = {score.setting.partition(";")[0] for score in (one, other)}
     return one.setting == other.setting or kinds == {"base model"}

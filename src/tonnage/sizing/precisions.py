@@ -1,4 +1,4 @@
-"""What each number format brings one model on one GPU: predicted gain over 16 bits, beside what is published of it.
+"""What each number format brings one model on one GPU: predicted gain over 16 bits, next to what is published of it.
 
 Two gains, for two questions. While generating, a small batch waits for the weights: the gain of an output token says what fewer
 bytes bring. Whole requests of a served batch are prompts too, which are arithmetic: their gain says what is left of it.
@@ -194,7 +194,7 @@ def _mean(values: dict[int, float], batches: tuple[int, ...]) -> float:
 
 
 def band(gain: float, eight_bits: float) -> Band:
-    """A gain in the words of the published table, beside that of 8-bit weights and activations on the same GPU."""
+    """A gain in the words of the published table, next to that of 8-bit weights and activations on the same GPU."""
     if gain < NONE_BELOW:
         return "none"
     return "high" if gain >= HIGH_FROM * eight_bits else "medium"

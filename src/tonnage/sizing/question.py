@@ -231,7 +231,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pools:
-    """Prefill and decode in pools of their own.
+    """Prefill and decode in their own pools.
 
     Attributes:
         link_bytes_s: bytes per second that a GPU sends to one of the other pool; None for NVLink where one system holds both pools, else a

@@ -73,7 +73,7 @@ def changed_question(question: Question, name: Input, change: float) -> Question
 
 
 def again(search: Search, question: Question, *, care: Care = SURE) -> Answer:
-    """The answer to another question, without what is said beside the best.
+    """The answer to another question, without what is said next to the best.
 
     With ``QUICK`` short runs decide where rounding up to systems leaves no doubt about their number.
     """

@@ -1,7 +1,7 @@
 """Several use cases on one fleet: one pool for all of them, or one for each, whichever takes fewer GPUs.
 
 For each use case alone the search has been made. The separate pools are these choices, each on as few instances as are seen to hold
-its limits, on systems that they share where they stand in the same kind. For the shared pool the deployments that meet the limits of every
+its limits, on systems that they share where they are in the same kind. For the shared pool the deployments that meet the limits of every
 use case are tried, those first that would take the fewest GPUs if the shares of an instance's time added up; the number of instances is
 then the fewest that are seen to hold every limit of each (``mixture``).
 """

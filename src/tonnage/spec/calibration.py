@@ -64,7 +64,7 @@ class Calibration:
         preset: the fitted preset that they multiply (``EnginePreset.coefficients``).
         gpu: catalog id of the measured GPU; factors on its efficiencies hold for it alone.
         multipliers: pairs of a term of ``MULTIPLIERS`` and its factor; terms that are absent stay as shipped.
-        terms: pairs of a term of ``OWN_TERMS`` and its value, which stand in place of the shipped ones on the measured GPU; empty
+        terms: pairs of a term of ``OWN_TERMS`` and its value, which are in place of the shipped ones on the measured GPU; empty
             where factors were fitted.
         data: what was measured, in words, with its date.
         deployments: what of it was measured, as ``deployment_key`` names it; its error bars hold for these alone.

@@ -120,7 +120,7 @@ class _Reader(ConfigValues):
         return self.checked(Model(**(fields | FAMILIES[layout.family](self) if layout.family else fields)))
 
     def unwrap(self, layout: Layout) -> None:
-        """Read the text decoder's numbers of a model with an encoder, and keys that stand in an object of their own."""
+        """Read the text decoder's numbers of a model with an encoder, and keys that are in their own object."""
         if layout.wrapped:
             outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
             self.config = outer | {key: value for key, value in self.part("text_config").config.items() if value is not None}

@@ -258,7 +258,7 @@ def state_space_hybrid(config: ConfigValues) -> Fields:
 
 
 def gemma_4(config: ConfigValues) -> Fields:
-    """Windows, global layers with heads of their own, layers that share a cache, and experts beside an MLP (Gemma 4)."""
+    """Windows, global layers with their own heads, layers that share a cache, and experts next to an MLP (Gemma 4)."""
     layers = config.required(("num_hidden_layers",))
     kinds = config.kinds("layer_types", layers, (SLIDING, FULL)) or config.fail("layer_types", "missing")
     heads, shared = _heads(config), config.optional_or(("num_kv_shared_layers",), 0)
@@ -305,7 +305,7 @@ def windows_and_experts(config: ConfigValues) -> Fields:
 
 
 def mimo_v2(config: ConfigValues) -> Fields:
-    """Windows with heads of their own, and values narrower than keys (MiMo-V2)."""
+    """Windows with their own heads, and values narrower than keys (MiMo-V2)."""
     pattern, heads, value = config.numbers("hybrid_layer_pattern"), _heads(config), config.optional_or(("v_head_dim",), 0)
     window = SlidingAttention(
         heads=config.required(("swa_num_attention_heads",)),
@@ -337,7 +337,7 @@ def minimax_2(config: ConfigValues) -> Fields:
 
 
 def shared_expert(config: ConfigValues) -> Fields:
-    """A shared expert of a width of its own beside the routed ones (Qwen2 MoE)."""
+    """A shared expert of a width of its own next to the routed ones (Qwen2 MoE)."""
     return {"shared_ffn": config.required(("shared_expert_intermediate_size",))}
 
 

@@ -35,7 +35,7 @@ class Layout:
         head_norms: query and key heads are normalised.
         family: which function of ``config_kinds`` reads the kinds of its layers; empty for layers that are all alike.
         used: keys of the experts that a token uses.
-        wrapped: the numbers of the text decoder stand in ``text_config``, beside those of an encoder of images.
+        wrapped: the numbers of the text decoder are in ``text_config``, next to those of an encoder of images.
         halved: the MLP's width in the file is that of gate and product together (Qwen 1).
         inside: object that holds further keys, which are read as if they stood outside.
         experts_optional: without the key of the experts the model is dense.
@@ -313,7 +313,7 @@ class ConfigValues:
         self.config = config
 
     def fail(self, key: str, problem: str) -> NoReturn:
-        """Refuse the file for what stands at a key.
+        """Refuse the file for what is at a key.
 
         Raises:
             InputError: always.
@@ -384,7 +384,7 @@ class ConfigValues:
         return value
 
     def part(self, key: str) -> ConfigValues:
-        """The object at a key, with values of its own."""
+        """The object at a key, with its own values."""
         value = self.config.get(key)
         if not isinstance(value, dict):
             self.fail(key, f"{shown(value)} is not an object")

@@ -264,7 +264,7 @@ class EngineKnobs:
 
 
 class Windows(NamedTuple):
-    """KV-cache blocks of a sequence for layers with sliding-window attention, beside those of its context in the other layers.
+    """KV-cache blocks of a sequence for layers with sliding-window attention, next to those of its context in the other layers.
 
     Attributes:
         blocks: of a sequence of ``tokens`` or more; 0 without such layers.

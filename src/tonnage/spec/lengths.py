@@ -33,7 +33,7 @@ CHARACTERS_PER_TOKEN = 4.0
 """Of English text (OpenAI, "What are tokens and how to count them?": "1 token ~= 4 chars in English")."""
 
 EXACT = "exact:"
-"""What stands before a length that every request is to have."""
+"""What is before a length that every request is to have."""
 
 TAIL = 3.0902
 """Standard deviations to the 99.9th percentile, where the longest length of an endless distribution is taken."""

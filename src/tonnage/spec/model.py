@@ -27,8 +27,8 @@ class Model:
         max_context: longest prompt plus output, in tokens.
         experts: experts per layer; 1 for a dense model.
         experts_per_token: experts that each token uses.
-        shared_experts: experts of width ``ffn`` that every token uses beside the routed ones.
-        shared_ffn: inner width of what every token uses beside the routed experts, where it is no multiple of ``ffn``; 0 elsewhere.
+        shared_experts: experts of width ``ffn`` that every token uses next to the routed ones.
+        shared_ffn: inner width of what every token uses next to the routed experts, where it is no multiple of ``ffn``; 0 elsewhere.
         expert_latent: width to which tokens are narrowed for the routed experts; 0 where they keep the model's own.
         dense_layers: layers of a mixture of experts that have one plain MLP instead.
         dense_ffn: inner width of that MLP.
@@ -40,10 +40,10 @@ class Model:
         windowed_layers: how many layers have it: attention reads, and the KV cache keeps, the last ``window`` tokens of a sequence.
         tied_embeddings: the output head shares the embedding table.
         parallel_block: attention and MLP of a layer add to one residual, so that a layer has one all-reduce.
-        head_norms: every query and key head is normalised before attention, by kernels of their own (Qwen3).
+        head_norms: every query and key head is normalised before attention, by their own kernels (Qwen3).
         joint_norms: those norms are over all heads at once, so that the GPUs of an instance add up their squares first (MiniMax M2).
         residual_streams: residual streams side by side that layers read and write (hyper-connections of DeepSeek V4).
-        further_embeddings: weights of tables that are looked up and never multiplied, beside the embedding (Gemma 4 E4B).
+        further_embeddings: weights of tables that are looked up and never multiplied, next to the embedding (Gemma 4 E4B).
         mtp_layers: modules for multi-token prediction in the checkpoint; they are loaded for speculative decoding alone.
         block_fp8: its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices.
         released: number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has no name there.
@@ -140,7 +140,7 @@ class Model:
 
     @property
     def shared_inner(self) -> int:
-        """Inner width of what every token uses beside the routed experts."""
+        """Inner width of what every token uses next to the routed experts."""
         return self.shared_ffn or self.shared_experts * self.ffn
 
     @property

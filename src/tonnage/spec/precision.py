@@ -152,7 +152,7 @@ def find_precision(name: str) -> Precision:
     """The precision of that name, in any case: a format, and behind plus signs its KV format or "2:4".
 
     Raises:
-        UnknownName: the format, or what stands behind it, is not known.
+        UnknownName: the format, or what is behind it, is not known.
         InputError: a sparse format that no matrix unit multiplies.
     """
     first, *further = (part.strip() for part in name.lower().split("+"))

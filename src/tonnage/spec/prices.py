@@ -22,7 +22,7 @@ class Figure:
     """One price, or another number that enters a cost.
 
     Attributes:
-        path: where it stands in a price list, with its unit: "hosting_usd_per_system_year".
+        path: where it is in a price list, with its unit: "hosting_usd_per_system_year".
         low, high: the range; the same number where there is none.
         source: where it was read.
         date: when, as YYYY, YYYY-MM or YYYY-MM-DD; empty where the user gave it without one.
@@ -167,7 +167,7 @@ class Prices:
             is split over them.
         server_over_gpus: price of a server over the price of its GPUs alone, which estimates a system that nobody quotes.
         power_in_hosting: whether hosting already pays for the electricity (it then is shown and not added).
-        systems, gpus, cloud, api: by catalog id and offer; the user's own stand first.
+        systems, gpus, cloud, api: by catalog id and offer; the user's own are first.
         cloud_offer: the beginning of the offers' names to count with where a GPU has several; empty leaves it to ``cloud_tiers``.
     """
 
@@ -246,7 +246,7 @@ class Prices:
         return next((price for price in own if not _is_model(price.name)), named)
 
     def with_overrides(self, overrides: Mapping[str, Any], where: str = "prices") -> Prices:
-        """This list with the user's prices in place of its own (``docs/cost.md`` has the keys).
+        """This list with the user's prices in its own place (``docs/cost.md`` has the keys).
 
         Raises:
             InputErrors: unknown keys, prices that are zero, negative or no numbers: all of them, each with its path.

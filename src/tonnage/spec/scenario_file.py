@@ -1,4 +1,4 @@
-"""Reads, checks and writes scenarios; every error is told at once, each on a line of its own with its place."""
+"""Reads, checks and writes scenarios; every error is told at once, each on its own line with its place."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     "isl": ("pairs", "mixture"),
     "osl": ("pairs", "mixture"),
 }
-"""What a value given by name takes the place of in a file, beside the key of its own name: the other ways to say the same."""
+"""What a value given by name takes the place of in a file, next to the key of its own name: the other ways to say the same."""
 
 
 def displaced(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A service of models that are not LLMs: how long a batch takes, how requests are batched, and which models a request passes through.
 
-The names of the settings are those of Triton's model configuration, so that what stands in a ``config.pbtxt`` can be written here.
+The names of the settings are those of Triton's model configuration, so that what is in a ``config.pbtxt`` can be written here.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ MOST_ROWS = 20_000_000
 def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
     """The requests of a workload's sessions.
 
-    In an open loop sessions begin at a rate that makes all their turns together the rate that is asked for, and have done so before the
+    In an open loop sessions begin at a rate that makes all their turns together the requested rate, and have done so before the
     run begins, so that its first request may be a later turn, whose beginning no cache has yet. The run has the requests that would come
     first if every answer took no time. In a closed loop each client holds one session after another.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 # What the tokens of requests have in common, so that a cache can tell which blocks of one are those of another. A request's prompt and
-# output are made of pieces. The number of a piece stands for its text together with all that stands before it: two requests whose token
+# output are made of pieces. The number of a piece stands for its text together with all that is before it: two requests whose token
 # at some place belongs to the same piece have the same tokens up to that place. A system prompt is a piece, a conversation is one that
 # follows it, and each block of a recorded prompt (``hash_ids``) is one that follows the blocks before.
 

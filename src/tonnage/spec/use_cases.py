@@ -34,7 +34,7 @@ FAST_READING_S = 0.090
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Defaults of one use case; what the asker says stands in their place.
+    """Defaults of one use case; what the asker says is in their place.
 
     Attributes:
         mode, isl, osl, limits: of a whole request.

@@ -260,7 +260,7 @@ class Workload:
 
 
 def _stretch(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The first gaps that lie within ``STRETCH_S``, at least ``STRETCH_REQUESTS`` of them.
+    """The first gaps that are within ``STRETCH_S``, at least ``STRETCH_REQUESTS`` of them.
 
     Where these alone take longer, requests are days apart and an engine has long been idle when the next one comes: such gaps
     are cut to an equal share of the stretch, which changes no latency.

@@ -24,7 +24,7 @@ class Advice:
     Attributes:
         metric: "TPOT", or "ITL" where the engine publishes no TPOT.
         ratio: the measured mean over the predicted.
-        beyond: by how much the measurement lies beyond the nearer bound of the interval, as a share of that bound.
+        beyond: by how much the measurement is beyond the nearer bound of the interval, as a share of that bound.
         commands: that measure, calibrate, and watch again; none where a fault is the likelier cause.
     """
 
@@ -59,7 +59,7 @@ def advice(
     plan: str,
     lengths: str,
 ) -> Advice | None:
-    """The advice; None where the measurement lies in the interval.
+    """The advice; None where the measurement is in the interval.
 
     Args:
         measured, predicted, interval: of the mean time between tokens, in one unit.

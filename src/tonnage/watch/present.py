@@ -89,7 +89,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def _grown(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
-    """How much counters have grown; one that is smaller than before began anew."""
+    """How much counters have grown; one that is smaller than before began again."""
     return _sum(None if now is None else now - then if then is not None and now >= then else now for then, now in pairs)
 
 

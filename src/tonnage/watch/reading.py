@@ -82,7 +82,7 @@ def _samples(text: str) -> Iterator[Sample]:
             yield Sample(name=match[1], labels=labels, value=value)
 
 
-# A Prometheus histogram over a stretch of time: its mean, and its quantiles with the bucket that each lies in.
+# A Prometheus histogram over a stretch of time: its mean, and its quantiles with the bucket that each is in.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class Buckets:
         return self.total / self.count if self.count else math.nan
 
     def since(self, before: Buckets) -> Buckets:
-        """What came after an earlier state; everything, where the counters began anew in between."""
+        """What came after an earlier state; everything, where the counters began again in between."""
         if before.bounds != self.bounds or before.count > self.count:
             return self
         counts = tuple(max(0.0, now - then) for now, then in zip(self.counts, before.counts, strict=True))

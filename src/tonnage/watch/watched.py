@@ -1,4 +1,4 @@
-"""A running deployment beside its plan, as values: what a table shows and a script reads."""
+"""A running deployment next to its plan, as values: what a table shows and a script reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
     ("tpot", ("mean",)),
     ("e2e", ("mean", "p95")),
 )
-"""What is shown beside the statistics that have a limit."""
+"""What is shown next to the statistics that have a limit."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 FEW = 30
@@ -39,7 +39,7 @@ class Latency:
     Attributes:
         metric, statistic: such as "ttft" and "p95".
         measured: by the engine's histogram.
-        low, high: bounds of the bucket that a percentile lies in, its resolution; both are the value itself of a mean.
+        low, high: bounds of the bucket that a percentile is in, its resolution; both are the value itself of a mean.
         predicted: of the plan's deployment under the present load.
         expected: the interval of the prediction.
         limit: of the plan; the strictest.
@@ -65,7 +65,7 @@ class Latency:
 
     @property
     def place(self) -> str:
-        """Where the measurement lies beside the interval: "inside", "above", "below", or "" where that is not known.
+        """Where the measurement lies next to the interval: "inside", "above", "below", or "" where that is not known.
 
         A percentile is outside only where its whole bucket is.
         """
@@ -93,7 +93,7 @@ class Watched:
     """One look.
 
     Attributes:
-        plan: that it is laid beside.
+        plan: that it is laid next to.
         present: what was measured.
         expected: what was predicted for the same load.
         latencies: statistics, those with a limit among them.
@@ -154,7 +154,7 @@ class Watched:
 
 
 def latencies(plan: Plan, present: Present, expected: Expected) -> tuple[Latency, ...]:
-    """Every statistic that is shown, measured beside predicted."""
+    """Every statistic that is shown, measured next to predicted."""
     return tuple(_latencies(plan, present, expected))
 
 
@@ -196,7 +196,7 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-# One look at a deployment: two readings laid beside the plan.
+# One look at a deployment: two readings laid next to the plan.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,7 @@ class Watcher:
     plan_file: str
 
     def look(self, before: Reading, now: Reading) -> Watched:
-        """The deployment between two readings, beside its plan."""
+        """The deployment between two readings, next to its plan."""
         found = present(before, now)
         instances = max(1, found.answering)
         lengths = (found.mean_isl, found.mean_osl) if found.requests >= FEW else (None, None)
@@ -237,7 +237,7 @@ class Watcher:
         )
 
     def _advice(self, found: Present, expected: Expected) -> Advice | None:
-        """Mean gaps stand in for the TPOT of an engine that does not publish it."""
+        """Mean gaps are in for the TPOT of an engine that does not publish it."""
         if expected.summary is None or "tpot_ms" not in expected.intervals:
             return None
         metric: LimitMetric = "tpot" if "tpot" in found.latencies else "itl"

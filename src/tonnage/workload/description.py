@@ -30,7 +30,7 @@ TOLERANCE = 0.10
 """Relative error of a mean or percentile up to which a distribution fits."""
 
 DRAWS = 100_000
-"""Lengths that are drawn of a candidate; their own p99 then lies within about 1 % of the distribution's."""
+"""Lengths that are drawn of a candidate; their own p99 then is within about 1 % of the distribution's."""
 
 SEED = 0
 
@@ -40,7 +40,7 @@ Z95 = 1.6449
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedLengths:
-    """A distribution beside the lengths that it is to reproduce.
+    """A distribution next to the lengths that it is to reproduce.
 
     Attributes:
         written: as a scenario writes it, such as "lognormal:2000,500".
@@ -129,7 +129,7 @@ def _lognormal(mean: float, cv: float, plus: int) -> Iterator[str]:
 
 
 # Finds the arrival process, of those that a scenario takes, that reproduces arrivals which were seen. Evenly spaced, Poisson and gamma
-# arrivals are tried. One of them fits where mean, p50, p90, p95 and p99 of its gaps lie within 10 % of those that were seen, and where
+# arrivals are tried. One of them fits where mean, p50, p90, p95 and p99 of its gaps are within 10 % of those that were seen, and where
 # its counts vary as much over 10 s and 60 s. The latter sets traffic with a drifting rate apart: its gaps may be those of Poisson
 # arrivals, while its minutes vary many times more. Where none fits, the moments themselves are kept.
 
@@ -149,7 +149,7 @@ EVEN = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedArrivals:
-    """An arrival process beside the arrivals that it is to reproduce.
+    """An arrival process next to the arrivals that it is to reproduce.
 
     Attributes:
         process: "constant", "poisson", "gamma", or "trace" where none of them fits.

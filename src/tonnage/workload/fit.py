@@ -1,6 +1,6 @@
 """A scenario that reproduces recorded traffic: its distributions where they fit, else files of what was seen.
 
-What a file holds stands beside the scenario: ``NAME.lengths.csv`` has pairs of lengths, ``NAME.isl.csv`` and ``NAME.osl.csv`` lengths with
+What a file holds is next to the scenario: ``NAME.lengths.csv`` has pairs of lengths, ``NAME.isl.csv`` and ``NAME.osl.csv`` lengths with
 their weights, ``NAME.arrivals.csv`` the moments.
 """
 
@@ -36,7 +36,7 @@ class Fit:
     lengths: str
 
     def to_json(self) -> dict[str, Any]:
-        """The scenario as its file holds it, the names of the files beside it, and what was fitted."""
+        """The scenario as its file holds it, the names of the files next to it, and what was fitted."""
         from tonnage.spec.scenario import to_document
 
         found = self.description
@@ -55,8 +55,8 @@ def fit(description: Description, stem: str, model: str | None = None) -> Fit:
 
     Args:
         description: of the traffic.
-        stem: what the names of the files beside the scenario begin with.
-        model: of the scenario; None leaves it to whoever asks.
+        stem: what the names of the files next to the scenario begin with.
+        model: of the scenario; None leaves it to anyone who asks.
     """
     files: dict[str, str] = {}
     lengths, how = _lengths(description, stem, files)

@@ -190,17 +190,17 @@ T = TypeVar("T")
 class Faults:
     """A list of everything that is wrong, each with its place.
 
-    What came from a file is named by its key there. What was given beside it stays an option in the message, for the
+    What came from a file is named by its key there. What was given next to it stays an option in the message, for the
     command or Python to spell.
 
     Attributes:
         source: the file; empty where there is none.
-        keys: the key in the file of every leaf that was not given beside it, by name.
+        keys: the key in the file of every leaf that was not given next to it, by name.
         messages: one line each.
     """
 
     def __init__(self, source: str = "", flags: Mapping[str, object] | None = None) -> None:
-        """Take the file's name and the arguments that were given beside it."""
+        """Take the file's name and the arguments that were given next to it."""
         self.source = source
         given = {name for name, value in (flags or {}).items() if value is not None}
         self.keys = {leaf.name: leaf.key for leaf in leaves() if leaf.name not in given} if source else {}

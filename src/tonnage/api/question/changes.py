@@ -50,7 +50,7 @@ def failures_of(text: str) -> Failures:
 def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
     """Read "metric=outstanding target=20 min=1 max=8"; start, hold, interval, warm, link and boot may follow.
 
-    Without ``start`` it is that of ``perf.start``, over ``link`` (bytes per second, such as 1.25GB) and with ``boot`` beside the weights.
+    Without ``start`` it is that of ``perf.start``, over ``link`` (bytes per second, such as 1.25GB) and with ``boot`` next to the weights.
 
     Raises:
         InputError: naming what is wrong.

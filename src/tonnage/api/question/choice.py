@@ -159,7 +159,7 @@ def _serving(candidate: Candidate, spare: int) -> int:
 
 
 def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
-    """The plan with the choice that was asked for.
+    """The plan with the requested choice.
 
     Args:
         question: what was asked.

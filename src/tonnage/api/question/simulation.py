@@ -1,4 +1,4 @@
-"""Understands what ``tonnage.simulate`` is asked: one deployment and its loads, from a scenario and arguments beside it."""
+"""Understands what ``tonnage.simulate`` is asked: one deployment and its loads, from a scenario and arguments next to it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     Args:
         written: the scenario as it was written; its use case's defaults are filled in here.
         source: the file that it came from, for messages.
-        flags: the arguments given beside the file, for messages.
+        flags: the arguments given next to the file, for messages.
 
     Raises:
         InputErrors: everything that cannot be used.
@@ -126,7 +126,7 @@ def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | No
 def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]:
     """The formats that are tried where none is named.
 
-    They are FP16 and FP8 where the model is published in 16 bits; else the published one, and FP16 beside it where one of the GPUs
+    They are FP16 and FP8 where the model is published in 16 bits; else the published one, and FP16 next to it where one of the GPUs
     cannot compute in that.
     """
     own = find_precision(model.usual_precision)
@@ -477,7 +477,7 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
 
 
 _COMPLETED: dict[str, dict[str, Any]] = {"users": {"requests_per_user_day": 1.0}, "requests": {"within": "1h"}}
-"""What a leaf needs beside it to be checked alone."""
+"""What a leaf needs next to it to be checked alone."""
 
 
 def _check_demand_leaf(name: str, asked: DemandAsked, faults: Faults) -> None:

@@ -1,4 +1,4 @@
-"""``tonnage demo``: four GPUs that are not there, served, measured, one of them killed, and the measurement beside the prediction."""
+"""``tonnage demo``: four GPUs that are not there, served, measured, one of them killed, and the measurement next to the prediction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _nobody(words: str) -> None:
 
 @dataclass(slots=True)
 class Kill:
-    """The killing of one child from a thread of its own.
+    """The killing of one child from its own thread.
 
     Attributes:
         child: which.

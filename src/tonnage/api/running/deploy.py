@@ -83,7 +83,7 @@ class Planned:
         pool: the instances that it chose, by their names.
         deployment: one instance.
         instances: how many there are, spare ones included.
-        gpus_per_system: GPUs in one of the systems that they stand in.
+        gpus_per_system: GPUs in one of the systems that they are in.
         prompt_tokens: mean prompt of the load that the plan is for.
     """
 

@@ -166,7 +166,7 @@ def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
 
     Args:
         path: of the file.
-        given: arguments of ``gateway_settings`` that stand in place of the file's.
+        given: arguments of ``gateway_settings`` that are in place of the file's.
 
     Raises:
         InputError: anything that cannot be used, each fault in one line with its place.

@@ -1,4 +1,4 @@
-"""A fleet in processes of its own: each instance a child, and the gateway before them another."""
+"""A fleet in its own processes: each instance a child, and the gateway before them another."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def processes(
             yield Processes(supervisor=supervisor, url=gateway.url, instances=tuple(one.name for one in instances))
 
 
-# ``tonnage serve --processes``: every instance in a process of its own, and the gateway before them.
+# ``tonnage serve --processes``: every instance in its own process, and the gateway before them.
 
 
 GRACE_S = 15.0

@@ -130,7 +130,7 @@ class Deployed:
     Attributes:
         deployment: one instance.
         instances: how many.
-        gpus_per_system: GPUs of one of the systems that they stand in.
+        gpus_per_system: GPUs of one of the systems that they are in.
         prompt_tokens: mean prompt that is expected, which pipeline stages need.
     """
 

@@ -385,7 +385,7 @@ def _check_gpus(machine: Machine) -> None:
 
 
 def _model(asked: EngineAsked) -> tuple[Model, str]:
-    """The model, and the number format of the checkpoint where that lies on this machine; "" otherwise."""
+    """The model, and the number format of the checkpoint where that is on this machine; "" otherwise."""
     from tonnage.serve.launch.checkpoints import check_folder
     from tonnage.spec.catalog import find_model
 

@@ -1,4 +1,4 @@
-"""``tonnage watch``: a running deployment beside its plan."""
+"""``tonnage watch``: a running deployment next to its plan."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _role_words(service: Service) -> tuple[str, ...]:
 
 
 def file_name(service: Service) -> str:
-    """Of TensorRT-LLM's configuration; each of two pools has one of its own."""
+    """Of TensorRT-LLM's configuration; each of two pools has one."""
     return FILE if service.pool.role == "serve" else f"{service.pool.role}.yaml"
 
 

@@ -1,4 +1,4 @@
-"""What every target on a cluster has beside its instances: monitoring, rules, a dashboard, and the list of what kubectl applies."""
+"""What every target on a cluster has next to its instances: monitoring, rules, a dashboard, and the list of what kubectl applies."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _gpus(service: Service) -> str:
 
 
 UNCHECKED = "not schema-validated"
-"""What stands in the comment of an object whose schema was not at hand (docs/deploy.md)."""
+"""What is in the comment of an object whose schema was not at hand (docs/deploy.md)."""
 
 
 def unchecked(read: str) -> str:

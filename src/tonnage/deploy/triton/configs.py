@@ -26,7 +26,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A comment, on lines of its own; stands under any key that no field has."""
+    """A comment, on its own lines, under any key that no field has."""
 
     text: str
 

@@ -28,10 +28,10 @@ APART = 2 ** (1 / 8)
 """Least factor between the tokens of two entries of the table."""
 
 SMOOTH = 1e-2
-"""Weight that asks each entry to lie on a line with its neighbours, relative to one step of the table."""
+"""Weight that asks each entry to be on a line with its neighbours, relative to one step of the table."""
 
 ALIKE, SEVERAL = 1.005, 4
-"""Steps with prompts are a floor where at least ``SEVERAL`` of them lie within the factor ``ALIKE`` of the shortest, and their tokens
+"""Steps with prompts are a floor where at least ``SEVERAL`` of them are within the factor ``ALIKE`` of the shortest, and their tokens
 differ by a factor of two or more."""
 
 TERMS = (at.HOST_SEQUENCE, at.HOST_PREFILL, at.ATTENTION, at.CONTEXT, at.WALK)
@@ -174,7 +174,7 @@ def _means(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[N
 
 
 def _curvature(knots: NDArray[np.float64], scale: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """Rows that ask each inner entry to lie between its neighbours, weakly: they decide what the steps leave open."""
+    """Rows that ask each inner entry to be between its neighbours, weakly: they decide what the steps leave open."""
     import numpy as np
 
     rows = np.zeros((max(len(knots) - 2, 0), width))

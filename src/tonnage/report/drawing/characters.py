@@ -13,7 +13,7 @@ LETTERS = "abcdefgh"
 WIDTH, HEIGHT = 64, 16
 """Columns and lines inside the axes, at most and always."""
 MARGIN = 8
-"""Columns of the numbers beside the axis."""
+"""Columns of the numbers next to the axis."""
 NARROWEST = 24
 SEVERAL = "#"
 """Where two series share a place."""

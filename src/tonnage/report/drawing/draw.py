@@ -220,7 +220,7 @@ def _lane(lane: Lane, x: Scale, y: float) -> str:
     return mark("".join(parts), lane.tip)
 
 
-# A heat map: how many lie in each cell of a grid, darker where there are more.
+# A heat map: how many are in each cell of a grid, darker where there are more.
 
 
 FAINTEST = 0.14

@@ -1,6 +1,6 @@
 """What a figure shows, before anything is drawn: plain values that a test can compare.
 
-A figure is drawn by ``svg.draw``; its numbers also stand in a table under it, so nothing is told by a drawing alone.
+A figure is drawn by ``svg.draw``; its numbers also are in a table under it, so nothing is told by a drawing alone.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """How many lie between two edges of either axis, counted from the lowest; ``tip`` says it in words."""
+    """How many are between two edges of either axis, counted from the lowest; ``tip`` says it in words."""
 
     column: int
     row: int

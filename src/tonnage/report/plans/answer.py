@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NO_ANSWER = "no deployment meets the limits"
 FASTEST = "lowest latency on ≤ 2 × the GPUs"
 SERVERS = (1, 2, 4)
-"""GPUs of the servers that are sold beside those of eight."""
+"""GPUs of the servers that are sold next to those of eight."""
 SAME = 0.005
 """Loads that are nearer than this share are printed alike."""
 

@@ -1,4 +1,4 @@
-"""Every deployment inside the limits: in short beside the choice, and as a whole table."""
+"""Every deployment inside the limits: in short next to the choice, and as a whole table."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ COLUMNS_BESIDE: tuple[Column, ...] = (
 
 
 def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
-    """The best deployments beside the choice, one line each; those that take many times its GPUs are only counted."""
+    """The best deployments next to the choice, one line each; those that take many times its GPUs are only counted."""
     if len(plan.candidates) < 2:
         return None
     (best, _), *others = zip(plan.candidates, yearly_costs(plan), strict=True)

@@ -25,7 +25,7 @@ HEADER = (
     *("TTFT mean ms", "TTFT p95 ms", "TPOT ms", "E2E ms"),
 )
 COSTS = tuple((way, f"USD a year, {'owned' if way == 'on-prem' else NAMES[way]}") for way in WAYS)
-"""A column for each way of serving, so that no price stands under the name of another way."""
+"""A column for each way of serving, so that no price is under the name of another way."""
 
 CHEAPEST = "cheapest way"
 SPARED = (
@@ -96,7 +96,7 @@ def _usd(cost: YearlyCost | None, where: Where) -> str:
     return ABSENT if way is None else usd(way.total_usd_per_year)
 
 
-# The measured answer beside the predicted one, where the question brought measurements of its own.
+# The measured answer next to the predicted one, where the question brought measurements of its own.
 
 
 TITLE = "Measured beside predicted"

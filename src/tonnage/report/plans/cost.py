@@ -47,7 +47,7 @@ def price_name(path: str) -> str:
     """The name of a price, with its unit; the key where it is none that is known.
 
     Args:
-        path: where the price stands in a list, such as "cloud.h100-sxm-80gb.Civo on-demand".
+        path: where the price is in a list, such as "cloud.h100-sxm-80gb.Civo on-demand".
     """
     if path in PRICE_NAMES:
         return PRICE_NAMES[path]

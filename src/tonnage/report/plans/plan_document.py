@@ -113,7 +113,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
 
 
 def first_page(plan: Plan) -> Section:
-    """The page that stands alone: the answer, its numbers at a glance, the lines of the first screen, warnings and one figure."""
+    """The page that is alone: the answer, its numbers at a glance, the lines of the first screen, warnings and one figure."""
     (_, answer), *rows = answer_rows(plan)
     cards = first_glance(plan)
     return section(

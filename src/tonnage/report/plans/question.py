@@ -158,7 +158,7 @@ def lengths_text(plan: Plan) -> str:
 
 
 def first_text(aim: Aim | None) -> str:
-    """What stands first among the candidates: "fewest GPUs"."""
+    """What is first among the candidates: "fewest GPUs"."""
     return LEAST["gpus" if aim is None else aim.objective]
 
 

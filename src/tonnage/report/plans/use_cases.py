@@ -115,7 +115,7 @@ def _confidence(found: UseCases) -> str:
 
 
 def _each_alone(found: UseCases) -> Rows:
-    """What each use case would take on systems of its own, what that costs, and what it depends on most."""
+    """What each use case would take on its own systems, what that costs, and what it depends on most."""
     chosen = [(name, plan, plan.choice) for name, plan in zip(found.names, found.plans, strict=True) if plan.choice is not None]
     rows = (
         ("Alone", "; ".join(f"{name} {bought(best)}" for name, _, best in chosen)),
@@ -160,7 +160,7 @@ def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
 
 
 def _alone(found: UseCases) -> Section:
-    """What each use case would take by itself on systems of its own."""
+    """What each use case would take by itself on its own systems."""
     rows = []
     for name, plan in zip(found.names, found.plans, strict=True):
         best, asked = plan.choice, dict(question_rows(plan))

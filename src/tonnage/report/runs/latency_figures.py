@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Lengths = NDArray[np.int64] | NDArray[np.float64]
 
 
-# Values put into bins of round numbers: what lies in each, and how it is spread.
+# Values put into bins of round numbers: what is in each, and how it is spread.
 
 
 FAR_APART = 50
@@ -49,7 +49,7 @@ class Bin:
 
     Attributes:
         low, high: edges.
-        middle: the mean place of what lies in it.
+        middle: the mean place of what is in it.
         spread: of the values.
     """
 

@@ -31,7 +31,7 @@ TTFT, E2E = "Time to first token", "Request latency"
 
 
 def run_report(runs: Sequence[ShownRun], timeline: Timeline | None = None) -> Document:
-    """The report of one run; of several, the loads beside each other first, then each of them. A timeline's panels come last."""
+    """The report of one run; of several, the loads side by side first, then each of them. A timeline's panels come last."""
     document = _run_report(runs)
     if timeline is None:
         return document

@@ -21,7 +21,7 @@ from tonnage.report.document import Block, Command, Document, Drawing, Facts, It
 from tonnage.report.drawing.draw import draw
 
 MOST_BESIDE = 2
-"""Columns that have room beside each other on a telephone; a wider table stands there as one block for each row."""
+"""Columns that have room side by side on a telephone; a wider table is there as one block for each row."""
 
 
 _SPACE = re.compile(r"(\s+)")
@@ -135,7 +135,7 @@ def _table(block: Table) -> str:
 
 
 def _row(cells: tuple[str, ...], numeric: tuple[bool, ...], mark: str, names: tuple[str, ...]) -> str:
-    """One row; ``names`` are what a telephone writes before each cell where the columns have no room beside each other."""
+    """One row; ``names`` are what a telephone writes before each cell where the columns have no room side by side."""
     number = f' data-name="{escape(names[0])}"' if names and numeric[0] else ""
     first = f'<th scope="row"{_right(numeric[0])}{number}>{_words(cells[0])}{escape(mark and f" ({mark})")}</th>'
     said = [f' data-name="{escape(name)}"' for name in names] or [""] * len(cells)

@@ -1,4 +1,4 @@
-"""A document as Markdown, for a wiki, a merge request or a mail: the figures stand there as their numbers."""
+"""A document as Markdown, for a wiki, a merge request or a mail: the figures are there as their numbers."""
 
 from __future__ import annotations
 

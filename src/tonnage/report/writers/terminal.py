@@ -113,7 +113,7 @@ WIDEST = 110
 """Columns that text takes at most, and takes where there is no terminal."""
 NARROWEST = 40
 LABEL = 11
-"""Letters of a name beside a fact for which there is always room, so that the facts of one text stand in one column."""
+"""Letters of a name next to a fact for which there is always room, so that the facts of one text are in one column."""
 _SIGNS = {"warning": "! "}
 BULLET = "· "
 
@@ -135,7 +135,7 @@ def folded(text: str, first: str = "", hanging: str = "") -> str:
 
 
 def _section(section: Section) -> str:
-    """The heading on a line of its own, then the blocks, a blank line between two of them."""
+    """The heading on its own line, then the blocks, a blank line between two of them."""
     body = "\n\n".join(filter(None, map(terminal_block, section.blocks)))
     return "\n".join(part for part in (section.title, body) if part)
 

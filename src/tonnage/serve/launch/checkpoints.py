@@ -1,4 +1,4 @@
-"""What is known of a checkpoint that lies on this machine."""
+"""What is known of a checkpoint that is on this machine."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Started:
 
     Attributes:
         argv: its command, with ``FILE`` where its configuration file stands.
-        environment: variables beside those of this process.
+        environment: variables next to those of this process.
         devices: its GPUs; none on a machine without.
         port: on 127.0.0.1.
         path: that says whether it serves.
@@ -217,7 +217,7 @@ COMMANDS = {"vllm": "vllm", "tensorrt-llm": "trtllm-serve", "sglang": "python3",
 """The program that starts each family of engines; SGLang is a module of its environment's Python."""
 
 PACKAGES = {"sglang": "sglang"}
-"""The package that must stand beside the Python of an environment."""
+"""The package that must is next to the Python of an environment."""
 
 
 def found_command(family: str, where: Path | None) -> str:
@@ -239,7 +239,7 @@ def found_command(family: str, where: Path | None) -> str:
 
 
 def _has_package(python: Path, package: str) -> bool:
-    """Whether a package lies in the environment of a Python, without running it."""
+    """Whether a package is in the environment of a Python, without running it."""
     return any((python.parent.parent / "lib").glob(f"python3*/site-packages/{package}/__init__.py"))
 
 

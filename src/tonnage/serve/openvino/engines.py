@@ -170,7 +170,7 @@ def generation_config(sampling: Sampling, osl: int, choice: int) -> Any:
     Args:
         sampling: as it was asked for.
         osl: output tokens at most.
-        choice: 0 for the first answer to a prompt; each has a seed of its own.
+        choice: 0 for the first answer to a prompt; each has its own seed.
 
     Raises:
         Refused: what OpenVINO GenAI does not take.

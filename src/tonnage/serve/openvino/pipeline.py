@@ -1,4 +1,4 @@
-"""OpenVINO GenAI's continuous batching in a thread of its own: the only one that calls ``step``."""
+"""OpenVINO GenAI's continuous batching in its own thread: the only one that calls ``step``."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Program:
         argv: the command.
         address: "host:port" where it answers HTTP.
         path: what is asked to see whether it serves; any status below 500 says that it does.
-        environment: variables beside those of this process.
+        environment: variables next to those of this process.
     """
 
     name: str

@@ -6,7 +6,7 @@ The supervisor holds the other end of the pipe FD open. When it closes, because 
 whole process group gets SIGTERM, and SIGKILL ``GRACE_S`` seconds later. SIGTERM to the guard does the same. The first line on standard
 output is the process id of the engine. The exit code is the engine's, as a shell gives it (128 + signal).
 
-This file is run by its path and imports nothing of Tonnage, because a process of it stands beside every engine.
+This file is run by its path and imports nothing of Tonnage, because a process of it is next to every engine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How requests come to an engine, compiled: sent, received, rejected; and the clients of a closed loop, who answer its ends.
 
-The engine knows of its clients only that it calls ``answer`` when a request has ended. With none (``concurrency`` 0) whoever drives
+The engine knows of its clients only that it calls ``answer`` when a request has ended. With none (``concurrency`` 0) anyone who drives
 the engine submits requests from outside.
 """
 

@@ -91,7 +91,7 @@ def rounds_with_blocks(m, more):
 
 # KV blocks by their names, compiled: a table of names, lists of blocks that nobody holds, and tiers below; ``Cache`` is what they are in.
 # The rules are those of ``reference/prefix_cache.py``. A block of the cache or of a tier is a number; the blocks of the cache come first.
-# Each list is a ring of blocks with an entry of its own at which it begins, behind those of all blocks: that of the cache has the blocks
+# Each list is a ring of blocks with its own entry at which it begins, behind those of all blocks: that of the cache has the blocks
 # that nobody holds, the one to be taken next first, and that of a tier all of its blocks, the empty ones first.
 
 
@@ -110,13 +110,13 @@ def name_of(piece, place, begins):
 
 @part()
 def home_of(c, name):
-    """Where a name would like to stand in the table: the highest bits of a product."""
+    """Where a name would like to be in the table: the highest bits of a product."""
     return np.int64((np.uint64(name) * np.uint64(FACTOR)) >> np.uint64(c.note.shift))
 
 
 @part()
 def seat_of(c, name):
-    """Where a name stands in the table, or the empty seat where it would."""
+    """Where a name is in the table, or the empty seat where it would."""
     mask, i = c.names.size - 1, home_of(c, name)
     while c.names[i] != name and c.names[i] != EMPTY:
         i = (i + 1) & mask
@@ -140,7 +140,7 @@ def put(c, name, block):
 
 @part()
 def drop(c, name):
-    """Forget a name; those who stand behind it because of it move up."""
+    """Forget a name; those who are behind it because of it move up."""
     mask, i = c.names.size - 1, seat_of(c, name)
     j = i
     while c.names[j] != EMPTY:

@@ -71,7 +71,7 @@ def settings(
     """The record of an engine's settings; ``ranks`` says whether its requests have theirs (``ranks.py``).
 
     Raises:
-        InputError: an engine to which requests differ by class or deadline, and which is not told of them.
+        InputError: an engine to which requests differ by class or deadline, and which does not learn of them.
     """
     if knobs.ranks and not ranks:
         whose = ", ".join(map(option, ("queue_order", "shed")))

@@ -178,7 +178,7 @@ LOOPS: set[Reference] = set()
 
 @_written_out
 def advance_at(typing_context, address, m, until, cancelled):
-    """Call the loop that lies at an address with a machine by reference, an instant and the row of a request to let go of."""
+    """Call the loop that is at an address with a machine by reference, an instant and the row of a request to let go of."""
     if m not in LOOPS:
         raise TypingError(f"there is no loop for a machine of the type {m}")
     signature = types.int64(types.int64, m, types.int64, types.int64)

@@ -2,7 +2,7 @@
 
 The gap histogram has a bucket for the output positions from each power of two to the next. All who decode get a token in the same
 round and so have the same gap; it is not added to the histogram round by round but when it changes its bin. Until then it is known how
-many decode in each bucket (``positions``) and since which round (``state.counted``). Whoever enters a bucket later or leaves it earlier
+many decode in each bucket (``positions``) and since which round (``state.counted``). anyone who enters a bucket later or leaves it earlier
 than that corrects the product of the two by the rounds between (``moved``), which may be done in any order.
 """
 
@@ -132,7 +132,7 @@ def count_gaps(m):
 
 @part()
 def see_gap(m, gap):
-    """The gap of the rounds from now on; those before are counted if it lies in another bin."""
+    """The gap of the rounds from now on; those before are counted if it is in another bin."""
     s, edges = m.state, m.tallies.edges
     if gap < edges[s.last_bin] or gap >= edges[s.last_bin + 1]:
         count_gaps(m)

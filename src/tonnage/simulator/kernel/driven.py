@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _fingerprint() -> int:
-    """Checksum of what the compiled loop is made of, sources and codes: a change in any of it compiles the loop anew."""
+    """Checksum of what the compiled loop is made of, sources and codes: a change in any of it compiles the loop again."""
     others = [Path(str(module.__file__)) for module in (autoscaler, request, ratio, router, step, step_terms, requests, units)]
     files = [*sorted(Path(__file__).parent.glob("*.py")), *others]
     return zlib.crc32(b"".join([repr(CODES).encode(), *(file.read_bytes() for file in files)]))

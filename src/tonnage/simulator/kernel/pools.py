@@ -133,7 +133,7 @@ def _arrivals(trace: Trace, made: Prefilled, engines: int, link: KvLink) -> tupl
 def _blocks_last(
     trace: Trace, made: Prefilled, arrived: NDArray[np.int64], each: list[NDArray[np.int64]], engines: Sequence[Machine], link: KvLink
 ) -> bool:
-    """Whether every engine has blocks for all that one step may compute, beside those of the caches that it sends."""
+    """Whether every engine has blocks for all that one step may compute, next to those of the caches that it sends."""
     if not len(trace):
         return True
     shortest, longest = int(trace.isl.min()), int(trace.isl.max())

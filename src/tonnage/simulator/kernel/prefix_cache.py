@@ -59,7 +59,7 @@ class Cache(NamedTuple):
         starts, piece, until: the contents of the requests (``spec/sessions.py``).
         held: int32, for each slot the blocks of its context in order, and from the end backwards those of its windows.
         taken, known, windows: for each slot, how many of its context are taken, have a name; and how many of its windows are taken.
-        found, lifted: of the last one who was looked at, the block of each place, and the names of those that lie in tiers.
+        found, lifted: of the last one who was looked at, the block of each place, and the names of those that are in tiers.
         refs: int32, holders of each block of the cache.
         name: of each block of the cache and of the tiers.
         begun, begun_until: the name of each block's beginning, and the token up to which that reaches.

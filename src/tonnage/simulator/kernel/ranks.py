@@ -39,7 +39,7 @@ class Ranks(NamedTuple):
         latest: the last instant at which a step of its prompt alone would be in time, NEVER without a limit; likewise.
         waits: whether it is in the queue, in 8 bits.
         newest: by class, the last that arrived, -1 at first: the next one of its class goes a little behind it.
-        given: new tokens of each that runs, in the order in which they entered, while a step is put together anew.
+        given: new tokens of each that runs, in the order in which they entered, while a step is put together again.
     """
 
     note: Any

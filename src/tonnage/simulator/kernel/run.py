@@ -81,7 +81,7 @@ def run(
         step: what a step costs.
         knobs: the engine's scheduler and limits.
         kv_blocks: blocks of ``knobs.tokens_per_block`` tokens that the KV cache has.
-        windows: blocks that a sequence holds for its sliding windows, beside those of its context.
+        windows: blocks that a sequence holds for its sliding windows, next to those of its context.
         window_ps: when the run stops: tokens after this moment do not happen, rows sent after it are
             left out, and what is not complete is unfinished; -1 to run to the end.
         max_context: longest prompt plus output; a longer request is rejected; 0 for no such limit.
@@ -229,7 +229,7 @@ def warm_up(*, shares: bool = False, ranks: bool = False) -> None:
 
 
 def grown(m: Machine, count: int, *, log: int) -> Machine:
-    """The machine with room for so many rows, and for ``log`` entries beside what one turn of its loop may write."""
+    """The machine with room for so many rows, and for ``log`` entries next to what one turn of its loop may write."""
     size = len(m.log.at)
     needed = int(m.cfg["slots"]) + count - int(m.state["arrived"]) + log
     if needed > size:

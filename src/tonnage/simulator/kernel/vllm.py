@@ -151,7 +151,7 @@ def schedule(m):
 def continue_running(m):
     """Allocate for the running requests; whether anyone was pre-empted.
 
-    Whoever runs had a place in the budget when the next one entered, and needs no more of it since: so those who decode have their token
+    anyone who runs had a place in the budget when the next one entered, and needs no more of it since: so those who decode have their token
     whatever the prompts before them take, and only the last prompt may be cut short by the budget.
     """
     s, lists, block = m.state, m.lists, m.cfg.block_tokens

@@ -40,7 +40,7 @@ class Found(NamedTuple):
     """What a request finds.
 
     Attributes:
-        blocks: in order, the block of each place, or its name where it lies in a tier.
+        blocks: in order, the block of each place, or its name where it is in a tier.
         kept: how many of them are in the KV cache …
         idle: … and are held by nobody.
         tokens: of the prompt that need not be computed.
@@ -105,7 +105,7 @@ class PrefixCache:
         )
 
     def hold(self, job: Job, found: Found) -> None:
-        """Let a request have what it found; what lies in tiers is moved into blocks of the cache."""
+        """Let a request have what it found; what is in tiers is moved into blocks of the cache."""
         for block in found.blocks:
             if isinstance(block, int):
                 self.refs[block] += 1

@@ -75,7 +75,7 @@ class Sglang(Batcher):
             self.cache.name(job, job.computed)
 
     def leave(self, job: Job) -> None:
-        """Whoever waits is looked at again."""
+        """Anyone who waits is looked at again."""
         if self.cache is not None and job.ended:
             self.cache.name(job, job.computed)
         super().leave(job)

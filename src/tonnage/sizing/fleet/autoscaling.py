@@ -258,7 +258,7 @@ class Search:
         return None if found is None else self.over_all(found)
 
     def kinds(self) -> list[Kind]:
-        """What is tried beside the usual rule."""
+        """What is tried next to the usual rule."""
         most = self.fleet.simulated
         others = [Kind(hold_s=hold) for hold in HOLDS_S] + [Kind(warm=1)]
         return others + [Kind(least=least) for least in dict.fromkeys((2, math.ceil(most / 2))) if 1 < least < most]

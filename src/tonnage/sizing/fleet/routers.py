@@ -34,7 +34,7 @@ OTHERS = ("random", "round-robin", "least-outstanding")
 
 
 def behind_routers(best: Sized) -> tuple[BehindRouter, ...]:
-    """The choice of an answer behind the router that was asked for, and behind two of ``OTHERS``.
+    """The choice of an answer behind the requested router, and behind two of ``OTHERS``.
 
     Empty where one instance serves, or the load is no open one.
     """
@@ -149,7 +149,7 @@ def _in_fleet(contender: Contender, instances: int, router: str) -> tuple[float,
     return hit_rate(record), shown
 
 
-# Whether the other way of serving would need fewer GPUs: prefill and decode in pools of their own, or instances that do both. Both ways
+# Whether the other way of serving would need fewer GPUs: prefill and decode in their own pools, or instances that do both. Both ways
 # are questions to the one search. For two pools it is asked only where closed forms, and then a run at the load that fewer GPUs would
 # have to carry, say that these could do. What a plan says of two pools is what ``--disaggregated`` answers.
 
@@ -200,7 +200,7 @@ def _saves(one: Contender, best: Sized) -> bool:
 
 
 def _told(found: Sized, best: Sized) -> OtherServing:
-    """The best deployment of the other way, beside the choice."""
+    """The best deployment of the other way, next to the choice."""
     contender = found.contender
     need = contender.layout.of(found.systems + contender.question.spare)
     roles = contender.roles(need.instances)

@@ -118,7 +118,7 @@ def factors_at(errors: Mapping[str, StepErrors], p: float) -> Slowdown:
 
 
 def levels(asked: float) -> tuple[float, ...]:
-    """The confidences that a plan names: 50, 80 and 95 %, and the one that was asked for."""
+    """The confidences that a plan names: 50, 80 and 95 %, and the requested one."""
     return tuple(sorted({*BESIDE, asked}))
 
 

@@ -84,7 +84,7 @@ def fleet_record(
         instance: one of them.
         rate: requests per second in all; the statistics leave out ramp and drain.
         instances: how many.
-        router: in place of the one that was asked for.
+        router: in place of the requested one.
         replayed: traffic in place of ``rate``; all of its requests count.
         seed: added to that of the check.
     """
@@ -120,7 +120,7 @@ class FleetAtPeak:
     Attributes:
         runs: the memory of the search.
         instance: one of its instances, with its steps as slow as they are to be.
-        layout: how instances stand in systems.
+        layout: how instances are in systems.
         rate: requests per second in all.
         saturation: requests per second that one instance completes when always busy.
         asked: the limits as they were asked.
@@ -152,7 +152,7 @@ class FleetAtPeak:
         return count if self.replayed is not None else simulated_of(self.instance, count, self.rate)
 
     def seen(self, systems: int, router: str = "", seed: int = 0) -> Seen:
-        """What a number of systems does; ``router`` in place of the one that was asked for, ``seed`` added to that of the check."""
+        """What a number of systems does; ``router`` in place of the requested one, ``seed`` added to that of the check."""
         return fleet_seen(self.runs, self.instance, self.rate, self.instances(systems), router, replayed=self.replayed, seed=seed)
 
     def run(self, systems: int, router: str = "", seed: int = 0) -> FleetRun:

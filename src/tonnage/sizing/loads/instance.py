@@ -39,7 +39,7 @@ SURE: Care = 2
 """Lengths of runs: for what is clear, to compare deployments, and to decide."""
 
 FEWEST = (2_000, 4_000, 16_000)
-"""Fewest requests of a run of each length: 40 of the measured ones lie beyond a p99 in the longest but one, 160 in the longest."""
+"""Fewest requests of a run of each length: 40 of the measured ones are beyond a p99 in the longest but one, 160 in the longest."""
 
 FEWEST_SHARING = (1_000, 2_000, 8_000)
 """The same of requests whose prompts share something: a request with a cache takes twenty times as long to simulate."""

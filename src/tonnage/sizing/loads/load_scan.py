@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Limit, Slo
 
 
-# The limits of a question beside the metrics of a run: how far each is used, which one breaks.
+# The limits of a question next to the metrics of a run: how far each is used, which one breaks.
 
 
 def statistic_s(summary: Summary, limit: Limit) -> float:
@@ -227,7 +227,7 @@ def between(low: int, high: int) -> int:
 
 
 def _share(below: Summary, above: Summary, limit: Limit) -> float:
-    """How far a limit lies between its latencies at two loads, from 0 to 1; 1 where it is not reached."""
+    """How far a limit is between its latencies at two loads, from 0 to 1; 1 where it is not reached."""
     low, high = statistic_s(below, limit), statistic_s(above, limit)
     if not high > limit.seconds:
         return 1.0

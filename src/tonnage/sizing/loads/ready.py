@@ -77,14 +77,14 @@ MARGIN = 1.12
 inside a limit on the time per token at most 1.06 times (``./benchmark pruning``)."""
 
 SKEWED = ("p50",)
-"""Statistics of a time per token that can lie below what a full step takes, as most requests meet fewer prompts than the mean."""
+"""Statistics of a time per token that can be below what a full step takes, as most requests meet fewer prompts than the mean."""
 
 
 def rate_bound(instance: Instance, slo: Slo) -> float:
     """Requests per second that an instance cannot exceed inside the limits.
 
     The time from one token to the next grows with the requests that decode at once, and so with the load: what a limit on it, or on the
-    whole answer, leaves of the batch bounds the load. Prompts may be spread over all steps or come in steps of their own: what costs less
+    whole answer, leaves of the batch bounds the load. Prompts may be spread over all steps or come in their own steps: what costs less
     counts. Of two pools it is that of all of their instances.
     """
     if isinstance(instance, TwoPools):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # Arrivals and lengths of a simulated run whose sums are exact, so that a short run says as much as a far longer one. Draws of a few
-# thousand requests miss the rate that was asked for, and the mean length, by 2 % or so, and the load that an instance is found to carry
+# thousand requests miss the requested rate, and the mean length, by 2 % or so, and the load that an instance is found to carry
 # by as much. Here the gaps of a run add up to the requests over the rate, and the lengths are every sixteenth of sixteen times as many in
 # order of size, or evenly apart where all of a range are as likely; then they are shuffled. Gaps and lengths of a run come from its seed
 # and number of requests alone: at another rate the same gaps are stretched.
@@ -154,7 +154,7 @@ class SharedLoad:
             rate: of these requests.
             requests: how many; fewer where they would come over more time than can be simulated. A recording has its own number.
             seed: of every random draw.
-            router: in place of the one that was asked for.
+            router: in place of the requested one.
             whole: whether they are those of several instances, which are still to be shared out.
         """
         sharing, sessions = self.sharing, self.sharing.sessions
@@ -209,7 +209,7 @@ def _contents_of_blocks(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...
 
 
 def _single(workload: Workload, arrivals: OpenLoop, asked: Sessions, seed: int) -> Trace:
-    """Requests that follow no other, in exactly the asked share of which a shared prefix stands first."""
+    """Requests that follow no other, in exactly the asked share of which a shared prefix is first."""
     base = balanced_trace(replace(workload, sessions=None), arrivals, seed)
     rng, count = np.random.default_rng([seed, 5]), len(base)
     prefix = rng.integers(0, asked.prefixes, count)

@@ -181,7 +181,7 @@ def _between(known: Mapping[float, float], factor: float) -> float:
 
 
 def _pools(sized: Sized) -> tuple[Pool, ...]:
-    """The instances of the deployment on their systems, by what they do; both of two pools stand in the same systems."""
+    """The instances of the deployment on their systems, by what they do; both of two pools are in the same systems."""
     trial, instance, started = sized.ready.trial, sized.ready.instance, _command(sized)
     need = sized.contender.layout.of(sized.systems + sized.contender.question.spare)
     names = {part.name: getattr(trial.identity, part.name) for part in fields(Identity)}

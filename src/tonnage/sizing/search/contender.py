@@ -70,7 +70,7 @@ class Contender:
 
     @cached_property
     def layout(self) -> Fleet:
-        """How its instances stand in systems."""
+        """How its instances are in systems."""
         trial = self.ready.trial
         return fleet(trial.deployment.parallelism.gpus, trial.system.gpus)
 
@@ -86,7 +86,7 @@ class Contender:
 
     @property
     def as_asked(self) -> Slowdown:
-        """Times as predicted, or longer by the factor that was asked for."""
+        """Times as predicted, or longer by the requested factor."""
         return AS_PREDICTED.times(self.question.step_factor)
 
     def bound(self, slowdown: Slowdown) -> float:
@@ -104,7 +104,7 @@ class Contender:
             slowdown: by which times are longer; None for those as predicted.
             above: requests per second of one instance that must be exceeded; the search ends where it is certain that they are not.
             care: how long the runs are that decide.
-            router: in place of the one that was asked for.
+            router: in place of the requested one.
         """
         question, slower = self.question, self.as_asked if slowdown is None else slowdown
         demand, slo = question.demand, slower.tightened(question.limits)

@@ -1,7 +1,7 @@
 """The one door to an answer: which deployment carries the load on the fewest GPUs, at the asked confidence, and on how many systems.
 
 Deployments compete in the order in which closed forms rank them. One that closed forms, or a run at the load that it would have to carry,
-show to need no fewer GPUs than the best so far is left out; the others are sized behind the router that was asked for. Then the engine's
+show to need no fewer GPUs than the best so far is left out; the others are sized behind the requested router. Then the engine's
 knobs of those that came near are tried in the same way, and the whole fleet of the winner is simulated. Everything that a plan claims is
 this search with another question and the same ``Runs``.
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 WAVE = 2
-"""Deployments that are tried side by side where others beside the best are sized too; otherwise each is tried by itself."""
+"""Deployments that are tried side by side where others next to the best are sized too; otherwise each is tried by itself."""
 
 TUNED = 4
 """Deployments whose knobs are tried: those nearest to needing the fewest GPUs."""
@@ -97,9 +97,9 @@ class Search:
         prune: False to size every deployment, and every setting of every knob, in full, which is what ``./benchmark pruning`` compares
             with: it takes many times as long, for the same answer.
         care: how long the runs are that decide; where they are ``QUICK``, the number of systems is an estimate and no fleet is checked.
-        rows: whether deployments beside the best are sized too: the best of every other GPU type, and others on the best one.
+        rows: whether deployments next to the best are sized too: the best of every other GPU type, and others on the best one.
         aim: what deployments compete for.
-        seeds: deployments that are tried beside those of the question, such as one with other knobs that is known to do well.
+        seeds: deployments that are tried next to those of the question, such as one with other knobs that is known to do well.
     """
 
     question: Question
@@ -357,7 +357,7 @@ def alone(question: Question, candidate: Candidate, runs: Runs) -> Sized | None:
 def narrowed(question: Question, candidate: Candidate) -> Question:
     """The question for the deployment of a candidate, with its knobs as they are.
 
-    A candidate with speculative decoding keeps the plain one beside it.
+    A candidate with speculative decoding keeps the plain one next to it.
     """
     split, knobs = candidate.parallelism, candidate.knobs
     plainly = candidate.engine == candidate.engine_preset

@@ -90,7 +90,7 @@ def parse_price_flags(flags: Iterable[str]) -> dict[str, Any]:
 
 
 def apply(base: Prices, overrides: Mapping[str, Any], where: str) -> Prices:
-    """``base`` with the user's prices in place of its own; see ``Prices.with_overrides``."""
+    """``base`` with the user's prices in its own place; see ``Prices.with_overrides``."""
     return _read(base, overrides, where, catalog=False)
 
 

@@ -1,4 +1,4 @@
-"""Attention to compressed stretches of the context beside a window (DeepSeek V4: CSA and HCA)."""
+"""Attention to compressed stretches of the context next to a window (DeepSeek V4: CSA and HCA)."""
 
 from __future__ import annotations
 
