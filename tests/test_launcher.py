@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -141,6 +142,6 @@ def test_the_pins_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     core = {line.split("==")[0] for line in (ROOT / "requirements" / "core.txt").read_text().splitlines() if "==" in line}
     dev = {line.split("==")[0] for line in (ROOT / "requirements" / "dev.txt").read_text().splitlines() if "==" in line}
-    assert {name.lower() for name in project["project"]["dependencies"]} <= core
+    assert {re.split("[<>=]", name)[0].lower() for name in project["project"]["dependencies"]} <= core
     assert {name.lower() for name in project["dependency-groups"]["dev"]} <= dev
     assert "scipy" not in core

@@ -64,8 +64,7 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             r"(cpu-)?offload(ing)?(-\w+)*|swap-space|kv-offload(-\w+)*",
-            "weights or caches that are read over PCIe break any latency limit that is worth a sizing; choose a format or a degree "
-            "that fits",
+            "reading weights or KV cache over PCIe is too slow for interactive latency limits; choose a format or a degree that fits",
         ),
         (r"(prune|pruning|sparsity|distill|distillation)", "the model is taken as it is; give the config.json of the smaller one"),
         (

@@ -108,7 +108,7 @@ def score_models(
     from tonnage.evidence.compare import compare
 
     if coefficients is not None:
-        raise InputError(f"{option('coefficients')}: is of the fitted terms alone; leave it out, or score with one step model")
+        raise InputError(f"{option('coefficients')}: applies only to the fitted step model; leave it out, or score a single step model")
     names, remarks = [], []
     for name in listed(step_model, option("step_model")):
         if name != ALL:
@@ -116,7 +116,7 @@ def score_models(
             continue
         names.append(FITTED)
         if installed_version() is None:
-            remarks.append(f"{PACKAGE} is not installed and stands aside; pip install 'tonnage[aiconfigurator]'.")
+            remarks.append(f"{PACKAGE} was skipped: it is not installed; pip install 'tonnage[aiconfigurator]'.")
         else:
             names.append(AICONFIGURATOR)
     sources = [checked_source(name) for name in dict.fromkeys(names)]

@@ -389,7 +389,7 @@ def _check(name: str, one: Asked) -> None:
         InputError: naming the use case.
     """
     if len(one.questions) != 1:
-        raise InputError(f"{name}: {option('model')} names several; several use cases go on one fleet of one model each")
+        raise InputError(f"{name}: {option('model')} names several models; each use-case file must name exactly one")
     if one.questions[0].sharing is not None:
         raise InputError(f"{name}: several use cases are sized for prompts that share nothing so far; leave out what they share")
     if one.questions[0].pools is not None:

@@ -44,13 +44,13 @@ DEMAND = {
     "peak": Choice(title="requests per second at the peak", leaves=(("peak_rps", "Requests/s at the peak", "20"),)),
     "mean": Choice(
         title="mean requests per second",
-        leaves=(("mean_rps", "Mean requests/s", "10"), ("peak_percentile", "Percentile of the seconds", "95")),
+        leaves=(("mean_rps", "Mean requests/s", "10"), ("peak_percentile", "Percentile of per-second arrivals to size for", "95")),
     ),
     "users": Choice(
         title="users and what they ask a day",
         leaves=(
             ("users", "Users", "5000"),
-            ("requests_per_user_day", "Requests of each a day", "30"),
+            ("requests_per_user_day", "Requests per user per day", "30"),
             ("working_hours", "Hours a day over which they come", "8"),
             ("peak_factor", "Peak over mean in these hours", "3"),
         ),

@@ -25,7 +25,7 @@ class Server:
     endpoint_type: str | None = about("chat, completions, responses, embeddings or generate (default: chat).")
     streaming: bool | None = about("Whether replies are streamed (default: on).")
     pin_output: bool | None = about(
-        "Hold outputs at their length by min_tokens and ignore_eos, which hosted services refuse (default: on)."
+        "Force the exact output length with min_tokens and ignore_eos; turn off for hosted APIs, which reject them (default: on)."
     )
     extra_inputs: list[str] | None = about("A further field of every request, such as temperature:0; may be repeated.", negative=False)
     header: list[str] | None = about('A further header of every request, such as "X-Team: a"; may be repeated.', negative=False)

@@ -146,7 +146,7 @@ class Knobs:
         "vLLM: most tokens of one prompt in a step while other requests are there (default: no limit)."
     )
     queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None = about(
-        "Which of those that wait goes first (default: fcfs); priority goes by class (vLLM's --scheduling-policy priority), deadline by "
+        "Queue order (default: fcfs); priority goes by class (vLLM's --scheduling-policy priority), deadline by "
         "the time at which the first token should come."
     )
     shed: bool | None = about("Whether requests whose first token cannot come within its limit any more are rejected (default: no).")

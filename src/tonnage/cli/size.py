@@ -34,7 +34,7 @@ DISAGGREGATED = Flag(
 )
 SCENARIO = (
     "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says. Several files are use cases of one fleet "
-    "(docs/fleet.md). Or with a service of models that are not LLMs (docs/services.md), which says everything itself."
+    "(docs/fleet.md). A file that describes a non-LLM service (docs/services.md) takes only --requests, --seed and --json."
 )
 
 

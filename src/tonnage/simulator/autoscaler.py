@@ -11,8 +11,8 @@ at once. A new instance takes ``start`` until it can. One that is not needed any
 one has ended; until then it is held, and counts against the most that there may be. At a look the lowest numbers start and enter service
 first, and the highest leave it first.
 
-An instance is in a place of its number. Where a place breaks (``failures.py``), what was there is gone: it is neither held nor paid
-for, and nothing is started there until the place works again. The controller is told of no failure; at its next look it sees fewer that
+An instance is in a place of its number. Where a place breaks (``failures.py``), what was there is gone: it is neither held nor paid for,
+and nothing is started there until the place works again. The controller is not notified of failures; at its next look it sees fewer that
 serve, and starts others in places that are free. In a place that works again nothing stands until something is started there.
 
 ``look`` reads and writes by index alone: one source for plain Python and, compiled, for the loop of a fleet, as the routers.

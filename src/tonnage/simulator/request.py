@@ -45,7 +45,7 @@ class Request:
         if self.id < 0 or self.at < 0:
             raise InputError(f"request {self.id}, sent at {self.at} ps: its number and its instant are 0 or more")
         if self.received and self.osl < 2:
-            raise InputError(f"request {self.id}: comes with its first token, which is its only one; nothing is left to decode")
+            raise InputError(f"request {self.id}: was handed over after prefill with an output of 1 token; give at least 2 output tokens")
 
 
 RECEIVING = ("tensorrt-llm", "vllm", "one-prefill", "max-utilization")

@@ -163,7 +163,7 @@ class SearchAsked:
         "Most tokens of one prompt in a step while others are there, on vLLM, for simulate (default: no limit)."
     )
     queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None = leaf(
-        "Which of those that wait goes first, for simulate: fcfs (default), shortest-first, priority (by class) or deadline."
+        "Queue order, simulate only: fcfs (default), shortest-first, priority (by class) or deadline."
     )
     classes: Text = leaf(
         "Classes of the traffic, the highest priority first, with their shares and limits on the first token, for simulate: "
@@ -205,9 +205,7 @@ class ChoiceAsked:
 
     __pydantic_config__ = FORBID
 
-    objective: Objective | None = leaf(
-        "What is to be as little as possible: gpus (default), cost of a year, power of the systems, or latency (mean E2E at the peak)."
-    )
+    objective: Objective | None = leaf("What to minimise: gpus (default), cost (per year), power, or latency (mean E2E at the peak).")
     budget: Text = leaf('Most that may be spent, such as "500k USD" to buy the systems, or "200k USD/year" for a year of serving.')
     max_kw: Number = leaf("Most kW that the systems may draw together.", unit="kilowatts")
     max_racks: int | None = leaf("Most racks that the systems may stand in.")

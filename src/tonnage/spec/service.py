@@ -399,7 +399,7 @@ def _time(written: dict[str, str]) -> ServiceTime:
         rows = sorted((int(size), parse_duration(text, size)) for size, text in written.items())
     sizes, seconds = tuple(size for size, _ in rows), tuple(time for _, time in rows)
     if min(seconds) <= 0 or any(later < sooner for sooner, later in pairwise(seconds)):
-        raise InputError("a batch takes more than no time, and a larger one no less than a smaller one")
+        raise InputError("batch times must be above 0 s and must not decrease as the batch grows")
     return ServiceTime(sizes=sizes, seconds=seconds)
 
 

@@ -102,7 +102,7 @@ def test_without_the_wheel_one_line_says_what_to_install(monkeypatch: pytest.Mon
     [
         pytest.param(
             {"model": "gpt-j-6b", "precision": "fp16"},
-            "not asked for the architecture of gpt-j-6b",
+            "does not cover the architecture of gpt-j-6b",
             marks=[pytest.mark.accuracy, needs_wheel],
         ),
         ({"gpu": "l40"}, "has no tables of l40"),

@@ -99,7 +99,7 @@ class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
     overlap_schedule: bool | None
     """Whether a step is scheduled while the one before it runs."""
     queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None
-    """Which of those that wait goes first (default: fcfs)."""
+    """Queue order: which waiting request goes first (default: fcfs)."""
     long_prefill_token_threshold: int | None
     """vLLM: most tokens of one prompt in a step while other requests are there (default: no limit)."""
     classes: str | None
@@ -230,7 +230,10 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     made = replace(made, workloads=workloads)
     if made.workloads[0].shares and made.changes:
         said = ", ".join(map(option, CHANGING))
-        raise InputError(f"{said}: prompts that share something are simulated without any of them so far")
+        raise InputError(
+            f"{said}: cannot be combined with shared prompts yet ({option('turns')}, {option('shared_prefix')}, a trace with hash_ids); "
+            "leave out one of the two"
+        )
     if made.router in BY_CONTENT and not made.workloads[0].shares:
         blind = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
         raise InputError(

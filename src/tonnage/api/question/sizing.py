@@ -340,7 +340,7 @@ def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
         name = said_of_choice(scenario) or "objective"
         faults.say(f"{option(name)}: {option('have')} without a load chooses nothing; give the load too, such as {option('peak_rps')} 20")
     if aim is not None and aim.objective == "latency" and mode == "offline":
-        faults.say(f"{option('objective')}: latency decides nothing of a job; write gpus, cost or power")
+        faults.say(f"{option('objective')}: latency does not apply to an offline job; write gpus, cost or power")
 
 
 def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:

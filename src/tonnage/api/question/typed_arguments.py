@@ -151,7 +151,7 @@ class ChoiceArguments(TypedDict, total=False):
     """Which of the deployments that meet the limits is chosen, and what it must not exceed."""
 
     objective: Objective | None
-    """What is to be as little as possible: gpus (default), cost of a year, power of the systems, or latency (mean E2E at the peak)."""
+    """What to minimise: gpus (default), cost (per year), power, or latency (mean E2E at the peak)."""
     budget: Text
     """Most that may be spent, such as "500k USD" to buy the systems, or "200k USD/year" for a year of serving."""
     max_kw: Number
@@ -235,7 +235,7 @@ class SearchArguments(TypedDict, total=False):
     long_prefill_token_threshold: int | None
     """Most tokens of one prompt in a step while others are there, on vLLM, for simulate (default: no limit)."""
     queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None
-    """Which of those that wait goes first, for simulate: fcfs (default), shortest-first, priority (by class) or deadline."""
+    """Queue order, simulate only: fcfs (default), shortest-first, priority (by class) or deadline."""
     classes: Text
     """Classes of the traffic, the highest priority first, with their shares and limits on the first token, for simulate: "chat 0.7
     ttft=1s, batch 0.3".

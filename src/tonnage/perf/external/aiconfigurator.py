@@ -180,9 +180,7 @@ def _formats(model: Model, precision: Precision) -> tuple[str, str]:
         gemm = "bfloat16"
     missing = not gemm or (model.is_moe and not experts) or precision.sparse or precision.kv_bits not in KV
     if missing:
-        raise InputError(
-            f"{option('step_model')}: {PACKAGE} is not asked for {precision.name} of {model.name}; it is for {', '.join(FORMATS)}"
-        )
+        raise InputError(f"{option('step_model')}: {PACKAGE} is used only for {', '.join(FORMATS)}; {model.name} is in {precision.name}")
     return gemm, experts
 
 
@@ -237,7 +235,7 @@ def written(model: Model, folder: Path) -> str:
         and not model.parallel_block
     )
     if not plain:
-        raise InputError(f"{option('step_model')}: {PACKAGE} is not asked for the architecture of {model.name}")
+        raise InputError(f"{option('step_model')}: {PACKAGE} does not cover the architecture of {model.name}; leave it out")
     config: dict[str, Any] = {
         "architectures": ["MixtralForCausalLM" if model.is_moe else "LlamaForCausalLM"],
         "model_type": "mixtral" if model.is_moe else "llama",
