@@ -9,7 +9,7 @@ import pytest
 from tonnage import api
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.evidence.calibrate import DETERMINED, CalibrationReport, calibrate
+from tonnage.evidence.calibrate import DETERMINED, CalibrationReport, _Calibrating, calibrate
 from tonnage.evidence.rows import SIGMA, LoadedRows, errors
 from tonnage.evidence.sample import Sample, fit_sample
 from tonnage.evidence.score import score
@@ -89,6 +89,36 @@ def test_the_residuals_shrink_and_are_listed_point_by_point(machine: Calibration
     assert [row["concurrency"] for row in machine.rows] == [1, 2, 4, 8, 16, 32, 64]
     assert max(abs(row["after"]["e2e_ms"]) for row in machine.rows) < max(abs(row["before"]["e2e_ms"]) for row in machine.rows)
     assert machine.units == "point"
+
+
+def test_the_errors_of_each_point_are_those_of_the_terms_before_and_after(machine: CalibrationReport) -> None:
+    rows = measured(800, 100, with_factors(TRUTH))
+    for key, terms in (("before", shipped()), ("after", terms_of(machine))):
+        for name, values in errors(LoadedRows(rows), terms).items():
+            percent = [row[key][name] for row in machine.rows]
+            np.testing.assert_allclose(percent, 100 * values, rtol=0.01, atol=0.02)
+
+
+def test_the_factors_are_those_of_the_strength_that_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One strength has by far the smallest errors but for one metric, which it makes worse: another one is taken, with its factors."""
+    usual, fits = _Calibrating._without_each, {}
+
+    def without_each(self: _Calibrating, strength: float) -> tuple[Any, Any]:
+        fitted, _ = usual(self, strength)
+        fits[strength] = self.sample.values(fitted.x)
+        before = self.sample.shipped_errors(self.all)
+        rejected, kept, *_ = self.strengths
+        left_out = {name: values * {rejected: 0.01, kept: 0.5}.get(strength, 0.9) for name, values in before.items()}
+        if strength == rejected:
+            left_out["ttft_p95_ms"] = before["ttft_p95_ms"] * 1.5
+        return fitted, left_out
+
+    monkeypatch.setattr(_Calibrating, "_without_each", without_each)
+    report = calibrate(measured(800, 100, with_factors(TRUTH), clients=(1, 4, 16, 64)), data="a made machine")
+    assert report.kept
+    assert report.strength == list(fits)[1]
+    assert report.factors == fits[report.strength] != fits[next(iter(fits))]
+    assert dict(report.calibration.multipliers) == report.factors
 
 
 def test_measurements_of_the_shipped_machine_leave_the_shipped_terms() -> None:

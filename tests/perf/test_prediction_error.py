@@ -62,6 +62,13 @@ def test_80_percent_intervals_hold_80_percent_of_groups_that_were_not_seen(of_gr
     assert width(table.interval("e2e_ms", 1.0, regime("heavy"))) > 2 * width(table.interval("e2e_ms", 1.0, regime("light")))
 
 
+def test_an_interval_is_of_80_percent_where_no_other_share_is_asked_for() -> None:
+    table = residuals_of(residual_table(list(held_out(40, 6, of_group=0.1, of_row=0.1)), "today"))
+    usual = table.interval("e2e_ms", 100.0, regime())
+    assert usual == table.interval("e2e_ms", 100.0, regime(), share=0.8)
+    assert width(table.interval("e2e_ms", 100.0, regime(), share=0.87)) > width(usual)
+
+
 def test_groups_whose_rows_err_together_need_wider_intervals_than_their_rows_show() -> None:
     alike, apart = (
         residual_table(list(held_out(6, 100, of_group=g, of_row=r)), "today")["stretch"]["e2e_ms"]["loaded"]

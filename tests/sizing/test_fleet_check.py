@@ -12,7 +12,7 @@ from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies, summarize
 from tonnage.simulator.spec import pooled, split_trace
-from tonnage.sizing.loads.fleet_check import check, fleet_seen
+from tonnage.sizing.loads.fleet_check import check, fleet_record, fleet_seen
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.search import Search
@@ -37,6 +37,16 @@ def test_a_fleet_of_one_is_the_instance_itself() -> None:
     instance = contender(tp="1").instance
     trace = instance.workload(OpenLoop(rate=20.0), 300).trace(3)
     assert summarize(pooled([instance.serve(part) for part in split_trace(trace, 1, "random", seed=1)])) == summarize(instance.serve(trace))
+
+
+@pytest.mark.parametrize("instances", [2, 8, 9])
+def test_the_check_simulates_every_instance_of_a_fleet(instances: int) -> None:
+    one = contender(tp="1").instance
+    record, simulated = fleet_record(one, 5.0 * instances, instances)
+    assert set(record.instance.tolist()) == set(range(instances))
+    assert simulated >= len(record)
+    share = np.bincount(record.instance) / len(record)
+    assert max(abs(share * instances - 1)) < 0.3  # each of them gets its part of the load
 
 
 BREACH = Breach(limit=Limit(metric="ttft", statistic="p95", milliseconds=1_000.0), value_ms=2_000.0)
