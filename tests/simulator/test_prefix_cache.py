@@ -38,13 +38,13 @@ ENGINE = EngineKnobs(
 
 
 def served(contents, isl, osl, *, due, knobs=ENGINE, blocks=1000, tiers=(), pauses=None):
-    """Requests of these lengths on one engine."""
+    """Requests of these lengths on one engine, by the kernel and the reference, which agree."""
     columns = [np.array(column, np.int64) for column in (due, isl, osl)]
     pause = None if pauses is None else np.array(pauses, np.int64)
     trace = Trace(
         due_ps=columns[0], isl=columns[1], osl=columns[2], concurrency=0, turnaround_ps=0, contents=of_rows(contents), pause_ps=pause
     )
-    return run_reference(trace, STEP, knobs, blocks, tiers=tiers)
+    return both(trace, STEP, knobs, blocks, tiers=tiers)[2]
 
 
 @pytest.mark.skipif(not MOONCAKE.exists(), reason="the trace is not part of the project")
