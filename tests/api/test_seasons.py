@@ -51,7 +51,7 @@ def test_what_is_no_season_is_refused(text: str, words: str) -> None:
     [
         ({"fail": "mtbf=1h repair=1min"}, "without"),
         ({"disaggregated": "1:1"}, "neither fail nor change"),
-        ({"turns": 2}, "prompts that share something"),
+        ({"turns": 2}, "cannot be combined with shared prompts"),
         ({"instances": 600}, "more than 1,000"),
     ],
 )
