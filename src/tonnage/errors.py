@@ -163,7 +163,7 @@ class UnknownName(InputError):
 
         Args:
             kind: what was looked up, such as "model" or "GPU".
-            name: what was asked for.
+            name: what was requested.
             known: every name that would have been right.
             otherwise: what works too, such as "the path of a file".
         """

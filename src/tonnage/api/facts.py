@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_ISL, DEFAULT_OSL = 2_000, 200
-"""Tokens of a request that are counted where nothing is said."""
+"""Tokens of a request that are counted where nothing is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def memory(
     """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache too.
 
     Where no GPU and no degree is given and the model is too large for an H100, it is the smallest of the usual instances that holds it;
-    with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is said, shorter where the model's
+    with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is given, shorter where the model's
     context is.
 
     Raises:

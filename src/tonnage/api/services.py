@@ -17,7 +17,7 @@ from tonnage.spec.service import Service, read_service
 from tonnage.units import format_duration
 
 REQUESTS = 20_000
-"""Requests of one simulation where none are asked for."""
+"""Requests of one simulation where none are requested."""
 
 
 def simulate_service(path: Path | str, *, requests: int | None = None, seed: int | None = None) -> ServiceResult:

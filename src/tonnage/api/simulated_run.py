@@ -46,7 +46,7 @@ class SimulatedRun:
         plain: of speculative decoding, the metrics of the same point without it; None otherwise.
         instances: that shared the load.
         router: what shared it; empty where there was one instance.
-        fleet: failures, instance-hours and limits broken; None where none of them was asked for.
+        fleet: failures, instance-hours and limits broken; None where none of them was requested.
         equal_lengths: where equal lengths decide the p95 of the TTFT, what it is without them; None elsewhere.
     """
 
@@ -126,7 +126,7 @@ class SimulatedRun:
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """Where a measurement lies with a probability of 80 %, by column; of a mean unless the name has a percentile."""
+        """Where a measurement is with a probability of 80 %, by column; of a mean unless the name has a percentile."""
         from tonnage.perf.prediction_error import intervals_of, regime_of, run_noise
 
         s, w = self.summary, self.workload

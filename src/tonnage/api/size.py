@@ -175,7 +175,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
 def _measured_beside(understood: Asked) -> Plan | None:
     """The plan that a scenario's own ``benchmarks`` give for the same question; None where it names none.
 
-    The points are of the model, lengths and deployments that were asked for; limits that the benchmark did not
+    The points are of the model, lengths and requested deployments; limits that the benchmark did not
     measure are an error, as in ``size_measured``.
 
     Raises:
@@ -276,7 +276,7 @@ def size_measured(
 
 
 def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable[[Demand], Plan]) -> Plan:
-    """The plan of measured points with what systems that exist carry by them; for that load where none is asked for."""
+    """The plan of measured points with what systems that exist carry by them; for that load where none is requested."""
     from tonnage.api.question.people import check_day, says_no_load, with_day
     from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
@@ -366,7 +366,7 @@ def answer_use_cases(
     command: str = "",
     today: date | None = None,
 ) -> UseCases:
-    """The answer of use cases that are understood already, with what stands by; other arguments as in ``size_use_cases``."""
+    """The answer of use cases that are understood already, with standby systems; other arguments as in ``size_use_cases``."""
     from tonnage.sizing.use_cases import Asked as Case
     from tonnage.sizing.use_cases import use_cases
 
@@ -401,7 +401,7 @@ def _check(name: str, one: Asked) -> None:
 
 
 def _check_together(names: Sequence[str], understood: Sequence[Asked]) -> Reserve | None:
-    """What stands by for the fleet of all; refuse what the use cases ask differently, and objectives that compare no arrangements.
+    """Standby systems for the fleet of all; refuse what the use cases ask differently, and objectives that compare no arrangements.
 
     Raises:
         InputError: naming the use case, or the objective.

@@ -25,7 +25,7 @@ class Ratio:
     Attributes:
         metric, statistic: what is compared.
         first, second: its value in either run.
-        low, high: between which their ratio lies with a confidence of 0.95; NaN where the runs are too short for that.
+        low, high: between which their ratio is with a confidence of 0.95; NaN where the runs are too short for that.
     """
 
     metric: str

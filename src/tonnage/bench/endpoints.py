@@ -37,7 +37,7 @@ class Endpoint:
 
     Attributes:
         model: the name that the server knows the model by.
-        streaming: whether the reply is asked for as a stream.
+        streaming: whether the reply is requested as a stream.
         pinned: whether the output is held at its length by ``min_tokens`` and ``ignore_eos``, which engines know
             and hosted services refuse.
         extra: further fields of every request's body.

@@ -129,7 +129,7 @@ def closing(request: Request, tokens: int) -> bytes:
 
 
 def _where(request: Request, usage: bytes) -> bytes:
-    """The chunk with usage, where it was asked for."""
+    """The chunk with usage, where it was requested."""
     return chunk(usage) if request.usage else b""
 
 

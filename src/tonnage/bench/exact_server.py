@@ -1,6 +1,6 @@
 """The exact server: answers on a known schedule and writes down when it did, which is what a client is measured against.
 
-Every reply keeps to its schedule, every write is stamped, and faults and freezes come on demand. It runs as a process of its own
+Every reply keeps to its schedule, every write is stamped, and faults and freezes come on demand. It runs as a own process
 (``exact_server``, ``tonnage bench selftest --serve``).
 """
 

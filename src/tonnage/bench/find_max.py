@@ -159,7 +159,7 @@ class Threshold:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Between which loads the threshold lies with a confidence of 0.9."""
+        """Between which loads the threshold is with a confidence of 0.9."""
         if self._loads is None:
             return (self._passed or 0.0, self._failed if self._failed is not None else math.inf)
         return self._quantile((1 - CONFIDENCE) / 2), self._quantile((1 + CONFIDENCE) / 2)
@@ -232,7 +232,7 @@ class Maximum:
 
     Attributes:
         load: the highest load inside the limits; NaN where none was.
-        interval: between which loads it lies with a confidence of 0.9; wider than what the search believes by what its runs cannot tell
+        interval: between which loads it is with a confidence of 0.9; wider than what the search believes by what its runs cannot tell
             (``_widened``).
         precise: whether the interval is as narrow as was asked.
         client_limited: whether the client was too slow before the server was: then the server can do more.

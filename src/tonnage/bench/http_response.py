@@ -1,6 +1,6 @@
 """One HTTP/1.1 response and the server-sent events in it, read incrementally from pieces of any size.
 
-httptools (llhttp) reads the response and refuses what RFC 9112 does. It has no limits of its own: a head, a chunk's size line and trailers
+httptools (llhttp) reads the response and refuses what RFC 9112 does. It has no own limits: a head, a chunk's size line and trailers
 that have no end are refused here, and so are compressed bodies. Nothing of the body is kept.
 
 The format of events is that of the HTML Living Standard, section 9.2.6: lines end with CR LF, LF or CR; "data" lines of one event are

@@ -83,7 +83,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Talk:
-    """Conversations as they were asked for, before anything is drawn.
+    """Conversations as they were requested, before anything is drawn.
 
     Attributes:
         turns: of each, or
@@ -111,7 +111,7 @@ class Talk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A load as it was asked for, before anything is drawn.
+    """A load as it was requested, before anything is drawn.
 
     Attributes:
         isl, osl: lengths in tokens, or

@@ -281,7 +281,7 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
 
 
 Found = tuple[str, int, str]
-"""A prompt, the output's length where it is said, and the answer where there is one."""
+"""A prompt, the output's length where it is given, and the answer where there is one."""
 
 
 def _line(line: str, where: str) -> Found:

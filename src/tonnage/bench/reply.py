@@ -31,7 +31,7 @@ class Reply:
         sizes: characters of output of each of these events.
         counts: output tokens up to and with an event, as the server counted them, by the event's place in ``times``; only those
             events that said so.
-        texts: the output itself by event, where it was asked for; empty otherwise.
+        texts: the output itself by event, where it was requested; empty otherwise.
         tokens, prompt, cached: the server's last word on its usage; -1 where it did not say.
         last_ns: stamp of the last piece.
         finished: whether the server said that the output is complete.
@@ -263,7 +263,7 @@ class Exchange:
 
     Attributes:
         number: of the request, from 0 in the order of sending; below 0 for warm-up.
-        isl, osl: tokens that were asked for.
+        isl, osl: requested tokens.
         due_ns: when it was due: its scheduled time in an open loop, in a closed one the moment its client was free.
         begun_ns: when the client turned to it.
         sent_ns: when its bytes were handed over, on a connection that stood.

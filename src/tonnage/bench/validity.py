@@ -132,7 +132,7 @@ def judge(
         observed: what was seen of it.
         requests, summary: its record.
         steady: where it was steady.
-        percentiles: those that were asked for by name; too few samples for one of them make the run invalid.
+        percentiles: those requested by name; too few samples for one of them make the run invalid.
         error_rate: share of requests that may have failed.
     """
     checks = [
@@ -192,7 +192,7 @@ def _cpu(observed: Observed) -> list[Check]:
 
 
 def _reached(observed: Observed, requests: Requests) -> list[Check]:
-    """Mean requests in flight, or the rate, as a share of what was asked for."""
+    """Mean requests in flight, or the rate, as a share of what was requested."""
     load = observed.load
     if load.conversations is not None:
         return _conversations(observed, requests)

@@ -48,7 +48,7 @@ def traffic_of(plan: Plan) -> Traffic:
 
 
 def serving_of(candidate: Candidate, spare: int = 0) -> Serving:
-    """What a candidate of a plan is, for its cost; ``spare`` systems beyond the load, and those that stand by for failures."""
+    """What a candidate of a plan is, for its cost; ``spare`` systems beyond the load, and standby ones for failures."""
     watts, source = system_watts(candidate.gpu, candidate.system)
     spare += 0 if candidate.standby is None else candidate.standby.extra_systems
     return Serving(

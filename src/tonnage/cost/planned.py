@@ -1,4 +1,4 @@
-"""The cost of a plan: of its choice, by every way that was asked for, and of each candidate that can be owned."""
+"""The cost of a plan: of its choice, by every way requested, and of each candidate that can be owned."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Outlay:
 
     Attributes:
         purchase_usd: price of its systems.
-        cheapest_usd_per_year: of all ways of serving that were asked for.
+        cheapest_usd_per_year: of all requested ways of serving.
         own_usd_per_year: of those among them that own or rent the candidate's GPUs alone.
         system_watts: highest power of one system; ``watts_from`` says where that comes from.
     """
@@ -151,7 +151,7 @@ def outlay(
         prices: the price list.
         spare: systems in addition to those that the load needs.
         model: whose API price counts.
-        where: the ways of serving that were asked for.
+        where: the requested ways of serving.
     """
     serving = as_planned(serving_of(candidate, spare), traffic)
     least = len(candidate.pools)

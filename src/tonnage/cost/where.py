@@ -101,7 +101,7 @@ def _alone(asked: Sequence[WayCost]) -> Iterator[SameAs]:
 
 
 def _comparable(shown: Sequence[WayCost]) -> Iterator[CostNote]:
-    """Says so where several ways were asked for and only one of them has a price."""
+    """Says so where several ways were requested and only one of them has a price."""
     known = [way.where for way in shown if way.total_usd_per_year is not None]
     if len(known) == 1 and len(shown) > 1:
         yield NotComparable(way=known[0])

@@ -23,7 +23,7 @@ def dashboard_text(service: Service) -> str:
 
 
 def dashboard(service: Service) -> dict[str, Any]:
-    """The dashboard; its data source is asked for when it is opened."""
+    """The dashboard; its data source is requested when it is opened."""
     source = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     placed = [_placed(panel, place) for place, panel in enumerate(_panels(service))]
     return {

@@ -209,7 +209,7 @@ class Service:
         """Requests in flight of one instance from which another one is wanted; None where the plan knows no concurrency, or has two pools.
 
         Where the plan proposes a rule on requests in flight, it is that rule's target. Else the plan counts on less than the highest load
-        inside the limits where a confidence was asked for, and its curve says how many requests are in flight at that load.
+        inside the limits where a confidence was requested, and its curve says how many requests are in flight at that load.
         """
         if len(self.choice.pools) > 1:
             return None

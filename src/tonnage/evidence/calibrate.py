@@ -45,13 +45,13 @@ class CalibrationReport:
     Attributes:
         calibration: what predictions use; it has no factors where the shipped terms predict better.
         kept: whether it has factors.
-        own: whether terms of their own were fitted, not factors on the shipped ones.
+        own: whether own terms were fitted, not factors on the shipped ones.
         strength: the multiple of the prior's widths that was chosen; 0 where the shipped terms stay.
         factors: the fitted factor of every term, or its value where it is one of their own, whether kept or not.
         shrinkage: the width that is left of each, as a share of the prior's: 1 where the points say nothing about it.
         before, after: MAPE in percent by metric over the points that were used, without and with the factors.
         left_out_before, left_out: the same over points that the factors had not seen.
-        units: what was left out in turn: "point", "curve" or, for terms of their own, "load".
+        units: what was left out in turn: "point", "curve" or, for own terms, "load".
         points, not_steady: how many points were used, and how many were set aside because they are not steady.
         rows: the line, load, lengths and errors of each point that was used.
         remarks: on what was left out because its own client called it INVALID, or was taken all the same, one
@@ -139,7 +139,7 @@ TOLERANCE = 1.0
 """By how many standard errors of the paired differences a metric of the left-out points may be worse while their sum is better."""
 
 OWN_STRENGTHS, OWN_ROUNDS = (1.0,), 8
-"""The same for terms of their own, whose prior is wide as it is, and how often all rows are simulated on the way to them."""
+"""The same for own terms, whose prior is wide as it is, and how often all rows are simulated on the way to them."""
 
 FEWEST = 3
 """The number of points below which leaving one out says nothing."""
@@ -158,14 +158,14 @@ def calibrate(
     remarks: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> CalibrationReport:
-    """Fit factors on the shipped terms, or terms of their own, to measured rows of one engine on one GPU.
+    """Fit factors on the shipped terms, or own terms, to measured rows of one engine on one GPU.
 
     Args:
         rows: as ``results.measured_rows.read_measured`` gives them.
         terms: the groups of ``terms.json`` that are calibrated; the shipped ones if not given.
         widths: the prior's width of the logarithm of each factor; those that the fit learned if not given.
         data: says in words what the rows are.
-        own: whether to fit terms of their own instead of factors; where the hardware is described by a file if not given.
+        own: whether to fit own terms instead of factors; where the hardware is described by a file if not given.
         remarks: on what was left out of the rows, one sentence each, for the report.
         progress: called with (done, total, name).
 
@@ -224,7 +224,7 @@ def _one_of_each(rows: Sequence[Row], given: int, remarks: Sequence[str]) -> tup
 
 
 def _check_loads(rows: Sequence[Row]) -> None:
-    """Refuse rows that terms of their own cannot be fitted to.
+    """Refuse rows that own terms cannot be fitted to.
 
     Raises:
         InputError: static batches, rows without TTFT and TPOT, or too few different loads.

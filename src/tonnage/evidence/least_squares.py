@@ -49,7 +49,7 @@ class Solution:
         x: float64 (n,), the solution.
         residuals: float64 (m,), the residuals there.
         jacobian: float64 (m, n), their derivatives there.
-        evaluations: how often the residuals were asked for, those of the finite differences not counted.
+        evaluations: how often the residuals were requested, those of the finite differences not counted.
         converged: False where the evaluations were used up before the tolerance was reached.
     """
 

@@ -171,14 +171,14 @@ class _Outcomes:
         )
 
     def _now(self) -> dict[str, int | None]:
-        """Systems at each confidence, with all that stands by."""
+        """Systems at each confidence, with all standby ones."""
         confidence = self.choice.confidence
         systems = {} if confidence is None else confidence.systems
         return {level: None if count is None else count + self._standby for level, count in systems.items()}
 
     @property
     def _standby(self) -> int:
-        """Systems that stand by, and that the confidence does not count."""
+        """Standby systems, which the confidence does not count."""
         return 0 if self.choice.standby is None else self.choice.standby.extra_systems
 
     @property

@@ -276,7 +276,7 @@ def _loaded(point: Point, load: Load | None) -> dict[str, float]:
 
 
 # The rows of a measured file as points that can be predicted, each with its own way to be predicted. A plain table of our columns is read
-# by ``results.measured_rows``. Files with columns and rules of their own are turned into a ``MeasuredTable`` by anyone who knows those
+# by ``results.measured_rows``. Files with columns and own rules are turned into a ``MeasuredTable`` by anyone who knows those
 # rules, such as ``tools/fit`` for ``silicon_sample.csv``.
 
 

@@ -1,7 +1,7 @@
 """Factors on the shipped terms that explain a few measured points: least squares with a prior on every factor.
 
 What moves is the logarithm of a factor. It starts at 0, which means as shipped, and moving it costs (logarithm / width)². The widths
-say how far an engine's build, clocks or host lay from what the terms were fitted on, for groups that were left out of the fit. So
+say how far an engine's build, clocks or host were from what the terms were fitted on, for groups that were left out of the fit. So
 whatever the points cannot tell stays as shipped. Between simulations the rows are linear in what their steps take (``loaded_rows``).
 The client's turnaround shifts arrivals and no step, so it enters by the difference of two simulations.
 """
@@ -255,7 +255,7 @@ def fit_sample(
 
 
 FEWEST_LOADS = 8
-"""The number of different loads below which terms of their own are not fitted: there are eight of them."""
+"""The number of different loads below which own terms are not fitted: there are eight of them."""
 
 WIDTHS = {"attention": 0.7, "kv_bandwidth": 0.7}
 WIDTH = 1.3

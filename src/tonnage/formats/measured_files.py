@@ -25,7 +25,7 @@ from tonnage.results.store import Run, read_run
 from tonnage.spec.catalog import find_gpu
 from tonnage.spec.hardware import is_hardware_file
 
-# Run folders that their own client called INVALID: their latencies may be the client's, so they count only where that is asked for.
+# Run folders that their own client called INVALID: their latencies may be the client's, so they count only where that is requested.
 
 
 INVALID = "INVALID"
@@ -38,7 +38,7 @@ class InvalidRun:
     Attributes:
         run: its path.
         why: the first of its client's reasons, and how many more there are.
-        counts: whether it counts all the same, because that was asked for.
+        counts: whether it counts all the same, because requested.
     """
 
     run: str
@@ -111,7 +111,7 @@ KEYS = (*REQUIRED, *LOADS, "engine", "source", "run", "requests", "window_s", *M
 LINES = ".jsonl"
 """A file with a JSON document in each line."""
 NEAR = 0.05
-"""A measured mean length this near to the nominal one that was asked for counts as it."""
+"""A measured mean length this near to the nominal one requested counts as it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ def _table(table: Table, given: Values) -> Iterator[Measurement]:
 
 
 def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
-    """Where each run of a report or folder stands, and what it says."""
+    """Where each run of a report or folder is, and what it says."""
     if path.is_dir():
         yield from _folder(path, invalid)
         return
@@ -281,7 +281,7 @@ def _counted(requests: Requests) -> dict[str, int | float]:
 def read_measured(path: Path | str, given: Values | None = None, invalid: InvalidRuns | None = None) -> list[dict[str, Any]]:
     """Read the points of a file or folder of any format: one dictionary each, with every key in every one of them.
 
-    Keys and types, ``None`` where nothing was said:
+    Keys and types, ``None`` where nothing was given:
 
     - ``line`` (int): in the file, from 1; where there are no lines, the number of the point;
     - ``model, gpu, precision`` (str, as written); ``tp, isl, osl`` (int): never None;

@@ -24,7 +24,7 @@ MAX_BYTES = 4_000_000_000
 """Size of a file with single requests; a larger one is refused."""
 
 Point = tuple[str, Mapping[str, str | int | float]]
-"""Where a measured point stands, for messages, and what it says by canonical column name (``table``)."""
+"""Where a measured point is, for messages, and what it says by canonical column name (``table``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Requests:
         recognises: whether a parsed document is one; of a file with one document a line, its first.
         read: the runs of such a file, from its path, its document (its text, where it has one document a line) and the reading. Raises
             an ``InputError`` that names the place.
-        file: its name in a folder of that tool; "" where it has no name of its own.
+        file: its name in a folder of that tool; "" where it has no own name.
         lines: whether each line is a document.
     """
 
@@ -123,7 +123,7 @@ class Points:
 
     Attributes:
         recognises: whether a parsed document is one.
-        read: the points of such a document; its second argument says where the document stands. Raises an ``InputError`` that names
+        read: the points of such a document; its second argument says where the document is. Raises an ``InputError`` that names
             the place and the key.
     """
 

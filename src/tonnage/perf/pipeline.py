@@ -148,7 +148,7 @@ def _hops(deployment: Deployment, gpus_per_system: int) -> tuple[float, float]:
 
 
 LINK_BYTES_S = 1.25e9
-"""Bytes per second over which the weights of an instance are read where nothing is said: a network of 10 Gbit/s."""
+"""Bytes per second over which the weights of an instance are read where nothing is given: a network of 10 Gbit/s."""
 
 BOOT_S = 60.0
 """Seconds next to the weights where nothing is said: the container, CUDA, compilation and the capture of CUDA graphs. An assumption of this

@@ -3,7 +3,7 @@
 It holds quantiles of log(predicted / measured) over rows that the fit had not seen. They are grouped by regime: the kind of load,
 whether prompt or output is the longer, and whether the model is dense or has experts. Intervals are wider for a GPU that nobody
 measured, by what leaving whole GPUs out of the fit did to static batches, and for an engine whose terms are not fitted, by what the
-fourth study found for presets without rows of their own (docs/intervals.md). A calibrated deployment has its own errors: those of
+fourth study found for presets without own rows (docs/intervals.md). A calibrated deployment has its own errors: those of
 curves of NIM groups that were calibrated on another curve of the group, drawn towards the errors that the calibration's own points
 showed when they were left out. Terms that a deployment's own loads have fitted have the errors of these loads alone.
 """
@@ -105,11 +105,11 @@ UNSEEN_ENGINE = 2.2
 """Widening for an engine whose terms are not fitted: held-out over joint error of presets refitted on none of their rows, median
 of four sets (TPOT of static batches 8.3 / 4.4, of NIM 18 / 4.3, of silicon_sample 12.6 / 6.4, tokens/s of 0.15 10.5 / 4.6). It does not
 apply after a calibration: ten points of a deployment of 2026 calibrate the terms of another engine nearly as well as its own. Of the
-deployment's other times per token 70 and 74 % lay inside the 80 % interval of a known engine (``./benchmark measurement --points``)."""
+deployment's other times per token 70 and 74 % were inside the 80 % interval of a known engine (``./benchmark measurement --points``)."""
 
 UNSEEN_MODEL, UNSEEN_KINDS = 1.35, 2.2
 """The same for a model that no row is of, and for one with indexers, compressed entries or states: the points of 2026 with a model left
-out lay inside their 80 % intervals in 62 to 77 % of five plain models and in 27 to 66 % of three with newer kinds (docs/accuracy.md);
+out were inside their 80 % intervals in 62 to 77 % of five plain models and in 27 to 66 % of three with newer kinds (docs/accuracy.md);
 these factors bring the median of each group to 80 %."""
 
 UNSEEN_GENERATION = 4.0
@@ -219,7 +219,7 @@ class Residuals:
         return math.sqrt(1.0 + sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known))
 
     def interval(self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0) -> tuple[float, float]:
-        """Where a measurement lies with probability ``share``, for a predicted value.
+        """Where a measurement is with probability ``share``, for a predicted value.
 
         Args:
             metric: a column such as "ttft_ms".
@@ -237,7 +237,7 @@ class Residuals:
 
 
 def _own_loads(metric: str, regime: Regime) -> tuple[float, int] | None:
-    """What terms of their own err by where a load was left out: the root mean square of the metric's logarithms, and their number.
+    """What own terms err by where a load was left out: the root mean square of the metric's logarithms, and their number.
 
     A metric that was not measured has the largest of the others'. The prediction of a load that was not used is as uncertain as that of
     one that was left out, and so is the root mean square of a few: hence Student's t.

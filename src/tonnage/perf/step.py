@@ -1,7 +1,7 @@
 """Seconds of one engine step, as a roofline with fitted efficiencies.
 
 A deployment is reduced once to an array of coefficients (``perf.step_terms`` describes each); a step's duration is then a dozen
-multiplications. The reference simulator calls these functions as they stand and the kernel compiles them, so that both get the
+multiplications. The reference simulator calls these functions unchanged and the kernel compiles them, so that both get the
 same float. ``perf.vectorised_step`` repeats them for many steps at once.
 
 The form is that of DESIGN §5; the p-norm of arithmetic and weight traffic, the activation traffic and the host terms were

@@ -23,7 +23,7 @@ class LimitOverHours:
     """What became of one limit, hour by hour.
 
     Attributes:
-        limit: as it was asked.
+        limit: as asked.
         share: of all requests, those that took longer than the limit's time.
         broken_hours: hours in which the limit's statistic, over the requests that were due in them, was above it.
         hours: those in which a request was due.
@@ -130,7 +130,7 @@ class Autoscaling(Shown):
         instances: of the fixed fleet, without spare ones.
         simulated_instances: how many of them were simulated, with their share of the load.
         requests: that were simulated in each run over all hours.
-        broken_hours_share: of the hours, in which limits may be broken, as it was asked. Hours in which the fixed fleet breaks a limit
+        broken_hours_share: of the hours, in which limits may be broken, as asked. Hours in which the fixed fleet breaks a limit
             too do not count.
         fixed: the fixed fleet over the same hours.
         proposals: one for each metric that holds the limits, the fewest instance-hours first.

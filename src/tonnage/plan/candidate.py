@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 CONFIDENCE = 0.8
-"""The confidence that decides where none is asked for."""
+"""The confidence that decides where none is requested."""
 
 CONFIDENCES = (0.5, 0.99)
 """The lowest and the highest that can be asked for: beyond, no held-out error says anything."""
@@ -105,7 +105,7 @@ class Candidate(Shown):
         marks: which parts of the prediction rest on something other than measurements of this GPU and engine, each with its source.
         accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is.
         confidence: how sure the number of systems is; None where nothing was predicted.
-        standby: what stands by for failures; None where nothing was asked of it.
+        standby: standby systems for failures; None where none was requested.
         checked: whether the whole fleet was simulated at this number of systems; otherwise the number is an estimate from the runs of one
             instance, which agrees with the check within a few percent.
     """

@@ -61,7 +61,7 @@ class Outlook:
     Attributes:
         ways: those whose cost is known.
         pays_off: bought systems against cloud GPUs; None where one of them has no cost.
-        users: whose load it is; None where it was not said.
+        users: whose load it is; None where it was not given.
         footprint: of the systems of the plan; None where their power is not known.
     """
 
@@ -331,7 +331,7 @@ class YearlyCost(Shown):
 
     Attributes:
         traffic, serving: the load, and what carries it.
-        ways: what each way costs that was asked for.
+        ways: the cost of each requested way.
         cheapest: of those whose cost is known; None where fewer than two are.
         break_evens: for each two of on-prem, cloud and API.
         notes: what a reader must know.
@@ -364,7 +364,7 @@ class YearlyCost(Shown):
         return tuple(dict.fromkeys(figure for way in self.ways for figure in way.figures))
 
     def way(self, where: Where) -> WayCost | None:
-        """One of the ways; None where it was not asked for."""
+        """One of the ways; None where it was not requested."""
         return next((way for way in self.ways if way.where == where), None)
 
 

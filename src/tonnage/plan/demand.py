@@ -91,7 +91,7 @@ class Demand:
 
     @property
     def of_existing(self) -> bool:
-        """Whether no load was asked for: the plan is for what systems that exist carry."""
+        """Whether no load was requested: the plan is for what systems that exist carry."""
         return self.source.kind == "existing"
 
     @property
@@ -115,7 +115,7 @@ class Ahead:
         months: from today on.
         requests_per_second: of the load then, as the plan sizes for it.
         systems: found by the same search, spare ones included; None where no number of them holds the limits.
-        systems_exact: before rounding up, without those that stand by; None likewise.
+        systems_exact: before rounding up, without standby ones; None likewise.
     """
 
     __pydantic_config__ = FORBID
@@ -176,7 +176,7 @@ class ADay:
     Attributes:
         hours: of the working day; ``peak_factor`` is the peak over the mean within them.
         requests, input_tokens, output_tokens: in that time.
-        requests_per_user, users: what each user asks in a day, and how many users that makes; None where it was not said.
+        requests_per_user, users: what each user asks in a day, and how many users that makes; None where it was not given.
     """
 
     __pydantic_config__ = FORBID
@@ -197,10 +197,10 @@ class Existing:
     Attributes:
         groups: one per kind of system.
         requests_per_second: the highest load of all together inside the limits.
-        asked_requests_per_second: the load today, as the plan sizes for it; None where no load was asked for.
+        asked_requests_per_second: the load today, as the plan sizes for it; None where no load was requested.
         headroom: how much more than today's load they carry, as a share; negative where they are too few; None likewise.
         breaks_first: what breaks first when the load grows; None where nothing runs.
-        growth_per_month: of the load; None where it was not said.
+        growth_per_month: of the load; None where it was not given.
         months_left: whole months after which the load still fits, −1 where it does not today; None without growth, or where it never
             ends.
         a_day: a working day of the highest load; None where nothing runs.

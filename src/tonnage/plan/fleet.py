@@ -78,7 +78,7 @@ def fleet(gpus_per_instance: int, gpus_per_system: int, systems: int = 0) -> Fle
     return Fleet(systems=systems, gpus_per_instance=gpus_per_instance, gpus_per_system=gpus_per_system)
 
 
-# What stands by for failures, and how often enough of it works.
+# Standby systems for failures, and how often enough of it works.
 
 
 Unit = Literal["system", "instance"]
@@ -94,10 +94,10 @@ class Standby:
         unit: what fails at once: a whole system, or one instance.
         needed: units that carry the peak inside the limits.
         standing: units that there are.
-        extra_systems: systems that were added for failures, beyond the spare ones that were asked for.
+        extra_systems: systems that were added for failures, beyond the requested spare ones.
         mtbf_hours, repair_hours: mean time between failures of one unit, and until it works again; None where not given.
         repairers: repairs that go on at once; None for as many as there are failures.
-        asked: probability that was asked for; None where none was.
+        asked: the requested probability; None where none was.
         availability: probability that at least ``needed`` units work; None where no times are given.
     """
 
@@ -259,7 +259,7 @@ def footprint(systems: int, watts: float, watts_from: str, *, rack_kw: float = R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtPeak:
-    """A deployment under the asked peak, on its number of systems, by the prediction as it is; spare systems stand by.
+    """A deployment under the asked peak, on its number of systems, by the prediction as it is; spare systems are on standby.
 
     Attributes:
         requests_per_second_per_instance: the share of one instance.

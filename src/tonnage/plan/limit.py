@@ -88,7 +88,7 @@ def bound_by(limit: Asked) -> Bound:
 BudgetOf = Literal["purchase", "year"]
 
 RACK_KW = 42.0
-"""Kilowatts of a rack where nothing is said: four DGX H100 of 10.2 kW (NVIDIA DGX SuperPOD reference architecture for DGX H100, 2023)."""
+"""Kilowatts of a rack where nothing is given: four DGX H100 of 10.2 kW (NVIDIA DGX SuperPOD reference architecture for DGX H100, 2023)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

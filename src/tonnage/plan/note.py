@@ -116,7 +116,7 @@ class Routed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestsOn:
-    """What the prediction of the choice rests on beside measurements of this GPU and engine: the choice's ``marks``."""
+    """What the prediction of the choice rests on in addition to measurements of this GPU and engine: the choice's ``marks``."""
 
     __pydantic_config__ = FORBID
 
@@ -217,7 +217,7 @@ class PointsLeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusNotMeasured:
-    """GPUs that were asked for and of which the benchmark holds no point."""
+    """Requested GPUs of which the benchmark holds no point."""
 
     __pydantic_config__ = FORBID
 
@@ -241,7 +241,7 @@ class UnsteadyPoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidRun:
-    """A measured run that its own client called INVALID, why, and whether it counts all the same because that was asked for."""
+    """A measured run that its own client called INVALID, why, and whether it counts all the same because requested."""
 
     __pydantic_config__ = FORBID
 
@@ -373,7 +373,7 @@ class OwnedElectricity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotComparable:
-    """Only one of the ways that were asked for has a price, so that none of them is the cheapest.
+    """Only one of the requested ways has a price, so that none of them is the cheapest.
 
     Attributes:
         way: the one with a price.

@@ -170,7 +170,7 @@ class Understood:
         seed: of every random draw; None for measured points.
         speculation: speculative decoding that was tried beside none; "" for none.
         router: what gives requests to the instances; "" for measured points.
-        shares: what prompts share; "" for nothing. ``mean_isl`` is then that of whole prompts, and ``isl`` what was asked for.
+        shares: what prompts share; "" for nothing. ``mean_isl`` is then that of whole prompts, and ``isl`` what was requested.
         benchmarks: the file of measured points; "" where the plan was simulated.
     """
 

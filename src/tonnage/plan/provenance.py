@@ -45,7 +45,7 @@ class Unreached:
         step_factor: how many times as long as predicted steps may take for it.
         alone: the limit that a single client then comes nearest to, and the value there: above the limit it breaks at any load. None
             without limits.
-        other: what reaches it instead; None where nothing that was asked for does.
+        other: what reaches it instead; None where nothing requested does.
         relaxed: the limit that would have to be looser for it; None where that does not help.
     """
 
@@ -92,7 +92,7 @@ class Measurement(Shown):
 
     Attributes:
         model: name by which the server knows it.
-        confidence: that was asked for, as a share.
+        confidence: requested, as a share.
         sweeps: the points, one benchmark for each pair of lengths.
         seconds: that they take of one system, the start of an instance included.
         left: share of the variance of the deciding prediction that the points cannot tell, as far as a calibration can tell it at all.

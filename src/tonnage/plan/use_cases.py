@@ -90,7 +90,7 @@ class Arrangement:
     Attributes:
         pools: one for all use cases, or one for each.
         systems: by kind.
-        standby: what stands by for failures, of each kind of system or of the instances of each pool; empty where nothing was asked of it.
+        standby: standby systems for failures, of each kind of system or of the instances of each pool; empty where none was requested.
     """
 
     __pydantic_config__ = FORBID

@@ -166,5 +166,5 @@ def _row(each: MetricBeside) -> tuple[str, ...]:
 
 
 def _place(each: MetricBeside) -> str:
-    """Where the measurement lies: "inside", "below" or "above" the interval."""
+    """Where the measurement is: "inside", "below" or "above" the interval."""
     return "inside" if each.inside else "below" if each.measured < each.low else "above"

@@ -261,7 +261,7 @@ STARTING_TITLES = {"runnable": "Runs here", "low memory": "Runs here with a shor
 
 
 def listing(machine: Machine, found: Sequence[Profile]) -> Document:
-    """The profiles of a machine, those that run here first."""
+    """The profiles of a machine, first the ones that run here."""
     sections = []
     for kind, title in STARTING_TITLES.items():
         these = [one for one in found if one.kind == kind]

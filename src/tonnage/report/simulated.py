@@ -40,7 +40,7 @@ SPARED = ("E2E p95", "TTFT p95", "tokens/s")
 
 
 class FleetFacts(Protocol):
-    """What is told of a fleet's run."""
+    """Facts about a fleet's run."""
 
     @property
     def failures(self) -> int:
@@ -116,7 +116,7 @@ class Run(Protocol):
 
     @property
     def intervals(self) -> Mapping[str, tuple[float, float]]:
-        """Where a measurement lies with a probability of 80 %, by column; empty where that is not known."""
+        """Where a measurement is with a probability of 80 %, by column; empty where that is not known."""
 
     @property
     def gain(self) -> float | None:
@@ -140,7 +140,7 @@ class Run(Protocol):
 
     @property
     def fleet(self) -> FleetFacts | None:
-        """Failures, instance-hours and limits broken; None where none of them was asked for."""
+        """Failures, instance-hours and limits broken; None where none of them was requested."""
 
     @property
     def equal_lengths(self) -> EqualLengths | None:

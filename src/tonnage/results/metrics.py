@@ -374,7 +374,7 @@ class ClassResult:
     """Of one class.
 
     Attributes:
-        name, share: as they were asked for.
+        name, share: as they were requested.
         ttft_limit_s: the time to first token that its requests should have, in seconds; None where none was given.
         requests: all that were sent …
         completed, rejected: … of these; what was shed is rejected.

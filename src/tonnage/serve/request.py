@@ -241,10 +241,10 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, max_context: int, default
 
 
 def _within(max_context: int, isl: int, osl: int, named: str) -> int:
-    """The output tokens that the context leaves, of those that were asked for; as vLLM 0.32 does it.
+    """The output tokens that the context leaves, of those requested; as vLLM 0.32 does it.
 
     Raises:
-        Refused: the prompt leaves none, or more are asked for than the context has.
+        Refused: the prompt leaves none, or more are requested than the context has.
     """
     if isl >= max_context:
         raise Refused(

@@ -1,4 +1,4 @@
-"""Runs a fleet of simulated instances behind HTTP until it is told to stop."""
+"""Runs a fleet of simulated instances behind HTTP until it gets a signal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KILLED = 137
 """Exit code of a process that was killed."""
 
 DRAIN_S = 10
-"""Seconds that streams have to end after the server was told to stop."""
+"""Seconds that streams have to end after the server got a signal."""
 
 
 class Servable(Protocol):

@@ -2,11 +2,11 @@
 
 At every look, ``interval`` apart, the controller asks for load / target instances, rounded up, where the load is the requests that are
 outstanding at those that serve, or the requests that came in a second. A load within a tenth of what those that serve are meant for changes
-nothing. More are asked for at once, fewer only when no look within ``hold`` asked for more. These are the rules and defaults of Kubernetes'
+nothing. More are requested at once, fewer only when no look within ``hold`` asked for more. These are the rules and defaults of Kubernetes'
 HorizontalPodAutoscaler (kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, read 2026-11-22: a look every 15 s, a tolerance
 of 0.1, a stabilization window of 300 s downwards), without its limit of pods per period.
 
-Beside those that are asked for, ``warm`` instances are kept started: they take no requests until the controller puts them into service,
+Beside requested ones, ``warm`` instances are kept started: they take no requests until the controller puts them into service,
 at once. A new instance takes ``start`` until it can. One that is not needed any more takes no new requests and is released when its last
 one has ended; until then it is held, and counts against the most that there may be. At a look the lowest numbers start and enter service
 first, and the highest leave it first.

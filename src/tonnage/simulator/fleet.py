@@ -180,7 +180,7 @@ class _Fleet:
     def taken_away(self, instance: int) -> list[tuple[int, int]]:
         """Put another engine in an instance's place; the requests that the old one had in flight, each with its tokens.
 
-        First come those that run, in the order in which they entered, then the queue, then those on their way.
+        First come running requests, in the order in which they entered, then the queue, then those on their way.
         """
         engine, numbers = self.served[self.place[instance]]
         record = engine.requests()

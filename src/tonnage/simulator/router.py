@@ -40,7 +40,7 @@ class View(NamedTuple):
         available: 1 where the instance takes new requests, else 0.
         requests: requests that were sent there and have not ended.
         tokens: tokens of those requests that are still to come: the prompt until the first token has come back, and the
-            output that was asked for (``max_tokens``) less what has come back.
+            output requested (``max_tokens``) less what has come back.
         kv_used: share of the KV cache in use, from 0 to 1, as last scraped.
         matched: prompt tokens of the request at hand whose prefix was sent there before, as far as the router remembers.
         weight: relative capacity, above 0; 1 for all where the instances are alike.

@@ -111,7 +111,7 @@ def simulate_many(
 
 
 def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
-    """Whether the plain simulator answers before the compiler would: nothing is compiled yet, and few tokens are asked for.
+    """Whether the plain simulator answers before the compiler would: nothing is compiled yet, and few tokens are requested.
 
     What is not compiled at all is always its business.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Workload
 
 MOST_STEPS = 100_000
-"""Steps that are kept where no number is asked for."""
+"""Steps that are kept where no number is requested."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +77,7 @@ class _Recorded(Engine):
         )
 
     def bound(self, tokens: int, held: tuple[Held, ...]) -> str:
-        """What kept more from being in the step: of those that wait the first, else a prompt that was cut or left out."""
+        """What kept more from being in the step: the first of the waiting requests, else a prompt that was cut or left out."""
         batcher = self.batcher
         cut = any(one.state == WAITING for one in held) or tokens >= batcher.knobs.max_num_tokens
         if not batcher.waiting:

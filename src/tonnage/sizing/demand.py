@@ -96,7 +96,7 @@ def demand_of(
 
 
 def carried_by_existing(requests_per_second: float = 1.0) -> Demand:
-    """The demand where none is asked for: what systems that exist carry; before that is known, any."""
+    """The demand where none is requested: what systems that exist carry; before that is known, any."""
     rate = requests_per_second
     source = DemandSource(kind="existing", requests_per_second=rate)
     return Demand(peak_requests_per_second=rate, sizing_requests_per_second=rate, source=source)

@@ -110,7 +110,7 @@ def size_measured(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -
     Statistics that were not measured are None.
 
     Raises:
-        InputError: no point fits the question, several models or lengths do and none was asked for, or no
+        InputError: no point fits the question, several models or lengths do and none was requested, or no
             point has a statistic that a limit is on.
     """
     curves = _curves(_asked_for(points, question), question)
@@ -164,7 +164,7 @@ def _presets(asked: str) -> set[str]:
 
 
 def _asked_for(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -> list[MeasuredPoint]:
-    """The points of the model and lengths asked for; where none are asked for there must be one of each."""
+    """The points of the model and lengths asked for; where none are requested there must be one of each."""
     asked = (question.model and _model_name(question.model), question.isl, question.osl)
     names = {p.model: _model_name(p.model) for p in points}
     keys = [(names[p.model], p.isl, p.osl) for p in points]

@@ -56,7 +56,7 @@ class Case:
 
     @property
     def asked(self) -> Slo:
-        """Its limits as they were asked."""
+        """Its limits as asked."""
         return self.sized.contender.question.limits
 
     @property

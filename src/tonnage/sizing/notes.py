@@ -129,7 +129,7 @@ def _front_ends(best: Sized) -> Iterator[FrontEnds]:
 
 
 def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None:
-    """The systems by the percentile way; None where no percentile was asked for, or nothing meets the limits.
+    """The systems by the percentile way; None where no percentile was requested, or nothing meets the limits.
 
     Args:
         chosen: the choice.

@@ -19,7 +19,7 @@ class Steps:
     """The steps of a search that are done, of those that are known to come; neither number ever falls."""
 
     def __init__(self, progress: Progress = no_progress) -> None:
-        """``progress`` is told of every step."""
+        """``progress`` learns of every step."""
         self.progress, self.finished, self.expected = progress, 0, 0
 
     def expect(self, steps: int) -> None:

@@ -157,7 +157,7 @@ class AtBest(NamedTuple):
     Attributes:
         isl: lengths of whole prompts, in tokens.
         computed: tokens of a prompt that have to be computed, on average.
-        common: tokens of a prompt whose blocks all those that run hold together, on average.
+        common: tokens of a prompt whose blocks all running requests hold together, on average.
     """
 
     isl: Lengths
@@ -272,7 +272,7 @@ class Question:
         stream_interval, front_ends: tokens of a message, and front ends of an instance, likewise; no search moves them.
         systems: servers to buy in, at most one of each GPU; those of the catalog where none is named.
         have: systems that exist; what they carry is then the question. Empty to ask how many are needed.
-        growth_per_month: of the load, as a share; None where it is not said.
+        growth_per_month: of the load, as a share; None where it is not given.
         remarks: what was understood that the asker did not write, for the plan's notes.
         tune: whether the engine's knobs are searched for the best few deployments.
         deepen: whether the plan also holds the curve, the explanation, the sensitivity and the fleet check.

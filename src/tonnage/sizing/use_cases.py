@@ -53,7 +53,7 @@ def use_cases(asked: Sequence[Asked], told: Told = lambda text: None, reserve: R
     Args:
         asked: two or more.
         told: called before each deployment that is looked at.
-        reserve: what stands by for failures, in either arrangement; None for nothing beyond the spare systems.
+        reserve: standby systems for failures, in either arrangement; None for nothing beyond the spare systems.
 
     Raises:
         InputError: the repairers cannot keep up with the failures.

@@ -291,7 +291,7 @@ REFUSED: dict[str, str] = {
 }
 
 
-# Checked numbers and switches out of one ``config.json``; a wrong one is told with the file and the key.
+# Checked numbers and switches out of one ``config.json``; a wrong one is reported with the file and the key.
 
 
 MAX_VALUE = 100_000_000  # no dimension of a published model comes near

@@ -223,14 +223,14 @@ class EngineKnobs:
         overlap_schedule: a step is put together while the one before it runs, so that it holds what had come when that one began
             (TensorRT-LLM without ``disable_overlap_scheduler``, vLLM ``async_scheduling``, SGLang without ``disable_overlap_schedule``).
         graph_tokens: tokens up to which a step with prompts is captured as CUDA graphs (vLLM ``max_cudagraph_capture_size``); 0 for none.
-        batch_wait_steps: steps for which prompts wait beside decodes to be batched with others (TensorRT-LLM
+        batch_wait_steps: steps for which prompts wait, and others decode, to be batched with others (TensorRT-LLM
             ``batch_wait_timeout_iters``), unless a step with them has ``batch_wait_ratio`` of the token budget.
         batch_wait_ratio: TensorRT-LLM ``batch_wait_max_tokens_ratio``.
         prefix_caching: whether a request finds the KV blocks of its prompt that earlier ones left (vLLM ``enable_prefix_caching``,
             SGLang without ``disable_radix_cache``, TensorRT-LLM ``enable_block_reuse``); static batching has none.
         front_ends: processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang
             ``tokenizer_worker_num``, TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests.
-        queue_order: which of those that wait goes first: the one that came first, or the one with the shortest prompt (SGLang
+        queue_order: which waiting request goes first: the one that came first, or the one with the shortest prompt (SGLang
             ``--schedule-policy shortest-prefill-first``); those that have lost their blocks keep their place in front. With
             "priority" the lowest class (vLLM ``--scheduling-policy priority``), with "deadline" the one whose first token should come
             soonest; these two hold for those that have lost their blocks as well.

@@ -88,7 +88,7 @@ class Precision:
 
     @property
     def weight_format(self) -> str:
-        """The name without what is said about KV cache and sparsity, such as "fp8"."""
+        """The name without the facts about KV cache and sparsity, such as "fp8"."""
         return self.name.partition("+")[0]
 
     @property

@@ -1,4 +1,4 @@
-"""Reads, checks and writes scenarios; every error is told at once, each on its own line with its place."""
+"""Reads, checks and writes scenarios; every error is reported at once, each on its own line with its place."""
 
 from __future__ import annotations
 

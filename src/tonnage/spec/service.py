@@ -164,7 +164,7 @@ class Service:
     limits: Slo = ()
 
 
-# Reads a service of models that are not LLMs from a YAML or JSON file; every fault is told at once, each with its place.
+# Reads a service of models that are not LLMs from a YAML or JSON file; every fault is reported at once, each with its place.
 
 
 MOST_GPUS = 64

@@ -118,7 +118,7 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
 
     Lengths stand where neither lengths, pairs nor a trace are given; a limit stands where its metric has none. Parts of the prompt that
     are given take the place of the use case's own part, and are added to a prompt that it does not split.
-    Where another mode was asked for, only limits that count in it stand: the use case's own are left out.
+    Where another mode was requested, only limits that count in it stand: the use case's own are left out.
     """
     if scenario.use_case is None:
         return scenario, None

@@ -35,7 +35,7 @@ class Expected:
 
     Attributes:
         summary: metrics of one instance under its share of the present load; None without load.
-        intervals: in milliseconds, between which a measurement lies with a probability of 80 %, by column ("tpot_ms", "ttft_p95_ms").
+        intervals: in milliseconds, between which a measurement is with a probability of 80 %, by column ("tpot_ms", "ttft_p95_ms").
         capacity: requests per second that one instance carries inside the limits with the present lengths; 0 where it carries none.
         isl, osl: mean lengths that were simulated, in tokens.
     """

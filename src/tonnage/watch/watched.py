@@ -65,7 +65,7 @@ class Latency:
 
     @property
     def place(self) -> str:
-        """Where the measurement lies next to the interval: "inside", "above", "below", or "" where that is not known.
+        """Where the measurement is next to the interval: "inside", "above", "below", or "" where that is not known.
 
         A percentile is outside only where its whole bucket is.
         """

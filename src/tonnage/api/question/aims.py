@@ -1,4 +1,4 @@
-"""What a choice aims at and what stands by, read from what was asked."""
+"""What a choice aims at and standby systems, read from the question."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def aim_of(asked: ChoiceAsked) -> Aim | None:
 
 
 def said_of_choice(scenario: Scenario) -> str | None:
-    """The first thing that is said of the choice, of what stands by or of how it is scaled, by its name; None where nothing is."""
+    """The first option about the choice, standby systems or scaling, by its name; None where nothing is."""
     asked = (scenario.choice, scenario.standby, scenario.scaling)
     return next((one.name for part in asked for one in fields(part) if getattr(part, one.name) is not None), None)
 
@@ -77,7 +77,7 @@ def budget_of(text: str) -> tuple[float, BudgetOf]:
 
 
 def reserve_of(asked: StandbyAsked) -> Reserve | None:
-    """What stands by; None where nothing was said of it.
+    """Standby systems; None where nothing was said of it.
 
     Raises:
         InputError: a part without the others that it needs, or a number out of range.
@@ -102,7 +102,7 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
 
 
 def _unit(asked: StandbyAsked) -> Unit:
-    """What fails at once; instances where only spare ones were asked for."""
+    """What fails at once; instances where only spare ones were requested."""
     return asked.failing or ("instance" if asked.spare_instances is not None and asked.mtbf is None else "system")
 
 
@@ -133,7 +133,7 @@ def _share(text: float | str) -> float:
     return share
 
 
-# The growth of a load: read from what was asked, and answered for the chosen deployment by the same search.
+# The growth of a load: read from the question, and answered for the chosen deployment by the same search.
 
 
 SIZED_RPS = (1e-6, 1e9)
@@ -162,12 +162,12 @@ def growth_of(text: float | str | None) -> float:
 
 
 def with_growth(plan: Plan, question: Question, answered: Callable[[Question], Plan]) -> Plan:
-    """The plan with the systems of its choice that the load takes later; as it is where no growth was asked for, or nothing was chosen.
+    """The plan with the systems of its choice that the load takes later; as it is where no growth was requested, or nothing was chosen.
 
     Args:
         plan: the answer for today's load.
         question: what was asked, its growth included.
-        answered: answers a question with what stands by, whatever may be spent.
+        answered: answers a question with standby systems, whatever may be spent.
     """
     from tonnage.sizing.fleet.existing import months_left
     from tonnage.sizing.search.search import narrowed
@@ -213,11 +213,11 @@ def _last(enough: Callable[[int], bool], most: int) -> int:
     return low
 
 
-# The prices that an asker counts with, and the ways of serving whose cost was asked for.
+# The prices that an asker counts with, and the ways of serving whose cost was requested.
 
 
 def overrides_of(scenario: Scenario) -> tuple[dict[str, Any], str]:
-    """The asker's own prices, and where they stand.
+    """The asker's own prices, and where they are.
 
     Raises:
         InputError: a prices file that cannot be read.
@@ -259,7 +259,7 @@ def places(values: Many | None) -> tuple[str, ...]:
 
 
 def places_of(scenario: Scenario) -> tuple[Where, ...]:
-    """The ways of serving whose cost was asked for, in the order in which they are shown; all if none was named."""
+    """The ways of serving whose cost was requested, in the order in which they are shown; all if none was named."""
     from tonnage.plan.cost import WAYS
 
     return WAYS if scenario.where is None else tuple(way for way in WAYS if way in places(scenario.where))

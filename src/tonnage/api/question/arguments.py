@@ -181,7 +181,7 @@ def stated(**values: str | int | None) -> dict[str, str | int]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-# Collects what is wrong with a question, so that all of it is told at once, each with its place.
+# Collects what is wrong with a question, so that all of it is reported at once, each with its place.
 
 
 T = TypeVar("T")
@@ -215,7 +215,7 @@ class Faults:
             return None
 
     def named(self, where: str, make: Callable[P, T], *values: P.args, **named: P.kwargs) -> T | None:
-        """As ``of``, for a name that is looked up: an unknown name is told with its place."""
+        """As ``of``, for a name that is looked up: an unknown name is reported with its place."""
         before = len(self.messages)
         found = self.of(make, *values, **named)
         at = self._placed(f"{where}: ")

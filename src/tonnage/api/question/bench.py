@@ -35,7 +35,7 @@ MOST_WORKERS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """A measurement that was asked for, checked, and not begun yet.
+    """A requested measurement, checked, and not begun yet.
 
     Attributes:
         setup: the server, and how to ask it.
@@ -91,7 +91,7 @@ class BenchArguments:
         tokenizer: a local tokenizer.json, for exact prompt lengths.
         characters_per_token: what stands for a token without one.
         shared_prefix: tokens at the beginning that all prompts share.
-        prompt_file: prompts to send as they stand: .txt, .jsonl, or ShareGPT's .json.
+        prompt_file: prompts to send unchanged: .txt, .jsonl, or ShareGPT's .json.
         pin_output: whether outputs are held at their length by min_tokens and ignore_eos.
         extra_inputs: further fields of the request, as "name:value", the value in JSON or plain.
         header: further headers, as "Name: value".
@@ -200,7 +200,7 @@ def prepare_bench(**asked: Any) -> Bench:
 
 
 def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
-    """The conversations that were asked for, or None.
+    """The requested conversations, or None.
 
     Raises:
         InputError: what belongs to conversations without them, or what does not go with them.
@@ -242,7 +242,7 @@ def _alone(workers: int) -> int:
 def _question(
     a: BenchArguments, load: Arrivals, pairs: Pairs | None, made: Prompts | FilePrompts, talk: Talk | None, *, embeds: bool
 ) -> Question:
-    """The load as it was asked for, with lengths from flags, a trace, or the prompts of a file."""
+    """The load as it was requested, with lengths from flags, a trace, or the prompts of a file."""
     osl = 1 if embeds and a.osl is None else a.osl
     listed = _listed(made, a.isl, osl) if isinstance(made, FilePrompts) else None
     known = pairs is not None or listed is not None or (talk is not None and talk.file is not None)

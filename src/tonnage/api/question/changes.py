@@ -200,7 +200,7 @@ def _named(word: str, known: tuple[str, ...]) -> tuple[str, str]:
     return name, value
 
 
-# How a fleet may be scaled, read from what was asked, and put into its plan.
+# How a fleet may be scaled, read from the question, and put into its plan.
 
 
 LONGEST_START_S = 86_400.0
@@ -212,7 +212,7 @@ class Scaling:
 
     Attributes:
         broken_share: of the hours, in which limits may be broken.
-        start_s: seconds from a decision until a new instance serves; None where it was not said.
+        start_s: seconds from a decision until a new instance serves; None where it was not given.
     """
 
     broken_share: float = 0.0
@@ -220,7 +220,7 @@ class Scaling:
 
 
 def scaling_of(asked: ScalingAsked) -> Scaling | None:
-    """What is asked of a rule; None where none is asked for.
+    """What is asked of a rule; None where none is requested.
 
     Raises:
         InputError: a part without ``autoscale``, or a value out of range.
@@ -256,7 +256,7 @@ def check_scaling(scenario: Scenario, demand: Demand | None, mode: Mode) -> None
 
 
 def with_autoscaling(plan: Plan, question: Question, scenario: Scenario) -> Plan:
-    """The plan with a rule for its choice, where one was asked for."""
+    """The plan with a rule for its choice, where one was requested."""
     asked = scaling_of(scenario.scaling)
     if asked is None:
         return plan

@@ -1,6 +1,6 @@
 """The choice among finished candidates: by what the asker wants least of, inside what may be spent, drawn and filled.
 
-The search ends with the best deployment of every GPU type, and the first of them checked as a whole fleet. Here what stands by for
+The search ends with the best deployment of every GPU type, and the first of them checked as a whole fleet. Here standby systems for
 failures is added, prices and power are read, and the candidates are put into another order. Where another one comes first, the same
 question is asked again for its GPU type alone, so that its knobs are tried and its fleet is checked; if that takes other systems, the order
 is made again. At last everything that a plan says of its choice is said of the one that is left.
@@ -51,8 +51,8 @@ class Race:
     Attributes:
         question, scenario: what was asked.
         aim: what the choice aims at; the fewest GPUs where nothing was said of it.
-        reserve: what stands by; None for nothing beyond ``question.spare``.
-        prices, where: the price list, and the ways of serving that were asked for.
+        reserve: standby systems; None for nothing beyond ``question.spare``.
+        prices, where: the price list, and the requested ways of serving.
     """
 
     question: Question
@@ -62,7 +62,7 @@ class Race:
     where: tuple[Where, ...]
 
     def prepared(self, candidate: Candidate) -> Candidate:
-        """The candidate with what stands by for failures."""
+        """The candidate with standby systems for failures."""
         if self.reserve is None:
             return candidate
         asked, load = self.reserve, self.question.demand.sizing_requests_per_second
@@ -114,7 +114,7 @@ class Race:
         return None
 
     def _carried(self, candidate: Candidate, systems: int | None) -> dict[str, Any]:
-        """What so many systems of a candidate carry, with those that stand by among them; fewer than it takes carry less than it is for."""
+        """What so many systems of a candidate carry, with standby ones among them; fewer than it takes carry less than it is for."""
         if systems is None:
             return {}
         asked, needed = self.question.demand.sizing_requests_per_second, _serving(candidate, self.question.spare)
@@ -165,7 +165,7 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
         question: what was asked.
         plan: the finished answer, the fewest GPUs first.
         scenario: its ``choice`` and ``standby``.
-        prices, where: the price list, and the ways of serving that were asked for.
+        prices, where: the price list, and the requested ways of serving.
         search: what answers a question.
 
     Raises:
@@ -238,7 +238,7 @@ def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tup
 
 
 def _alone(question: Question, candidate: Candidate) -> Question:
-    """The question for the GPU type of a candidate; where the shortest answers are asked for, for the deployment itself."""
+    """The question for the GPU type of a candidate; where the shortest answers are requested, for the deployment itself."""
     return narrowed(question, candidate) if question.objective == "latency" else _of_gpu(question, candidate)
 
 
@@ -261,7 +261,7 @@ def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
 
 
 def _made(plan: Plan, deep: Plan | None, candidates: tuple[Candidate, ...], out: tuple[Rejected, ...], aim: Aim | None) -> Plan:
-    """The plan with other candidates, and all that it says of its choice taken from the answer that was asked for that one alone."""
+    """The plan with other candidates, and all that it says of its choice taken from the answer to that one alone."""
     if deep is None:
         nothing: dict[str, Any] = dict.fromkeys(OF_THE_CHOICE)
         return replace(plan, candidates=(), rejected=out, pareto=(), aim=aim, curve=(), warnings=(), routers=(), **nothing)

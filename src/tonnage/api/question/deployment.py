@@ -126,7 +126,7 @@ MOST_POOL_INSTANCES = 1_000
 
 
 def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment) -> Disaggregated | None:
-    """The two pools that are asked for, both of the one deployment; None where none are.
+    """The two pools that are requested, both of the one deployment; None where none are.
 
     Raises:
         InputError: numbers or a link that cannot be, or what pools do not go with.
@@ -153,7 +153,7 @@ def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment
 
 
 def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
-    """How two pools are to be sized; None where none are asked for.
+    """How two pools are to be sized; None where none are requested.
 
     Args:
         scenario: the question as it was written.
@@ -201,7 +201,7 @@ def _numbers(asked: object) -> tuple[int, int]:
 
 
 def link_asked(asked: object) -> float | None:
-    """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is said.
+    """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is given.
 
     Raises:
         InputError: no such number.
@@ -214,7 +214,7 @@ def link_asked(asked: object) -> float | None:
     return float(found)
 
 
-# The router that is asked for, by name.
+# The router that is requested, by name.
 
 
 BY_CONTENT = ("prefix-aware", "session")

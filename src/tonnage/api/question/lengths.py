@@ -1,4 +1,4 @@
-"""Lengths as they were asked for: words turned into tokens, the parts of a prompt added up, pairs kept together."""
+"""Lengths as they were requested: words turned into tokens, the parts of a prompt added up, pairs kept together."""
 
 from __future__ import annotations
 

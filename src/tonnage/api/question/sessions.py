@@ -159,7 +159,7 @@ def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording |
         recording: the traffic that is replayed, with the ids of its blocks where these say something.
 
     Raises:
-        InputError: a value that cannot be, sessions beside recorded requests, or memory for what nobody shares.
+        InputError: a value that cannot be, sessions in addition to recorded requests, or memory for what nobody shares.
     """
     sessions, tiers = sessions_of(scenario, lengths), tier_sizes(scenario.search.kv_tiers)
     whose = ", ".join(map(option, OF_SESSIONS))

@@ -144,12 +144,12 @@ def _alone(written: Scenario) -> Scenario:
 
 
 def _of_existing(scenario: Scenario) -> bool:
-    """Whether the question is what systems that exist carry, without any load that is asked for."""
+    """Whether the question is what systems that exist carry, without any load that is requested."""
     return scenario.have is not None and says_no_load(scenario.demand)
 
 
 def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
-    """The demand, or that there is none beside systems that exist.
+    """The demand, or that there is none in addition to systems that exist.
 
     Raises:
         InputError: what is given contradicts itself, is too little, or needs today's load.
@@ -334,7 +334,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
 
 
 def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
-    """Refuse what is said of the choice, or of what stands by, where it cannot be or decides nothing."""
+    """Refuse what is said of the choice, or of standby systems, where it cannot be or decides nothing."""
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
     if _of_existing(scenario) and (aim is not None or reserve is not None):
         name = said_of_choice(scenario) or "objective"
@@ -370,7 +370,7 @@ def _check_prices(scenario: Scenario, faults: Faults) -> None:
 
 
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
-    """Refuse numbers out of range that stand by themselves."""
+    """Refuse numbers out of range, each by itself."""
     asked = scenario.search
     if scenario.spare is not None:
         faults.of(spare_of, scenario.spare)

@@ -102,7 +102,7 @@ def gateway_settings(
 def _planned(
     backends: Sequence[str], plan: str | Path, hosts: Sequence[str], max_in_flight: int | None
 ) -> tuple[Sequence[str], int | None]:
-    """Addresses and bound of a plan; a bound that was asked for stands."""
+    """Addresses and bound of a plan; a requested bound is kept."""
     if backends:
         raise InputError(f"{option('backend')}: the plan says where its instances are; leave one of the two out")
     found = planned_backends(plan, hosts)

@@ -401,7 +401,7 @@ def _model(asked: EngineAsked) -> tuple[Model, str]:
 def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engine: EnginePreset) -> str:
     """What an engine loads in a number format; "" where nobody named one.
 
-    Of published checkpoints those in the format that was asked for count, or without a word about format or profile the author's own.
+    Of published checkpoints those in the requested format count, or without a word about format or profile the author's own.
     """
     from tonnage.deploy.checkpoint import published
     from tonnage.serve.launch.checkpoints import check_folder

@@ -1,4 +1,4 @@
-"""``compose.yaml``: an engine for each instance, with GPUs of its own, and what watches them."""
+"""``compose.yaml``: an engine for each instance, with own GPUs, and what watches them."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def bundle(
         applied: files with objects that kubectl applies.
         beside: files that it does not.
         monitored: labels of the pods that publish the engine's metrics (default: those of the Deployment).
-        endpoint: how they are scraped, beside path and interval (default: the port "http").
+        endpoint: how they are scraped, in addition to path and interval (default: the port "http").
         autoscaled: whether fewer instances than the plan's may run on purpose.
     """
     found = {

@@ -40,7 +40,7 @@ def network_service(service: Service) -> dict[str, Any]:
 
 
 def model_cache(service: Service) -> dict[str, Any]:
-    """Where the checkpoint lies, once for all instances."""
+    """Where the checkpoint is, once for all instances."""
     told = "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let each node fetch its own copy."
     return {
         "apiVersion": "v1",

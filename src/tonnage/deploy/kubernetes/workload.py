@@ -117,7 +117,7 @@ def pod(service: Service) -> dict[str, Any]:
 
 
 def model_volume(service: Service) -> dict[str, Any]:
-    """Where the checkpoint lies."""
+    """Where the checkpoint is."""
     return {"name": "model-cache", "persistentVolumeClaim": {"claimName": f"{service.name}-model-cache"}}
 
 

@@ -248,7 +248,7 @@ def vllm_files(service: Service) -> dict[str, str]:
 
 
 def ensemble_files(service: Service) -> dict[str, str]:
-    """A tokenizer, the engine, and a detokenizer, and the three as one model; the tokenizer lies next to them."""
+    """A tokenizer, the engine, and a detokenizer, and the three as one model; the tokenizer is next to them."""
     models: dict[str, Config] = {
         service.name: ensemble(service),
         f"{service.name}-tokenize": tokenize(service),

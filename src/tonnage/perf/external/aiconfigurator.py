@@ -1,7 +1,7 @@
 """Step times of NVIDIA's AIConfigurator: the tables of the wheel ``aiconfigurator-core`` 0.12, asked step by step.
 
 The wheel is an extra and is imported only here, when asked for. A deployment becomes its engine handle
-(``aiconfigurator_core.sdk.engine.EngineHandle.compile``), which is asked for a grid of prefill, decode and mixed
+(``aiconfigurator_core.sdk.engine.EngineHandle.compile``), which is requested a grid of prefill, decode and mixed
 steps. Dense models and plain mixtures of experts are described by their sizes; others only where the wheel knows
 the model by name. Its times are of kernels: it has no host terms, and none are added.
 """

@@ -81,7 +81,7 @@ def check_source(source: StepSource | None, calibration: Calibration | None, dep
     Args:
         source: whose step times.
         calibration: factors on the fitted terms, if there are any.
-        deployments: how many different ones it is asked for.
+        deployments: how many different ones it is requested.
 
     Raises:
         InputError: a calibration, or one table for several deployments.

@@ -56,7 +56,7 @@ def plot_text(plot: Plot, columns: int) -> str:
 
 
 class _Scale:
-    """Where a value stands along an axis of so many cells."""
+    """Where a value is along an axis of so many cells."""
 
     def __init__(self, axis: Axis, values: Sequence[float], cells: int) -> None:
         positive = [value for value in values if value > 0] or [1.0]

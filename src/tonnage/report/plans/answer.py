@@ -1,4 +1,4 @@
-"""The answer of a plan: what is bought or runs, what stands by, when a job is done; and the chosen deployment in all its figures."""
+"""The answer of a plan: what is bought or runs, standby systems, when a job is done; and the chosen deployment in all its figures."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _standing_by(best: Candidate) -> int:
 
 
 def serving(plan: Plan, best: Candidate) -> int:
-    """Systems that carry load: without those that stand by."""
+    """Systems that carry load: without standby ones."""
     return best.systems - plan.scenario.spare_systems - _standing_by(best)
 
 

@@ -246,7 +246,7 @@ def left_out_texts(plan: Plan) -> tuple[str, ...]:
 
 
 def _left_out(plan: Plan) -> tuple[Rejected, ...]:
-    """The nearest rejected deployment of every GPU that was asked for and is not among the answers."""
+    """The nearest rejected deployment of every requested GPU that is not among the answers."""
     inside = {pool.gpu for candidate in plan.candidates for pool in candidate.pools}
     refused = ([one for one in plan.rejected if one.gpu == gpu] for gpu in plan.scenario.gpus if gpu not in inside)
     return tuple(min(each, key=_far_from_limits) for each in refused if each)

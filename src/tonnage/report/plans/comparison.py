@@ -91,7 +91,7 @@ def compared_row(plan: Plan, shown: Sequence[Where]) -> tuple[str, ...]:
 
 
 def _usd(cost: YearlyCost | None, where: Where) -> str:
-    """USD a year of one way; absent where it was not asked for or a price is not known."""
+    """USD a year of one way; absent where it was not requested or a price is not known."""
     way = None if cost is None else cost.way(where)
     return ABSENT if way is None else usd(way.total_usd_per_year)
 

@@ -180,7 +180,7 @@ def yearly(plan: Plan) -> YearlyCost | None:
 
 
 def ways(cost: YearlyCost | None) -> tuple[WayCost, ...]:
-    """Every way that was asked for, those with a cost first."""
+    """Every requested way, those with a cost first."""
     return () if cost is None else tuple(sorted(cost.ways, key=lambda way: way.total_usd_per_year is None))
 
 

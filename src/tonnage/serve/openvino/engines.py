@@ -168,7 +168,7 @@ def generation_config(sampling: Sampling, osl: int, choice: int) -> Any:
     """An ``openvino_genai.GenerationConfig``.
 
     Args:
-        sampling: as it was asked for.
+        sampling: as it was requested.
         osl: output tokens at most.
         choice: 0 for the first answer to a prompt; each has its own seed.
 

@@ -20,7 +20,7 @@ ORDERS = {"priority": BY_CLASS, "deadline": BY_DEADLINE}
 
 
 def ranks_of(trace: Trace, knobs: EngineKnobs, slots: int, *, drafted: bool) -> Ranks:
-    """What an engine is told of the requests of a trace; without classes all are of one, and without limits none has one.
+    """What an engine learns of the requests of a trace; without classes all are of one, and without limits none has one.
 
     Raises:
         InputError: an engine or a trace that the reference alone simulates with them.

@@ -77,7 +77,7 @@ called: Any = partial(njit, forceinline=False, **PART)
 numba takes from the caller."""
 
 jitable: Any = partial(register_jitable, forceinline=True, **PART)
-"""For a function of plain numbers that Python calls too, as it stands."""
+"""For a function of plain numbers that Python calls too, unchanged."""
 
 
 def two_forms(field: str, without: Callable[..., Any], within: Callable[..., Any]) -> Any:

@@ -11,7 +11,7 @@ from tonnage.simulator.kernel.memory import NEVER, NOBODY
 def take_away(f, i, at):
     """Advance the engine to an instant step by step, and note in ``Fleet.again`` who has not ended; how many.
 
-    First those that run, in the order in which they entered, then the queue, then those on their way.
+    First running requests, in the order in which they entered, then the queue, then those on their way.
     """
     m = member(f, i)
     leaps = m.cfg.leaps

@@ -146,7 +146,7 @@ class Rows(NamedTuple):
     """One entry per request, in the order in which they are sent.
 
     ``status`` is int8 and ``preemptions`` int32. ``generated`` and ``last`` are written when a request loses its blocks and when it
-    ends; ``first_step`` and ``last_step`` have no entries where no steps are recorded. ``next`` links those that wait; behind a router,
+    ends; ``first_step`` and ``last_step`` have no entries where no steps are recorded. ``next`` links waiting requests; behind a router,
     that of a request that has ended is how long its last step took.
     """
 

@@ -140,7 +140,7 @@ class _PartLibrary(JITCodeLibrary):
 
     @property
     def codegen(self):
-        """Who is told of environments: there is nothing in memory that needs one."""
+        """Takes environments: nothing in memory needs one."""
         return self
 
     def set_env(self, env_name, env):

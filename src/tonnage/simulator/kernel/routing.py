@@ -1,4 +1,4 @@
-"""The routers of ``simulator/router.py`` and the controller of ``autoscaler.py``, compiled as they stand, and the one loop of a fleet.
+"""The routers of ``simulator/router.py`` and the controller of ``autoscaler.py``, compiled unchanged, and the one loop of a fleet.
 
 Ties at one instant: what ends in engines, then failures and returns, then the controller's look, then requests.
 """

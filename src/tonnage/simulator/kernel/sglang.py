@@ -16,7 +16,7 @@ GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, False, True, COMPUTED, False
 
 @part()
 def never_fits(cfg, isl, osl):
-    """Also one that leaves no token beside itself and a block: it would not be admitted to an idle engine."""
+    """Also one that leaves no token in addition to itself and a block: it would not be admitted to an idle engine."""
     longest = isl + osl + cfg.drafted
     return too_long(cfg, isl, osl) or longest + cfg.block_tokens >= (cfg.kv_blocks - windows_of(cfg, longest)) * cfg.block_tokens
 

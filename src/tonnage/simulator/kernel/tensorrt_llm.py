@@ -76,7 +76,7 @@ def compute_all(m):
 
 @part()
 def wait_for_more(m, tokens):
-    """Take a step's prompts out again while they wait beside decodes to be batched with others."""
+    """Take a step's prompts out again while they wait, and others decode, to be batched with others."""
     s, step = m.state, m.step
     if s.decoding == 0 or tokens >= m.cfg.wait_tokens or s.waited >= m.cfg.wait_steps:
         s.waited = 0

@@ -49,7 +49,7 @@ def continue_by_rank(m):
 
 @part()
 def last_in_rank(m):
-    """The place of the one that goes first of those that run: the lowest class or the latest deadline, and of these who was sent last."""
+    """The running request that goes first: the lowest class or the latest deadline, and of these the last one sent."""
     last, running = 0, m.lists.running
     for k in range(1, m.state.running):
         if goes_first(m, m.slots[running[last]].row, m.slots[running[k]].row):

@@ -1,6 +1,6 @@
 """Batchers: who enters the engine, and what one step computes. Each scheduler is a file next to this one.
 
-A batcher is asked for one ``Step`` at a time. It moves requests from ``waiting`` to ``running``,
+A batcher is requested one ``Step`` at a time. It moves requests from ``waiting`` to ``running``,
 counts KV blocks, and says how many tokens of which request the step computes. It knows no clock.
 
 Every request carries ``computed``, the tokens in its KV cache, and ``generated``, its output tokens so

@@ -85,7 +85,7 @@ class Engine:
     ) -> None:
         """Start idle at time 0.
 
-        ``answer`` is called with a request and the instant at which its client is told of its end. With ``window_ps`` time ends there.
+        ``answer`` is called with a request and the instant at which its client learns of its end. With ``window_ps`` time ends there.
         With ``contents``, which are by the numbers of the requests, engines that have a prefix cache use it, and ``tiers`` below it;
         and of the requests that are sent at one instant the one with the lowest number goes first.
         """

@@ -48,7 +48,7 @@ class Sglang(Batcher):
         self.ratio = RATIO_START
 
     def never_fits(self, job: Job) -> bool:
-        """Also one that leaves no token beside itself and a block: it would not be admitted to an idle engine."""
+        """Also one that leaves no token in addition to itself and a block: it would not be admitted to an idle engine."""
         block = self.knobs.tokens_per_block
         held = job.isl + job.osl + self.drafted + self.window_blocks(job) * block
         return super().never_fits(job) or held + block >= self.kv_blocks * block

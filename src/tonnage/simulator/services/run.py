@@ -347,7 +347,7 @@ def _bounded(model: ServedModel) -> bool:
 
 
 def _followers(stages: Sequence[Stage]) -> list[list[int]]:
-    """For each stage those that wait for it."""
+    """For each stage, the requests that wait for it."""
     found: list[list[int]] = [[] for _ in stages]
     for place, stage in enumerate(stages):
         for before in stage.after:

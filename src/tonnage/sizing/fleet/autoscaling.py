@@ -73,7 +73,7 @@ class FleetOverHours:
 
     Attributes:
         instance: one of its instances, with steps as slow as the asked confidence allows for.
-        limits: as they were asked.
+        limits: as asked.
         slo: those that are held, in the same order: tighter by what latencies are off beyond the steps.
         instances: of the fixed fleet.
         profile: requests per second of each hour, in all; empty where a recording is replayed.
@@ -165,7 +165,7 @@ class FleetOverHours:
 def hardest_hours(profile: tuple[float, ...]) -> tuple[float, ...]:
     """The busiest hour of a profile with the one after it, and then the steepest rise: the hour before it and two from it on.
 
-    So that they join where the load falls, and no rise is steeper than those of the profile. Where both overlap they are told once.
+    So that they join where the load falls, and no rise is steeper than those of the profile. Where both overlap they are reported once.
     """
     hours = len(profile)
     busiest = profile.index(max(profile))

@@ -36,7 +36,7 @@ HAIR = 1 - 1e-9
 
 
 def existing(question: Question, runs: Runs, steps: Steps, workers: int | None = None) -> tuple[Existing, Question, tuple[Ready, ...]]:
-    """What the systems of ``question.have`` carry, the question for that load where none was asked for, and what runs on them."""
+    """What the systems of ``question.have`` carry, the question for that load where none was requested, and what runs on them."""
     spare = question.spare if len(question.have) == 1 else 0
     pairs = [
         (owned, _strongest(Search(question=question, runs=runs, steps=steps, workers=workers, rows=False), owned, spare))

@@ -1,4 +1,4 @@
-"""The units that stand by for failures, added to what a candidate needs for its peak."""
+"""The units on standby for failures, added to what a candidate needs for its peak."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tonnage.plan.fleet import Standby, Unit
 from tonnage.plan.sensitivity import Changed, Sensitivity
 
 # How often enough units work: the machine-repairman formula, and the fewest units for an availability. ``total`` equal units fail one by
-# one at the rate 1/MTBF each, whether they carry load or stand by, and are repaired at the rate 1/MTTR each, at most ``repairers`` at
+# one at the rate 1/MTBF each, whether they carry load or are on standby, and are repaired at the rate 1/MTTR each, at most ``repairers`` at
 # once. The number of units that are down is a birth-death process, and in its steady state p(n) = p(0) · (MTTR/MTBF)^n · Π_{i=1..n}
 # (total − i + 1) / min(i, repairers) (the machine interference or machine-repairman model: Palm 1947; Feller, An Introduction to
 # Probability Theory and Its Applications I, XVII.7). With as many repairers as units it is the binomial distribution, which then holds
@@ -87,12 +87,12 @@ class Failures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """What stands by for failures, as it was asked.
+    """Standby systems for failures, as requested.
 
     Attributes:
         unit: what fails at once.
-        asked: probability that enough units work; None where none was asked for.
-        failures: how units fail; None where it was not said.
+        asked: probability that enough units work; None where none was requested.
+        failures: how units fail; None where it was not given.
         spare_instances: beyond those that the load needs.
     """
 
@@ -156,14 +156,14 @@ def with_standby(
 
 
 def standing_by(needed: int, unit: Unit, reserve: Reserve, asked: float | None, extra: int = 0) -> Standby:
-    """The units of a fleet, such as the systems of one kind, with those that stand by for failures.
+    """The units of a fleet, such as the systems of one kind, with standby ones for failures.
 
     Args:
         needed: units that carry the peak inside the limits.
         unit: what they are.
         reserve: how they fail, and what was asked of the whole fleet.
         asked: probability that enough of these units work; None to add none for it.
-        extra: units that stand by in any case.
+        extra: units on standby in any case.
 
     Raises:
         InputError: the repairers cannot keep up with the failures.
@@ -185,7 +185,7 @@ def standing_by(needed: int, unit: Unit, reserve: Reserve, asked: float | None, 
 
 
 def _confidence(sure: Confidence | None, known: Standby, spare: int, failures: Failures | None) -> Confidence | None:
-    """The systems at each confidence, with what stands by for each of these numbers."""
+    """The systems at each confidence, with standby systems for each of these numbers."""
     if sure is None:
         return None
 
@@ -198,7 +198,7 @@ def _confidence(sure: Confidence | None, known: Standby, spare: int, failures: F
 
 
 def shifted(found: Sensitivity | None, extra: int) -> Sensitivity | None:
-    """The sensitivity with what stands by added to every number of systems: as many as of the plan itself."""
+    """The sensitivity with standby systems added to every number of systems: as many as of the plan itself."""
     if found is None or not extra:
         return found
 

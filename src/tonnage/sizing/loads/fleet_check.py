@@ -123,7 +123,7 @@ class FleetAtPeak:
         layout: how instances are in systems.
         rate: requests per second in all.
         saturation: requests per second that one instance completes when always busy.
-        asked: the limits as they were asked.
+        asked: the limits as asked.
         slo: the limits that are held, tighter than ``asked`` by the error of the predictions beyond that of the steps.
         replayed: a recording in place of drawn arrivals.
     """
@@ -175,7 +175,7 @@ class FleetAtPeak:
         )
 
     def latencies_s(self, summary: Summary) -> tuple[tuple[Limit, float], ...]:
-        """Every limit as it was asked, with its latency in seconds at the asked confidence: longer by as much as the limit is tighter."""
+        """Every limit as asked, with its latency in seconds at the asked confidence: longer by as much as the limit is tighter."""
         pairs = zip(self.asked, self.slo, strict=True)
         return tuple((asked, statistic_s(summary, tighter) * asked.seconds / tighter.seconds) for asked, tighter in pairs)
 

@@ -60,7 +60,7 @@ class Contender:
 
     @property
     def running(self) -> Instance:
-        """The same with its steps as slow as was asked for."""
+        """The same with its steps as slow as was requested."""
         return self.behind(steps=self.question.step_factor)
 
     @property
@@ -120,7 +120,7 @@ class Contender:
         return self._as_asked(slower_capacity(found, slower.steps), slower, slo)
 
     def _as_asked(self, capacity: Capacity, slower: Slowdown, slo: Slo) -> Capacity:
-        """The capacity with the limits as they were asked in place of the tighter ones, and latencies as much longer."""
+        """The capacity with the limits as asked in place of the tighter ones, and latencies as much longer."""
         asked = {limit_of(tighter): limit for tighter, limit in zip(slo, self.question.limits, strict=True)}
         binds, reason = capacity.binds, capacity.reason
         if binds is not None and binds.limit is not None:

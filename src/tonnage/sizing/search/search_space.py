@@ -30,7 +30,7 @@ DEGREES = (("tp",), ("dp",), ("ep",))
 
 
 def trials(question: Question) -> Iterator[Trial]:
-    """Every combination that the question allows; pipelines only where they are asked for."""
+    """Every combination that the question allows; pipelines only where they are requested."""
     splits = tuple(splits_of(question))
     guesses = (None,) if question.speculation is None else (None, question.speculation)
     for gpu, engine, precision, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
@@ -59,7 +59,7 @@ def system_for(question: Question, gpu: Gpu) -> System:
 def splits_of(question: Question) -> Iterator[Parallelism]:
     """How an instance may be split.
 
-    Where neither degree was asked for, a mixture of experts is also tried with whole experts on every GPU, its attention
+    Where neither degree was requested, a mixture of experts is also tried with whole experts on every GPU, its attention
     in tensor parallel, and with latent attention, whose cache tensor parallelism cannot split, in ranks of one GPU.
     """
     model, chosen = question.model, question.dps or question.eps
@@ -107,7 +107,7 @@ def _sharing(question: Question) -> Sharing | None:
 
 
 def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:
-    """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits and none were asked for."""
+    """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits and none were requested."""
     tried = list(trials(question))
     outcomes = [prepared_trial(question, runs, trial, place) for place, trial in enumerate(tried)]
     if question.pps:

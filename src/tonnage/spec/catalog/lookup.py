@@ -62,7 +62,7 @@ def _level_model(spelling: str) -> str:
 
 
 def _shown(spelling: str) -> str:
-    """What was asked for, on one line of a message."""
+    """What was requested, on one line of a message."""
     return "".join(letter if letter.isprintable() else "?" for letter in spelling[:80])
 
 

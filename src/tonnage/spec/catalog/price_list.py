@@ -1,6 +1,6 @@
 """Reads price lists: the catalog's own, a user's file, and single prices such as "systems.dgx-h100=250000".
 
-All of them have the same keys (``docs/cost.md``); an unknown key is refused, and every fault is told at once with its path.
+All of them have the same keys (``docs/cost.md``); an unknown key is refused, and every fault is reported at once with its path.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class TradeOff:
         gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none", "medium" or "high"; "" where unsaid.
         accuracy_impact: from "very low" to "high".
         calibration: how long it takes, in words; minutes are of no named model, and grow with its size.
-        source, date: where that is said, and when it was taken down.
+        source, date: where that is given, and when it was taken down.
     """
 
     __pydantic_config__ = FORBID

@@ -19,7 +19,7 @@ class FullAttention:
         value_dim: width of a value head; 0 where it is that of a key head.
         output_gate: queries are projected twice, the second time to gate the output (Qwen3-Next).
         keys_are_values: values are the keys before norm and position, so that there is one projection; both are cached (Gemma 4).
-        shared_cache: the layer has no keys and values of its own and reads those of an earlier layer (Gemma 4 E2B and E4B).
+        shared_cache: the layer has no keys and values and reads those of an earlier layer (Gemma 4 E2B and E4B).
     """
 
     __pydantic_config__ = FORBID
