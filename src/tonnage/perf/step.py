@@ -69,6 +69,7 @@ def step_seconds(
     decode_sequences: int,
     attention_pairs_2: int,
     context_tokens: int,
+    share: float = 1.0,
 ) -> float:
     """Seconds of one step.
 
@@ -79,9 +80,10 @@ def step_seconds(
         decode_sequences: sequences that decode one token each (B).
         attention_pairs_2: twice the attention pairs of the prefill chunks, Σ new·(2·past + new) (2A), an integer.
         context_tokens: Σ context lengths of the decode sequences (C).
+        share: mean tokens of all attention ranks over those of this one, which decides what the experts compute; 1 where ranks are alike.
     """
     seconds: float = (
-        batch_seconds(c, prefill_tokens + decode_sequences, prefill_sequences + decode_sequences)
+        batch_seconds(c, prefill_tokens + decode_sequences, prefill_sequences + decode_sequences, share)
         + attention_seconds(c, prefill_tokens, attention_pairs_2)
         + context_seconds(c, decode_sequences) * context_tokens
         + (c[HOST_PREFILL] if prefill_tokens > 0 else 0.0)
@@ -102,15 +104,19 @@ def attention_seconds(c: NDArray[np.float64], prefill_tokens: int, attention_pai
     return seconds
 
 
-def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
-    """Seconds of a step that depend only on its numbers of tokens and sequences; for a pure decode step this is its a(B)."""
+def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int, share: float = 1.0) -> float:
+    """Seconds of a step that depend only on its numbers of tokens and sequences; for a pure decode step this is its a(B).
+
+    ``share`` is that of ``step_seconds``.
+    """
     arithmetic = c[LINEAR_FLOPS] * tokens
     p = c[NORM]
     linear = (arithmetic**p + c[LINEAR_BYTES] ** p) ** (1.0 / p)
     if c[EXPERT_BYTES] > 0.0:
-        touched = 1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** tokens
+        routed = tokens * share
+        touched = 1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** routed
         fullest = min(touched + c[EXPERT_UNEVEN] * math.sqrt(max(touched * (1.0 - touched), 0.0)), 1.0)
-        linear += ((c[EXPERT_FLOPS] * tokens) ** p + (c[EXPERT_BYTES] * fullest) ** p) ** (1.0 / p)
+        linear += ((c[EXPERT_FLOPS] * routed) ** p + (c[EXPERT_BYTES] * fullest) ** p) ** (1.0 / p)
     head = max(c[HEAD_FLOPS] * sequences, c[HEAD_BYTES])
     communication = c[COMM_LARGE] + c[COMM_TOKEN] * tokens
     if tokens < c[SLOW_TO]:
@@ -165,6 +171,7 @@ def drafted_step_seconds(
     decode_sequences: int,
     attention_pairs_2: int,
     context_tokens: int,
+    share: float = 1.0,
 ) -> float:
     """Seconds of one step in which every decode sequence has ``drafted`` tokens guessed and verified.
 
@@ -175,10 +182,10 @@ def drafted_step_seconds(
         draft: coefficient array of one pass of the drafter.
         drafted: tokens guessed per decode sequence (k).
         passes: passes of the drafter, one after the other.
-        prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens: as in ``step_seconds``.
+        prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens, share: as in ``step_seconds``.
     """
     seconds: float = (
-        verify_seconds(c, drafted, prefill_tokens, prefill_sequences, decode_sequences)
+        verify_seconds(c, drafted, prefill_tokens, prefill_sequences, decode_sequences, share)
         + attention_seconds(c, prefill_tokens, attention_pairs_2)
         + context_seconds(c, decode_sequences) * context_tokens
         + (c[HOST_PREFILL] if prefill_tokens > 0 else 0.0)
@@ -193,20 +200,24 @@ def drafted_step_seconds(
     return seconds
 
 
-def verify_seconds(c: NDArray[np.float64], drafted: int, prefill_tokens: int, prefill_sequences: int, decode_sequences: int) -> float:
+def verify_seconds(
+    c: NDArray[np.float64], drafted: int, prefill_tokens: int, prefill_sequences: int, decode_sequences: int, share: float = 1.0
+) -> float:
     """``batch_seconds`` of a step that verifies k guesses: k + 1 tokens and logits of each decode sequence, handled once by the host.
 
     Windows, chosen entries and states are read once for all guesses of a sequence.
     """
     tokens = (drafted + 1) * decode_sequences
-    whole = batch_seconds(c, prefill_tokens + tokens, prefill_sequences + tokens)
+    whole = batch_seconds(c, prefill_tokens + tokens, prefill_sequences + tokens, share)
     seconds: float = whole - (c[HOST_SEQUENCE] + c[BOUNDED]) * drafted * decode_sequences
     return seconds
 
 
-def drafted_batch_seconds(c: NDArray[np.float64], draft: NDArray[np.float64], drafted: int, passes: int, decode_sequences: int) -> float:
+def drafted_batch_seconds(
+    c: NDArray[np.float64], draft: NDArray[np.float64], drafted: int, passes: int, decode_sequences: int, share: float = 1.0
+) -> float:
     """The a(B) of a decode step with guesses."""
-    seconds = verify_seconds(c, drafted, 0, 0, decode_sequences)
+    seconds = verify_seconds(c, drafted, 0, 0, decode_sequences, share)
     if passes > 0:
         seconds += passes * batch_seconds(draft, decode_sequences, decode_sequences)
     return seconds
@@ -267,10 +278,16 @@ class StepModel:
         return replace(self, coefficients=c, stream_s=0.0, response_s=0.0)
 
     def seconds(
-        self, prefill_tokens: int, prefill_sequences: int, decode_sequences: int, attention_pairs_2: int, context_tokens: int
+        self,
+        prefill_tokens: int,
+        prefill_sequences: int,
+        decode_sequences: int,
+        attention_pairs_2: int,
+        context_tokens: int,
+        share: float = 1.0,
     ) -> float:
         """Seconds of one step; the arguments are those of ``step_seconds``."""
-        made = prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens
+        made = prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens, share
         d = self.drafting
         if d is None:
             return step_seconds(self.coefficients, *made)
@@ -280,6 +297,13 @@ class StepModel:
     def tokens_per_step(self) -> float:
         """Expected output tokens of a decode sequence in a step; 1 without speculative decoding."""
         return 1.0 if self.drafting is None else self.drafting.tokens_per_step
+
+    def decode_ps(self, decode_sequences: int, share: float = 1.0) -> int:
+        """The whole picoseconds a(B) of a pure decode step; ``share`` is that of ``step_seconds``."""
+        d = self.drafting
+        if d is None:
+            return round(batch_seconds(self.coefficients, decode_sequences, decode_sequences, share) * PS_PER_S)
+        return round(drafted_batch_seconds(self.coefficients, d.coefficients, d.tokens, d.passes, decode_sequences, share) * PS_PER_S)
 
     def decode_line(self, max_batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Whole picoseconds a(B) and c(B) of pure decode steps, a(B) + c(B)·C, for B = 0 … max_batch_size.
@@ -291,10 +315,8 @@ class StepModel:
 
         sizes, d = range(max_batch_size + 1), self.drafting
         if d is None:
-            a = [batch_seconds(self.coefficients, b, b) for b in sizes]
             c = [context_seconds(self.coefficients, b) for b in sizes]
         else:
-            a = [drafted_batch_seconds(self.coefficients, d.coefficients, d.tokens, d.passes, b) for b in sizes]
             c = [drafted_context_seconds(self.coefficients, d.coefficients, d.passes, b) for b in sizes]
-        whole = [[round(seconds * PS_PER_S) for seconds in line] for line in (a, c)]
+        whole = [self.decode_ps(b) for b in sizes], [round(seconds * PS_PER_S) for seconds in c]
         return np.array(whole[0], dtype=np.int64), np.array(whole[1], dtype=np.int64)

@@ -36,6 +36,7 @@ class Steps:
     decode_sequences: Floats
     attention_pairs_2: Floats
     context_tokens: Floats
+    share: Floats | float = 1.0
 
 
 def step_seconds(k: Floats, steps: Steps) -> Floats:
@@ -59,7 +60,7 @@ def _whole(k: Floats, steps: Steps, drafted: int) -> Floats:
     prefill, decodes = steps.prefill_tokens, steps.decode_sequences
     verified = (drafted + 1) * decodes
     tokens = prefill + verified
-    seconds = batch_seconds(k, tokens, steps.prefill_sequences + verified) - (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * drafted * decodes
+    seconds = batch_seconds(k, tokens, steps.prefill_sequences + verified, steps.share) - (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * drafted * decodes
     seconds = seconds + attention_seconds(k, prefill, steps.attention_pairs_2) + context_seconds(k, decodes) * steps.context_tokens
     seconds = seconds + prefill_seconds(k, prefill)
     alone = launched_alone(k, prefill, tokens)
@@ -80,7 +81,7 @@ def parts(k: Floats, steps: Steps, drafting: Drafting | None = None) -> dict[str
     def add(place: int, seconds: Floats) -> None:
         found[str(TERMS[place].part)] += seconds
 
-    for places, seconds in (_LINEAR, linear_seconds(k, tokens)), (_EXPERTS, expert_seconds(k, tokens)):
+    for places, seconds in (_LINEAR, linear_seconds(k, tokens)), (_EXPERTS, expert_seconds(k, tokens * steps.share)):
         for place, share in zip(places, _divided(*seconds, k[at.NORM]), strict=True):
             add(place, share)
     add(at.ACTIVATION, k[at.ACTIVATION] * tokens)
@@ -103,12 +104,12 @@ _LINEAR = at.LINEAR_FLOPS, at.LINEAR_BYTES
 _EXPERTS = at.EXPERT_FLOPS, at.EXPERT_BYTES
 
 
-def batch_seconds(k: Floats, tokens: Floats, sequences: Floats) -> Floats:
+def batch_seconds(k: Floats, tokens: Floats, sequences: Floats, share: Floats | float = 1.0) -> Floats:
     """Seconds that depend only on a step's number of tokens and sequences, as ``step.batch_seconds``."""
     p = k[at.NORM]
     linear = _joined(*linear_seconds(k, tokens), p)
     if (k[at.EXPERT_BYTES] > 0.0).any():
-        linear = linear + np.where(k[at.EXPERT_BYTES] > 0.0, _joined(*expert_seconds(k, tokens), p), 0.0)
+        linear = linear + np.where(k[at.EXPERT_BYTES] > 0.0, _joined(*expert_seconds(k, tokens * share), p), 0.0)
     seconds = linear + head_seconds(k, sequences) + k[at.ACTIVATION] * tokens + communication_seconds(k, tokens)
     seconds = seconds + k[at.HOST_STEP] + (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * sequences
     return np.asarray(seconds + tabulated_seconds(k, tokens) if len(k) > COEFFICIENTS else seconds)
@@ -120,7 +121,7 @@ def linear_seconds(k: Floats, tokens: Floats) -> tuple[Floats, Floats]:
 
 
 def expert_seconds(k: Floats, tokens: Floats) -> tuple[Floats, Floats]:
-    """Arithmetic and weight traffic of the routed experts, before the two are joined."""
+    """Arithmetic and weight traffic of the routed experts, to which each rank brings so many tokens, before the two are joined."""
     touched = 1.0 - k[at.EXPERT_REST] * k[at.EXPERT_MISS] ** tokens
     fullest = np.minimum(touched + k[at.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
     return k[at.EXPERT_FLOPS] * tokens, k[at.EXPERT_BYTES] * fullest

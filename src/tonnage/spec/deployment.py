@@ -226,6 +226,8 @@ class EngineKnobs:
         batch_wait_steps: steps for which prompts wait, and others decode, to be batched with others (TensorRT-LLM
             ``batch_wait_timeout_iters``), unless a step with them has ``batch_wait_ratio`` of the token budget.
         batch_wait_ratio: TensorRT-LLM ``batch_wait_max_tokens_ratio``.
+        rank_wait_steps: steps for which prompts wait until all attention ranks have some, while all ranks decode (TensorRT-LLM
+            ``attention_dp_config.timeout_iters`` with ``enable_balance``); 0 where they do not wait.
         prefix_caching: whether a request finds the KV blocks of its prompt that earlier ones left (vLLM ``enable_prefix_caching``,
             SGLang without ``disable_radix_cache``, TensorRT-LLM ``enable_block_reuse``); static batching has none.
         front_ends: processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang
@@ -251,6 +253,7 @@ class EngineKnobs:
     graph_tokens: int = 0
     batch_wait_steps: int = 0
     batch_wait_ratio: float = 0.0
+    rank_wait_steps: int = 0
     front_ends: int = 1
     queue_order: QueueOrder = "fcfs"
     prefix_caching: bool = True

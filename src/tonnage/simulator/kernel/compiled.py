@@ -9,9 +9,9 @@ from numba.core.caching import NullCache
 
 from tonnage.simulator.kernel import routing
 from tonnage.simulator.kernel.compiler import by_reference
-from tonnage.simulator.kernel.driven import VERSION, Loop, compiled, drive, drive_ranked, drive_shared
+from tonnage.simulator.kernel.driven import VERSION, Loop, compiled, drive
 
-__all__ = ["drive", "drive_fleet", "drive_ranked", "drive_shared", "is_compiled", "is_kept"]
+__all__ = ["drive", "drive_fleet", "is_compiled", "is_kept"]
 
 
 def _build_fleet(version: int) -> Callable[..., Any]:

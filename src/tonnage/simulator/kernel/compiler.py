@@ -172,6 +172,28 @@ def whole(typing_context, reference):
     return reference.to(reference), load
 
 
+@_written_out
+def write_at(typing_context, address, reference):
+    """Write the tuple itself, with all of its fields, to an address."""
+
+    def write(context, builder, signature, arguments):
+        place = builder.inttoptr(arguments[0], context.get_value_type(reference))
+        builder.store(builder.load(arguments[1]), place)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, reference), write
+
+
+@_written_out
+def reference_at(typing_context, address, like):
+    """The tuple at an address, by reference; ``like`` is a reference to one of its type."""
+
+    def take(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(like))
+
+    return like(types.int64, like), take
+
+
 LOOPS: set[Reference] = set()
 """The machines for which there is a loop that can be called by its address."""
 

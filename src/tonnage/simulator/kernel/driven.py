@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numba import njit, typeof, types
 
 from tonnage import units
 from tonnage.perf import step, step_terms
 from tonnage.results import requests
 from tonnage.simulator import autoscaler, ratio, request, router
-from tonnage.simulator.kernel import loop
-from tonnage.simulator.kernel.compiler import LOOP, LOOPS, WHOLE, Reference, advance_at, by_reference
-from tonnage.simulator.kernel.memory import NOBODY
+from tonnage.simulator.kernel import lockstep
+from tonnage.simulator.kernel.compiler import LOOP, LOOPS, WHOLE, Reference, advance_at, by_reference, write_at
+from tonnage.simulator.kernel.memory import GROUP, NOBODY, Group
 from tonnage.simulator.kernel.schedulers import CODES
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tonnage.simulator.kernel.memory import Machine
 
 
@@ -46,39 +49,31 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
         return compiler(**options)(function)
 
 
-def _build(version: int) -> Callable[..., Any]:
-    """The loop of one engine, with ``version`` as part of its key in numba's cache."""
+def _builder(name: str) -> Callable[[int], Callable[..., Any]]:
+    """Makes the loop of one engine, or of attention ranks in lockstep, by a name of its own: it is found in numba's cache by that.
 
-    def drive(m, until, cancelled):
-        loop.drive(m, until, cancelled)
-        return version
-
-    return drive
-
-
-def _build_shared(version: int) -> Callable[..., Any]:
-    """The loop of one engine whose requests have something in common, which nobody cancels."""
-
-    def drive_shared(m, until, cancelled):
-        loop.advance(m, until)
-        loop.settle(m)
-        return version
-
-    return drive_shared
-
-
-def _build_ranked(version: int) -> Callable[..., Any]:
-    """The loop of one engine that looks at classes or deadlines, whose requests nobody cancels.
-
-    Of another name than the one above, since ``is_compiled`` finds a loop in numba's cache by its function.
+    What it makes has ``version`` as part of its key there.
     """
 
-    def drive_ranked(m, until, cancelled):
-        loop.advance(m, until)
-        loop.settle(m)
+    def build(version: int) -> Callable[..., Any]:
+        def drive(m, until, cancelled):
+            lockstep.drive(m, until, cancelled)
+            return version
+
+        drive.__name__ = drive.__qualname__ = name
+        return drive
+
+    return build
+
+
+def _build_write(version: int) -> Callable[..., Any]:
+    """What Python calls to put a machine where the loop of its group finds it."""
+
+    def write(m, address):
+        write_at(address, by_reference(m))
         return version
 
-    return drive_ranked
+    return write
 
 
 def _build_entry(version: int) -> Callable[..., Any]:
@@ -92,15 +87,17 @@ def _build_entry(version: int) -> Callable[..., Any]:
 
 
 class Loop:
-    """A compiled loop, for machines of one type: those with a prefix cache, or those without.
+    """A compiled loop, for machines of one type.
 
     Attributes:
+        name: of its own.
         parts: what is compiled of it, by itself each: the loop, and its entry from Python.
     """
 
-    def __init__(self, build: Callable[[int], Callable[..., Any]], version: int) -> None:
+    def __init__(self, name: str, version: int) -> None:
         """Nothing is compiled yet."""
-        body = compiled(build(version), no_cpython_wrapper=True, **LOOP)
+        self.name = name
+        body = compiled(_builder(name)(version), no_cpython_wrapper=True, **LOOP)
         self.parts: tuple[Any, Any] = (body, compiled(_build_entry(version)))
         self._address = 0
         self._once = threading.Lock()
@@ -135,17 +132,61 @@ class Loop:
         return self._address
 
     def __call__(self, m: Machine, until: int, cancelled: int = NOBODY) -> None:
-        """``loop.drive``: up to an instant; ``cancelled`` is the row of a request to let go of instead, else NOBODY."""
+        """``lockstep.drive``: up to an instant; ``cancelled`` is the row of a request to let go of instead, else NOBODY."""
         self.parts[1](self._address or self.address(m), m, until, cancelled)
 
 
 VERSION = _fingerprint()
 
-drive = Loop(_build, VERSION)
-"""``loop.drive`` of machines without a cache."""
+_LOOPS = {
+    (shares, ranks): Loop(name, VERSION)
+    for shares, ranks, name in ((False, False, "drive"), (True, False, "drive_shared"), (False, True, "drive_ranked"))
+}
+_GROUPS = {key: Loop(f"{loop.name}_ranks", VERSION) for key, loop in _LOOPS.items()}
 
-drive_shared = Loop(_build_shared, VERSION)
-"""``loop.advance`` of machines with a cache; it is compiled when prompts first have something in common."""
+drive = _LOOPS[False, False]
+"""The loop of machines that have neither a cache nor classes or deadlines."""
 
-drive_ranked = Loop(_build_ranked, VERSION)
-"""``loop.advance`` of machines with ranks; it is compiled when priorities or deadlines are first asked for in a run that is not small."""
+write = compiled(_build_write(VERSION))
+
+
+def loop_of(*, shares: bool = False, ranks: bool = False, grouped: bool = False) -> Loop:
+    """The loop of an engine; each is compiled when it is first asked for in a run that is not small.
+
+    Args:
+        shares: whether its requests have something in common.
+        ranks: whether they differ by class or deadline.
+        grouped: whether it is an attention rank in lockstep with others.
+    """
+    return (_GROUPS if grouped else _LOOPS)[shares, ranks]
+
+
+def loop_for(m: Machine) -> Loop:
+    """The loop of a machine."""
+    return loop_of(shares=m.cache is not None, ranks=m.ranks is not None, grouped=m.group is not None)
+
+
+def grouped(ranks: Sequence[Machine], wait: int) -> list[Machine]:
+    """Idle machines as the attention ranks of one instance; whichever is driven, all are.
+
+    Args:
+        ranks: the machines.
+        wait: ``EngineKnobs.rank_wait_steps``.
+    """
+    note = np.zeros(1, GROUP)[0]
+    note["wait"] = wait
+    at, room = np.zeros(len(ranks), np.int64), np.zeros((0, 0), np.int64)
+    room = room_for(ranks[0]._replace(group=Group(note, at, room)), at)
+    found = [m._replace(group=Group(note, at, room)) for m in ranks]
+    for m, address in zip(found, at.tolist(), strict=True):
+        write(m, address)
+    return found
+
+
+def room_for(m: Machine, at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Memory for as many machines like this one as ``at`` has entries, where their addresses are noted."""
+    context = write.targetctx
+    words = -(-context.get_abi_sizeof(context.get_value_type(typeof(m))) // 8)
+    room = np.zeros((at.size, words), np.int64)
+    at.flat = room.ctypes.data + 8 * words * np.arange(at.size)
+    return room

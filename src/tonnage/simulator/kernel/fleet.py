@@ -19,8 +19,9 @@ from tonnage.simulator.autoscaler import Scaler, scaler_of
 from tonnage.simulator.changes import NO_CHANGES, RETRIES, Changes, Routed
 from tonnage.simulator.kernel.build import COARSE, EDGES, NO_LOG, NO_WATCH, idle, plain, ring_size, rows_for
 from tonnage.simulator.kernel.compiled import drive, drive_fleet
-from tonnage.simulator.kernel.members import Fleet
-from tonnage.simulator.kernel.memory import CLOSELY, NEVER, ROUTED, SLOT, STATE, STEP, Lists, Machine, Prices, Tallies
+from tonnage.simulator.kernel.driven import loop_of, room_for
+from tonnage.simulator.kernel.members import Fleet, Groups
+from tonnage.simulator.kernel.memory import CLOSELY, GROUP, NEVER, ROUTED, SLOT, STATE, STEP, Group, Lists, Machine, Prices, Tallies
 from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
 from tonnage.simulator.kernel.run import check_trace, requests_of
 from tonnage.simulator.router import Memory, View, check_fleet, folded
@@ -77,6 +78,8 @@ def run_fleet(
     weight: Sequence[float] | None = None,
     sessions: NDArray[np.int64] | None = None,
     changes: Changes = NO_CHANGES,
+    ranks: int = 1,
+    wait: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Routed:
     """Simulate the requests of an open loop on several engines.
@@ -85,17 +88,22 @@ def run_fleet(
         trace: an open loop; ``due_ps`` in order.
         engines: machines at time 0; their settings and prices are taken, and they stay as they are.
         router, seed, weight, sessions, changes: as in ``simulate_fleet``.
+        ranks: attention ranks of an instance, in lockstep; each is one of the engines, and an endpoint to the router.
+        wait: ``EngineKnobs.rank_wait_steps``.
         progress: called with the requests that were sent and their number, now and then.
 
     Raises:
-        InputError: a closed loop, no engine, an unknown router, due times out of order, lengths below one token, or more instances in
-            ``changes`` than there are engines.
+        InputError: a closed loop, no engine, an unknown router, due times out of order, lengths below one token, more instances in
+            ``changes`` than there are engines, or changes of attention ranks in lockstep.
     """
     check_fleet(trace, engines, router)
+    if ranks > 1 and changes.some:
+        raise InputError("attention ranks: failures and autoscaling are simulated with engines of one rank so far; leave one of the two out")
     check_trace(trace)
     changes.check(len(engines))
     count, last = len(engines), changes.last(trace)
-    fleet, view, memory, asked = arguments(trace, engines, router, seed, weight, sessions, changes, drive.address)
+    loop = loop_of(grouped=ranks > 1)
+    fleet, view, memory, asked = arguments(trace, engines, router, seed, weight, sessions, changes, loop.address, ranks, wait)
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
         sent = min(until, len(trace))
         drive_fleet(fleet, view, memory, asked, sent)
@@ -130,10 +138,14 @@ def arguments(
     sessions: NDArray[np.int64] | None,
     changes: Changes,
     address: Callable[[Machine], int],
+    ranks: int = 1,
+    wait: int = 0,
 ) -> tuple[Fleet, View, Memory, Asked]:
     """What the loop of fleets takes before the number of requests; ``address`` says where the loop of one engine is."""
     closely, count = router in SEES_TOKENS, len(engines)
-    fleet = _fleet(trace, engines, closely, changes.some, address(engines[0]))
+    groups = None if ranks == 1 else _groups(engines, ranks, wait)
+    example = engines[0] if groups is None else engines[0]._replace(group=Group(groups.note[0], groups.at[0], groups.room))
+    fleet = _fleet(trace, engines, closely, changes.some, address(example), groups)
     none, down = np.zeros(0, np.int64), changes.outages
     asked = Asked(
         code=CODES[router],
@@ -146,6 +158,15 @@ def arguments(
         told=np.zeros(3, np.int64),
     )
     return fleet, _view(fleet, weight, changes.available(count)), _memory(count, seed), asked
+
+
+def _groups(engines: Sequence[Machine], ranks: int, wait: int) -> Groups:
+    """The attention ranks of each instance, with room for their machines."""
+    note = np.zeros(len(engines) // ranks, GROUP)
+    note["wait"] = wait
+    at = np.zeros((len(engines) // ranks, ranks), np.int64)
+    room = room_for(engines[0]._replace(group=Group(note[0], at[0], np.zeros((0, 0), np.int64))), at)
+    return Groups(note=note, at=at, room=room)
 
 
 def _view(fleet: Fleet, weight: Sequence[float] | None, available: list[int]) -> View:
@@ -162,7 +183,7 @@ def _memory(count: int, seed: int) -> Memory:
     return Memory(*columns)
 
 
-def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bool, loop: int) -> Fleet:
+def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bool, loop: int, groups: Groups | None) -> Fleet:
     """The engines of a fleet, idle at time 0, and the rows of the trace; whether engines may fail or be released; their loop's address."""
     count, most = len(engines), max(len(m.slots) for m in engines)
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
@@ -205,6 +226,7 @@ def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bo
         again=np.zeros(len(trace) if changing else 0, np.int64),
         stop=np.zeros(1, np.int64),
         loop=loop,
+        groups=groups,
     )
 
 

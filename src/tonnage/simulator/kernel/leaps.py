@@ -23,10 +23,14 @@ FAR = float(1 << 61)
 
 
 @part()
-def slope(m):
-    """By how many picoseconds a step is longer than the one before."""
+def own_slope(m):
+    """By how many picoseconds a step of the engine by itself is longer than the one before."""
     batch = m.step.decode_sequences
     return m.prices.c[batch] * batch if m.step.prefill_tokens == 0 else 0
+
+
+slope = two_forms("group", lambda m: own_slope(m), lambda m: m.group.note.longer)
+"""By how many picoseconds a step is longer than the one before; of attention ranks in lockstep, that of the slowest."""
 
 
 @jitable()
@@ -53,17 +57,18 @@ def steps_within(first, longer, lasts, most):
 
 
 @part()
-def steps_ahead(m):
-    """How many steps like the one that begins now follow one another, this one counted; blocks for the further ones are in ``step.grown``.
+def steps_ahead(m, most):
+    """How many of at most so many steps like the one that begins now follow one another, this one counted; blocks for the further ones
+    are in ``step.grown``.
 
     Its tokens are with clients ``stream`` later for each who decodes. Where that takes longer than the step, or the front end is not
     done with earlier ones when it ends, steps are taken one by one.
     """
     s, cfg, step = m.state, m.cfg, m.step
     step.grown = 0
-    if cfg.leaps == 0 or s.filling > 0 or step.prefill_tokens > 0 or s.steady == 0:
+    if cfg.leaps == 0 or (s.filling > 0 and s.held == 0) or step.prefill_tokens > 0 or s.steady == 0:
         return 1
-    most, longer = min(s.next_end - s.round, MOST_STEPS), slope(m)
+    most, longer = min(s.next_end - s.round, most), slope(m)
     if most <= 1 or s.seen > s.now + s.lasts or s.decoding * cfg.stream > s.lasts:
         return 1
     if float(most) * (float(s.lasts) + float(longer) * float(most)) > FAR:
@@ -79,13 +84,18 @@ def steps_ahead(m):
 
 
 @part()
+def steps_until_there(m, longer, most):
+    """The step at whose end an engine that looks after every step has heard of the next arrival, which may be beyond ``most``."""
+    s = m.state
+    if s.next_arrival <= s.now:
+        return 1
+    return steps_within(s.lasts, longer, s.next_arrival - 1 - s.now, most) + (2 if m.cfg.overlap > 0 else 1)
+
+
+@part()
 def steps_until_heard(m, longer, most):
     """The step at whose end the engine has heard of the next arrival, or ``most``."""
-    s, receive = m.state, m.cfg.receive
-    earlier = steps_within(s.lasts, longer, s.next_arrival - 1 - s.now, most) if s.next_arrival > s.now else 0
-    step = earlier + 1
-    if m.cfg.overlap > 0 and s.next_arrival > s.now:
-        step += 1
+    s, receive, step = m.state, m.cfg.receive, steps_until_there(m, longer, most)
     if receive > 1:
         step += (receive - (s.unheard + step) % receive) % receive
     return min(step, most)
@@ -108,7 +118,7 @@ steps_until_shed = two_forms("ranks", lambda m, longer, most: most, lambda m, lo
 def leap(m, steps, began):
     """All but the first of so many steps, of which the first began then: tokens and blocks of those who decode."""
     s, more, longer = m.state, steps - 1, slope(m)
-    record_more(m, more, began)
+    record_alone(m, more, began)
     gap = s.lasts + longer
     s.seen += after(gap, longer, more)
     s.free -= m.step.grown
@@ -128,13 +138,18 @@ def leap(m, steps, began):
 
 
 @part()
-def record_more(m, more, began):
-    """Keep the further steps of a leap whose first began then, if there is room."""
+def record_more(m, row, more, began):
+    """Keep the further steps of a leap whose first began then and has the row before ``row``, if there is room."""
     s, steps, longer = m.state, m.tallies.steps, slope(m)
-    row = s.round + s.alone
     for k in range(min(more, steps.shape[0] - row)):
         for column in range(steps.shape[1]):
             steps[row + k, column] = steps[row - 1, column]
         steps[row + k, 0] = began + after(s.lasts, longer, k + 1)
         steps[row + k, 1] = s.lasts + (k + 1) * longer
         steps[row + k, 6] += (k + 1) * m.step.decode_sequences
+
+
+record_alone = two_forms(
+    "group", lambda m, more, began: record_more(m, m.state.round + m.state.alone, more, began), lambda m, more, began: None
+)
+"""``record_more`` of an engine by itself; the steps of a group are recorded once for all."""

@@ -1,14 +1,13 @@
-"""The one compiled loop: an engine's steps, up to an instant."""
+"""The compiled loop of one engine by itself: its steps, up to an instant."""
 
 from __future__ import annotations
 
 from tonnage.simulator.kernel.arrivals import shed, take_arrivals
-from tonnage.simulator.kernel.cancel import cancel
 from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import count_gaps
-from tonnage.simulator.kernel.leaps import after, leap, slope, steps_ahead
+from tonnage.simulator.kernel.leaps import MOST_STEPS, after, leap, slope, steps_ahead
 from tonnage.simulator.kernel.members import book
-from tonnage.simulator.kernel.memory import BETWEEN, IN_A_FLEET, NEVER, UNDER_WAY
+from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.schedulers import schedule
 from tonnage.simulator.kernel.shared import forget_transfers
@@ -17,7 +16,7 @@ from tonnage.simulator.ratio import RATIO_START
 
 
 @part()
-def advance(m, until):
+def advance_alone(m, until):
     """Do all that happens up to and including ``until``, but for a step that begins then: more may arrive at that instant.
 
     It also stops where the window ends, and where the log might not hold what comes next. Steps that are alike are under way together:
@@ -43,7 +42,7 @@ def advance(m, until):
             if s.over > 0:
                 break
             under_way = True
-        steps = steps_ahead(m)
+        steps = steps_ahead(m, MOST_STEPS)
         lasts, longer = s.lasts, slope(m)
         s.ends = s.now + after(lasts, longer, steps)
         if s.ends > until:
@@ -59,7 +58,8 @@ def end_steps(m, steps, began):
     s, start = m.state, m.state.now
     s.began = began
     s.now = s.ends
-    s.unheard = 0 if m.step.prefill_tokens > 0 or m.cfg.receive == 1 else (s.unheard + steps) % m.cfg.receive
+    prompts, decodes = m.step.prefill_tokens, m.step.decode_sequences
+    s.unheard = 0 if prompts > 0 or decodes == 0 or m.cfg.receive == 1 else (s.unheard + steps) % m.cfg.receive
     m.step.ended = 0
     m.step.returned = 0
     take_arrivals(m, began if m.cfg.overlap > 0 else s.now - 1)
@@ -90,14 +90,10 @@ def wake(m, until):
 @part()
 def begin_step(m):
     """Put the next step together and price it. If the window ends before clients have its tokens, it never happens."""
-    s, step = m.state, m.step
-    step.prefill_tokens = 0
-    step.prefill_sequences = 0
-    step.decode_sequences = 0
-    step.pairs_2 = 0
-    step.context_tokens = 0
+    s = m.state
+    empty_step(m)
     schedule(m)
-    s.lasts = price(m)
+    s.lasts = price(m, 1.0)
     forget_transfers(m)
     s.seen_next = streamed(m, s.now + s.lasts)
     if 0 <= m.cfg.window < s.seen_next:
@@ -105,6 +101,23 @@ def begin_step(m):
         s.over = 1
     else:
         record(m)
+
+
+@part()
+def empty_step(m):
+    """A step with nothing in it."""
+    step = m.step
+    step.prefill_tokens = 0
+    step.prefill_sequences = 0
+    step.decode_sequences = 0
+    step.pairs_2 = 0
+    step.context_tokens = 0
+
+
+@part()
+def tokens_of(m):
+    """Tokens that the step computes, guesses among them."""
+    return m.step.prefill_tokens + m.step.decode_sequences * (m.cfg.drafted + 1)
 
 
 @part()
@@ -122,22 +135,11 @@ def record(m):
         steps[row, 6] = step.context_tokens
         steps[row, 7] = s.running
         steps[row, 8] = s.queued
+        steps[row, 9] = tokens_of(m)
 
 
 @part()
-def drive(m, until, cancelled):
-    """Let go of the request of that row, or for NOBODY advance; then note what all have generated. For IN_A_FLEET advance alone."""
-    s = m.state
-    if cancelled >= 0:
-        cancel(m, cancelled)
-    elif s.over == 0:
-        advance(m, until)
-    if cancelled != IN_A_FLEET:
-        settle(m)
-
-
-@part()
-def settle(m):
+def settle_alone(m):
     """Note what all who decode have generated, and count their gaps."""
     s = m.state
     count_gaps(m)

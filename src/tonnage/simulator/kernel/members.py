@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba import njit
 
-from tonnage.simulator.kernel.compiler import by_reference, part, whole
-from tonnage.simulator.kernel.memory import CLOSELY, UNDER_WAY, Lists, Log, Machine, Prices, Rows, Tallies, Watch
+from tonnage.simulator.kernel.compiler import by_reference, part, two_forms, whole, write_at
+from tonnage.simulator.kernel.memory import CLOSELY, Group, Lists, Log, Machine, Prices, Rows, Tallies, Watch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,8 @@ class Fleet(NamedTuple):
         idle: the state of each engine at time 0; without entries where none fails or is released.
         again: room for the rows that an engine had when it failed; without entries likewise.
         stop: as that of a ``Machine``.
-        loop: address of the compiled loop of one engine.
+        loop: address of the compiled loop of one engine, or of attention ranks in lockstep.
+        groups: the attention ranks of each instance, which are engines one after another; None where an engine is an instance.
     """
 
     cfg: Any
@@ -50,6 +51,38 @@ class Fleet(NamedTuple):
     again: NDArray[np.int64]
     stop: NDArray[np.int64]
     loop: int
+    groups: Any = None
+
+
+class Groups(NamedTuple):
+    """The attention ranks of instances, as in ``lockstep.Group``: a record of the type ``GROUP`` and a row of addresses for each instance."""
+
+    note: Any
+    at: NDArray[np.int64]
+    room: NDArray[np.int64]
+
+
+@njit(inline="always")
+def _group_of(f, i):
+    """The group of the ``i``-th engine."""
+    groups = f.groups
+    instance = i // groups.at.shape[1]
+    return Group(groups.note[instance], groups.at[instance], groups.room)
+
+
+group_of = two_forms("groups", lambda f, i: None, lambda f, i: _group_of(f, i))
+first_of = two_forms("groups", lambda f, i: i, lambda f, i: i - i % f.groups.at.shape[1])
+"""The engine under which the events of an instance are noted: the first of its attention ranks."""
+
+
+@part()
+def _write_ranks(f):
+    """Write all engines where the loop of their group finds them."""
+    for i in range(f.cfg.size):
+        write_at(f.groups.at[i // f.groups.at.shape[1], i % f.groups.at.shape[1]], member(f, i))
+
+
+write_ranks = two_forms("groups", lambda f: None, lambda f: _write_ranks(f))
 
 
 @njit(inline="always")
@@ -70,19 +103,9 @@ def member(f, i):
         f.stop,
         None,
         None,
+        group_of(f, i),
     )
     return by_reference(machine)
-
-
-@part()
-def next_event(m, now):
-    """The instant after ``now``, to which it was advanced, before which no request of an engine ends."""
-    s = m.state
-    if s.phase == UNDER_WAY:
-        return s.ends
-    if s.running > 0 or s.queued > 0:
-        return now + 1
-    return s.next_arrival
 
 
 @part()

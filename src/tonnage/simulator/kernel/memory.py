@@ -113,6 +113,7 @@ STATE = record_of(
     "logged",  # entries of the log
     "spare",  # how many slots are in ``Lists.spare``
     "watched",  # up to when a router sees what has come back
+    "held",  # whether prompts wait for those of other attention ranks
 )
 
 STEP = record_of(
@@ -234,11 +235,30 @@ class Watch(NamedTuple):
     under_way: NDArray[np.int64]
 
 
+GROUP = record_of(
+    "wait",  # steps for which prompts wait until all ranks have some …
+    "waited",  # … and for which they have, or would have if there were any
+    "counting",  # whether that goes on with every step like this one
+    "longer",  # by how much a step of the slowest rank is longer than the one before
+    "slowest",  # which rank that is
+    "most",  # steps for which it stays so
+)
+
+
+class Group(NamedTuple):
+    """The attention ranks of an instance in lockstep: a record of the type ``GROUP``, the addresses of their machines, and the memory where these are."""
+
+    note: Any
+    at: NDArray[np.int64]
+    room: NDArray[np.int64]
+
+
 class Machine(NamedTuple):
     """One engine. ``stop`` has one element: another thread that sets it to 1 ends the run between two steps.
 
     ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one another, else None; ``ranks`` is a
-    ``ranks.Ranks`` where they have classes or deadlines that the engine looks at, else None.
+    ``ranks.Ranks`` where they have classes or deadlines that the engine looks at, else None; ``group`` is the ``Group`` of an attention rank
+    in lockstep with others, else None.
     """
 
     cfg: Any
@@ -254,3 +274,4 @@ class Machine(NamedTuple):
     stop: NDArray[np.int64]
     cache: Any = None
     ranks: Any = None
+    group: Any = None

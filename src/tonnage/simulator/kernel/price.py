@@ -30,28 +30,37 @@ def whole_ps(seconds):
 
 
 @part()
-def price(m):
-    """Picoseconds of the step: the decode line when nothing is prefilled, else priced and rounded once."""
+def price(m, share):
+    """Picoseconds of the step: the decode line when nothing is prefilled, else priced and rounded once; ``share`` as in ``step_seconds``."""
     step, model, drafter = m.step, m.prices.model, m.prices.drafter
     b = step.decode_sequences
     if step.prefill_tokens == 0:
         if m.prices.a[b] < 0:
             price_decodes(m, b)
-        return m.prices.a[b] + m.prices.c[b] * step.context_tokens + transfers(m)
+        fixed = m.prices.a[b] if share == 1.0 else fixed_ps(m, b, share)
+        return fixed + m.prices.c[b] * step.context_tokens + transfers(m)
     p, n, pairs, context = float(step.prefill_tokens), float(step.prefill_sequences), float(step.pairs_2), float(step.context_tokens)
     if m.cfg.drafted > 0:
         drafted, passes = float(m.cfg.drafted), float(m.cfg.passes)
-        return whole_ps(drafted_step_seconds(model, drafter, drafted, passes, p, n, float(b), pairs, context)) + transfers(m)
-    return whole_ps(step_seconds(model, p, n, float(b), pairs, context)) + transfers(m)
+        return whole_ps(drafted_step_seconds(model, drafter, drafted, passes, p, n, float(b), pairs, context, share)) + transfers(m)
+    return whole_ps(step_seconds(model, p, n, float(b), pairs, context, share)) + transfers(m)
+
+
+@part()
+def fixed_ps(m, b, share):
+    """The a(B) of a decode step of ``b``, as ``StepModel.decode_ps``."""
+    model, size = m.prices.model, float(b)
+    if m.cfg.drafted > 0:
+        return whole_ps(drafted_batch_seconds(model, m.prices.drafter, float(m.cfg.drafted), float(m.cfg.passes), size, share))
+    return whole_ps(batch_seconds(model, size, size, share))
 
 
 @part()
 def price_decodes(m, b):
     """Note the decode line at a batch of ``b``."""
     model, drafter, size = m.prices.model, m.prices.drafter, float(b)
+    m.prices.a[b] = fixed_ps(m, b, 1.0)
     if m.cfg.drafted > 0:
-        m.prices.a[b] = whole_ps(drafted_batch_seconds(model, drafter, float(m.cfg.drafted), float(m.cfg.passes), size))
         m.prices.c[b] = whole_ps(drafted_context_seconds(model, drafter, float(m.cfg.passes), size))
     else:
-        m.prices.a[b] = whole_ps(batch_seconds(model, size, size))
         m.prices.c[b] = whole_ps(context_seconds(model, size))

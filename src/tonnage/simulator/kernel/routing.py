@@ -14,7 +14,8 @@ from tonnage.simulator.changes import DRAINS
 from tonnage.simulator.kernel.arrivals import submit_routed
 from tonnage.simulator.kernel.compiler import advance_at, called, jitable, part
 from tonnage.simulator.kernel.health import clear, take_away
-from tonnage.simulator.kernel.members import deliver, first_engine, member, next_event, put_event
+from tonnage.simulator.kernel.lockstep import next_event, watch
+from tonnage.simulator.kernel.members import deliver, first_engine, first_of, member, put_event, write_ranks
 from tonnage.simulator.kernel.memory import IN_A_FLEET, NEVER, NOBODY
 from tonnage.simulator.router import ROUTERS, Request
 
@@ -54,9 +55,9 @@ for _code, _router in reversed(list(enumerate(ROUTERS.values()))):
 def go_on(f, i, until):
     """Advance the ``i``-th engine, as far as a router can tell, and note its next event."""
     m = member(f, i)
-    m.state.watched = until
+    watch(m, until)
     advance_at(f.loop, m, until, IN_A_FLEET)
-    put_event(f, i, next_event(m, until))
+    put_event(f, first_of(f, i), next_event(m, until))
 
 
 @part()
@@ -160,6 +161,8 @@ def fail_or_return(f, view, memory, asked, at):
 @part()
 def route(f, view, memory, asked, until):
     """Route the requests up to that row: ``asked`` has the router's code, whether it sees every step, and sessions; who got which."""
+    if f.place[0] == 0:
+        write_ranks(f)
     while f.place[0] < until and f.stop[0] == 0:
         r = f.place[0]
         at = f.rows.sent[r]
@@ -175,5 +178,5 @@ def drain(f):
     """All that is left to do, with nobody coming any more."""
     for i in range(f.cfg.size):
         m = member(f, i)
-        m.state.watched = NEVER
+        watch(m, NEVER)
         advance_at(f.loop, m, NEVER, NOBODY)

@@ -15,7 +15,8 @@ from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
 from tonnage.simulator.kernel.build import cache_of, check_engine, machine, plain, ring_size, rows_for, send, send_first_turns, settings
 from tonnage.simulator.kernel.build_ranks import ranks_of
-from tonnage.simulator.kernel.compiled import drive, drive_ranked, drive_shared
+from tonnage.simulator.kernel.driven import grouped as in_lockstep
+from tonnage.simulator.kernel.driven import loop_for
 from tonnage.simulator.kernel.memory import NEVER, Log, Machine, Rows
 from tonnage.simulator.request import CANCELLED
 from tonnage.simulator.steps import StepRecord
@@ -117,19 +118,73 @@ def run_recorded(
     two steps, and what it returns is then of no use. Without ``leaps`` every step is taken by itself, which changes
     nothing but the time that it takes. ``tiers`` are memory below the KV cache, where requests have something in common.
     """
+    more: Any = {"windows": windows, "window_ps": window_ps, "max_context": max_context, "stop": stop, "leaps": leaps, "tiers": tiers}
+    [requests], steps = run_ranks([trace], 1, step, knobs, kv_blocks, most_steps=most_steps, **more)
+    return requests, steps
+
+
+def run_ranks(
+    traces: Sequence[Trace],
+    ranks: int,
+    step: StepModel,
+    knobs: EngineKnobs,
+    kv_blocks: int,
+    *,
+    most_steps: int = 0,
+    windows: Windows = NO_WINDOWS,
+    window_ps: int = -1,
+    max_context: int = 0,
+    stop: NDArray[np.int64] | None = None,
+    leaps: bool = True,
+    tiers: Sequence[Tier] = (),
+) -> tuple[list[Requests], StepRecord]:
+    """The attention ranks of an instance in lockstep (``reference/ranks.py``); one rank alone is an engine.
+
+    Args:
+        traces: the requests of each rank that has any.
+        ranks: how many there are; those beyond the traces are idle.
+        step, knobs, kv_blocks, windows, window_ps, max_context: of each rank, as in ``run``.
+        most_steps, stop, leaps, tiers: as in ``run_recorded``.
+
+    Returns:
+        The record of each trace, and that of the instance's steps, with the requests of all traces one after another.
+    """
     check_engine(step, knobs, kv_blocks)
-    check_trace(trace)
-    cfg = settings(
-        step,
-        knobs,
-        kv_blocks,
-        windows=windows,
-        window_ps=window_ps,
-        max_context=max_context,
-        seed=trace.seed,
-        leaps=leaps,
-        ranks=knobs.ranks,
-    )
+    machines = []
+    for trace in [*traces, *[_nobody(traces[0])] * (ranks - len(traces))]:
+        check_trace(trace)
+        limits: Any = {"windows": windows, "window_ps": window_ps, "max_context": max_context}
+        cfg = settings(step, knobs, kv_blocks, **limits, seed=trace.seed, leaps=leaps, ranks=knobs.ranks)
+        machines.append(_machine(trace, step, knobs, cfg, windows, tiers, most_steps=most_steps, stop=stop))
+    steps = machines[0].tallies.steps
+    machines = [m._replace(stop=machines[0].stop, tallies=m.tallies._replace(steps=steps)) for m in machines]
+    if ranks > 1:
+        machines = in_lockstep(machines, knobs.rank_wait_steps)
+    loop_for(machines[0])(machines[0], NEVER)
+    left = [_left(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
+    number = int(machines[0].state["round"] + machines[0].state["alone"])
+    first, last = (np.concatenate([getattr(rows, name) for _, rows in left]) for name in ("first_step", "last_step"))
+    return [record for record, _ in left], StepRecord(steps=steps[: min(number, len(steps))], count=number, first_step=first, last_step=last)
+
+
+def _nobody(trace: Trace) -> Trace:
+    """A trace like this one without requests."""
+    none, contents = np.zeros(0, np.int64), None if trace.contents is None else of_rows([])
+    return Trace(due_ps=none, isl=none, osl=none, concurrency=0, turnaround_ps=0, contents=contents)
+
+
+def _machine(
+    trace: Trace,
+    step: StepModel,
+    knobs: EngineKnobs,
+    cfg: Any,
+    windows: Windows,
+    tiers: Sequence[Tier],
+    *,
+    most_steps: int,
+    stop: NDArray[np.int64] | None,
+) -> Machine:
+    """An engine at time 0 with the requests of a trace on their way."""
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     if trace.concurrency > 0:
         due = np.empty(len(trace), np.int64)
@@ -142,30 +197,35 @@ def run_recorded(
     m = machine(cfg, step, rows, steps=most_steps, stop=stop)
     if knobs.ranks:
         m = m._replace(ranks=ranks_of(trace, knobs, len(m.slots), drafted=step.drafting is not None))
-    if trace.contents is not None:
-        return _run_shared(m._replace(cache=cache_of(trace, trace.contents, knobs, windows, cfg, tiers)), trace, window_ps)
-    send(m, _first(m, trace) if trace.concurrency > 0 else len(trace))
-    (drive if m.ranks is None else drive_ranked)(m, NEVER)
-    count = int(m.state["arrived"] + m.state["coming"])
-    if window_ps >= 0:
-        count = int(np.searchsorted(m.rows.sent[:count], window_ps, side="right"))
-    return requests_of(m.rows, count, m.tallies.gaps, window_ps), _steps(m, count)
-
-
-def _run_shared(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, StepRecord]:
-    """Requests that have something in common; the record is in the order in which they were sent, without those that never were."""
+    if trace.contents is None:
+        send(m, _first(m, trace) if trace.concurrency > 0 else len(trace))
+        return m
+    m = m._replace(cache=cache_of(trace, trace.contents, knobs, windows, cfg, tiers))
     clients = send_first_turns(m, trace)
     if trace.concurrency > 0:
         m.cfg["concurrency"], m.cfg["turnaround"] = trace.concurrency, trace.turnaround_ps
         m.state["program_free"] = clients * trace.turnaround_ps
-    drive_shared(m, NEVER)
+    return m
+
+
+def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
+    """The record of a run, and its rows.
+
+    Of requests that have something in common in the order in which they were sent, without those that never were.
+    """
+    if trace.contents is None:
+        count = int(m.state["arrived"] + m.state["coming"])
+        if window_ps >= 0:
+            count = int(np.searchsorted(m.rows.sent[:count], window_ps, side="right"))
+        rows = m.rows._replace(first_step=m.rows.first_step[:count], last_step=m.rows.last_step[:count])
+        return requests_of(rows, count, m.tallies.gaps, window_ps), rows
     sent = m.rows.sent
     there = np.flatnonzero((sent >= 0) & ((sent <= window_ps) | (window_ps < 0)))
     order = there[np.argsort(sent[there], kind="stable")]
     columns: Any = (column[order] if len(column) else column for column in m.rows)
-    m = m._replace(rows=Rows(*columns))
-    record = requests_of(m.rows, len(order), m.tallies.gaps, window_ps)
-    return replace(record, cached_tokens=m.cache.cached[order]), _steps(m, len(order))
+    rows = Rows(*columns)
+    record = requests_of(rows, len(order), m.tallies.gaps, window_ps)
+    return replace(record, cached_tokens=m.cache.cached[order]), rows
 
 
 def _first(m: Machine, trace: Trace) -> int:
@@ -175,12 +235,6 @@ def _first(m: Machine, trace: Trace) -> int:
     m.cfg["concurrency"], m.cfg["turnaround"] = trace.concurrency, trace.turnaround_ps
     m.state["program_free"] = count * trace.turnaround_ps
     return count
-
-
-def _steps(m: Machine, count: int) -> StepRecord:
-    number = int(m.state["round"] + m.state["alone"])
-    steps, first, last = m.tallies.steps[: min(number, len(m.tallies.steps))], m.rows.first_step[:count], m.rows.last_step[:count]
-    return StepRecord(steps=steps, count=number, first_step=first, last_step=last)
 
 
 def check_trace(trace: Trace) -> None:
@@ -196,12 +250,11 @@ def check_trace(trace: Trace) -> None:
         raise InputError("arrivals: due times are 0 or more and in order")
 
 
-def warm_up(*, shares: bool = False, ranks: bool = False) -> None:
+def warm_up(*, shares: bool = False, ranks: bool = False, grouped: bool = False) -> None:
     """Compile the loop, or load it from numba's cache, by a run of one request.
 
     Args:
-        shares: whether it is the loop of requests that have something in common …
-        ranks: … or of those that differ by class or deadline to their engine.
+        shares, ranks, grouped: which loop, as in ``driven.loop_of``.
     """
     one = np.ones(1, np.int64)
     contents = of_rows([[(0, ENDLESS)]]) if shares else None
@@ -219,7 +272,7 @@ def warm_up(*, shares: bool = False, ranks: bool = False) -> None:
     collects = gc.isenabled()
     gc.disable()  # the compiler makes millions of objects that stay, which the collector would visit again and again: a quarter of the time
     try:
-        run(trace, StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)
+        run_ranks([trace], 2 if grouped else 1, StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)
     finally:
         if collects:
             gc.enable()

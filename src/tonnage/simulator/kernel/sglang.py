@@ -27,13 +27,15 @@ def schedule(m):
     s = m.state
     if s.filling > 0 or s.decoding == 0:
         s.full = 0
-    if s.full == 0 and (s.filling > 0 or (s.queued > 0 and s.running < m.cfg.slots)):
+    if s.held == 0 and s.full == 0 and (s.filling > 0 or (s.queued > 0 and s.running < m.cfg.slots)):
         admit(m)
-    m.step.alone = s.filling > 0
-    if s.filling == 0:
+    m.step.alone = s.held == 0 and s.filling > 0
+    if m.step.alone == 0:
+        for f in range(s.filling):
+            m.lists.take[f] = 0
         decode(m)
         add_decoding(m)
-    s.steady = 1 if s.full > 0 or s.queued == 0 or s.running == m.cfg.slots else 0
+    s.steady = 1 if s.held > 0 or s.full > 0 or s.queued == 0 or s.running == m.cfg.slots else 0
 
 
 @part()

@@ -76,12 +76,13 @@ def compute_all(m):
 
 @part()
 def wait_for_more(m, tokens):
-    """Take a step's prompts out again while they wait, and others decode, to be batched with others."""
+    """Take a step's prompts out again while they are held, or wait, and others decode, to be batched with others."""
     s, step = m.state, m.step
-    if s.decoding == 0 or tokens >= m.cfg.wait_tokens or s.waited >= m.cfg.wait_steps:
-        s.waited = 0
-        return
-    s.waited += 1
+    if s.held == 0:
+        if s.decoding == 0 or tokens >= m.cfg.wait_tokens or s.waited >= m.cfg.wait_steps:
+            s.waited = 0
+            return
+        s.waited += 1
     for f in range(s.filling):
         m.lists.take[f] = 0
     step.prefill_tokens = 0

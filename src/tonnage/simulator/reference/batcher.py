@@ -34,6 +34,8 @@ from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 class Batcher:
     """What all share: a queue, a list of running requests in the order they entered, free KV blocks.
 
+    While ``held``, TensorRT-LLM and SGLang compute no prompts: they wait for those of other attention ranks (``ranks.py``).
+
     vLLM and TensorRT-LLM run at most ``max_num_tokens`` sequences, also with more slots, so that each can have
     a token in every step: vLLM refuses to start otherwise, TensorRT-LLM's builder raises the budget. With
     guesses that is a token and its guesses.
@@ -55,6 +57,7 @@ class Batcher:
         self.running: list[Job] = []
         self.cache: PrefixCache | None = None
         self.transfer_ps = 0
+        self.held = False
 
     def blocks(self, tokens: int) -> int:
         """KV blocks that hold so many tokens."""
@@ -152,6 +155,16 @@ class Batcher:
     def rank(self, job: Job) -> tuple[int, int, int]:
         """What orders requests: the class or the deadline, then who was sent first."""
         return (job.priority if self.knobs.queue_order == "priority" else job.deadline, job.due, job.id)
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether there is a prompt to compute, and a slot for it."""
+        return any(not job.decodes for job in self.running) or (bool(self.waiting) and len(self.running) < self.slots)
+
+    @property
+    def has_decodes(self) -> bool:
+        """Whether anyone decodes."""
+        return any(job.decodes for job in self.running)
 
     def schedule(self) -> Step:
         """The next step; there is something to do."""

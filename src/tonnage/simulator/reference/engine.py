@@ -61,6 +61,7 @@ from tonnage.units import to_ps
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
+    from tonnage.simulator.reference.ranks import Ranks
 
 Entry = tuple[int, int, int, int]
 """Of ``Happened``: id, at, tokens, status."""
@@ -114,6 +115,7 @@ class Engine:
         self.steps: list[tuple[int, ...]] = []
         self.entries: list[Entry] = []
         self.alone: dict[tuple[int, int], int] = {}
+        self.ranks: Ranks | None = None
 
     def submit(self, request: Request) -> None:
         """Send a request."""
@@ -160,8 +162,11 @@ class Engine:
         if until is not None and until < self.now:
             raise InputError(f"an engine cannot be advanced to {until} ps: it is {self.now} ps there")
         limit = NEVER if until is None else until
-        while not self.over and self.turn(limit):
-            pass
+        if self.ranks is None:
+            while not self.over and self.turn(limit):
+                pass
+        else:
+            self.ranks.advance(limit)
         self.now = max(self.now, self.time) if until is None else until
         entries, self.entries = self.entries, []
         return happened(entries)
@@ -213,11 +218,9 @@ class Engine:
     def turn(self, until: int) -> bool:
         """Begin a step and end it, or wake up; False where that takes the engine beyond ``until``, or there is nothing to do."""
         if self.step is None:
-            self.take_arrivals(self.looks(self.time))
-            if self.batcher.knobs.shed:
-                self.shed()
-            if not self.batcher.running and not self.batcher.waiting:
-                return self.wake(until)
+            if not self.listen():
+                self.batcher.idle()
+                return self.wake(self.wakes(), until)
             if self.time >= until or not self.begin():
                 return False
         if self.step is None or self.ends > until:
@@ -225,35 +228,60 @@ class Engine:
         self.end(self.step)
         return True
 
-    def wake(self, until: int) -> bool:
-        """An idle engine goes on when the next request reaches it."""
-        self.batcher.idle()
-        if not self.coming or self.arrival(self.coming[0]) > until:
+    def listen(self) -> bool:
+        """Take what has come, and reject what is too late; whether there is anything to do."""
+        self.take_arrivals(self.looks(self.time))
+        if self.batcher.knobs.shed:
+            self.shed()
+        return bool(self.batcher.running or self.batcher.waiting)
+
+    def wakes(self) -> int:
+        """When the next request reaches an idle engine."""
+        return max(self.time, self.arrival(self.coming[0])) if self.coming else NEVER
+
+    def wake(self, at: int, until: int) -> bool:
+        """An idle engine goes on at an instant; False where that is after ``until``, or the window ends first."""
+        if at > until or at == NEVER:
             return False
         self.unheard = 0
-        self.time = self.began = max(self.time, self.arrival(self.coming[0]))
-        self.over = self.beyond(self.time)
+        self.time = self.began = at
+        self.over = self.beyond(at)
         return not self.over
 
     def begin(self) -> bool:
         """Put the next step together; one whose tokens clients would have after the window never happens."""
         step = self.batcher.schedule()
-        self.ends = self.time + self.prices.of(step)
-        self.seen_next = self.streamed(step, self.ends)
+        self.start(step, self.time + self.prices.of(step))
         if self.beyond(self.seen_next):
-            self.take_arrivals(self.window_ps)
-            self.over = True
+            self.stop()
             return False
-        made = step.prefill_tokens, step.prefill_sequences, step.decode_sequences, step.pairs_2, step.context_tokens
-        self.steps.append((self.time, self.ends - self.time, *made, len(self.batcher.running), len(self.batcher.waiting)))
-        self.step = step
+        self.steps.append(self.row(step, self.tokens_of(step)))
         return True
+
+    def start(self, step: Step, ends: int) -> None:
+        """A step begins that ends at ``ends``."""
+        self.step, self.ends, self.seen_next = step, ends, self.streamed(step, ends)
+
+    def stop(self) -> None:
+        """The step that has begun never happens, because time ends before it."""
+        self.step = None
+        self.take_arrivals(self.window_ps)
+        self.over = True
+
+    def tokens_of(self, step: Step) -> int:
+        """Tokens that a step computes, guesses among them."""
+        return step.prefill_tokens + step.decode_sequences * (self.drafted + 1)
+
+    def row(self, step: Step, all_tokens: int) -> tuple[int, ...]:
+        """The columns of ``StepRecord.steps`` for the step that has begun."""
+        made = step.prefill_tokens, step.prefill_sequences, step.decode_sequences, step.pairs_2, step.context_tokens
+        return self.time, self.ends - self.time, *made, len(self.batcher.running), len(self.batcher.waiting), all_tokens
 
     def end(self, step: Step) -> None:
         """The step is over: arrivals before this instant, then tokens for all whose work it completed."""
         self.step = None
         self.began, self.time, self.seen = self.time, self.ends, self.seen_next
-        self.unheard = 0 if step.prefill_tokens else (self.unheard + 1) % self.batcher.knobs.receive_interval
+        self.unheard = 0 if step.prefill_tokens or not step.decode_sequences else (self.unheard + 1) % self.batcher.knobs.receive_interval
         self.take_arrivals(self.looks(self.time - 1))
         inside, got, worked = list(self.batcher.running), {}, {job.id for job, _ in step.work}
         for job, new in step.work:

@@ -122,9 +122,10 @@ class Prices:
         a, c = step.decode_line(max_batch_size)
         self.a, self.c = [int(v) for v in a], [int(v) for v in c]
 
-    def of(self, step: Step) -> int:
-        """What a step costs."""
+    def of(self, step: Step, share: float = 1.0) -> int:
+        """What a step costs; ``share`` is that of ``step_seconds``."""
         p, n, b = step.prefill_tokens, step.prefill_sequences, step.decode_sequences
         if p == 0:
-            return self.a[b] + self.c[b] * step.context_tokens + step.transfer_ps
-        return to_ps(float(self.step.seconds(p, n, b, step.pairs_2, step.context_tokens))) + step.transfer_ps
+            fixed = self.a[b] if share == 1.0 else self.step.decode_ps(b, share)
+            return fixed + self.c[b] * step.context_tokens + step.transfer_ps
+        return to_ps(float(self.step.seconds(p, n, b, step.pairs_2, step.context_tokens, share))) + step.transfer_ps

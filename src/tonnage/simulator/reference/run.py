@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import Requests
@@ -11,6 +12,7 @@ from tonnage.simulator.reference.clients import Clients
 from tonnage.simulator.reference.engine import Engine
 from tonnage.simulator.reference.job import Job
 from tonnage.simulator.reference.prefix_cache import PrefixCache
+from tonnage.simulator.reference.ranks import Ranks
 from tonnage.simulator.reference.record import requests_of
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
@@ -48,19 +50,37 @@ def run_reference(
     tiers: Sequence[Tier] = (),
 ) -> Reference:
     """Simulate one engine; the arguments are those of ``kernel.run``."""
-    engine = Engine(
-        step,
-        knobs,
-        kv_blocks,
-        windows=windows,
-        window_ps=window_ps,
-        max_context=max_context,
-        seed=trace.seed,
-        contents=trace.contents,
-        tiers=tiers,
-    )
-    engine.answer = Clients(trace, engine.submit).answer
-    engine.advance()
+    return run_ranks([trace], 1, step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, tiers=tiers)[0]
+
+
+def run_ranks(
+    traces: Sequence[Trace],
+    ranks: int,
+    step: StepModel,
+    knobs: EngineKnobs,
+    kv_blocks: int,
+    *,
+    windows: Windows = NO_WINDOWS,
+    window_ps: int = -1,
+    max_context: int = 0,
+    tiers: Sequence[Tier] = (),
+) -> list[Reference]:
+    """Simulate the attention ranks of an instance in lockstep; the arguments are those of ``kernel.run_ranks``."""
+    engines = []
+    for trace in traces:
+        seed, contents = trace.seed, trace.contents
+        more: dict[str, Any] = {"window_ps": window_ps, "max_context": max_context, "seed": seed, "contents": contents, "tiers": tiers}
+        engines.append(Engine(step, knobs, kv_blocks, windows=windows, **more))
+    engines += [Engine(step, knobs, kv_blocks, windows=windows, window_ps=window_ps) for _ in range(ranks - len(traces))]
+    if ranks > 1:
+        Ranks(engines).run(traces)
+    else:
+        engines[0].answer = Clients(traces[0], engines[0].submit).answer
+        engines[0].advance()
+    return [_left(engine, trace, window_ps) for engine, trace in zip(engines, traces, strict=False)]
+
+
+def _left(engine: Engine, trace: Trace, window_ps: int) -> Reference:
     jobs = [job for job in engine.jobs.values() if not engine.beyond(job.due)]
     if trace.contents is not None:
         jobs.sort(key=lambda job: (job.due, job.id))

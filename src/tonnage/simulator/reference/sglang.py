@@ -63,7 +63,7 @@ class Sglang(Batcher):
         decoding = [job for job in self.running if job is not self.chunked]
         if self.chunked is not None or not decoding:
             self.full = False
-        if not self.full:
+        if not self.full and not self.held:
             self._prefill(step, decoding)
         if not step.work:
             self._decode(step, decoding)

@@ -73,16 +73,21 @@ class TensorRtLlm(Batcher):
         super().leave(job)
 
     def _batched(self, step: Step) -> Step:
-        """The step, without its prompts if they wait to be batched with others."""
+        """The step, without its prompts if they wait to be batched with others, or are held."""
         decodes = [(job, new) for job, new in step.work if job.decodes]
+        if self.held:
+            return self._decodes(decodes)
         tokens = sum(job.isl for job, _ in step.work if not job.decodes) + len(decodes) * (self.drafted + 1)
         wait = decodes and len(decodes) < len(step.work) and tokens < self.knobs.batch_wait_ratio * self.knobs.max_num_tokens
         if not wait or self.waited >= self.knobs.batch_wait_steps:
             self.waited = 0 if len(decodes) < len(step.work) else self.waited
             return step
         self.waited += 1
+        return self._decodes(decodes)
+
+    def _decodes(self, work: list[tuple[Job, int]]) -> Step:
         alone = Step()
-        for job, new in decodes:
+        for job, new in work:
             alone.add(job, new)
         return alone
 
