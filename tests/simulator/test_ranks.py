@@ -1,10 +1,164 @@
+"""Attention ranks of an instance: requests are given to them, and they go in lockstep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.simulator.test_engine import engine_of, opened
+from tests.simulator.test_kernel import assert_same
+from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, examples, ranked_runs, runs, shared_runs
 from tonnage import api
+from tonnage.errors import InputError
+from tonnage.perf.step import StepModel
+from tonnage.simulator import reference
+from tonnage.simulator.changes import Changes, Outages
+from tonnage.simulator.engine import Engine
+from tonnage.simulator.fleet import simulate_fleet
+from tonnage.simulator.kernel import run_ranks, run_recorded
+from tonnage.simulator.kernel.fleet import run_fleet
+from tonnage.simulator.reference.ranks import Ranks
+from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.spec import rank_traces
-from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
+from tonnage.simulator.steps import ALL_TOKENS, DURATION, PREFILL_TOKENS, STEP_COLUMNS
+from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
+
+SHAPES = {"alone": runs, "sharing": shared_runs, "classes": ranked_runs}
+
+
+def equal(run: Run, traces: list[Trace], ranks: int) -> None:
+    """Kernel, step by step and with leaps, and reference: records, and the steps of the instance."""
+    options = {"windows": run.windows, "window_ps": run.window_ps, "max_context": run.max_context, "tiers": run.tiers}
+    expected = reference.run_ranks(traces, ranks, run.step, run.knobs, run.kv_blocks, **options)
+    for leaps in (False, True):
+        found, steps = run_ranks(traces, ranks, run.step, run.knobs, run.kv_blocks, most_steps=100_000, leaps=leaps, **options)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other.requests)
+        np.testing.assert_array_equal(steps.steps, np.array(expected[0].steps, dtype=np.int64).reshape(-1, STEP_COLUMNS))
+        assert steps.count == len(steps.steps)
+        assert steps.first_step.tolist() == [job.first_step for one in expected for job in one.jobs]
+        assert steps.last_step.tolist() == [job.last_step for one in expected for job in one.jobs]
+
+
+def drawn(data: st.DataObject, kind: str, scheduler: str) -> tuple[Run, list[Trace], int]:
+    run = data.draw(SHAPES[kind]((scheduler,)))
+    others = [data.draw(SHAPES[kind]((scheduler,))).trace for _ in range(data.draw(st.integers(0, 2)))]
+    run = replace(run, knobs=replace(run.knobs, rank_wait_steps=data.draw(st.sampled_from([0, 0, 1, 2, 5, 30]))))
+    return run, [run.trace, *others], 1 + len(others) + data.draw(st.integers(0, 1))
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@examples(0.4)
+@given(data=st.data())
+def test_kernel_equals_reference(scheduler: str, kind: str, data: st.DataObject) -> None:
+    equal(*drawn(data, kind, scheduler))
+
+
+@pytest.mark.accuracy
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_kernel_equals_reference_on_a_thousand_runs(scheduler: str, kind: str, data: st.DataObject) -> None:
+    equal(*drawn(data, kind, scheduler))
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@examples(0.4)
+@given(data=st.data())
+def test_a_rank_by_itself_is_an_engine_to_the_last_bit(kind: str, data: st.DataObject) -> None:
+    """A group of one rank in the loop of groups, beside the loop of an engine."""
+    run = data.draw(SHAPES[kind](SCHEDULERS))
+    options = {"windows": run.windows, "window_ps": run.window_ps, "max_context": run.max_context, "tiers": run.tiers}
+    alone, steps = run_recorded(run.trace, run.step, run.knobs, run.kv_blocks, most_steps=100_000, **options)
+    [found], together = run_ranks([run.trace], 1, run.step, run.knobs, run.kv_blocks, most_steps=100_000, grouped=True, **options)
+    assert_same(found, alone)
+    np.testing.assert_array_equal(together.steps, steps.steps)
+
+
+STEP = StepModel(coefficients=coefficient_array(host_step=0.001, linear_flops=1e-5, norm=1.0), frontend_s=0.0)
+"""A step takes 1 ms and 10 µs for each token."""
+
+KNOBS = EngineKnobs(
+    scheduler="vllm",
+    max_batch_size=8,
+    max_num_tokens=4096,
+    chunked_prefill=True,
+    tokens_per_block=16,
+    kv_rule="gpu_memory_utilization",
+    kv_fraction=0.9,
+)
+
+
+def open_trace(*rows: tuple[float, int, int]) -> Trace:
+    """Requests by milliseconds, prompt and output."""
+    due, isl, osl = (np.array(column, np.int64) for column in zip(*((round(at * MS), i, o) for at, i, o in rows), strict=True))
+    return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
+
+
+def test_the_prompt_of_one_rank_holds_up_the_tokens_of_the_other() -> None:
+    """Two ranks decode with 1.01 ms a token; then a prompt of 1,000 tokens comes to one, and both have one gap of 11 ms more."""
+    decodes = open_trace((0, 1, 100))
+    traces = [decodes, open_trace((0, 1, 100), (50, 1000, 1))]
+    found, steps = run_ranks(traces, 2, STEP, KNOBS, 1000, most_steps=1000)
+    alone, _ = run_recorded(decodes, STEP, KNOBS, 1000, most_steps=0)
+    later = int(found[0].last_token_ns[0] - alone.last_token_ns[0])
+    assert later == 10_000_000
+    assert steps.steps[steps.steps[:, PREFILL_TOKENS] == 1000, DURATION].tolist() == [11_010 * MS // 1000]
+    assert steps.steps[:, ALL_TOKENS].max() == 1002
+
+
+def test_experts_compute_the_tokens_of_all_ranks() -> None:
+    """Experts take 10 µs for each of the mean tokens of a rank: a prompt of 1,000 in one of two ranks costs as much as 500 in both."""
+    step = StepModel(coefficients=coefficient_array(host_step=0.001, expert_flops=1e-5, expert_bytes=1e-12, norm=1.0), frontend_s=0.0)
+    one = run_ranks([open_trace((0, 1000, 1))], 2, step, KNOBS, 1000)[0][0]
+    both = run_ranks([open_trace((0, 500, 1))] * 2, 2, step, KNOBS, 1000)[0][0]
+    assert one.last_token_ns.tolist() == both.last_token_ns.tolist() == [6_000_000]
+
+
+@pytest.mark.parametrize("scheduler", ["tensorrt-llm", "sglang"])
+def test_prompts_wait_until_all_ranks_have_some(scheduler: str) -> None:
+    """While both decode, the second prompt of one rank waits for the other's, but no more than 20 steps."""
+    knobs = replace(KNOBS, scheduler=scheduler, rank_wait_steps=20)
+    ttft = []
+    for other in (5.0, 90.0):
+        traces = [open_trace((0, 1, 200), (4, 10, 1)), open_trace((0, 1, 200), (other, 10, 1))]
+        found = run_ranks(traces, 2, STEP, knobs, 1000)[0][0]
+        ttft.append(float(found.first_token_ns[1] - found.due_ns[1]) / 1e6)
+    assert ttft[0] < 4.0
+    assert 10.0 < ttft[1] < 23.0
+
+
+@pytest.mark.parametrize("router", sorted(ROUTERS))
+@examples(0.3)
+@given(data=st.data())
+def test_a_fleet_of_instances_is_the_plain_one(router: str, data: st.DataObject) -> None:
+    """The ranks of two instances behind a router, against plain engines in groups."""
+    run = opened(data.draw(runs(SCHEDULERS)))
+    run = replace(run, knobs=replace(run.knobs, rank_wait_steps=data.draw(st.sampled_from([0, 3]))))
+    ranks = data.draw(st.sampled_from([1, 2, 3]))
+    plain = [engine_of(reference.Engine, run) for _ in range(2 * ranks)]
+    for first in (0, ranks):
+        Ranks(plain[first : first + ranks])
+    expected = simulate_fleet(run.trace, plain, router, seed=5)
+    machines = [engine_of(Engine, run).machine] * (2 * ranks)
+    found = run_fleet(run.trace, machines, router, seed=5, ranks=ranks, wait=run.knobs.rank_wait_steps)
+    np.testing.assert_array_equal(found.chosen, expected.chosen)
+    assert_same(found.requests, expected.requests)
+
+
+def test_ranks_of_instances_that_fail_are_not_simulated() -> None:
+    trace = open_trace((0, 1, 1))
+    machines = [Engine(STEP, KNOBS, 100).machine] * 2
+    changes = Changes(outages=Outages(at=np.zeros(1, np.int64), instance=np.zeros(1, np.int64), back=np.zeros(1, np.int64)))
+    with pytest.raises(InputError, match="attention ranks"):
+        run_fleet(trace, machines, "random", ranks=2, changes=changes)
 
 
 @given(ranks=st.integers(1, 8), clients=st.integers(0, 20), requests=st.integers(1, 60))

@@ -137,6 +137,7 @@ def run_ranks(
     stop: NDArray[np.int64] | None = None,
     leaps: bool = True,
     tiers: Sequence[Tier] = (),
+    grouped: bool = False,
 ) -> tuple[list[Requests], StepRecord]:
     """The attention ranks of an instance in lockstep (``reference/ranks.py``); one rank alone is an engine.
 
@@ -145,6 +146,7 @@ def run_ranks(
         ranks: how many there are; those beyond the traces are idle.
         step, knobs, kv_blocks, windows, window_ps, max_context: of each rank, as in ``run``.
         most_steps, stop, leaps, tiers: as in ``run_recorded``.
+        grouped: whether one rank is simulated by the loop of several, which changes nothing but the time that it takes.
 
     Returns:
         The record of each trace, and that of the instance's steps, with the requests of all traces one after another.
@@ -158,7 +160,7 @@ def run_ranks(
         machines.append(_machine(trace, step, knobs, cfg, windows, tiers, most_steps=most_steps, stop=stop))
     steps = machines[0].tallies.steps
     machines = [m._replace(stop=machines[0].stop, tallies=m.tallies._replace(steps=steps)) for m in machines]
-    if ranks > 1:
+    if grouped or ranks > 1:
         machines = in_lockstep(machines, knobs.rank_wait_steps)
     loop_for(machines[0])(machines[0], NEVER)
     left = [_left(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
