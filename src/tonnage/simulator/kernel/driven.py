@@ -173,7 +173,7 @@ def grouped(ranks: Sequence[Machine], wait: int) -> list[Machine]:
         ranks: the machines.
         wait: ``EngineKnobs.rank_wait_steps``.
     """
-    note = np.zeros(1, GROUP)[0]
+    note = np.zeros(1, GROUP)
     note["wait"] = wait
     at, room = np.zeros(len(ranks), np.int64), np.zeros((0, 0), np.int64)
     room = room_for(ranks[0]._replace(group=Group(note, at, room)), at)

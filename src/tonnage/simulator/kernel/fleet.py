@@ -162,7 +162,7 @@ def arguments(
 
 def _groups(engines: Sequence[Machine], ranks: int, wait: int) -> Groups:
     """The attention ranks of each instance, with room for their machines."""
-    note = np.zeros(len(engines) // ranks, GROUP)
+    note = np.zeros((len(engines) // ranks, 1), GROUP)
     note["wait"] = wait
     at = np.zeros((len(engines) // ranks, ranks), np.int64)
     room = room_for(engines[0]._replace(group=Group(note[0], at[0], np.zeros((0, 0), np.int64))), at)

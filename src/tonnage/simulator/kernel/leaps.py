@@ -29,7 +29,7 @@ def own_slope(m):
     return m.prices.c[batch] * batch if m.step.prefill_tokens == 0 else 0
 
 
-slope = two_forms("group", lambda m: own_slope(m), lambda m: m.group.note.longer)
+slope = two_forms("group", lambda m: own_slope(m), lambda m: m.group.note[0].longer)
 """By how many picoseconds a step is longer than the one before; of attention ranks in lockstep, that of the slowest."""
 
 

@@ -28,7 +28,7 @@ def rank(m, j):
 @part()
 def advance_ranks(m, until):
     """``advance_alone`` of all ranks together."""
-    first, note, size = rank(m, 0).state, m.group.note, m.group.at.size
+    first, note, size = rank(m, 0).state, m.group.note[0], m.group.at.size
     under_way = first.phase == UNDER_WAY
     for j in range(size):
         rank(m, j).state.phase = BETWEEN
@@ -104,7 +104,7 @@ def begin_ranks(m):
             schedule(r)
         tokens += tokens_of(r)
     price_ranks(m, tokens)
-    lasts = rank(m, m.group.note.slowest).state.lasts
+    lasts = rank(m, m.group.note[0].slowest).state.lasts
     for j in range(size):
         r = rank(m, j)
         r.state.lasts = lasts
@@ -123,7 +123,7 @@ def begin_ranks(m):
 @part()
 def price_ranks(m, tokens):
     """What the step costs each rank, which is the slowest, and for how many steps like this one it stays so."""
-    note, size = m.group.note, m.group.at.size
+    note, size = m.group.note[0], m.group.at.size
     lasts = -1
     for j in range(size):
         r, cost = rank(m, j), 0
@@ -148,7 +148,7 @@ def price_ranks(m, tokens):
 @part()
 def holds(m):
     """Whether prompts wait in this step until all ranks have some."""
-    note, size = m.group.note, m.group.at.size
+    note, size = m.group.note[0], m.group.at.size
     note.counting = 0
     if note.wait == 0:
         return 0
@@ -169,7 +169,7 @@ def holds(m):
 @part()
 def ranks_ahead(m):
     """``steps_ahead`` of all ranks together."""
-    most = min(m.group.note.most, MOST_STEPS)
+    most = min(m.group.note[0].most, MOST_STEPS)
     for j in range(m.group.at.size):
         most = rank_ahead(rank(m, j), most)
     for j in range(m.group.at.size):
@@ -182,13 +182,13 @@ def rank_ahead(r, most):
     """The same of one rank; one with nothing to do hears of the next arrival."""
     if tokens_of(r) > 0:
         return steps_ahead(r, most)
-    return min(most, steps_until_there(r, r.group.note.longer, most)) if r.state.next_arrival < NEVER else most
+    return min(most, steps_until_there(r, r.group.note[0].longer, most)) if r.state.next_arrival < NEVER else most
 
 
 @part()
 def end_ranks(m, steps, began):
     """So many steps of all ranks have ended, of which the last began then."""
-    first, note = m.state, m.group.note
+    first, note = m.state, m.group.note[0]
     if steps > 1:
         record_more(rank(m, note.slowest), first.round + first.alone + 1, steps - 1, first.now)
         note.waited += steps - 1 if note.counting > 0 else 0
@@ -214,7 +214,7 @@ def rest(r, steps, began):
 @part()
 def record_ranks(m, tokens):
     """Keep a step that begins, if there is room: what the slowest rank computes, and who is in any rank."""
-    slowest, steps = rank(m, m.group.note.slowest), m.tallies.steps
+    slowest, steps = rank(m, m.group.note[0].slowest), m.tallies.steps
     s, step = slowest.state, slowest.step
     row = s.round + s.alone
     if row < steps.shape[0]:

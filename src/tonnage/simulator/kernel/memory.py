@@ -246,7 +246,7 @@ GROUP = record_of(
 
 
 class Group(NamedTuple):
-    """The attention ranks of an instance in lockstep: a record of the type ``GROUP``, the addresses of their machines, and the memory where these are."""
+    """The attention ranks of an instance in lockstep: a record of the type ``GROUP`` in an array of one, the addresses of their machines, and the memory where these are."""
 
     note: Any
     at: NDArray[np.int64]
