@@ -34,7 +34,7 @@ from tonnage.api.size import size as size_plan
 from tonnage.errors import InputError
 from tonnage.evidence.calibrate import calibrate, calibrated
 from tonnage.evidence.measurement import contender_of
-from tonnage.evidence.predict import RATES, read_point, reported_metrics, workload_of
+from tonnage.evidence.predict import read_point, reported_metrics, workload_of
 from tonnage.evidence.rows import SIGMA, LoadedRows
 from tonnage.evidence.sample import START_WIDTH, Sample
 from tonnage.perf.prediction_error import regime_of
@@ -44,7 +44,7 @@ from tonnage.perf.terms_file import overlaid, shipped
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.provenance import Measurement
-from tonnage.simulator.kernel import run
+from tonnage.simulator.spec import engine_spec
 from tonnage.sizing.loads.confidence import metric_of, slower
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
@@ -160,15 +160,13 @@ def measured(row: dict[str, Any], machine: Machine, rng: np.random.Generator) ->
     TPOT, E2E and requests/s of a point scatter together, and so do mean and p95 of the TTFT.
     """
     point = read_point(row, machine.calibration)
-    rank = point.of_rank
-    instance = rank.instance
-    step, memory = slower(instance.step, machine.factor), instance.memory
-    trace = workload_of(rank, step, turnaround_s=client_turnaround_s(rank.deployment)).trace(int(rng.integers(1 << 30)))
-    reported = reported_metrics(run(trace, step, instance.knobs, memory.blocks, windows=memory.windows))
+    instance, d = point.instance, point.deployment
+    step = slower(instance.step, machine.factor)
+    trace = workload_of(point, step, turnaround_s=client_turnaround_s(d)).trace(int(rng.integers(1 << 30)))
+    reported = reported_metrics(engine_spec(d, step, instance.knobs, instance.memory).run(trace))
     of_ttft, of_steps = rng.standard_normal(2)
     scatter = {"ttft_ms": of_ttft, "ttft_p95_ms": of_ttft, "itl_ms": of_steps, "e2e_ms": of_steps, "requests_s": -of_steps}
-    true = {name: reported[name] * (point.ranks if name in RATES else 1) for name in scatter}
-    return {name: value * float(np.exp(SIGMA[name] * scatter[name])) for name, value in true.items()}
+    return {name: reported[name] * float(np.exp(SIGMA[name] * draw)) for name, draw in scatter.items()}
 
 
 def row(name: str, asked: dict[str, Any], draws: int, seed: int, *, terms: bool) -> str:

@@ -133,7 +133,8 @@ def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]
         InputErrors: everything that cannot be used, each with its place.
     """
     asks = simulation_of(scenario, asked)
-    return {"shares": any(workload.shares for workload in asks.workloads), "ranks": asks.deployment.knobs.ranks}
+    d, shares = asks.deployment, any(workload.shares for workload in asks.workloads)
+    return {"shares": shares, "ranks": d.knobs.ranks, "grouped": d.parallelism.dp > 1 and asks.instances == 1}
 
 
 def _shared_fleet(asks: Simulation, workload: Workload) -> Requests:

@@ -61,27 +61,29 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def compile_if_needed(*, quiet: bool = False, shares: bool = False, ranks: bool = False, fleet: bool = False) -> None:
+def compile_if_needed(
+    *, quiet: bool = False, shares: bool = False, ranks: bool = False, grouped: bool = False, fleet: bool = False
+) -> None:
     """Compile the simulator's kernel with a visible line (none if ``quiet``), the first time on this machine.
 
     Args:
         quiet: as said.
-        shares, ranks: as in ``warm_up``.
+        shares, ranks, grouped: as in ``warm_up``.
         fleet: whether the loop of fleets is needed as well, which a second process then compiles.
     """
     from tonnage.cli.compilation import fleet_compiled_beside
-    from tonnage.simulator.kernel import warm_up
+    from tonnage.simulator.kernel import is_compiled, warm_up
     from tonnage.simulator.kernel.compiler import SLOWER
-    from tonnage.simulator.simulate import is_compiled_for
+    from tonnage.simulator.kernel.driven import loop_of
 
-    if is_compiled_for(shares=shares, ranks=ranks):
+    if is_compiled(loop_of(shares=shares, ranks=ranks, grouped=grouped)):
         return
     if not quiet:
         print("tonnage: compiling the simulator for this machine (once) …", file=sys.stderr, flush=True)
         if SLOWER:
             print(f"tonnage: {SLOWER}", file=sys.stderr, flush=True)
     with fleet_compiled_beside() if fleet else nullcontext():
-        warm_up(shares=shares, ranks=ranks)
+        warm_up(shares=shares, ranks=ranks, grouped=grouped)
 
 
 # What a person sees on standard error while a measurement runs: rate, in flight, percentiles, errors, time left.

@@ -226,11 +226,10 @@ def predict(point: Point, load: Load | None = None) -> dict[str, float]:
         DoesNotFit: the memory does not hold the model, or not one request of these lengths.
         InputError: the parallelism is not one that can be predicted.
     """
-    found = _static(point.of_rank) if point.batch is not None else _loaded(point.of_rank, load)
-    for name in RATES:
-        if name in found:
-            found[name] *= point.ranks
-    return found
+    if point.batch is None:
+        return _loaded(point, load)
+    found = _static(point.of_rank)
+    return found | {name: found[name] * point.ranks for name in RATES if name in found}
 
 
 def decoding(point: Point) -> dict[str, float]:
@@ -272,7 +271,7 @@ def _loaded(point: Point, load: Load | None) -> dict[str, float]:
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     model = step.in_process if workload.queued else step
-    return reported_metrics(engine_spec(d, model, instance.knobs, instance.memory).run_rank(trace, window_ps=window))
+    return reported_metrics(engine_spec(d, model, instance.knobs, instance.memory).run(trace, window_ps=window))
 
 
 # The rows of a measured file as points that can be predicted, each with its own way to be predicted. A plain table of our columns is read

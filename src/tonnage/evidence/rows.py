@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.evidence.predict import RATES, SEED, Point, read_point, reported_metrics, workload_of
+from tonnage.evidence.predict import SEED, Point, read_point, reported_metrics, workload_of
 from tonnage.evidence.recorded_load import RecordedLoad, recorded_load
 from tonnage.perf import step_terms as at
 from tonnage.perf.host import responding_s, streaming_s
@@ -107,15 +107,18 @@ NEAR_P95 = 0.03
 """Requests whose TTFT is within this share of the 95th percentile stand for it."""
 
 BIN = 1 << 14
-"""More than any count of sequences in a step, so that (P, n, B) packs into one integer."""
+"""More than any count of sequences in a step, so that (P, n, B) and a share pack into one integer."""
+
+SHARES = 64
+"""Steps of 1/64 by which shares are told apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """The steps of one simulated row, gathered into bins of equal prefill tokens P, prefill sequences n and decode sequences B.
+    """The steps of one simulated row, in bins of equal prefill tokens P, prefill sequences n, decode sequences B and share of all ranks.
 
     Attributes:
-        shape: int64 (3, bins): P, n and B of each bin.
+        shape: float64 (4, bins): P, n and B of each bin, of attention ranks those of the slowest, and the mean tokens of all over its own.
         weights: float64 (4, 3, bins): for each of four spans (TTFT, decode time, the whole run, the p95 TTFT) the number of steps, the sum
             of their attention pairs A and the sum of their context tokens C, per request.
         rest: float64 (4,): seconds of each span that are no whole step: an idle engine, or the rest of the step that ran when the request
@@ -123,14 +126,14 @@ class Bins:
         metrics: what the simulation itself gave, by column.
     """
 
-    shape: NDArray[np.int64]
+    shape: Floats
     weights: Floats
     rest: Floats
     metrics: dict[str, float]
 
 
-def gather(run: Requests, log: StepRecord, metrics: dict[str, float]) -> Bins:
-    """Gather the steps of a run into bins."""
+def gather(run: Requests, log: StepRecord, metrics: dict[str, float], ranks: int = 1) -> Bins:
+    """Gather the steps of a run on an instance of so many attention ranks into bins."""
     steps = log.steps
     count = len(steps)
     done = np.flatnonzero(run.status == COMPLETED)
@@ -147,13 +150,17 @@ def gather(run: Requests, log: StepRecord, metrics: dict[str, float]) -> Bins:
     seconds = steps[:, record.DURATION] / PS_PER_S
     near_ttft = float((run.first_token_ns - run.due_ns)[near].mean()) / 1e9
     actual = np.array([ttft.mean(), decode.mean(), _along(whole, seconds), near_ttft])
+    own = steps[:, record.PREFILL_TOKENS] + steps[:, record.DECODE_SEQUENCES]
+    share = np.minimum(np.round(SHARES * steps[:, record.ALL_TOKENS] / (ranks * own)), BIN - 1).astype(np.int64) if ranks > 1 else SHARES
     packed = (steps[:, record.PREFILL_TOKENS] * BIN + steps[:, record.PREFILL_SEQUENCES]) * BIN + steps[:, record.DECODE_SEQUENCES]
+    packed = packed * BIN + share
     _, index, inverse = np.unique(packed, return_index=True, return_inverse=True)
     columns = (record.PREFILL_TOKENS, record.PREFILL_SEQUENCES, record.DECODE_SEQUENCES)
     factors = (np.ones(count), steps[:, record.PAIRS_2] / 2, steps[:, record.CONTEXT_TOKENS].astype(float))
     weights = np.array([[np.bincount(inverse, span * factor) for factor in factors] for span in spans])
     rest = actual - np.array([_along(span, seconds) for span in spans])
-    return Bins(np.array([steps[index, i] for i in columns]), weights, rest, metrics)
+    shape = np.array([*(steps[index, i] for i in columns), packed[index] % BIN / SHARES])
+    return Bins(shape, weights, rest, metrics)
 
 
 def _share(begin: NDArray[np.int64], end: NDArray[np.int64], count: int) -> Floats:
@@ -187,15 +194,12 @@ class LoadedRows:
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
         """Look up the rows and read what was measured."""
         self.rows = list(rows)
-        whole = [self.point(row) for row in rows]
-        self.points = [point.of_rank for point in whole]
+        self.points = [self.point(row) for row in rows]
         self.deployments = Deployments.among(self.points)
         self.memory = [memory_plan(point.deployment) for point in self.points]
         columns = {name: column(rows, name) for name in METRICS}
         if np.isfinite(columns["requests_s"]).all():  # the same number as tokens per second
             del columns["output_tok_s"]
-        ranks = np.array([point.ranks for point in whole])
-        columns |= {name: columns[name] / ranks for name in RATES if name in columns}
         self.measured = {name: values for name, values in columns.items() if np.isfinite(values).any()}
         self.gaps = np.maximum(column(rows, "osl") - 1, 1)
         self.varied = np.array([bool(row.get("run")) for row in rows])
@@ -227,12 +231,12 @@ class LoadedRows:
             window = -1 if point.window_s is None else to_ps(point.window_s)
             spec = engine_spec(point.deployment, model, point.deployment.knobs, memory)
             run, log = spec.recorded(trace, most_steps=MOST_STEPS, window_ps=window)
-            return gather(run, log, reported_metrics(run))
+            return gather(run, log, reported_metrics(run), point.ranks)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             self.bins = list(pool.map(one, range(len(self.points))))
         self.row = np.repeat(np.arange(len(self.bins)), [b.shape.shape[1] for b in self.bins])
-        self.shape = np.concatenate([b.shape for b in self.bins], axis=1).astype(float)
+        self.shape = np.concatenate([b.shape for b in self.bins], axis=1)
         self.weights = np.concatenate([b.weights for b in self.bins], axis=2)
         self.rest = np.array([b.rest for b in self.bins])
         self.base = self._sums(c) + self.rest
@@ -240,9 +244,9 @@ class LoadedRows:
     def _sums(self, c: Floats) -> Floats:
         """The weighted sums of step times of every row for the four spans of ``Bins``, float64 (rows, 4)."""
         k = c[self.deployments.of[self.row]].T
-        prefill, n, b = self.shape
+        prefill, n, b, share = self.shape
         alone = launched_alone(k, prefill, prefill + b)
-        fixed = batch_seconds(k, prefill + b, n + b) + prefill_seconds(k, prefill) + np.where(alone, k[at.EAGER], 0.0)
+        fixed = batch_seconds(k, prefill + b, n + b, share) + prefill_seconds(k, prefill) + np.where(alone, k[at.EAGER], 0.0)
         each = self.weights[:, 0] * fixed + self.weights[:, 1] * k[at.ATTENTION] + self.weights[:, 2] * context_seconds(k, b)
         least = self.weights[:, 0] * np.where(alone, k[at.LAUNCHES], 0.0)
         return np.array([np.bincount(self.row, values, len(self.bins)) for values in np.maximum(each, least)]).T

@@ -1,10 +1,10 @@
 """What a mixture of experts adds to a step: its matrices, the copies of its tokens, and the tokens' way to their experts.
 
 Each rank of data-parallel attention (``Parallelism.dp``) brings T tokens to a step, so that dp · T tokens choose experts together; where
-ranks bring different numbers, T is the mean here (``share`` of ``step_seconds``). Of E experts of which a token chooses k, those that no token chose are not read. With
-random choices the expected touched share after t tokens is 1 − (1 − k/E)^t; with choices that resemble each other (``spread``
-below 1) it is less. The experts of one of the ``ep`` groups are at times touched more than the mean, and the step waits for
-the fullest group: with n = E/ep experts in each, the counts are binomial, and the largest of ep such counts lies some standard
+ranks bring different numbers, T is the mean (``share`` of ``step_seconds``). Of E experts of which a token chooses k, those that no token
+chose are not read. With random choices the expected touched share after t tokens is 1 − (1 − k/E)^t; with choices that resemble each
+other (``spread`` below 1) it is less. The experts of one of the ``ep`` groups are at times touched more than the mean, and the step waits
+for the fullest group: with n = E/ep experts in each, the counts are binomial, and the largest of ep such counts lies some standard
 deviations above the mean (``largest_of``, ``EXPERT_UNEVEN``). Routers also favour some experts, so that the arithmetic and the
 copies of tokens on the fullest GPU are ``skew`` above the mean per doubling of ``ep``.
 

@@ -60,7 +60,10 @@ def _whole(k: Floats, steps: Steps, drafted: int) -> Floats:
     prefill, decodes = steps.prefill_tokens, steps.decode_sequences
     verified = (drafted + 1) * decodes
     tokens = prefill + verified
-    seconds = batch_seconds(k, tokens, steps.prefill_sequences + verified, steps.share) - (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * drafted * decodes
+    seconds = (
+        batch_seconds(k, tokens, steps.prefill_sequences + verified, steps.share)
+        - (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * drafted * decodes
+    )
     seconds = seconds + attention_seconds(k, prefill, steps.attention_pairs_2) + context_seconds(k, decodes) * steps.context_tokens
     seconds = seconds + prefill_seconds(k, prefill)
     alone = launched_alone(k, prefill, tokens)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tonnage.simulator.kernel import is_compiled, warm_up
-from tonnage.simulator.kernel.compiled import drive_ranked, drive_shared
+from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.ranked import is_for_reference
-from tonnage.simulator.spec import rank_traces, spec_of
+from tonnage.simulator.spec import spec_of
 from tonnage.simulator.steps import StepRecord
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.workload import ClosedLoop, TraceArrivals
@@ -97,8 +97,8 @@ def simulate_many(
             if progress is not None:
                 progress(done, len(points), _name(point[1]))
         return found
-    for shares, ranks in {_loop(point) for point in points if not _is_plain(point)}:
-        warm_up(shares=shares, ranks=ranks)
+    for shares, ranks, grouped in {_loop(point) for point in points if not _is_plain(point)}:
+        warm_up(shares=shares, ranks=ranks, grouped=grouped)
     stop = np.zeros(1, np.int64)
     pool = ThreadPoolExecutor(max_workers=workers or min(len(points), os.cpu_count() or 1) or 1)
     try:
@@ -128,20 +128,15 @@ def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
         outputs = workload.osl.mean if workload.pairs is None else sum(workload.pairs.osl) / len(workload.pairs.osl)
         work += workload.requests * (outputs + LOOK_TOKENS * (instances - 1))
     loops = {_loop(point) for point in points if not _is_plain(point)}
-    return work <= SOON_TOKENS and not all(is_compiled_for(shares=shares, ranks=ranks) for shares, ranks in loops)
+    return work <= SOON_TOKENS and not all(
+        is_compiled(loop_of(shares=shares, ranks=ranks, grouped=grouped)) for shares, ranks, grouped in loops
+    )
 
 
-def is_compiled_for(*, shares: bool = False, ranks: bool = False) -> bool:
-    """Whether a loop is compiled; the arguments are those of ``warm_up``."""
-    if ranks:
-        return is_compiled(drive_ranked)
-    return is_compiled(drive_shared) if shares else is_compiled()
-
-
-def _loop(point: Point) -> tuple[bool, bool]:
-    """Which loop runs a point: whether its requests have something in common, and whether they differ to their engine."""
+def _loop(point: Point) -> tuple[bool, bool, bool]:
+    """Which loop runs a point, by the arguments of ``loop_of``."""
     deployment, workload = point
-    return workload.shares, deployment.knobs.ranks
+    return workload.shares, deployment.knobs.ranks, deployment.parallelism.dp > 1
 
 
 def _is_plain(point: Point) -> bool:
@@ -153,12 +148,8 @@ def _is_plain(point: Point) -> bool:
 def simulate_recorded(
     deployment: Deployment, workload: Workload, *, seed: int, most_steps: int, window_s: float | None = None
 ) -> tuple[Requests, StepRecord]:
-    """As ``simulate``, with the first ``most_steps`` engine steps: their composition, duration and queue.
-
-    Of an instance with attention ranks, the first rank and its requests.
-    """
-    spec = spec_of(deployment)
-    return spec.recorded(rank_traces(workload.trace(seed), spec.ranks)[0], most_steps=most_steps, window_ps=_window_ps(window_s))
+    """As ``simulate``, with the first ``most_steps`` engine steps: their composition, duration and queue."""
+    return spec_of(deployment).recorded(workload.trace(seed), most_steps=most_steps, window_ps=_window_ps(window_s))
 
 
 def _one(point: Point, seed: int, window_s: float | None, tiers: Sequence[Tier], stop: NDArray[np.int64] | None) -> Requests:

@@ -1,8 +1,8 @@
 """What an engine is when it runs, assembled once for everybody who simulates one, and the runs of an instance of it.
 
-The attention ranks of an instance (``Parallelism.dp``) are engines of their own: each has its requests and its KV cache, and its step is
-priced with all ranks' tokens at the experts. They are taken to be alike, so that each is simulated alone; a router inside the instance
-gives them requests, or clients, in turn.
+The attention ranks of an instance (``Parallelism.dp``) have requests and a KV cache of their own each, and go in lockstep
+(``reference/ranks.py``); a router inside the instance gives them requests, or clients, in turn. Where ranks are endpoints of their own, in
+``serve``, ``demo`` and two pools, each is an engine by itself and its step is priced as if all ranks were alike.
 """
 
 from __future__ import annotations
@@ -83,38 +83,38 @@ class EngineSpec:
         self, traces: Sequence[Trace], *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None
     ) -> Requests:
         """The same for requests that were given to the ranks already: one trace for each that gets any."""
-        parts = [self.run_rank(trace, window_ps=window_ps, plain=plain, stop=stop) for trace in traces]
-        return parts[0] if self.ranks == 1 else pooled(parts)
-
-    def run_rank(self, trace: Trace, *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None) -> Requests:
-        """The requests of a trace on one engine; the arguments are those of ``run``."""
         if plain:
+            from tonnage.simulator import reference
             from tonnage.simulator.kernel.build import check_engine
-            from tonnage.simulator.reference import run_reference
 
             check_engine(self.step, self.knobs, self.blocks)
-            more: dict[str, Any] = {"windows": self.windows, "window_ps": window_ps, "max_context": self.max_context, "tiers": self.tiers}
-            return run_reference(trace, self.step, self.knobs, self.blocks, **more).requests
-        return self.recorded(trace, most_steps=0, window_ps=window_ps, stop=stop)[0]
+            ran = reference.run_ranks(traces, self.ranks, self.step, self.knobs, self.blocks, **self._limits(window_ps))
+            return pooled([rank.requests for rank in ran]) if self.ranks > 1 else ran[0].requests
+        return self.recorded_ranks(traces, most_steps=0, window_ps=window_ps, stop=stop)[0]
 
     def recorded(
         self, trace: Trace, *, most_steps: int, window_ps: int = -1, stop: NDArray[np.int64] | None = None
     ) -> tuple[Requests, StepRecord]:
-        """The requests of a trace on one compiled engine, with its first ``most_steps`` steps."""
-        from tonnage.simulator.kernel import run_recorded
+        """The requests of a trace on a compiled instance, with its first ``most_steps`` steps; the arguments are those of ``run``."""
+        return self.recorded_ranks(rank_traces(trace, self.ranks), most_steps=most_steps, window_ps=window_ps, stop=stop)
 
-        return run_recorded(
-            trace,
-            self.step,
-            self.knobs,
-            self.blocks,
-            most_steps=most_steps,
-            windows=self.windows,
-            window_ps=window_ps,
-            max_context=self.max_context,
-            stop=stop,
-            tiers=self.tiers,
-        )
+    def recorded_ranks(
+        self, traces: Sequence[Trace], *, most_steps: int, window_ps: int = -1, stop: NDArray[np.int64] | None = None
+    ) -> tuple[Requests, StepRecord]:
+        """The same for requests that were given to the ranks already."""
+        import numpy as np
+
+        from tonnage.simulator.kernel import run_ranks
+
+        more = self._limits(window_ps)
+        parts, steps = run_ranks(traces, self.ranks, self.step, self.knobs, self.blocks, most_steps=most_steps, stop=stop, **more)
+        if self.ranks == 1:
+            return parts[0], steps
+        order = np.argsort(np.concatenate([part.due_ns for part in parts]), kind="stable") if most_steps else np.zeros(0, np.int64)
+        return pooled(parts), replace(steps, first_step=steps.first_step[order], last_step=steps.last_step[order])
+
+    def _limits(self, window_ps: int) -> dict[str, Any]:
+        return {"windows": self.windows, "window_ps": window_ps, "max_context": self.max_context, "tiers": self.tiers}
 
 
 def spec_of(deployment: Deployment, priced: EstimatedInstance | None = None, *, tiers: Sequence[Tier] = ()) -> EngineSpec:

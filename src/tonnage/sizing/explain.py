@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tonnage.plan.candidate import CurvePoint, Mark
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.plan import Explanation, StepTerm
-from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
+from tonnage.simulator.steps import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
@@ -39,8 +39,8 @@ def explained(best: Sized) -> Explanation:
     instance, rate, steps = best.contender.recorded(capacity, MOST_STEPS)
     steps = steps[len(steps) // 5 :]
     mean = float(steps[:, DURATION].mean()) / PS_PER_S
-    drafting = instance.step.drafting
-    terms = {name: float(value.mean()) for name, value in step_terms(instance.step.coefficients, steps, drafting).items()}
+    drafting, ranks = instance.step.drafting, instance.deployment.parallelism.dp
+    terms = {name: float(value.mean()) for name, value in step_terms(instance.step.coefficients, steps, drafting, ranks).items()}
     if drafting is not None:
         terms["drafter"] = mean - sum(terms.values())
     parts = tuple(
@@ -66,23 +66,29 @@ def _front_end_busy(instance: Instance, rate: float) -> float:
     return messages * instance.step.stream_s / instance.deployment.parallelism.dp
 
 
-def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Drafting | None = None) -> dict[str, NDArray[np.float64]]:
+def step_terms(
+    c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Drafting | None = None, ranks: int = 1
+) -> dict[str, NDArray[np.float64]]:
     """Seconds per term of each step; they sum to ``step_seconds`` of it, with drafts to what is not the drafter's.
 
     Args:
         c: coefficient array of the deployment.
         steps: rows of ``StepRecord.steps``.
         drafting: speculative decoding; None without.
+        ranks: attention ranks in lockstep, of which the rows have the slowest.
     """
     from tonnage.perf.vectorised_step import Steps, parts
 
     columns = steps.T.astype(float)
+    guesses = 0 if drafting is None else drafting.tokens
+    own = columns[PREFILL_TOKENS] + (guesses + 1) * columns[DECODE_SEQUENCES]
     contents = Steps(
         prefill_tokens=columns[PREFILL_TOKENS],
         prefill_sequences=columns[PREFILL_SEQUENCES],
         decode_sequences=columns[DECODE_SEQUENCES],
         attention_pairs_2=columns[PAIRS_2],
         context_tokens=columns[CONTEXT_TOKENS],
+        share=columns[ALL_TOKENS] / (ranks * own) if ranks > 1 else 1.0,
     )
     return parts(c, contents, drafting)
 

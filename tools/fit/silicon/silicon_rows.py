@@ -47,7 +47,7 @@ class SiliconRows(LoadedRows):
 
     def _gather_like_steps(self, terms: dict[str, Any]) -> None:
         """Bins of like steps as one, at their weighted mean: the fit is several times faster, and the sums stay those of the simulation."""
-        tokens, starting, decoding = self.shape
+        tokens, starting, decoding, share = self.shape
         width = np.where(tokens > 0, np.log(LIKE_MIXED), np.log(LIKE_DECODES))
         like = np.array(
             [
@@ -55,6 +55,7 @@ class SiliconRows(LoadedRows):
                 np.round(np.log(np.maximum(tokens, 1)) / np.log(LIKE_PROMPTS)),
                 starting,
                 np.round(np.log(np.maximum(decoding, 1)) / width) + (decoding > 0),
+                np.round(np.log(share) / np.log(LIKE_DECODES)),
             ]
         )
         _, first, group = np.unique(like.astype(np.int64), axis=1, return_index=True, return_inverse=True)
@@ -69,7 +70,7 @@ class SiliconRows(LoadedRows):
 
     def cache_holds_all(self) -> list[bool]:
         """Whether the KV cache holds the longest request of every client at once."""
-        pools = zip(self.points, self.memory, strict=True)
+        pools = zip([point.of_rank for point in self.points], self.memory, strict=True)
         return [(p.concurrency or 1) * _held(memory, p.isl + p.osl) <= memory.tokens for p, memory in pools]
 
 

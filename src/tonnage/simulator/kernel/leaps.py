@@ -58,8 +58,9 @@ def steps_within(first, longer, lasts, most):
 
 @part()
 def steps_ahead(m, most):
-    """How many of at most so many steps like the one that begins now follow one another, this one counted; blocks for the further ones
-    are in ``step.grown``.
+    """How many of at most so many steps like the one that begins now follow one another, this one counted.
+
+    Blocks for the further ones are in ``step.grown``.
 
     Its tokens are with clients ``stream`` later for each who decodes. Where that takes longer than the step, or the front end is not
     done with earlier ones when it ends, steps are taken one by one.

@@ -19,6 +19,7 @@ from tonnage.simulator.kernel.shared import forget_transfers
 from tonnage.simulator.kernel.tokens import streamed
 from tonnage.simulator.ratio import RATIO_START
 
+
 @part()
 def rank(m, j):
     """The ``j``-th rank of the group."""

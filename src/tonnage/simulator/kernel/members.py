@@ -55,7 +55,7 @@ class Fleet(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The attention ranks of instances, as in ``lockstep.Group``: a record of the type ``GROUP`` and a row of addresses for each instance."""
+    """The attention ranks of instances: an array of one ``GROUP`` and a row of addresses for each instance, as in ``memory.Group``."""
 
     note: Any
     at: NDArray[np.int64]

@@ -246,7 +246,7 @@ GROUP = record_of(
 
 
 class Group(NamedTuple):
-    """The attention ranks of an instance in lockstep: a record of the type ``GROUP`` in an array of one, the addresses of their machines, and the memory where these are."""
+    """The attention ranks of an instance in lockstep: an array of one ``GROUP``, the addresses of their machines, and the memory there."""
 
     note: Any
     at: NDArray[np.int64]
@@ -256,9 +256,8 @@ class Group(NamedTuple):
 class Machine(NamedTuple):
     """One engine. ``stop`` has one element: another thread that sets it to 1 ends the run between two steps.
 
-    ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one another, else None; ``ranks`` is a
-    ``ranks.Ranks`` where they have classes or deadlines that the engine looks at, else None; ``group`` is the ``Group`` of an attention rank
-    in lockstep with others, else None.
+    ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one another, ``ranks`` is a ``ranks.Ranks`` where
+    they have classes or deadlines that the engine looks at, ``group`` is the ``Group`` of an attention rank in lockstep; else they are None.
     """
 
     cfg: Any

@@ -31,7 +31,7 @@ def whole_ps(seconds):
 
 @part()
 def price(m, share):
-    """Picoseconds of the step: the decode line when nothing is prefilled, else priced and rounded once; ``share`` as in ``step_seconds``."""
+    """Picoseconds of the step: the decode line when nothing is prefilled, else rounded once; ``share`` as in ``step_seconds``."""
     step, model, drafter = m.step, m.prices.model, m.prices.drafter
     b = step.decode_sequences
     if step.prefill_tokens == 0:

@@ -166,7 +166,9 @@ def run_ranks(
     left = [_left(m, trace, window_ps) for m, trace in zip(machines, traces, strict=False)]
     number = int(machines[0].state["round"] + machines[0].state["alone"])
     first, last = (np.concatenate([getattr(rows, name) for _, rows in left]) for name in ("first_step", "last_step"))
-    return [record for record, _ in left], StepRecord(steps=steps[: min(number, len(steps))], count=number, first_step=first, last_step=last)
+    return [record for record, _ in left], StepRecord(
+        steps=steps[: min(number, len(steps))], count=number, first_step=first, last_step=last
+    )
 
 
 def _nobody(trace: Trace) -> Trace:

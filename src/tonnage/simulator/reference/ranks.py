@@ -57,7 +57,8 @@ class Ranks:
                     engine.batcher.idle()
             if not any(busy):
                 at = min(engine.wakes() for engine in self.engines)
-                return all([engine.wake(at, until) for engine in self.engines])
+                woken = [engine.wake(at, until) for engine in self.engines]
+                return all(woken)
             if first.time >= until or not self._begin(busy):
                 return False
         if first.ends > until:

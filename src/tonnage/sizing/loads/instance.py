@@ -362,7 +362,8 @@ class Instance:
     def together(self, trace: Trace, instances: int, router: str) -> Requests:
         """A run of given requests on so many of the instances behind a router.
 
-        The attention ranks of an instance are endpoints of their own to the router, as behind vLLM's external load balancing. Where
+        The attention ranks of an instance are endpoints of their own to the router, as behind vLLM's external load balancing, and
+        go in lockstep. Where
         prompts share something, each instance is simulated with its cache, gives its ranks requests in turn (``serve``), and a router that
         looks at the load chooses as it would among engines that compute what caches leave of the prompts.
         """
@@ -383,7 +384,8 @@ class Instance:
     def _routed(self, trace: Trace, instances: int, router: str) -> Routed:
         """A run of requests that share nothing on the engines of so many instances."""
         engines = [self.engine] * (instances * self.deployment.parallelism.dp)
-        return run_fleet(trace, engines, router, seed=self.traffic.seed)
+        ranks, wait = self.deployment.parallelism.dp, self.knobs.rank_wait_steps
+        return run_fleet(trace, engines, router, seed=self.traffic.seed, ranks=ranks, wait=wait)
 
     @cached_property
     def engine(self) -> Machine:
@@ -391,13 +393,13 @@ class Instance:
         return self.spec.engine(seed=self.traffic.seed).machine
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
-        """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
+        """The engine steps of an open loop at ``rate``, the first ``most_steps``."""
         arrivals = OpenLoop(rate=rate, process=self.traffic.process, cv=self.traffic.cv)
         if self.shared is None:
             trace = self.workload(arrivals, requests).trace(self.traffic.seed, stretch=True)
         else:
             trace = self.shared.trace(rate, requests, self.traffic.seed)
-        return self.spec.recorded(self._ranks(trace)[0], most_steps=most_steps)[1]
+        return self.spec.recorded_ranks(self._ranks(trace), most_steps=most_steps)[1]
 
     def workload(self, arrivals: Simulated, requests: int) -> Workload:
         """The question's lengths under any arrivals."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, CannotRun
 from tonnage.simulator.disaggregated import decode_worker, sent_bytes_s
-from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, STEP_COLUMNS
+from tonnage.simulator.steps import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, STEP_COLUMNS
 from tonnage.sizing.loads.capacity import Capacity, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
 from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care
@@ -233,6 +233,7 @@ class PooledContender(Contender):
         batch = max(1, round(rate * decoding_s / other.deployment.parallelism.dp))
         step = np.zeros((1, STEP_COLUMNS), np.int64)
         step[0, DECODE_SEQUENCES], step[0, CONTEXT_TOKENS] = batch, round(batch * (isl.mean + osl.mean / 2))
+        step[0, ALL_TOKENS] = batch * other.deployment.parallelism.dp
         step[0, DURATION] = to_ps(other.step.seconds(0, 0, batch, 0, int(step[0, CONTEXT_TOKENS])))
         return other, rate, step
 
