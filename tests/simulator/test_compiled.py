@@ -131,7 +131,7 @@ def test_no_loop_is_called_with_what_it_was_not_compiled_for() -> None:
 
 def test_threads_that_come_at_once_find_one_loop() -> None:
     warm_up()
-    fresh = Loop(driven._build, driven.VERSION)
+    fresh = Loop("drive", driven.VERSION)
     m = machine()
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: fresh.address(m), range(4)))

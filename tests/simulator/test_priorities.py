@@ -18,7 +18,7 @@ from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator import kernel
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.kernel.compiled import drive_ranked
+from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.reference import run_reference
 from tonnage.spec.deployment import EngineKnobs, TrafficClass, with_classes
 from tonnage.spec.sessions import ENDLESS, of_rows
@@ -184,4 +184,4 @@ def test_large_runs_with_deadlines_are_compiled():
     chat, batch = found.classes
     assert chat.requests + batch.requests == 200_000
     assert chat.rejected > batch.rejected > 0
-    assert drive_ranked.signatures
+    assert loop_of(ranks=True).signatures

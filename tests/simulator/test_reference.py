@@ -93,12 +93,12 @@ def test_tensorrt_llm_cuts_prompts_to_whole_blocks_and_fills_up_with_short_ones(
 def test_tensorrt_llm_reserves_to_completion_and_the_head_of_the_line_blocks() -> None:
     result = run_reference(open_trace((0, 41, 3), (0.1, 41, 3), (0.2, 2, 1)), TICK, KNOBS, 9)
     # 5 blocks each: 4 are left, too few for the second, and the third, which needs one, stays behind it.
-    assert [row[7:] for row in result.steps] == [(1, 0), (1, 2), (1, 2), (2, 0), (1, 0), (1, 0)]
+    assert [row[7:9] for row in result.steps] == [(1, 0), (1, 2), (1, 2), (2, 0), (1, 0), (1, 0)]
 
 
 def test_slots_limit_the_running() -> None:
     result = run_reference(open_trace((0, 5, 3), (0, 5, 3), (0, 5, 3)), TICK, replace(KNOBS, max_batch_size=2), 100)
-    assert [row[7:] for row in result.steps] == [(2, 1)] * 3 + [(1, 0)] * 3
+    assert [row[7:9] for row in result.steps] == [(2, 1)] * 3 + [(1, 0)] * 3
 
 
 def test_in_flight_slots_never_exceed_the_token_budget() -> None:
@@ -251,7 +251,7 @@ def test_one_prefill_takes_one_prompt_a_step_whatever_room_there_is() -> None:
     result = run_reference(open_trace((0, 10, 3), (0, 20, 2), (0, 30, 2)), TICK, ONE_PREFILL, 100)
     assert composition(result) == [(10, 1, 0, 100, 0), (20, 1, 1, 400, 11), (30, 1, 2, 900, 12 + 21), (0, 0, 1, 0, 31)]
     assert ms(result.requests.first_token_ns) == [1.0, 2.0, 3.0]
-    assert [row[7:] for row in result.steps] == [(1, 2), (2, 1), (3, 0), (1, 0)]
+    assert [row[7:9] for row in result.steps] == [(1, 2), (2, 1), (3, 0), (1, 0)]
 
 
 def test_one_prefill_cuts_a_prompt_and_nobody_enters_until_it_is_done() -> None:

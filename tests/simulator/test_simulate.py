@@ -132,14 +132,14 @@ def test_the_kernel_works_where_nothing_can_be_cached(monkeypatch: pytest.Monkey
         return lambda function: function
 
     monkeypatch.setattr(driven, "njit", without_cache)
-    assert driven.compiled(driven._build(1)).__name__ == "drive"
+    assert driven.compiled(driven._builder("drive")(1)).__name__ == "drive"
 
 
 def test_few_tokens_do_not_wait_for_the_compiler_and_the_record_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [(deployment(), workload(ClosedLoop(concurrency=8))), (deployment("vllm"), workload(OpenLoop(rate=30)))]
     expected = simulate_many(points, seed=2, window_s=20.0)
     assert not answers_soon(points)
-    monkeypatch.setattr(module, "is_compiled", lambda: False)
+    monkeypatch.setattr(module, "is_compiled", lambda _: False)
     monkeypatch.setattr(module, "warm_up", None)
     assert answers_soon(points)
     assert answers_soon(points, 100)

@@ -85,6 +85,7 @@ def point_of(row: Row) -> Point:
         scheduler=row.get("scheduler", own.scheduler),
         stream_interval=row.get("stream", own.stream_interval),
         receive_interval=row.get("receive", own.receive_interval),
+        rank_wait_steps=row.get("rank_wait", own.rank_wait_steps),
         batch_wait_steps=row.get("wait_steps", own.batch_wait_steps),
         batch_wait_ratio=row.get("wait_ratio", own.batch_wait_ratio),
         kv_fraction=row.get("kv_fraction", own.kv_fraction),

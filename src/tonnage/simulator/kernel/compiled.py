@@ -48,5 +48,5 @@ def _is_on_disk(part: Any) -> bool:
         cache = part._cache
         index = cache._cache_file._load_index()
         return any(key[1:] == cache._index_key(None, part.targetctx.codegen())[1:] for key in index)
-    except (AttributeError, OSError):
+    except (AttributeError, ImportError, OSError):
         return False

@@ -188,5 +188,5 @@ def room_for(m: Machine, at: NDArray[np.int64]) -> NDArray[np.int64]:
     context = write.targetctx
     words = -(-context.get_abi_sizeof(context.get_value_type(typeof(m))) // 8)
     room = np.zeros((at.size, words), np.int64)
-    at.flat = room.ctypes.data + 8 * words * np.arange(at.size)
+    at.ravel()[:] = room.ctypes.data + 8 * words * np.arange(at.size)
     return room

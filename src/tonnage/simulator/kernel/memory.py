@@ -256,8 +256,8 @@ class Group(NamedTuple):
 class Machine(NamedTuple):
     """One engine. ``stop`` has one element: another thread that sets it to 1 ends the run between two steps.
 
-    ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one another, ``ranks`` is a ``ranks.Ranks`` where
-    they have classes or deadlines that the engine looks at, ``group`` is the ``Group`` of an attention rank in lockstep; else they are None.
+    ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one another, ``ranks`` a ``ranks.Ranks`` where
+    they have classes or deadlines that the engine looks at, ``group`` the ``Group`` of an attention rank in lockstep; else they are None.
     """
 
     cfg: Any
