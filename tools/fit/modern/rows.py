@@ -78,7 +78,7 @@ class ModernRows(SiliconRows):
     def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload:
         """A closed loop with the lengths of the benchmark, and as many requests as it sent."""
         load, sent = super().workload(i, model, turnaround_s=turnaround_s), self.rows[i].get("sent")
-        return replace(load, requests=math.ceil(sent / self.rows[i]["dp"])) if sent else load
+        return replace(load, requests=sent) if sent else load
 
     def predict(self, terms: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
         """As for all rows; a median TTFT changes as the mean does."""

@@ -32,7 +32,8 @@ def run_of(row: Row, day: str) -> Row:
 
     Returns:
         slots, budget (tokens a step; 0 for the engine's own), stream (tokens a message), kv_fraction; and, where the script changes them,
-        graphs (tokens of a step with prompts as CUDA graphs), precision, tp, dp, ep, receive, wait_steps, wait_ratio and ttft_ms.
+        graphs (tokens of a step with prompts as CUDA graphs), precision, tp, dp, ep, receive, rank_wait, wait_steps, wait_ratio and
+        ttft_ms.
     """
     more = {
         "day": day,
