@@ -1,6 +1,6 @@
 """What an engine is when it runs, assembled once for everybody who simulates one, and the runs of an instance of it.
 
-The attention ranks of an instance (``Parallelism.dp``) have requests and a KV cache of their own each, and go in lockstep
+The attention ranks of an instance (``Parallelism.dp``) have separate requests and KV caches, and go in lockstep
 (``reference/ranks.py``); a router inside the instance gives them requests, or clients, in turn. Where ranks are endpoints of their own, in
 ``serve``, ``demo`` and two pools, each is an engine by itself and its step is priced as if all ranks were alike.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

@@ -50,7 +50,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _builder(name: str) -> Callable[[int], Callable[..., Any]]:
-    """Makes the loop of one engine, or of attention ranks in lockstep, by a name of its own: it is found in numba's cache by that.
+    """Makes the loop of one engine, or of attention ranks in lockstep, under a name that tells it from others in numba's cache.
 
     What it makes has ``version`` as part of its key there.
     """
@@ -90,7 +90,7 @@ class Loop:
     """A compiled loop, for machines of one type.
 
     Attributes:
-        name: of its own.
+        name: what tells it from others in numba's cache.
         parts: what is compiled of it, by itself each: the loop, and its entry from Python.
     """
 

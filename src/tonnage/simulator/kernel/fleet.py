@@ -98,9 +98,7 @@ def run_fleet(
     """
     check_fleet(trace, engines, router)
     if ranks > 1 and changes.some:
-        raise InputError(
-            "attention ranks: failures and autoscaling are simulated with engines of one rank so far; leave one of the two out"
-        )
+        raise InputError("attention ranks: failures and autoscaling are simulated for engines of one rank only; leave one of the two out")
     check_trace(trace)
     changes.check(len(engines))
     count, last = len(engines), changes.last(trace)
