@@ -267,11 +267,11 @@ def next_of_engine(m, now):
 
 @part()
 def next_of_ranks(m, now):
-    """The same of all ranks."""
+    """The same of all ranks; one that is idle may not have heard yet of a request that has come, while others are in a step."""
     at = NEVER
     for j in range(m.group.at.size):
         at = min(at, next_of_engine(rank(m, j), now))
-    return at
+    return max(at, now + 1)
 
 
 advance = two_forms("group", lambda m, until: advance_alone(m, until), lambda m, until: advance_ranks(m, until))

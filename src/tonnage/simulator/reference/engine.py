@@ -61,7 +61,6 @@ from tonnage.units import to_ps
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
-    from tonnage.simulator.reference.ranks import Ranks
 
 Entry = tuple[int, int, int, int]
 """Of ``Happened``: id, at, tokens, status."""
@@ -115,7 +114,7 @@ class Engine:
         self.steps: list[tuple[int, ...]] = []
         self.entries: list[Entry] = []
         self.alone: dict[tuple[int, int], int] = {}
-        self.ranks: Ranks | None = None
+        self.advance_ranks: Callable[[int], None] | None = None
 
     def submit(self, request: Request) -> None:
         """Send a request."""
@@ -162,11 +161,11 @@ class Engine:
         if until is not None and until < self.now:
             raise InputError(f"an engine cannot be advanced to {until} ps: it is {self.now} ps there")
         limit = NEVER if until is None else until
-        if self.ranks is None:
+        if self.advance_ranks is None:
             while not self.over and self.turn(limit):
                 pass
         else:
-            self.ranks.advance(limit)
+            self.advance_ranks(limit)
         self.now = max(self.now, self.time) if until is None else until
         entries, self.entries = self.entries, []
         return happened(entries)

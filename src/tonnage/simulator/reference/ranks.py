@@ -33,7 +33,7 @@ class Ranks:
         self.waited = 0
         self.steps: list[tuple[int, ...]] = []
         for engine in self.engines:
-            engine.ranks, engine.steps = self, self.steps
+            engine.advance_ranks, engine.steps = self.advance, self.steps
 
     def run(self, traces: Sequence[Trace]) -> None:
         """Give each of the first ranks the requests of a trace, with its clients, and do all that is to do."""
