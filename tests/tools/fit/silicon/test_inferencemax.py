@@ -69,8 +69,8 @@ GPTOSS = {"model": "gpt-oss-120b", "engine": "tensorrt-llm-1.2"}
         (DEEPSEEK | {"concurrency": 4}, "2026-02-03", {"budget": 8320}),
         (DEEPSEEK | {"concurrency": 128}, "2026-02-03", {"budget": 8384}),
         (DEEPSEEK | {"gpu": "h200-sxm-141gb"}, "2025-12-15", {"kv_fraction": 0.75, "precision": "fp8+kv-fp16"}),
-        (DEEPSEEK | {"dp": 8, "tp": 1}, "2026-02-03", {"receive": 60}),
-        (GPTOSS | {"dp": 2, "tp": 1}, "2026-02-05", {"receive": 50}),
+        (DEEPSEEK | {"dp": 8, "tp": 1}, "2026-02-03", {"rank_wait": 60}),
+        (GPTOSS | {"dp": 2, "tp": 1}, "2026-02-05", {"rank_wait": 50}),
         (DEEPSEEK | {"isl": 1024}, "2026-01-29", {"wait_steps": 40, "wait_ratio": 0.8, "budget": 8192}),
         (DEEPSEEK | {"isl": 1024}, "2025-12-15", {"budget": 1152}),
     ],
@@ -89,7 +89,7 @@ def test_tensorrt_llm_waits_where_its_script_says_so(changed: dict[str, Any]) ->
 
 
 FP4, SHORT, LONG_ANSWERS = {"precision": "nvfp4+experts"}, {"isl": 1024}, {"isl": 1024, "osl": 8192}
-RANKS = {"tp": 1, "dp": 8, "ep": 8, "receive": 60}
+RANKS = {"tp": 1, "dp": 8, "ep": 8, "rank_wait": 60}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ RANKS = {"tp": 1, "dp": 8, "ep": 8, "receive": 60}
 def test_what_the_scripts_of_october_2025_chose_for_deepseek_on_tensorrt_llm(changed: dict[str, Any], expected: dict[str, Any]) -> None:
     asked = {"tp": 8} | DEEPSEEK | changed
     found = run("2025-11-02", **asked)
-    assert {name: found[name] for name in ("tp", "dp", "ep", "receive") if name in found} == expected
+    assert {name: found[name] for name in ("tp", "dp", "ep", "rank_wait") if name in found} == expected
     assert not {"tp", "dp", "ep"} & set(run("2025-12-15", **asked))
 
 
