@@ -228,9 +228,9 @@ class Metrics:
         if self._refused is not None:
             self._refused.inc()
 
-    def responded(self, handler: str, status: int) -> None:
+    def responded(self, method: str, handler: str, status: int) -> None:
         """Count a response, as vLLM's instrumentator does: by the class of its status, such as "5xx"."""
-        self._responses.labels("POST", handler, f"{status // 100}xx").inc()
+        self._responses.labels(method, handler, f"{status // 100}xx").inc()
 
     def late(self, seconds: float) -> None:
         """Note how late a batch of deliveries was."""

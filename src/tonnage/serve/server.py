@@ -18,12 +18,14 @@ from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
-from tonnage.serve.request import Count, Counted
+from tonnage.serve.request import Limits, TokenReader
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervision.child import STARTS
 
 if TYPE_CHECKING:
+    from tonnage.serve.tokens import Tokens
     from tonnage.simulator.engine import Engine
+    from tonnage.spec.lengths import Lengths
 
 KILLED = 137
 """Exit code of a process that was killed."""
@@ -57,9 +59,10 @@ class Served:
         router: between them (``simulator.router.ROUTERS``).
         model: the name that clients use.
         max_context: longest prompt plus output; 0 for no limit.
-        default_osl: output tokens of a request that sets no limit.
+        lengths: how long answers are that end by themselves.
         most_waiting: requests that may wait when another comes; 0 for no limit.
-        count: tokens of a text.
+        tokens: of the model.
+        reasons: whether it thinks before it answers.
         speed: how many times as fast as the wall's the simulated time runs.
         faults: what goes wrong, and when.
         seed: of which requests faults meet.
@@ -73,9 +76,9 @@ class Served:
     router: str
     model: str
     max_context: int
-    default_osl: int
+    lengths: Lengths
     most_waiting: int
-    count: Count
+    tokens: Tokens
     speed: float
     host: str
     port: int
@@ -83,6 +86,7 @@ class Served:
     seed: int = 0
     ranks: int = 1
     dialect: Dialect = OF_VLLM
+    reasons: bool = False
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with its own alarm."""
@@ -90,15 +94,16 @@ class Served:
 
         clocks = [WallClock(self.speed) for _ in range(self.instances * self.ranks)]
         fleet = Fleet([Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks)], self.router, ranks=self.ranks)
-        engines = Simulated(fleet, self.model, self.dialect.published)
+        engines = Simulated(fleet, self.model, tokens=self.tokens, lengths=self.lengths, names=self.dialect.published)
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
         return Service(
             engines=engines,
-            reader=Counted(self.count),
-            model=self.model,
-            max_context=self.max_context,
-            default_osl=self.default_osl,
+            reader=TokenReader(self.tokens),
+            tokens=self.tokens,
+            limits=Limits(
+                models=(self.model,), max_context=self.max_context, vocabulary=self.tokens.size, reasons=self.reasons
+            ),
             most_waiting=self.most_waiting,
             started=int(time.time()),
             faults=Faults(self.faults, lambda: self._go_wrong(loop, clocks), seed=self.seed),

@@ -14,16 +14,15 @@ from tonnage.errors import InputError, option
 if TYPE_CHECKING:
     from tonnage.serve.faults import Fault
     from tonnage.serve.server import Served
+    from tonnage.serve.tokens import Tokens
     from tonnage.simulator.engine import Engine
     from tonnage.spec.deployment import Deployment
 
 NEWEST = "vllm"
 """The engine whose rules are followed where none is named."""
 
-DEFAULT_OSL = 128
-"""Output tokens of a request that sets no limit: a simulated model has no end of its own."""
-
-CHARACTERS_PER_TOKEN = 4.0
+ANSWERS = {"chat": "lognormal:211,163", "code": "lognormal:28,60"}
+"""How long answers are that end by themselves: mean and standard deviation of Azure's traces of 2023 of that name (shared/data/traces)."""
 
 
 def serve_simulated(
@@ -38,7 +37,9 @@ def serve_simulated(
     router: str = "least-outstanding",
     speed: float = 1.0,
     tokenizer: str | Path | None = None,
-    default_osl: int = DEFAULT_OSL,
+    osl: str | None = None,
+    max_model_len: int | None = None,
+    reasoning_parser: str | None = None,
     max_waiting: int = 0,
     served_model_name: str | None = None,
     coefficients: str | Path | None = None,
@@ -57,8 +58,10 @@ def serve_simulated(
         instances: how many engines there are behind the router.
         router: which instance gets a request (``simulator.router``).
         speed: how many times as fast as the wall's the simulated time runs.
-        tokenizer: local ``tokenizer.json`` that counts prompts; 4 characters a token without one.
-        default_osl: output tokens of a request that sets no limit.
+        tokenizer: local ``tokenizer.json``; 4 characters are a token without one.
+        osl: how long answers are that end by themselves, such as 200 or "lognormal:211,163" (default: as in Azure's traces of 2023).
+        max_model_len: prompt plus output at most, in tokens (default: what the model allows).
+        reasoning_parser: any name, as vLLM has it: the model thinks before it answers.
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
@@ -72,10 +75,11 @@ def serve_simulated(
     """
     from tonnage.serve.dialect import DIALECTS
     from tonnage.serve.server import Served
+    from tonnage.spec.lengths import parse_lengths
 
     if emulate not in DIALECTS:
         raise InputError(f"{option('emulate')}: no engine is emulated as '{emulate}'; there are {', '.join(DIALECTS)}")
-    _check(router, speed=speed, instances=instances or 1, default_osl=default_osl)
+    _check(router, speed=speed, instances=instances or 1)
     asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
     deployment, count = asked.deployment, instances or asked.instances
     return Served(
@@ -83,10 +87,11 @@ def serve_simulated(
         instances=count,
         router=router,
         model=served_model_name or deployment.model.name,
-        max_context=deployment.model.max_context,
-        default_osl=default_osl,
+        max_context=min(max_model_len or deployment.model.max_context, deployment.model.max_context),
+        lengths=parse_lengths(osl or ANSWERS["code" if "code" in deployment.model.name else "chat"], option("osl")),
+        reasons=reasoning_parser is not None,
         most_waiting=max_waiting,
-        count=_counter(tokenizer),
+        tokens=_tokens(tokenizer, deployment.model.vocab),
         speed=speed,
         faults=_faults(fault, count),
         seed=seed,
@@ -183,9 +188,11 @@ def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
     )
 
 
-def _counter(tokenizer: str | Path | None) -> Callable[[str], int]:
+def _tokens(tokenizer: str | Path | None, vocabulary: int) -> Tokens:
+    from tonnage.serve.tokens import FileTokens, Fours
+
     if tokenizer is None:
-        return lambda text: round(len(text) / CHARACTERS_PER_TOKEN)
+        return Fours(vocabulary)
     from tonnage.bench.prompts import TokenizerFile
 
-    return TokenizerFile(Path(tokenizer)).count
+    return FileTokens(TokenizerFile(Path(tokenizer)))
