@@ -141,7 +141,7 @@ async def _events(reply: Reply, asked: Asked, answer: Answer) -> AsyncIterator[b
         async for piece in answer.pieces():
             if not begun:
                 begun = True
-                message = {"id": reply.id, "type": "message", "role": "assistant", "content": [], "model": reply.model}
+                message: dict[str, Any] = {"id": reply.id, "type": "message", "role": "assistant", "content": [], "model": reply.model}
                 message |= {"stop_reason": None, "stop_sequence": None, "usage": _usage(asked, answer, 0)}
                 yield one("message_start", message=message)
             parts: list[tuple[str, str, Any]] = []

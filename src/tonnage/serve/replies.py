@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.serve.script import logprobs_of
 
 if TYPE_CHECKING:
-    from tonnage.serve.answer import Answer, Piece
+    from tonnage.serve.answer import Answer, Call, Piece
     from tonnage.serve.dialect import Further
     from tonnage.serve.request import Asked, Prompt
     from tonnage.serve.tokens import Tokens
@@ -113,7 +113,7 @@ class Reply:
         more, asked, answer = self.further, self.asked, one.answer
         own: dict[str, Any] = {**self._stop_reason(answer.stopped_by), **more.choice, **({} if self.chat else more.text_choice)}
         if self.chat:
-            said = {"role": asked.role, "content": asked.said + one.text if asked.echo else one.text, **more.message}
+            said: dict[str, Any] = {"role": asked.role, "content": asked.said + one.text if asked.echo else one.text, **more.message}
             if one.calls:
                 said |= {"content": one.text if one.text or asked.tool_choice != "auto" else None}
                 said["tool_calls"] = [
@@ -200,14 +200,16 @@ class Reply:
 
     def _delta(self, piece: Piece) -> dict[str, Any]:
         if piece.calls:
-            calls = []
-            for call in piece.calls:
-                head = {"id": f"{self.call_id}{call.place:x}", "type": "function", "index": call.place} if call.name else {"index": call.place}
-                calls.append({**head, "function": {"name": call.name} if call.name else {"arguments": call.arguments}})
-            return {"content": None, "tool_calls": calls}
+            return {"content": None, "tool_calls": [self._call(call) for call in piece.calls]}
         if piece.reasoning:
             return {"reasoning": piece.reasoning, **({"content": piece.text} if piece.text else {})}
         return {"content": piece.text} if piece.text or not piece.finish else {}
+
+    def _call(self, call: Call) -> dict[str, Any]:
+        if not call.name:
+            return {"index": call.place, "function": {"arguments": call.arguments}}
+        number = f"{self.call_id}{call.place:x}"
+        return {"id": number, "type": "function", "index": call.place, "function": {"name": call.name}}
 
     def last(self, answers: Iterable[Answer]) -> bytes:
         """The event that holds the usage, after the others."""

@@ -125,7 +125,7 @@ class Sampling:
 
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed")
-_SAMPLING += ("min_tokens", "ignore_eos")
+_ENDING = ("min_tokens", "ignore_eos")
 
 Kind = Literal["chat", "completions"]
 PATHS: Mapping[Kind, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
@@ -238,6 +238,8 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     """
     if isinstance(body, Mapping):
         check_before(kind, body)
+        if body.get("tools") and "tool_choice" not in body:
+            body = {**body, "tool_choice": "auto"}
     said = checked(PATHS[kind], body)
     check_model(said.get("model"), limits)
     check_choices(1 if said["n"] is None else said["n"])
@@ -321,7 +323,7 @@ def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits:
 
 
 def _sampling(said: Mapping[str, Any]) -> Sampling:
-    given = {name: said[name] for name in _SAMPLING if said.get(name) is not None}
+    given = {name: said[name] for name in (*_SAMPLING, *_ENDING) if said.get(name) is not None}
     if given.get("top_k", 0) < 0:
         del given["top_k"]  # vLLM's −1 is no limit, too
     if given.get("seed") == -1:
@@ -357,7 +359,7 @@ def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
     if not said.get("tools"):
         return {}
     tools = {tool["function"]["name"]: tool["function"].get("parameters") for tool in said["tools"]}
-    choice = said["tool_choice"] if "tool_choice" in said and said["tool_choice"] is not None else "auto"
+    choice = said["tool_choice"] or "auto"
     named = choice["function"]["name"] if isinstance(choice, Mapping) else ""
     if choice == "auto" and said["messages"][-1].get("role") == "tool":
         choice = "none"

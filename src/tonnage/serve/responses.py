@@ -102,7 +102,7 @@ def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
     tools = [tool for tool in said.get("tools") or [] if tool.get("type") == "function"]
     if tools:
         body["tools"] = [{"type": "function", "function": {"name": one["name"], "parameters": one.get("parameters")}} for one in tools]
-        choice = said.get("tool_choice") or "auto"
+        choice: Any = said.get("tool_choice") or "auto"
         named = isinstance(choice, Mapping) and choice.get("type") == "function"
         body["tool_choice"] = {"type": "function", "function": {"name": choice["name"]}} if named else choice
         body["parallel_tool_calls"] = said.get("parallel_tool_calls") is not False
@@ -189,10 +189,11 @@ class Writer:
     def _usage(self, made: Made) -> dict[str, Any]:
         answer = made.answer
         read = {"cached_tokens": answer.source.cached, "cache_write_tokens": 0, "input_tokens_per_turn": [], "cached_tokens_per_turn": []}
-        wrote = {"reasoning_tokens": answer.reasoned, "tool_output_tokens": 0}
-        wrote |= {"output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
-        counts = {"input_tokens": self.asked.isl, "input_tokens_details": read, "output_tokens": answer.made, "output_tokens_details": wrote}
-        return {**counts, "total_tokens": self.asked.isl + answer.made}
+        by_turn: dict[str, Any] = {"output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
+        wrote = {"reasoning_tokens": answer.reasoned, "tool_output_tokens": 0, **by_turn}
+        asked = {"input_tokens": self.asked.isl, "input_tokens_details": read}
+        made_of = {"output_tokens": answer.made, "output_tokens_details": wrote}
+        return {**asked, **made_of, "total_tokens": self.asked.isl + answer.made}
 
     async def events(self, answer: Answer) -> AsyncIterator[bytes]:
         """The events of a stream: an item begins where the kind of what is said changes, or a tool is called."""
@@ -249,7 +250,7 @@ class _Items:
         self._reply, self._sequence = reply, 0
         self._what = self._number = self._text = self._name = ""
 
-    def event(self, name: str, **more: Any) -> bytes:
+    def event(self, name: str, /, **more: Any) -> bytes:
         """An event with its place in the stream."""
         self._sequence += 1
         return event({**more, "sequence_number": self._sequence - 1, "type": name}, name)

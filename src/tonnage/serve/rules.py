@@ -17,7 +17,7 @@ MOST_CHOICES = 16_384
 MOST_PROMPTS = 1_024
 _STRUCTURES = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 _NO_STRUCTURE = {
-    **{name: None for name in _STRUCTURES[:5]},
+    **dict.fromkeys(_STRUCTURES[:5]),
     "disable_any_whitespace": False,
     "disable_additional_properties": False,
     "whitespace_pattern": None,
@@ -91,9 +91,7 @@ def _check_structures(body: Mapping[str, Any]) -> None:
     if isinstance(structured.get("grammar"), str) and not structured["grammar"].strip():
         raise Refused("structured_outputs.grammar cannot be an empty string")
     if structured.get("json_object") is False:
-        raise Refused(
-            "structured_outputs.json_object must be True if set; omit structured_outputs to disable structured outputs"
-        )
+        raise Refused("structured_outputs.json_object must be True if set; omit structured_outputs to disable structured outputs")
 
 
 def _check_logprobs(kind: str, body: Mapping[str, Any]) -> None:

@@ -57,7 +57,7 @@ class _Types:
         if several:
             return Union[tuple(self.of(one) for one in several)]  # noqa: UP007 # as many as there are
         found = self._simple(schema)
-        bounds = {_BOUNDS[key]: _bound(value) for key, value in schema.items() if key in _BOUNDS}
+        bounds: dict[str, Any] = {_BOUNDS[key]: _bound(value) for key, value in schema.items() if key in _BOUNDS}
         return Annotated[found, pydantic.Field(**bounds)] if bounds else found
 
     def _simple(self, schema: Mapping[str, Any]) -> Any:
@@ -147,7 +147,7 @@ def _place(loc: tuple[int | str, ...]) -> str:
 
 @cache
 def _own() -> frozenset[str]:
-    """vLLM's own models take any further field; OpenAI's types of messages and their parts are no models."""
+    """VLLM's own models take any further field; OpenAI's types of messages and their parts are no models."""
     schemas = document()["components"]["schemas"].items()
     kept = ("MessageParam", "ContentPart")
     return frozenset(name for name, one in schemas if one.get("additionalProperties") is True and not any(part in name for part in kept))

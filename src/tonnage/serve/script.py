@@ -122,12 +122,12 @@ def _structured(asked: Asked, key: int, tokens: Tokens) -> list[Said] | None:
     return None
 
 
-def _value(grammar: str, key: int, tokens: Tokens, most: int, part: Part = "content", call: int = 0) -> list[Said]:
+def _value(grammar: str, key: int, tokens: Tokens, most: int) -> list[Said]:
     """A value as tokens; a short one where a longer one has no room."""
     found = tokens.pieces(value_of(grammar, key))
     if len(found) >= most:
         found = tokens.pieces(value_of(grammar, key, longest=0))
-    return [Said(word.id, word.text, part, call) for word in found]
+    return [Said(word.id, word.text) for word in found]
 
 
 def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:
@@ -141,7 +141,8 @@ def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:
         begin = tokens.pieces(f'<tool_call>{{"name": {json.dumps(name)}, "arguments": ')
         found += [Said(word.id, "", "none", call) for word in begin[:-1]]
         found.append(Said(begin[-1].id, name, "name", call))
-        found += _value(json_grammar(asked.tools[name] or {"type": "object"}), key + call, tokens, asked.osl, "arguments", call)
+        value = _value(json_grammar(asked.tools[name] or {"type": "object"}), key + call, tokens, asked.osl)
+        found += [one._replace(part="arguments", call=call) for one in value]
         found += [Said(word.id, "", "none", call) for word in tokens.pieces("}</tool_call>")]
     return found
 
@@ -156,5 +157,3 @@ def logprobs_of(said: int, key: int, place: int, count: int, tokens: Tokens) -> 
         if other not in (one for one, _ in found):
             found.append((other, value))
     return found
-
-

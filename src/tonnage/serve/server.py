@@ -6,8 +6,10 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 KILLED = 137
 """Exit code of a process that was killed."""
+
+STARTS_IN_S = 60
+"""Seconds that a server in a thread may take to start."""
 
 DRAIN_S = 10
 """Seconds that streams have to end after the server got a signal."""
@@ -101,9 +106,7 @@ class Served:
             engines=engines,
             reader=TokenReader(self.tokens),
             tokens=self.tokens,
-            limits=Limits(
-                models=(self.model,), max_context=self.max_context, vocabulary=self.tokens.size, reasons=self.reasons
-            ),
+            limits=Limits(models=(self.model,), max_context=self.max_context, vocabulary=self.tokens.size, reasons=self.reasons),
             most_waiting=self.most_waiting,
             started=int(time.time()),
             faults=Faults(self.faults, lambda: self._go_wrong(loop, clocks), seed=self.seed),
@@ -151,6 +154,59 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
 
         if not uvloop.run(run()):
             raise TonnageError("the server did not start")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A server in a thread of this process.
+
+    Attributes:
+        port: where it listens.
+        service: what it serves.
+    """
+
+    port: int
+    service: Service
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def in_thread(served: Servable) -> Iterator[Running]:
+    """Serve from a thread until the block ends.
+
+    Args:
+        served: what and where.
+
+    Raises:
+        TonnageError: the server failed while it started.
+    """
+    import uvicorn
+
+    found: list[tuple[Service, uvicorn.Server]] = []
+    begun = threading.Event()
+
+    async def run(listening: socket.socket) -> None:
+        service = served.build(asyncio.get_running_loop())
+        config = uvicorn.Config(application(service), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        found.append((service, uvicorn.Server(config)))
+        begun.set()
+        await found[0][1].serve(sockets=[listening])
+        service.engines.close()
+
+    with _listening(served) as listening:
+        thread = threading.Thread(target=lambda: asyncio.run(run(listening)), daemon=True, name="tonnage serve")
+        thread.start()
+        if not begun.wait(STARTS_IN_S):
+            raise TonnageError("the server did not start")
+        try:
+            yield Running(port=listening.getsockname()[1], service=found[0][0])
+        finally:
+            found[0][1].should_exit = True
+            thread.join()
 
 
 def _listening(served: Servable) -> socket.socket:

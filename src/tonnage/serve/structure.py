@@ -125,23 +125,21 @@ def _chosen(allowed: list[int], run: int, made: int, longest: int, rng: random.R
     there = set(allowed)
     letters, digits = [one for one in _FREE if one in there], [one for one in _DIGITS if one in there]
     closing = [one for one in _CLOSING if one in there]
+    ends: list[int] = []
     if len(letters) > 20:  # within a text
         joints = [_QUOTE] if _QUOTE in there else [one for one in _JOINTS if one in there]
         long = made > longest or run >= _WORDS
-        if joints and run >= 3 and (long or (joints[0] == _QUOTE and rng.random() < 0.3)):
-            return joints[0], 0
-        return rng.choice(letters), run + 1
-    if closing and (made > longest or rng.random() < 0.5):
-        return closing[0], 0
-    if len(digits) > 1:
+        ends = joints[:1] if joints and run >= 3 and (long or (joints[0] == _QUOTE and rng.random() < 0.3)) else []
+        free = letters
+    elif closing and (made > longest or rng.random() < 0.5):
+        ends, free = closing[:1], closing
+    elif len(digits) > 1:
         others = [one for one in (_COMMA, *closing) if one in there]
-        if others and (run >= 2 or rng.random() < 0.5):
-            return rng.choice(others), 0
-        return rng.choice(digits), run + 1
-    for one in (_QUOTE, *closing, _COMMA):
-        if one in there:
-            return one, 0
-    return rng.choice(letters or digits or [one for one in allowed if 32 < one < 127] or allowed), run + 1
+        ends, free = others if run >= 2 or rng.random() < 0.5 else [], digits
+    else:
+        ends = [one for one in (_QUOTE, *closing, _COMMA) if one in there][:1]
+        free = letters or digits or [one for one in allowed if 32 < one < 127] or allowed
+    return (rng.choice(ends), 0) if ends else (rng.choice(free), run + 1)
 
 
 def schema_of(form: Mapping[str, Any]) -> Any:

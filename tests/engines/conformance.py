@@ -22,6 +22,7 @@ DIGIT = {"enum": [7]}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 ANTHROPIC_TOOL = {"name": "weather", "description": "of a city", "input_schema": CITY}
 RESPONSES_TOOL = {"type": "function", "name": "weather", "description": "of a city", "parameters": CITY}
+CALL = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 STREAM = {"stream": True}
 
 
@@ -141,7 +142,11 @@ ANSWERED: dict[str, Sent] = {
     "chat, a tool's result": chat(
         messages=[
             *SAYS,
-            {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+            },
             {"role": "tool", "tool_call_id": "c", "content": "rain"},
         ],
     ),
@@ -198,7 +203,7 @@ ANSWERED: dict[str, Sent] = {
     "messages, system": messages(system="be brief"),
     "messages, parts of a content": messages(messages=[{"role": "user", "content": [{"type": "text", "text": "a tale"}]}]),
     "messages, streamed": messages(stream=True),
-    "messages, a stop text": messages(stop_sequences=["e", "a", "i", "o"], temperature=0, max_tokens=60),
+    "messages, a stop text": replace(messages(stop_sequences=["e", "a", "i", "o"], temperature=0), free=True),
     "messages, tool": Sent(
         path=MESSAGES,
         body={**messages(tools=[ANTHROPIC_TOOL], tool_choice={"type": "tool", "name": "weather"}).body, "max_tokens": 60, "temperature": 0},
@@ -320,39 +325,44 @@ REFUSED: dict[str, Sent] = {
 
 _ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]*$|[0-9a-zA-Z]{9,}$")
 _WORDS = ("content", "text", "arguments", "token", "delta", "prompt_text", "name", "partial_json", "decoded_token", "thinking", "prompt")
-_NUMBERS = ("original_input_tokens", "sequence_number", "created", "created_at", "completed_at", "prompt_tokens", "total_tokens", "input_tokens", "logprob", "rank", "count")
+_NUMBERS: tuple[str, ...] = ("created", "created_at", "completed_at", "prompt_tokens", "total_tokens", "input_tokens", "logprob", "count")
+_NUMBERS += ("original_input_tokens", "sequence_number")
 _LISTS = ("token_ids", "prompt_token_ids", "tokens", "token_strs", "bytes", "text_offset")
 
 
 def normal(value: Any, name: str = "") -> Any:
     """A document without what may differ."""
     if isinstance(value, dict):
-        if name == "top_logprobs" or (name == "prompt_logprobs" and "logprob" not in value):
-            return {"…": "odds"} if value else {}
+        if name == "prompt_tokens_details" or (name == "prompt_logprobs" and "logprob" not in value):
+            return None
         return {key: normal(one, key) for key, one in value.items() if (value.get("type"), key) != ("tool_use", "input")}
-    if name == "top_logprobs" and isinstance(value, list):
+    if isinstance(value, list):
+        return _list(value, name)
+    if isinstance(value, str):
+        return _string(value, name)
+    return "number" if name in _NUMBERS and value is not None else value
+
+
+def _list(value: list[Any], name: str) -> list[Any]:
+    if name in _LISTS:
+        return [type(value[0]).__name__] if value else []
+    if name == "top_logprobs":
         return ["odds" if one else one for one in value]
-    if name == "prompt_logprobs" and isinstance(value, list):
-        return [None, "odds"] if value[0] is None and all(value[1:]) else value
+    if name == "prompt_logprobs":
+        return [value[0], all(value[1:])]
     if name == "token_logprobs":
         return ["number" if one is not None else None for one in value][:2]
-    if name == "prompt_tokens_details":
-        return None
-    if name in _LISTS and isinstance(value, list):
-        return [type(value[0]).__name__] if value else []
-    if isinstance(value, list):
-        return [normal(one, name) for one in value]
-    if name in _NUMBERS and isinstance(value, int | float):
-        return "number"
-    if name in ("id", "item_id", "request_id", "response_id", "call_id") and isinstance(value, str):
+    return [normal(one, name) for one in value]
+
+
+def _string(value: str, name: str) -> str:
+    if name in ("id", "item_id", "request_id", "response_id", "call_id"):
         return _ID.sub("…", value)
-    if name in ("system_fingerprint", "root", "version") and isinstance(value, str):
+    if name in ("system_fingerprint", "root", "version"):
         return "…"
-    if name == "message" and isinstance(value, str):
+    if name == "message":
         return re.sub(r"<(dict|list) of \d+ items>", r"<\1>", value)
-    if name in _WORDS and isinstance(value, str):
-        return "words" if value else ""
-    return value
+    return "words" if value and name in (*_WORDS, "stop_sequence") else value
 
 
 def collapsed(events: list[Any]) -> list[Any]:
@@ -383,11 +393,8 @@ def _spoken(document: Any) -> Any:
     """An event whose text may be empty where a character is not whole yet."""
     if isinstance(document, dict):
         for choice in document.get("choices") or []:
-            if "role" not in choice.get("delta", {"role": ""}) and "content" in choice["delta"]:
+            if "role" not in choice.get("delta", {"role": ""}) and isinstance(choice["delta"].get("content"), str):
                 choice["delta"]["content"] = "words"
             if "text" in choice:
                 choice["text"] = "words"
-        for at in ("delta",):
-            if isinstance(document.get(at), str):
-                document[at] = "words"
     return document
