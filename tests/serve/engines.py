@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,3 +64,17 @@ def ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> 
         return reply.status, reply.read().decode()
     finally:
         connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A server that is asked."""
+
+    port: int
+
+    def post(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        status, text = ask(self.port, "POST", path, body)
+        return status, json.loads(text)
+
+    def get(self, path: str) -> tuple[int, str]:
+        return ask(self.port, "GET", path)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.request import PER_MESSAGE, Asked, Kind, Limits, TokenReader, asked_of
+from tonnage.serve.request import PER_CHAT, PER_MESSAGE, Asked, Kind, Limits, TokenReader, asked_of
 from tonnage.serve.tokens import Fours
 
 READER = TokenReader(Fours(8_000))
@@ -35,7 +35,7 @@ def test_a_chat_counts_its_messages_and_what_a_template_adds() -> None:
         "n": 2,
     }
     asked = read("chat", body)
-    assert asked.isl == 2 + 4 + 2 * PER_MESSAGE
+    assert asked.isl == 2 + 4 + 2 * PER_MESSAGE + PER_CHAT
     assert (asked.osl, asked.choices, asked.stream, asked.usage, asked.stop) == (7, 2, True, True, ("x",))
 
 
@@ -52,7 +52,7 @@ def test_an_output_that_the_context_cuts_short_is_as_long_as_it_leaves_room_for(
     assert read("completions", {"prompt": list(range(90)), "max_tokens": 20}, max_context=100).osl == 10
     assert read("completions", {"prompt": list(range(90)), "max_tokens": 10}, max_context=100).osl == 10
     assert read("completions", {"prompt": [1] * 300}).osl == 16
-    assert read("chat", {"messages": [{"role": "user", "content": "x" * 400}]}).osl == 1000 - 104
+    assert read("chat", {"messages": [{"role": "user", "content": "x" * 400}]}).osl == 1000 - 106
     assert read("chat", {"messages": [{"role": "user", "content": "x"}]}, default_osl=64).osl == 64
 
 

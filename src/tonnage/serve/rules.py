@@ -220,3 +220,6 @@ def _check_tokens(said: Mapping[str, Any], vocabulary: int) -> None:
     allowed = said.get("allowed_token_ids")
     if allowed is not None and not allowed:
         raise refusal("allowed_token_ids is not None and empty!", "allowed_token_ids", allowed)
+    beyond = [one for one in allowed or [] if one < 0 or (vocabulary and one >= vocabulary)]
+    if beyond:
+        raise refusal("allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids", beyond)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tonnage.serve.structure import json_grammar, value_of
+from tonnage.serve.tokens import Word
 from tonnage.simulator.router import draw
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Script:
         key: what its words are drawn by.
         head: its first tokens, where they are not words.
         words: how many words follow.
+        palette: what these are drawn from.
         endless: whether it does not end by itself, but for ever says what it ends with.
     """
 
@@ -55,6 +57,7 @@ class Script:
     key: int
     head: Sequence[Said] = ()
     words: int = 0
+    palette: Sequence[Word] = ()
     endless: bool = False
 
     @property
@@ -67,8 +70,7 @@ class Script:
         if place < len(self.head):
             return self.head[place]
         if place - len(self.head) < self.words:
-            words = self.tokens.words
-            word = words[draw(self.key, place, 1) % len(words)]
+            word = self.palette[draw(self.key, place, 1) % len(self.palette)]
             return Said(word.id, word.text)
         return Said(self.tokens.end, "")
 
@@ -94,7 +96,17 @@ def script_of(asked: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, leng
     if structured is not None:
         return Script(tokens=tokens, key=key, head=[*head, *structured], endless=asked.sampling.ignore_eos)
     words = ENDLESS if asked.sampling.ignore_eos else max(_drawn(lengths, key), asked.sampling.min_tokens - len(head))
-    return Script(tokens=tokens, key=key, head=head, words=words, endless=asked.sampling.ignore_eos)
+    return Script(tokens=tokens, key=key, head=head, words=words, palette=_palette(asked, tokens), endless=asked.sampling.ignore_eos)
+
+
+def _palette(asked: Asked, tokens: Tokens) -> Sequence[Word]:
+    """The words that a request allows; all of them where it allows none."""
+    found = tokens.words
+    if asked.allowed:
+        found = [Word(id=one, text=tokens.text([one])) for one in sorted(asked.allowed)]
+    if asked.banned or asked.bad_words:
+        found = [one for one in found if one.id not in asked.banned and not any(bad in one.text for bad in asked.bad_words)]
+    return found or tokens.words
 
 
 def _drawn(lengths: Lengths, key: int) -> int:

@@ -20,11 +20,13 @@ from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
+from tonnage.serve.prefix import CachedEngine
 from tonnage.serve.request import Limits, TokenReader
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervision.child import STARTS
 
 if TYPE_CHECKING:
+    from tonnage.serve.events import Publisher
     from tonnage.serve.tokens import Tokens
     from tonnage.simulator.engine import Engine
     from tonnage.spec.lengths import Lengths
@@ -68,6 +70,7 @@ class Served:
         most_waiting: requests that may wait when another comes; 0 for no limit.
         tokens: of the model.
         reasons: whether it thinks before it answers.
+        events: where the events of the prefix caches are published (``serve.events``), and sent again; "" for nowhere.
         speed: how many times as fast as the wall's the simulated time runs.
         faults: what goes wrong, and when.
         seed: of which requests faults meet.
@@ -76,7 +79,7 @@ class Served:
         host, port: where the server listens; port 0 takes a free one.
     """
 
-    engine: Callable[[], Engine]
+    engine: Callable[[], Engine | CachedEngine]
     instances: int
     router: str
     model: str
@@ -92,6 +95,9 @@ class Served:
     ranks: int = 1
     dialect: Dialect = OF_VLLM
     reasons: bool = False
+    events: str = ""
+    events_again: str = ""
+    events_topic: str = ""
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with its own alarm."""
@@ -102,6 +108,8 @@ class Served:
         engines = Simulated(fleet, self.model, tokens=self.tokens, lengths=self.lengths, names=self.dialect.published)
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
+            if self.events:
+                engines.publishers.append(self._publisher(instance))
         return Service(
             engines=engines,
             reader=TokenReader(self.tokens),
@@ -112,6 +120,18 @@ class Served:
             faults=Faults(self.faults, lambda: self._go_wrong(loop, clocks), seed=self.seed),
             dialect=self.dialect,
         )
+
+    def _publisher(self, instance: Instance) -> Publisher:
+        """What publishes the events of an instance, whose rank is its number."""
+        from tonnage.serve.events import Publisher
+
+        engine = instance.member.engine
+        if not isinstance(engine, CachedEngine):
+            raise InputError(f"{option('kv_events')}: this engine has no prefix cache; leave it out")
+        size = engine.tokens_per_block
+        made = Publisher(self.events, self.events_again, topic=self.events_topic, rank=int(instance.name), block_tokens=size)
+        engine.publish = made.publish
+        return made
 
     def _go_wrong(self, loop: asyncio.AbstractEventLoop, clocks: list[WallClock]) -> None:
         """Begin with the faults that are not about requests."""

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Call, Piece
 from tonnage.serve.metrics import Load, Metrics
+from tonnage.serve.prefix import Content
 from tonnage.serve.published import VLLM, Published
 from tonnage.serve.script import script_of
 
 if TYPE_CHECKING:
+    from tonnage.serve.events import Publisher
     from tonnage.serve.fleet import Fleet
     from tonnage.serve.instance import Instance
     from tonnage.serve.request import Asked, Prompt
@@ -27,6 +29,7 @@ class Simulated:
     Attributes:
         fleet: the instances.
         metrics: of the server.
+        publishers: of the events of the engines' caches.
     """
 
     def __init__(self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM) -> None:
@@ -39,6 +42,7 @@ class Simulated:
             lengths: how long answers are that end by themselves.
             names: of the metrics.
         """
+        self.publishers: list[Publisher] = []
         self.fleet, self._tokens, self._lengths = fleet, tokens, lengths
         self.metrics = Metrics(self._loads, model, names)
 
@@ -53,7 +57,9 @@ class Simulated:
         return ""
 
     def close(self) -> None:
-        """Nothing runs next to the server's loop."""
+        """Close what publishes events of the caches."""
+        for one in self.publishers:
+            one.close()
 
     def answers(self, asked: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet."""
@@ -97,7 +103,7 @@ class SimulatedSource:
         self._finish = "stop" if script.length <= limit else "length"
         self._stops = frozenset(asked.sampling.stop_token_ids)
         self._number = -1
-        self._made = 0
+        self._made = self._cached = 0
         self._answer: Answer | None = None
         self._at: Instance | None = None
 
@@ -119,12 +125,14 @@ class SimulatedSource:
     @property
     def cached(self) -> int:
         """Tokens of its prompt that the prefix cache had."""
-        return 0
+        return self._cached
 
     def begin(self, answer: Answer) -> None:
         """Send the request to an instance."""
         self._answer = answer
-        self._number = self._fleet.submit(isl=self._prompt.tokens, osl=self._osl, deliver=self._deliver, session=self._asked.session)
+        asked, prompt = self._asked, self._prompt
+        content = Content(prompt.ids, asked.salt, lambda place: self._script.token(place).id)
+        self._number = self._fleet.submit(isl=prompt.tokens, osl=self._osl, deliver=self._deliver, session=asked.session, content=content)
         self._at = self._fleet.instance_of(self._number)
 
     def end(self) -> None:
@@ -141,6 +149,9 @@ class SimulatedSource:
             words = f"a request of {self._prompt.tokens} and {self._osl} tokens does not fit the KV cache of this deployment"
             self._answer.take(Piece(error=words))
             return
+        if not self._made and self._at is not None:
+            self._cached = self._at.cached(self._number)
+            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self._cached)
         self._answer.take(self._piece(tokens, ends=status == COMPLETED))
 
     def _piece(self, tokens: int, *, ends: bool) -> Piece:

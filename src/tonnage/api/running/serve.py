@@ -13,6 +13,7 @@ from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.serve.faults import Fault
+    from tonnage.serve.prefix import CachedEngine
     from tonnage.serve.server import Served
     from tonnage.serve.tokens import Tokens
     from tonnage.simulator.engine import Engine
@@ -40,6 +41,10 @@ def serve_simulated(
     osl: str | None = None,
     max_model_len: int | None = None,
     reasoning_parser: str | None = None,
+    prefix_caching: bool = True,
+    kv_events: str = "",
+    kv_events_replay: str = "",
+    kv_events_topic: str = "",
     max_waiting: int = 0,
     served_model_name: str | None = None,
     coefficients: str | Path | None = None,
@@ -62,6 +67,9 @@ def serve_simulated(
         osl: how long answers are that end by themselves, such as 200 or "lognormal:211,163" (default: as in Azure's traces of 2023).
         max_model_len: prompt plus output at most, in tokens (default: what the model allows).
         reasoning_parser: any name, as vLLM has it: the model thinks before it answers.
+        prefix_caching: whether equal beginnings of prompts share their KV blocks.
+        kv_events, kv_events_replay, kv_events_topic: ZeroMQ addresses at which the caches' events are published and sent again, such as
+            "tcp://*:5557", and the topic before them.
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
@@ -83,13 +91,16 @@ def serve_simulated(
     asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
     deployment, count = asked.deployment, instances or asked.instances
     return Served(
-        engine=engines_of(asked),
+        engine=engines_of(asked, caching=prefix_caching),
         instances=count,
         router=router,
         model=served_model_name or deployment.model.name,
         max_context=min(max_model_len or deployment.model.max_context, deployment.model.max_context),
         lengths=parse_lengths(osl or ANSWERS["code" if "code" in deployment.model.name else "chat"], option("osl")),
         reasons=reasoning_parser is not None,
+        events=kv_events,
+        events_again=kv_events_replay,
+        events_topic=kv_events_topic,
         most_waiting=max_waiting,
         tokens=_tokens(tokenizer, deployment.model.vocab),
         speed=speed,
@@ -145,7 +156,7 @@ class Deployed:
     prompt_tokens: int
 
 
-def engines_of(asked: Deployed) -> Callable[[], Engine]:
+def engines_of(asked: Deployed, *, caching: bool = True) -> Callable[[], Engine | CachedEngine]:
     """What makes idle engines: an instance, or one attention rank of it.
 
     Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps.
@@ -154,11 +165,15 @@ def engines_of(asked: Deployed) -> Callable[[], Engine]:
         InputError: a deployment that cannot be simulated.
     """
     from tonnage.perf.pipeline import estimated_instance
+    from tonnage.serve.prefix import CachedEngine
     from tonnage.simulator.spec import spec_of
 
     deployment = asked.deployment
     one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
-    return spec_of(deployment, one).engine
+    spec = spec_of(deployment, one)
+    if not (caching and spec.knobs.prefix_caching and not spec.tiers):
+        return spec.engine
+    return lambda: CachedEngine(spec)
 
 
 def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
