@@ -33,6 +33,7 @@ from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models, size_use_cases
 from tonnage.api.sweep import read_grid, sweep
 from tonnage.api.workload import describe_workload, fit_workload
+from tonnage.report.notebook import figures, plot
 
 __all__ = [
     "Asked",
@@ -51,6 +52,7 @@ __all__ = [
     "deploy",
     "deployment_of",
     "describe_workload",
+    "figures",
     "fit_workload",
     "gateway_from",
     "gateway_settings",
@@ -60,6 +62,7 @@ __all__ = [
     "machine_profiles",
     "memory",
     "planned_backends",
+    "plot",
     "precisions",
     "prepare_engine",
     "prices_of",

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, ClassVar, Literal
 
 from tonnage.errors import InputError, InputErrors
+from tonnage.notebook import InNotebooks
 from tonnage.plan.autoscaling import Autoscaling
 from tonnage.plan.candidate import Candidate, CurvePoint, mean_latency
 from tonnage.plan.cost import Cost
@@ -214,7 +215,7 @@ AGAIN = "give the plan as tonnage size --json wrote it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Shown):
+class Plan(Shown, InNotebooks):
     """The whole answer.
 
     Attributes:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, ClassVar, Literal
 
 from tonnage.errors import InputError, InputErrors
+from tonnage.notebook import Displayed
 from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
 from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach, LimitUse
@@ -133,7 +134,7 @@ class NotShared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UseCases(Shown):
+class UseCases(Shown, Displayed):
     """The answer.
 
     Attributes:
