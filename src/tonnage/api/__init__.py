@@ -12,7 +12,7 @@ from tonnage.api.question.deployment import deployment_of
 from tonnage.api.running.demo import demo
 from tonnage.api.running.deploy import deploy
 from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
-from tonnage.api.running.processes import serve_apart
+from tonnage.api.running.processes import serve_apart, served
 from tonnage.api.running.serve import serve_simulated
 from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
 from tonnage.api.running.serve_openvino import serve_openvino
@@ -75,6 +75,7 @@ __all__ = [
     "serve_engine",
     "serve_openvino",
     "serve_simulated",
+    "served",
     "several_models",
     "simulate",
     "simulate_service",
