@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.pool import Identity
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ParetoPoint(Identity):
     """One candidate, in the order of ``Plan.candidates``.
 
@@ -24,8 +24,6 @@ class ParetoPoint(Identity):
         front_cost: the same with cost per year in place of GPUs; False where cost is not known.
         chosen: whether it is the plan's choice.
     """
-
-    __pydantic_config__ = FORBID
 
     systems: int
     gpus: int

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.plan.limit import Limit
 from tonnage.plan.pool import Identity
 from tonnage.plan.reason import Reason
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
 
 Input = Literal["isl", "osl", "rate", "step_time"]
 """Input length, output length, requests per second, and the time of a step (an error of the model)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Changed:
     """The answer with one input changed.
 
@@ -28,8 +27,6 @@ class Changed:
         reason: why nothing meets the limits; otherwise None.
     """
 
-    __pydantic_config__ = FORBID
-
     change: float
     systems: int | None
     systems_exact: float | None
@@ -38,18 +35,16 @@ class Changed:
     reason: Reason | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Swing:
     """One input, and the answers where it is lower and higher."""
-
-    __pydantic_config__ = FORBID
 
     input: Input
     low: Changed
     high: Changed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Relaxed:
     """The cheapest limit to relax: by the smallest factor that saves a system.
 
@@ -61,8 +56,6 @@ class Relaxed:
         gpus: of these systems.
     """
 
-    __pydantic_config__ = FORBID
-
     limit: Limit
     to_ms: float
     systems: int
@@ -70,7 +63,7 @@ class Relaxed:
     gpus: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Sensitivity:
     """What would change the answer.
 
@@ -79,8 +72,6 @@ class Sensitivity:
         swings: one per input.
         relaxed: the cheapest relaxed limit that saves a system; None where none does.
     """
-
-    __pydantic_config__ = FORBID
 
     systems: int
     systems_exact: float
@@ -91,7 +82,7 @@ class Sensitivity:
 # The course's percentile way of sizing for a mean, next to the simulated answer.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PercentileAnswer:
     """A percentile of the arrivals in one second over the throughput of a benchmark, and what the simulation says instead.
 
@@ -104,8 +95,6 @@ class PercentileAnswer:
         simulated_systems_exact, simulated_systems: by the simulation, which decides.
         process, cv: of the simulated arrivals; cv is None where they are not gamma.
     """
-
-    __pydantic_config__ = FORBID
 
     percentile: float
     mean_requests_per_second: float
@@ -123,7 +112,7 @@ class PercentileAnswer:
 # What a prefix cache finds of the prompts of a plan, and what the answer would be without it.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PrefixCache:
     """The choice with its prefix caches, at the asked peak.
 
@@ -141,8 +130,6 @@ class PrefixCache:
             would do.
         without_requests_per_second_per_instance: what an instance would carry without it; None where no load is inside the limits.
     """
-
-    __pydantic_config__ = FORBID
 
     shares: str
     hit_rate: float

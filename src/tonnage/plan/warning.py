@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tonnage.plan.document import Tagged
 from tonnage.plan.limit import Limit
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PcieForLargeModel:
     """A large model's GPUs are joined by PCIe: ``value`` is the share of a decode step that all-reduces take."""
-
-    __pydantic_config__ = FORBID
 
     value: float
     model: str
@@ -23,11 +20,9 @@ class PcieForLargeModel:
     rule: Literal["nvlink"] = "nvlink"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class WideOverPcie:
     """Tensor parallelism over more GPUs than PCIe is advised for: ``value`` is the share of a decode step that all-reduces take."""
-
-    __pydantic_config__ = FORBID
 
     value: float
     tp: int
@@ -35,7 +30,7 @@ class WideOverPcie:
     rule: Literal["tp-over-pcie"] = "tp-over-pcie"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LengthToShorten:
     """Shortening prompts, or answers, saves much more than shortening the other: read off the sensitivity of the plan.
 
@@ -46,8 +41,6 @@ class LengthToShorten:
         saved, other_saved: systems saved, without rounding.
     """
 
-    __pydantic_config__ = FORBID
-
     value: float
     which: Literal["isl", "osl"]
     change: float
@@ -56,11 +49,9 @@ class LengthToShorten:
     rule: Literal["length-to-shorten"] = "length-to-shorten"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LimitHalvesThroughput:
     """Requests/s of an instance without a limit over those with it (``value``)."""
-
-    __pydantic_config__ = FORBID
 
     value: float
     limit: Limit
@@ -69,11 +60,9 @@ class LimitHalvesThroughput:
     rule: Literal["limit-halves-throughput"] = "limit-halves-throughput"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BurstyTrace:
     """Coefficient of variation of a trace's gaps (``value``), with a Poisson peak of its mean next to its busiest second."""
-
-    __pydantic_config__ = FORBID
 
     value: float
     poisson_peak: float
@@ -81,7 +70,7 @@ class BurstyTrace:
     rule: Literal["bursty"] = "bursty"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SmallerModel:
     """A model with fewer parameters publishes at least the same score: ``value`` is the ratio of their parameters.
 
@@ -89,8 +78,6 @@ class SmallerModel:
         model, other: the planned model and the smaller one, with ``parameters`` and ``other_parameters``.
         score, other_score: of the benchmark, asked in the setting that both share.
     """
-
-    __pydantic_config__ = FORBID
 
     value: float
     model: str

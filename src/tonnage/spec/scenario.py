@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 from tonnage.spec.written_numbers import Unit, number_of
 
 Mode = Literal["streaming", "sequential", "offline"]
@@ -42,11 +42,9 @@ def leaf(about: str, *, default: Any = None, factory: Any = MISSING, file: bool 
     return field(default_factory=factory, metadata=facts) if factory is not MISSING else field(default=default, metadata=facts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LengthsAsked:
     """How long prompts and outputs are."""
-
-    __pydantic_config__ = FORBID
 
     isl: Length = leaf(
         "Prompt length in tokens, words (3500words) or characters (8000chars): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000, "
@@ -63,11 +61,9 @@ class LengthsAsked:
     words_per_token: Number = leaf("Words per token (default: 0.75, as in English).")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SessionsAsked:
     """What requests share, and how they follow one another."""
-
-    __pydantic_config__ = FORBID
 
     shared_prefix: Length = leaf("Length of a prefix that prompts share, in tokens or words; it is added to them and may be cached.")
     shared_prefix_share: Number = leaf("Share of the conversations that begin with it, from 0 to 1 (default: 1).", unit="share")
@@ -81,11 +77,9 @@ class SessionsAsked:
     tool_tokens: Length = leaf("Length of a tool's result (default: the prompt length).")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class DemandAsked:
     """How many requests there are."""
-
-    __pydantic_config__ = FORBID
 
     peak_rps: Number = leaf("Requests per second at the peak.", unit="rate")
     mean_rps: Number = leaf(
@@ -115,11 +109,9 @@ class DemandAsked:
     within: Text = leaf("Time in which an offline job has to finish, such as 8h.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LimitsAsked:
     """What must hold: a statistic (mean, p50, p90, p95, p99) of a latency, one or several each."""
-
-    __pydantic_config__ = FORBID
 
     ttft: Texts = leaf('Limit on the time to first token (TTFT), such as "p95<=500ms"; mean, p50, p90, p95 or p99; repeatable.')
     itl: Texts = leaf('Limit on the single gaps between tokens (ITL), such as "p99<=100ms"; repeatable.')
@@ -127,11 +119,9 @@ class LimitsAsked:
     e2e: Texts = leaf("Limit on the time to the last token (E2E); repeatable.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SearchAsked:
     """What may be combined; every combination is tried."""
-
-    __pydantic_config__ = FORBID
 
     gpu: Texts = leaf("GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).")
     system: Texts = leaf(
@@ -199,11 +189,9 @@ class SearchAsked:
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ChoiceAsked:
     """Which of the deployments that meet the limits is chosen, and what it must not exceed."""
-
-    __pydantic_config__ = FORBID
 
     objective: Objective | None = leaf("What to minimise: gpus (default), cost (per year), power, or latency (mean E2E at the peak).")
     budget: Text = leaf('Most that may be spent, such as "500k USD" to buy the systems, or "200k USD/year" for a year of serving.')
@@ -212,11 +200,9 @@ class ChoiceAsked:
     rack_kw: Number = leaf("Kilowatts that one rack can feed and cool (default: 42, four DGX H100).", unit="kilowatts")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class StandbyAsked:
     """What stands by for failures."""
-
-    __pydantic_config__ = FORBID
 
     availability: Length = leaf(
         "Probability that enough systems work for the peak, such as 99.9%; takes the time between failures and the repair time."
@@ -228,11 +214,9 @@ class StandbyAsked:
     spare_instances: int | None = leaf("Instances in addition to those that the load needs; 1 is N+1 by instances.", unit="spare")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ScalingAsked:
     """How the fleet may be scaled over its hours."""
-
-    __pydantic_config__ = FORBID
 
     autoscale: bool | None = leaf(
         "Whether the plan proposes by which rule a controller starts and releases instances over the profile or the trace, and what that "
@@ -245,11 +229,9 @@ class ScalingAsked:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Scenario:
     """The whole question; None leaves a part to its default."""
-
-    __pydantic_config__ = FORBID
 
     title: Text = leaf("What the question is about, in a few words.")
     model: Texts = leaf(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, InputErrors, UnknownName, option
-from tonnage.spec.typed_values import FORBID, parse_yaml, read_as
+from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 if TYPE_CHECKING:
     from tonnage.bench.request import Target
@@ -137,7 +137,7 @@ def _backend(text: str) -> tuple[Target, float]:
 # The settings of a gateway from a YAML file.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class GatewayFile:
     """What a file may say; every key is a flag of the command with the same meaning.
 
@@ -157,8 +157,6 @@ class GatewayFile:
     seed: int | None = None
     host: str | None = None
     port: int | None = None
-
-    __pydantic_config__ = FORBID
 
 
 def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DataErrors, InputError
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.catalog.lookup import find_model
-from tonnage.spec.typed_values import FORBID, read_as
+from tonnage.spec.typed_values import read_as, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,11 +74,9 @@ def find_score(model_name: str, benchmark: str = BENCHMARK) -> QualityScore | No
     return next((score for score in find_quality(model_name) if score.benchmark == benchmark), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ScoreTable:
     """One publication as ``accuracy.yaml`` writes it: scores in per cent by model and benchmark."""
-
-    __pydantic_config__ = FORBID
 
     source: str
     date: str

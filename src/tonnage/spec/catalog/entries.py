@@ -17,7 +17,7 @@ from tonnage.spec.catalog.engine_presets import read_presets
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
-from tonnage.spec.typed_values import FORBID, parse_yaml, read_entries
+from tonnage.spec.typed_values import parse_yaml, read_entries, strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,29 +40,23 @@ class Shelf(Generic[T]):
     aliases: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ModelEntry(Model):
     """A model as its file writes it."""
 
-    __pydantic_config__ = FORBID
-
     aliases: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class GpuEntry(Gpu):
     """A GPU as ``gpus.yaml`` writes it."""
 
-    __pydantic_config__ = FORBID
-
     aliases: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SystemEntry(System):
     """A system as ``systems.yaml`` writes it."""
-
-    __pydantic_config__ = FORBID
 
     aliases: tuple[str, ...]
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tonnage.spec.catalog.entries import shipped_yaml
-from tonnage.spec.typed_values import FORBID, read_entries
+from tonnage.spec.typed_values import read_entries, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Image:
     """The container image of an engine preset.
 
@@ -23,8 +22,6 @@ class Image:
         image: with its tag.
         source, date: where it is published, and when that was taken down.
     """
-
-    __pydantic_config__ = FORBID
 
     name: str
     image: str

@@ -6,22 +6,19 @@ Most names are read off the catalog's offers; ``instances.yaml`` has those that 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.hardware import System
-from tonnage.spec.typed_values import FORBID, read_entries
+from tonnage.spec.typed_values import read_entries, strict
 
 _LAMBDA = re.compile(r"^gpu[_-](\d{1,2})x[_-](.+)$")
 """Lambda's types say their GPUs: "gpu_8x_h100_sxm5"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class InstanceType:
     """A machine type as ``instances.yaml`` writes it."""
-
-    __pydantic_config__ = FORBID
 
     name: str
     gpu: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.precision import BITS, SPARSE
-from tonnage.spec.typed_values import FORBID, read_entries
+from tonnage.spec.typed_values import read_entries, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +20,7 @@ NATIVE = "none"
 """Accuracy impact and calibration of the format in which the model itself is published."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class TradeOff:
     """What has been published about one number format.
 
@@ -32,8 +31,6 @@ class TradeOff:
         calibration: how long it takes, in words; minutes are of no named model, and grow with its size.
         source, date: where that is given, and when it was taken down.
     """
-
-    __pydantic_config__ = FORBID
 
     name: str
     gain_small: str
