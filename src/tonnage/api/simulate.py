@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.question.arguments import with_signature
 from tonnage.api.question.documents import ScenarioLike
-from tonnage.api.question.simulation import SimulateArguments, Simulation, simulation_of
+from tonnage.api.question.simulation import Simulation, simulation_of
+from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.api.simulated_run import EqualLengths, SimulatedRun
 from tonnage.errors import InputError, option
 

@@ -22,7 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
-from tonnage.api.question.simulation import SimulateArguments
+from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, TonnageError, UnknownName, option
 from tonnage.spec.typed_values import parse_yaml, read_as, strict
