@@ -115,7 +115,7 @@ def _refuse(asked: dict[str, Any], names: Iterable[str], why: str) -> None:
 
 def _lesson(asked: dict[str, Any], *, json: bool) -> None:
     from tonnage import api
-    from tonnage.report.timeline import lesson
+    from tonnage.report.simulated import lesson
 
     timeline = asked.pop("timeline", None)
     if timeline is not None:

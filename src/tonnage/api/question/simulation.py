@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import Faults, Many, listed, rates, seed_of, slo, whole_numbers
+from tonnage.api.question.arguments import Faults, Many, ScenarioLike, document_of, listed, plain, rates, seed_of, slo, whole_numbers
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
-from tonnage.api.question.documents import ScenarioLike, document_of, plain
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.question.loads import loads_of, modulated_loads, window_of, with_classes, workload_of
 from tonnage.api.question.sessions import sessions_of, tiers_of
