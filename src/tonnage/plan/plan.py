@@ -17,13 +17,11 @@ from tonnage.plan.demand import Demand, Existing, Growth, JobDone
 from tonnage.plan.document import Shown, first_difference, json_of
 from tonnage.plan.fleet import BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
-from tonnage.plan.note import Note
-from tonnage.plan.pareto import ParetoPoint
+from tonnage.plan.note import Note, Warning
 from tonnage.plan.pool import Identity
 from tonnage.plan.provenance import Beyond, Measurement, Provenance, Unreached
 from tonnage.plan.reason import Reachable, Rejected
-from tonnage.plan.sensitivity import PercentileAnswer, PrefixCache, Sensitivity
-from tonnage.plan.warning import Warning
+from tonnage.plan.sensitivity import ParetoPoint, PercentileAnswer, PrefixCache, Sensitivity
 from tonnage.spec.scenario import Mode, Scenario
 from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process

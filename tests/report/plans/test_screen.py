@@ -22,12 +22,12 @@ from tonnage.plan.candidate import Candidate, Confidence
 from tonnage.plan.demand import ADay, Ahead, Existing, Growth, OwnedGroup
 from tonnage.plan.fleet import AtPeak, BehindRouter, Standby
 from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
+from tonnage.plan.note import LengthToShorten, LimitHalvesThroughput, SmallerModel
 from tonnage.plan.plan import Plan, RunnerUp
 from tonnage.plan.pool import Identity
 from tonnage.plan.provenance import OtherSystems, RelaxedLimit, Unreached
 from tonnage.plan.reason import Reachable, Reached
 from tonnage.plan.sensitivity import Changed, PrefixCache, Sensitivity, Swing
-from tonnage.plan.warning import LengthToShorten, LimitHalvesThroughput, SmallerModel
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import capacity_text
 from tonnage.report.plans.candidates import BESIDE, others_block, runner_up_text

@@ -52,10 +52,8 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
         InputError: no plan, no deployment of the plan that runs on the target, an unknown target, or a folder that cannot be written.
             Nothing is left behind.
     """
-    from tonnage.deploy.cluster_page import PLAN
-    from tonnage.deploy.folder import write_folder
-    from tonnage.deploy.plan_text import instead_line
-    from tonnage.deploy.targets import deployed, target_files
+    from tonnage.deploy.plan_text import PLAN, instead_line
+    from tonnage.deploy.targets import deployed, target_files, write_folder
     from tonnage.report.plans.plan_document import read_plans
     from tonnage.results.store import json_text
 

@@ -14,7 +14,7 @@ from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 if TYPE_CHECKING:
-    from tonnage.bench.request import Target
+    from tonnage.bench.connection import Target
     from tonnage.gateway.settings import Settings
     from tonnage.plan.candidate import Candidate
 
@@ -111,7 +111,7 @@ def _planned(
 
 def _backend(text: str) -> tuple[Target, float]:
     """An address and its weight."""
-    from tonnage.bench.request import parse_url
+    from tonnage.bench.connection import parse_url
 
     where = option("backend")
     url, equals, weight = text.partition("=")
@@ -216,7 +216,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> PlannedBack
     Raises:
         InputError: no plan, one that chose nothing or separate pools, or not one host for each of its systems.
     """
-    from tonnage.deploy.compose.gateway import FIRST_PORT, most_in_flight
+    from tonnage.deploy.compose import FIRST_PORT, most_in_flight
     from tonnage.report.plans.plan_document import read_plans
 
     where = option("plan")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tonnage.plan.note import BurstyTrace
 from tonnage.plan.plan import TERMS
-from tonnage.plan.warning import BurstyTrace
 from tonnage.report.document import Block, Document, Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, counted, number, percent, signed, usd
 from tonnage.report.plans.answer import answer_text
