@@ -1,6 +1,6 @@
 """What a notebook shows of a value of any room: the report's own sections and figures, and rows for pandas or Polars.
 
-A value knows nothing of its looks, which are made some floors above it. So ``tonnage.report.notebook`` is named here as text,
+The looks of a value are made some floors above it. So ``tonnage.report.notebook`` is named here as text,
 and loaded when a notebook asks: the only place where a floor reaches above itself.
 """
 

@@ -108,7 +108,7 @@ def test_the_sdks_client_sizes_and_reads_what_is_wrong() -> None:
 
 
 @pytest.mark.notebooks
-def test_the_program_of_the_page_prints_an_answer(tmp_path: Path) -> None:
+def test_python_runs_the_program_of_the_page(tmp_path: Path) -> None:
     from tests.test_docs import FILES
 
     (tmp_path / "tonnage").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "src"} exec {sys.executable} -m tonnage "$@"\n')

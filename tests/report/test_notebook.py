@@ -101,8 +101,7 @@ def test_two_runs_and_their_ratios(run: api.SimulatedRun, tmp_path: Path) -> Non
     api.write_runs(tmp_path / "a", [run], {})
     found = compare_runs(tmp_path / "a", tmp_path / "a")
     assert "Quantile against quantile" in shown(found).words
-    ratios = found.frame("polars") if _installed("polars") else found.arrow()
-    assert set(np.round(np.asarray(ratios["ratio"]), 9)) == {1.0}
+    assert set(np.round(found.arrow()["ratio"].to_numpy(), 9)) == {1.0}
 
 
 def test_rows_of_a_plan_are_those_of_the_csv(plan: tonnage.Plan) -> None:
@@ -117,12 +116,6 @@ def test_rows_of_a_run_have_the_latencies_of_its_summary(run: api.SimulatedRun) 
     table = run.arrow()
     for metric in ("ttft", "tpot", "e2e"):
         assert pa.compute.mean(table[f"{metric}_ms"]).as_py() == pytest.approx(run.summary.statistic_ms(metric, "mean"))
-
-
-def _installed(library: str) -> bool:
-    from importlib.util import find_spec
-
-    return find_spec(library) is not None
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -141,3 +134,15 @@ def test_figures_have_keys_and_are_drawn(plan: tonnage.Plan) -> None:
     found = api.figures(plan)
     assert "curve" in found
     assert shown(found["curve"]).words.count("Latency against throughput") == 1
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_hold_the_arrow_table(library: str, plan: tonnage.Plan, run: api.SimulatedRun) -> None:
+    for value in (plan, run, api.lesson(batcher="static"), api.describe_workload(ROOT / "examples" / "code-completion.csv")):
+        table, frame = value.arrow(), value.frame(library)  # type: ignore[arg-type]
+        assert type(frame).__module__.startswith(library)
+        assert list(frame.columns) == table.column_names
+        assert len(frame) == table.num_rows
+        name = next(name for name, kind in zip(table.column_names, table.schema.types, strict=True) if pa.types.is_integer(kind))
+        assert frame[name].sum() == pa.compute.sum(table[name]).as_py()

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tonnage.bench.alarm import Heartbeat
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
+from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Recorder, Tally, TokenTimes
 from tonnage.bench.reply import Exchange
-from tonnage.bench.request import Setup
 from tonnage.results.batches import RunWriter
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[W
 
 
 def _run(measuring: Coroutine[Any, Any, Observed]) -> Observed:
-    """Run it on a loop of its own, in a thread of its own where this one has a loop already, as that of a notebook has."""
+    """Run it on a new loop; in a new thread where this one has a running loop, as in a notebook."""
     import uvloop
 
     try:

@@ -143,7 +143,7 @@ def _workload(found: Description) -> Document:
 
 
 def _lesson(found: Any) -> Document:
-    from tonnage.report.timeline import lesson
+    from tonnage.report.simulated import lesson
 
     return lesson(found)
 

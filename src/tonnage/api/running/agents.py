@@ -5,12 +5,9 @@ A tool answers in Markdown, in the words of the report, and in JSON. An error sa
 
 from __future__ import annotations
 
-import ast
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from tonnage.errors import TonnageError
@@ -217,10 +214,10 @@ def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
     """The arguments of ``simulate``, or those of these names, each with what it says: the model is needed."""
     from pydantic import ConfigDict, Field, create_model
 
-    from tonnage.api.question.simulation import SimulateArguments
-    from tonnage.spec.scenario import leaves
+    from tonnage.api.question.typed_arguments import SimulateArguments
+    from tonnage.spec.scenario import simulated_leaves
 
-    about = {leaf.name: leaf.about for leaf in leaves()} | _words(SimulateArguments)
+    about = {leaf.name: leaf.about for leaf in simulated_leaves()}
     fields: dict[str, Any] = {
         name: (hint | None, Field(None, description=about.get(name)))
         for name, hint in get_type_hints(SimulateArguments).items()
@@ -229,16 +226,6 @@ def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
     fields["model"] = (str, Field(description=about["model"]))
     made: dict[str, Any] = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields).model_json_schema()
     return made
-
-
-def _words(kind: type) -> dict[str, str]:
-    """The text under each attribute of a class."""
-    (body,) = ast.parse(inspect.getsource(kind)).body
-    found = {}
-    for field, after in pairwise(body.body if isinstance(body, ast.ClassDef) else ()):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
-            found[field.target.id] = " ".join(ast.literal_eval(after.value).split())
-    return found
 
 
 MEMORY = ("model", "gpu", "precision", "tp", "dp", "ep", "engine", "isl", "osl", "speculation")
@@ -263,7 +250,7 @@ QUESTIONS = {
         answer=_memory,
     ),
     "compare": Question(
-        about="Two questions sized, and what differs: in what was asked, the answer, its cost and the prices behind it.",
+        about="Two questions sized, and what differs: in the question, the answer, its cost and the prices behind it.",
         schema=_two,
         answer=_compare,
     ),

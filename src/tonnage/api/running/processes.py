@@ -101,7 +101,7 @@ def processes(
 
 @contextmanager
 def served(**flags: object) -> Iterator[str]:
-    """The address of a simulated endpoint in a process of its own, for as long as the block lasts.
+    """The address of a simulated endpoint in a separate process, for as long as the block lasts.
 
     Args:
         flags: of ``tonnage serve``, such as ``model="llama-3.1-8b", precision="fp8"``; neither host nor port, which is a free one.

@@ -158,7 +158,7 @@ def _read(folder: Path) -> ShownRun:
 
 
 def shown(name: str, requests: Requests, scenario: Mapping[str, Any], facts: Mapping[str, Any] | None = None) -> ShownRun:
-    """A run in memory: its record, what was asked, and of a measured one what ``run.json`` would hold."""
+    """A run in memory: its record, its scenario, and of a measured one the facts of ``run.json``."""
     return ShownRun(
         name=name,
         requests=requests,

@@ -26,7 +26,7 @@ MOST_BESIDE = 2
 
 
 CLOSER = "h1 { font-size: 1.3rem; }\nsection { margin-top: .5rem; padding-top: .5rem; }\n"
-"""Where several answers follow each other, each takes less room than a page of its own."""
+"""Where several answers follow each other, each takes less room than on a page."""
 
 _SPACE = re.compile(r"(\s+)")
 _ID = re.compile(r"[\w.+*,;:()]{1,24}(?:-[\w.+*,;:()]{1,24}){1,4}")
@@ -74,7 +74,7 @@ def html(made: Document) -> str:
 
 
 def piece(made: Document) -> str:
-    """A document as a part of a page that is not ours, such as a notebook: the first section open, the others folded."""
+    """A document as a part of a foreign page, such as a notebook: the first section open, the others folded."""
     heading = f"<header><h1>{_words(made.title)}</h1></header>\n" if made.title else ""
     first, *rest = (one for one in made.sections if one.blocks)
     folded = "".join(_section(replace(one, folded=bool(one.title)), anchor=False) for one in rest)
@@ -82,7 +82,7 @@ def piece(made: Document) -> str:
 
 
 def drawn(block: Drawing) -> str:
-    """One figure as a part of a page that is not ours; its numbers folded."""
+    """One figure as a part of a foreign page; its numbers folded."""
     return _styled(_drawing(block if block.numbers is None else replace(block, numbers=replace(block.numbers, folded=True))))
 
 
