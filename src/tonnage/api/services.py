@@ -2,55 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from tonnage.api.question.arguments import Many, rates, whole_numbers
 from tonnage.errors import InputError, option
 from tonnage.results.metrics import Latencies, latencies
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
-from tonnage.results.services import ModelResult, ServiceResult, SizedService, StreamResult
+from tonnage.results.services import ModelResult, ModelSettings, ServiceResult, ServiceSweep, SizedService, StreamResult, TriedSettings
 from tonnage.simulator.services import ServiceRun, run_service
-from tonnage.sizing.services import Met, ServiceAnswer, size_service
-from tonnage.spec.service import Service, read_service
+from tonnage.sizing.services import Met, ServiceAnswer, Tried, choose_settings, with_clients, with_rate
+from tonnage.spec.service import Service
+from tonnage.spec.service_file import read_service
 from tonnage.units import format_duration
 
 REQUESTS = 20_000
 """Requests of one simulation where none are requested."""
 
 
-def simulate_service(path: Path | str, *, requests: int | None = None, seed: int | None = None) -> ServiceResult:
-    """What a service does under its traffic.
+def simulate_service(
+    path: Path | str,
+    *,
+    requests: int | None = None,
+    seed: int | None = None,
+    concurrency: Many | None = None,
+    request_rate: str | float | Iterable[float] | None = None,
+) -> ServiceResult | ServiceSweep:
+    """What a service does under its traffic, or under each of several loads.
 
     Args:
         path: YAML or JSON file with a service (docs/services.md).
         requests: how many are simulated (default: 20,000).
         seed: of the arrivals (default: 0).
+        concurrency: clients of a closed loop in place of the file's traffic, which must be of one stream ("1,2,4"); or
+        request_rate: requests per second of all open streams together, in the file's proportions ("100,200").
 
     Raises:
         InputError: a file or a number that cannot be used.
     """
-    service = read_service(path)
-    return _result(service, run_service(service, requests=_count(requests), seed=seed or 0))
+    service, count = read_service(path), _count(requests)
+    if concurrency is not None and request_rate is not None:
+        raise InputError(f"{option('concurrency')}, {option('request_rate')}: give one of the two")
+    if concurrency is not None:
+        loads = tuple(float(value) for value in whole_numbers(concurrency, option("concurrency")))
+    elif request_rate is not None:
+        loads = tuple(rates(request_rate, option("request_rate")))
+    else:
+        return _result(service, run_service(service, requests=count, seed=seed or 0))
+    at = with_clients if concurrency is not None else with_rate
+    points = tuple(_result(found, run_service(found, requests=count, seed=seed or 0)) for found in (at(service, load) for load in loads))
+    return ServiceSweep(unit="clients" if concurrency is not None else "requests/s", loads=loads, points=points)
+
+
+CURVE = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
+"""Rates of the curve around a sized server, as shares of its part of the traffic."""
 
 
 def size_servers(
-    path: Path | str, *, requests: int | None = None, seed: int | None = None, progress: Callable[[str], None] | None = None
+    path: Path | str,
+    *,
+    requests: int | None = None,
+    seed: int | None = None,
+    curve: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> SizedService:
-    """How many servers a service needs for its traffic inside its limits.
+    """How many servers a service needs for its traffic inside its limits, and with which of the settings that its file offers.
 
     Args:
         path: YAML or JSON file with a service, its traffic and ``latency``.
         requests: of each simulation (default: 20,000).
         seed: of the arrivals (default: 0).
+        curve: whether one of the servers is simulated at other rates too, for a figure.
         progress: is told what is looked at.
 
     Raises:
         InputError: a file or a number that cannot be used.
     """
-    answer = size_service(read_service(path), requests=_count(requests), seed=seed or 0, progress=progress)
-    return _sized(answer)
+    count = _count(requests)
+    answer, tried = choose_settings(read_service(path), requests=count, seed=seed or 0, progress=progress)
+    sized = replace(_sized(answer), tried=_tried(tried, answer) if len(tried) > 1 else ())
+    if not curve:
+        return sized
+    whole = sum(stream.rate for stream in answer.service.streams)
+    loads = tuple(whole * share for share in CURVE)
+    points = (run_service(at, requests=count, seed=seed or 0) for at in (with_rate(answer.service, load) for load in loads))
+    seen = tuple(_result(with_rate(answer.service, load), run) for load, run in zip(loads, points, strict=True))
+    return replace(sized, curve=ServiceSweep(unit="requests/s", loads=loads, points=seen))
+
+
+def _tried(tried: tuple[Tried, ...], answer: ServiceAnswer) -> tuple[TriedSettings, ...]:
+    return tuple(
+        TriedSettings(
+            settings=settings(one.service),
+            servers=None if one.servers < 0 else one.servers,
+            least=one.least,
+            use=one.use if one.servers > 0 else None,
+            chosen=one.service.models == answer.service.models,
+        )
+        for one in tried
+    )
+
+
+def settings(service: Service) -> tuple[ModelSettings, ...]:
+    """What a sizing may choose of each model."""
+    return tuple(
+        ModelSettings(
+            model=name,
+            instances=model.instances,
+            max_batch_size=model.max_batch_size,
+            max_queue_delay_microseconds=None if model.batching is None else round(model.batching.delay_s * 1e6),
+        )
+        for name, model in service.models.items()
+    )
 
 
 def _count(requests: int | None) -> int:
@@ -93,6 +159,7 @@ def _result(service: Service, run: ServiceRun) -> ServiceResult:
                 name=stream.name,
                 asked=f"{stream.concurrency} clients" if stream.concurrency else f"{stream.rate:.6g}/s",
                 answered_per_second=done / seconds if seconds > 0 else 0.0,
+                items_per_second=done * stream.items / seconds if seconds > 0 else 0.0,
                 latencies=_latencies(run, place),
                 requests=len(status),
                 rejected=int((status == REJECTED).sum()),
