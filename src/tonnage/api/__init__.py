@@ -18,7 +18,7 @@ from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prep
 from tonnage.api.running.serve_openvino import serve_openvino
 from tonnage.api.running.watch import watch
 from tonnage.api.score import score, score_models, several_models
-from tonnage.api.services import simulate_service, size_servers
+from tonnage.api.services import calibrate_service, simulate_service, size_servers
 from tonnage.api.simulate import (
     answers_soon,
     check_timeline,
@@ -44,6 +44,7 @@ __all__ = [
     "answers_soon",
     "ask",
     "calibrate",
+    "calibrate_service",
     "catalog",
     "check_given",
     "check_timeline",

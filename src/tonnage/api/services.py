@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,8 +17,11 @@ from tonnage.results.services import ModelResult, ModelSettings, ServiceResult, 
 from tonnage.simulator.services import ServiceRun, run_service
 from tonnage.sizing.services import Met, ServiceAnswer, Tried, choose_settings, with_clients, with_rate
 from tonnage.spec.service import Service
-from tonnage.spec.service_file import read_service
+from tonnage.spec.service_file import is_service, read_service
 from tonnage.units import format_duration
+
+if TYPE_CHECKING:
+    from tonnage.evidence.services import ServiceCalibration
 
 REQUESTS = 20_000
 """Requests of one simulation where none are requested."""
@@ -91,6 +95,37 @@ def size_servers(
     points = (run_service(at, requests=count, seed=seed or 0) for at in (with_rate(answer.service, load) for load in loads))
     seen = tuple(_result(with_rate(answer.service, load), run) for load, run in zip(loads, points, strict=True))
     return replace(sized, curve=ServiceSweep(unit="requests/s", loads=loads, points=seen))
+
+
+def calibrate_service(
+    measured: Iterable[str | Path], *, output: str | Path | None = None, include_invalid: bool = False
+) -> ServiceCalibration:
+    """Write a service file from runs of ``bench`` on a v2 server.
+
+    Args:
+        measured: run folders, and at most one service file, whose models get the measured times by name.
+        output: the service file to write.
+        include_invalid: whether runs that their client called INVALID count.
+
+    Raises:
+        InputError: nothing to make times of, or a file that cannot be read or written.
+    """
+    from tonnage.csv_file import read_text
+    from tonnage.evidence.services import calibrate_service as calibrated
+    from tonnage.results.store import write_yaml
+    from tonnage.spec.typed_values import parse_yaml
+
+    paths = [Path(path) for path in measured]
+    files = [path for path in paths if not path.is_dir()]
+    if len(files) > 1 or any(not is_service(path) for path in files):
+        raise InputError(f"{files[0]}: measured inferences go with one service file (docs/services.md); leave the other files out")
+    document = parse_yaml(read_text(str(files[0]), "service"), str(files[0])) if files else None
+    if files:
+        read_service(files[0])
+    found = calibrated([path for path in paths if path.is_dir()], document, include_invalid=include_invalid)
+    if output is not None:
+        write_yaml(Path(output), found.document)
+    return found
 
 
 def _tried(tried: tuple[Tried, ...], answer: ServiceAnswer) -> tuple[TriedSettings, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,26 @@ def size_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> int:
         write_page(page, sized(answer))
     print_answer(lambda: sized(answer), answer.to_json, json=json)
     return DONE if answer.servers else NO_ANSWER
+
+
+def is_inference(measured: Sequence[Path]) -> bool:
+    """Whether measurements are of models that are not LLMs."""
+    folders = [path for path in measured if path.is_dir()]
+    if not folders:
+        return False
+    from tonnage.evidence.services import is_inference as found
+
+    return any(map(found, folders))
+
+
+def calibrate_service(measured: Sequence[Path], output: Path | None, asked: Mapping[str, Any], *, json: bool) -> None:
+    """Write the service file that measured inferences make, and print how well it predicts their loads."""
+    from tonnage import api
+    from tonnage.report.services import calibrated
+
+    _refuse(asked, ("include_invalid",))
+    found = api.calibrate_service(measured, output=output, include_invalid=bool(asked.get("include_invalid")))
+    print_answer(lambda: calibrated(found, output), found.to_json, json=json)
 
 
 def _refuse(asked: Mapping[str, Any], taken: tuple[str, ...]) -> None:

@@ -10,6 +10,9 @@ from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 from tonnage.report.numbers import ABSENT, counted, number, percent
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tonnage.evidence.services import ServiceCalibration
     from tonnage.results.services import ModelResult, ServiceResult, ServiceSweep, SizedService, StreamResult
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
@@ -137,3 +140,32 @@ def _tables(run: ServiceResult) -> tuple[Table, Table, Text]:
 def _stream(one: StreamResult) -> tuple[str, ...]:
     statistics = (number(getattr(one.latencies, name)) for name in STATISTICS)
     return (one.name, one.asked, number(one.answered_per_second), *statistics, str(one.rejected), str(one.expired))
+
+
+def calibrated(found: ServiceCalibration, output: Path | None) -> Document:
+    """The measured times of batches, and how far the file's predictions are from the other loads."""
+    times = Table(
+        caption="Median time of a batch, with one client:",
+        header=("model", "items", "ms", "items/s"),
+        rows=tuple(
+            (name, f"{size}", number(ms), number(1e3 * size / ms)) for name, table in found.times_ms.items() for size, ms in table.items()
+        ),
+    )
+    loads = Table(
+        caption="Loads that were measured too, and what the file predicts of them:",
+        header=("model", "load", "items", "mean ms", "predicted", "off", "items/s", "predicted", "off"),
+        rows=tuple(
+            (
+                one.model,
+                one.load,
+                f"{one.items}",
+                *(number(one.measured_ms), number(one.predicted_ms), f"{one.predicted_ms / one.measured_ms - 1:+.0%}"),
+                *(number(one.measured_per_second), number(one.predicted_per_second)),
+                f"{one.predicted_per_second / one.measured_per_second - 1:+.0%}",
+            )
+            for one in found.loads
+        ),
+    )
+    written = None if output is None else Text(text=f"{output} holds these times; size and simulate take it. Set its traffic and latency.")
+    blocks = (times, loads if found.loads else None, items(found.remarks, "note"), written)
+    return Document(title="", subtitle="", sections=(section("times", "", *blocks),))

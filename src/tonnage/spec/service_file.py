@@ -209,7 +209,7 @@ def _model_faults(model: _Model, gpus: int) -> list[str]:
         found += [
             f"{kind}.{name}: '{text}' is no tensor; write its type and the dimensions of one item, such as FP32[3,224,224]"
             for name, text in tensors.items()
-            if not TENSOR.fullmatch(text)
+            if read_tensor(name, text) is None
         ]
     return found
 
@@ -344,13 +344,14 @@ TENSOR = re.compile(r"(BOOL|U?INT(?:8|16|32|64)|FP(?:16|32|64)|BF16|BYTES)\[(-?\
 """A tensor of the v2 protocol: its type, and the dimensions of one item."""
 
 
+def read_tensor(name: str, written: str) -> Tensor | None:
+    """A tensor such as "FP32[3,224,224]"; None where it is none."""
+    match = TENSOR.fullmatch(written.replace(" ", ""))
+    return None if match is None else Tensor(name=name, data_type=match[1], dims=tuple(map(int, match[2].split(","))))
+
+
 def _tensors(written: dict[str, str]) -> tuple[Tensor, ...]:
-    found = []
-    for name, text in written.items():
-        match = TENSOR.fullmatch(text)
-        if match is not None:
-            found.append(Tensor(name=name, data_type=match[1], dims=tuple(map(int, match[2].split(",")))))
-    return tuple(found)
+    return tuple(tensor for name, text in written.items() if (tensor := read_tensor(name, text)) is not None)
 
 
 def _batching(asked: _Batching) -> DynamicBatching:
