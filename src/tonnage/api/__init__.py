@@ -18,7 +18,7 @@ from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prep
 from tonnage.api.running.serve_openvino import serve_openvino
 from tonnage.api.running.watch import watch
 from tonnage.api.score import score, score_models, several_models
-from tonnage.api.services import calibrate_service, simulate_service, size_servers
+from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers
 from tonnage.api.simulate import (
     answers_soon,
     check_timeline,
@@ -50,6 +50,7 @@ __all__ = [
     "check_timeline",
     "demo",
     "deploy",
+    "deploy_service",
     "deployment_of",
     "describe_workload",
     "fit_workload",

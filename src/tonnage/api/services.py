@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tonnage.api.question.arguments import Many, rates, whole_numbers
+from tonnage.api.running.deploy import Deployed
 from tonnage.errors import InputError, option
 from tonnage.results.metrics import Latencies, latencies
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
@@ -126,6 +127,36 @@ def calibrate_service(
     if output is not None:
         write_yaml(Path(output), found.document)
     return found
+
+
+def deploy_service(path: Path | str, *, target: str, output: Path | str, requests: int | None = None, seed: int | None = None) -> Deployed:
+    """Write the files that deploy a service as it is sized: its settings, as many servers, and what is left to do.
+
+    Args:
+        path: YAML or JSON file with a service whose models name their ``backend``.
+        target: triton or kserve.
+        output: folder that is written, which must not exist or be empty.
+        requests, seed: of the sizing; one server without sizing where the file has no limits.
+
+    Raises:
+        InputError: a file, a target or a folder that cannot be used, or no number of servers meets the limits.
+    """
+    from tonnage.deploy.folder import write_folder
+    from tonnage.deploy.services import SizedFiles, service_files
+    from tonnage.report.numbers import counted
+
+    service, servers, words = read_service(path), 1, "One server, as the file has no limits to size it by."
+    if service.limits:
+        answer, _ = choose_settings(service, requests=_count(requests), seed=seed or 0)
+        if not answer.servers:
+            raise InputError(f"{path}: no number of servers meets the limits; see tonnage size {path}")
+        service, servers = answer.service, answer.servers
+        limits = "; ".join(map(_words, answer.met))
+        words = f"{counted(servers, 'server')} of {counted(service.gpus, 'GPU')}: {limits}."
+    stem = Path(path).stem
+    files = service_files(SizedFiles(name=stem, service=service, servers=servers, source=Path(path).name, answer=words), target)
+    write_folder(Path(output), files)
+    return Deployed(files=tuple(sorted(files)), checkpoint="", notes=(words,))
 
 
 def _tried(tried: tuple[Tried, ...], answer: ServiceAnswer) -> tuple[TriedSettings, ...]:

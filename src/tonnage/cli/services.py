@@ -29,7 +29,7 @@ def simulate_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> Non
     from tonnage.report.services import served, swept
     from tonnage.results.services import ServiceSweep
 
-    _refuse(asked, SIMULATED)
+    refuse_given(asked, SIMULATED)
     result = api.simulate_service(path, **{name: value for name, value in asked.items() if name in SIMULATED})
     print_answer(lambda: swept(result) if isinstance(result, ServiceSweep) else served(result), result.to_json, json=json)
 
@@ -39,7 +39,7 @@ def size_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> int:
     from tonnage import api
     from tonnage.report.services import sized
 
-    _refuse(asked, SIZED)
+    refuse_given(asked, SIZED)
     requests, page = asked.get("requests"), asked.get("report")
     answer = api.size_servers(path, requests=None if requests is None else int(requests), seed=asked.get("seed"), curve=page is not None)
     if page is not None:
@@ -65,12 +65,17 @@ def calibrate_service(measured: Sequence[Path], output: Path | None, asked: Mapp
     from tonnage import api
     from tonnage.report.services import calibrated
 
-    _refuse(asked, ("include_invalid",))
+    refuse_given(asked, ("include_invalid",))
     found = api.calibrate_service(measured, output=output, include_invalid=bool(asked.get("include_invalid")))
     print_answer(lambda: calibrated(found, output), found.to_json, json=json)
 
 
-def _refuse(asked: Mapping[str, Any], taken: tuple[str, ...]) -> None:
+def refuse_given(asked: Mapping[str, Any], taken: tuple[str, ...] = ()) -> None:
+    """Refuse flags that a service does not take.
+
+    Raises:
+        InputError: naming the first.
+    """
     for name, value in asked.items():
         if name not in taken and value not in (None, False):
             raise InputError(f"{option(name)}: a service of models that are not LLMs has no such setting; its file says everything")

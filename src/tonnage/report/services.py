@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tonnage.evidence.services import ServiceCalibration
     from tonnage.results.services import ModelResult, ServiceResult, ServiceSweep, SizedService, StreamResult
 
+MOST_ROWS = 12
+"""Combinations in the table; all are in the JSON."""
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
 
@@ -82,9 +84,9 @@ def _tried(answer: SizedService) -> Table | None:
         rows.append((*words, servers, ABSENT if one.use is None else percent(one.use)))
     names = tuple(each.model for each in answer.tried[0].settings)
     return Table(
-        caption=f"{counted(len(rows), 'combination')} of instances × largest batch, queue delay:",
+        caption=f"{counted(len(rows), 'combination')} of instances × largest batch, queue delay; the best {min(len(rows), MOST_ROWS)}:",
         header=(*names, "servers", "of the limits"),
-        rows=tuple(rows),
+        rows=tuple(rows[:MOST_ROWS]),
         chosen=0,
         note="Given up as soon as it is known to need more servers than the answer."
         if any(one.servers is None for one in answer.tried)
