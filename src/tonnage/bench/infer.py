@@ -106,7 +106,7 @@ def tensors(page: str, metadata: str, *, written: tuple[str, ...], binary: bool,
 
     Args:
         page: address of the model's metadata, for messages.
-        metadata: what is there; "" where there is none.
+        metadata: the text there; "" where there is none.
         written: inputs such as "pixels=FP32[3,224,224]", with the dimensions of one item.
         binary: whether values travel as bytes.
         seed: of the values.

@@ -33,7 +33,7 @@ TARGETS = ("triton", "kserve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedFiles:
-    """What the files are made of.
+    """Everything that the files are made of.
 
     Attributes:
         name: of the deployment, for objects and containers.

@@ -6,7 +6,7 @@ doubled until the limits hold, and then halved between. The limits are held agai
 grows shows, and the empty start does not count.
 
 Where the file names settings to choose among, every combination is sized so, the most promising by the closed form first, and given up as
-soon as it is known to need more servers than the best so far. The answer is that of all combinations sized to the end.
+soon as it is known to need more servers than the best one yet. The answer is that of all combinations sized to the end.
 """
 
 from __future__ import annotations
