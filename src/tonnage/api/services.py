@@ -141,8 +141,8 @@ def deploy_service(path: Path | str, *, target: str, output: Path | str, request
     Raises:
         InputError: a file, a target or a folder that cannot be used, or no number of servers meets the limits.
     """
-    from tonnage.deploy.folder import write_folder
     from tonnage.deploy.services import SizedFiles, service_files
+    from tonnage.deploy.targets import write_folder
     from tonnage.report.numbers import counted
 
     service, servers, words = read_service(path), 1, "One server, as the file has no limits to size it by."

@@ -62,7 +62,7 @@ class ServiceSweep:
     Attributes:
         unit: what the loads count: "clients" or "requests/s".
         loads: one for each point.
-        points: what was seen at each.
+        points: the result at each.
     """
 
     unit: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tonnage.spec.service import (
     Tensor,
     TimeoutAction,
 )
-from tonnage.spec.typed_values import FORBID, parse_yaml, read_as
+from tonnage.spec.typed_values import parse_yaml, read_as, strict
 from tonnage.units import parse_duration
 
 MOST_BRANCHES = 10
@@ -33,20 +33,16 @@ MOST_GPUS = 64
 MOST_INSTANCES = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Policy:
-    __pydantic_config__ = FORBID
-
     timeout_action: TimeoutAction = "REJECT"
     default_timeout_microseconds: int = 0
     allow_timeout_override: bool = False
     max_queue_size: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Batching:
-    __pydantic_config__ = FORBID
-
     preferred_batch_size: tuple[int, ...] = ()
     max_queue_delay_microseconds: int = 0
     preserve_ordering: bool = False
@@ -56,19 +52,15 @@ class _Batching:
     priority_queue_policy: dict[int, _Policy] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Search:
-    __pydantic_config__ = FORBID
-
     instances: tuple[int, ...] = ()
     max_batch_size: tuple[int, ...] = ()
     max_queue_delay_microseconds: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Model:
-    __pydantic_config__ = FORBID
-
     time: dict[str, str]
     max_batch_size: int = 1
     instances: int = 1
@@ -80,10 +72,8 @@ class _Model:
     outputs: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Step:
-    __pydantic_config__ = FORBID
-
     model: str
     after: tuple[str, ...] | None = None
     share: float = 1.0
@@ -91,10 +81,8 @@ class _Step:
     instead_of: str | tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Traffic:
-    __pydantic_config__ = FORBID
-
     to: str
     rate: float | None = None
     concurrency: int | None = None
@@ -104,20 +92,16 @@ class _Traffic:
     turnaround_microseconds: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Server:
-    __pydantic_config__ = FORBID
-
     models: dict[str, _Model]
     pipelines: dict[str, tuple[str | _Step, ...]] = field(default_factory=dict)
     gpus: int = 1
     overlap: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _File:
-    __pydantic_config__ = FORBID
-
     service: _Server
     traffic: tuple[_Traffic, ...]
     title: str = ""
