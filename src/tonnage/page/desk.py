@@ -21,7 +21,7 @@ from tonnage.sizing.estimate import Estimate, estimates
 from tonnage.sizing.planner import Runs
 
 MOST_KEPT = 64
-"""Answers that are kept; the one that was not asked for the longest goes first."""
+"""Answers that are kept; the least recently used goes first."""
 MOST_PREPARED = 4_000
 """Closed forms that are kept."""
 
@@ -84,7 +84,7 @@ class Desk:
         """The plan's JSON text.
 
         Raises:
-            InputError: what is wrong with the question.
+            InputError: the question cannot be answered.
         """
         last: dict[str, Any] = {}
         async for said in self.sized(asked):

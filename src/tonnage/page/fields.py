@@ -1,4 +1,4 @@
-"""The six questions as a form: every control has the name of its leaf, and those that few need are folded."""
+"""The six questions as a form: every control has the name of its leaf, and the rarely used ones are folded."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ SHOWN = {
     *(leaf for one in FORMS.values() for leaf in one),
 }
 OFFERED = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb", "gb200-186gb", "gb300-279gb", "a100-sxm-80gb", "l40s")
-"""GPUs with a box of their own; others are typed."""
+"""GPUs that have a box; others are typed."""
 _LIMIT = re.compile(r"\s*(mean|p50|p90|p95|p99)\s*<?=?\s*([\d.]+)\s*(ms|s)\s*")
 
 

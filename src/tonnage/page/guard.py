@@ -23,7 +23,7 @@ COMPUTES = "/api/"
 
 
 class Guard:
-    """Stands before the application."""
+    """Checks requests before the application gets them."""
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str]) -> None:
         """Guard an application.

@@ -1,4 +1,4 @@
-"""Jobs of the page: run one after another in a process of their own, followed as they go, and cancelled when nobody waits for them."""
+"""Jobs of the page: run one after another in a second process, followed as they go, and cancelled when nobody waits for them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def application(desk: Desk, port: int) -> Starlette:
 
     Args:
         desk: what it works with.
-        port: that it is asked for on.
+        port: of its address.
     """
 
     @asynccontextmanager
@@ -82,7 +82,7 @@ async def asset(request: Request) -> Response:
 
 
 async def wrong(request: Request, error: Exception) -> Response:
-    """What was asked cannot be answered: as JSON for a program, as a page for a person."""
+    """The faults of a request: as JSON for a program, as a page for a person."""
     lines = [in_python(line) for line in (error.marked if isinstance(error, TonnageError) else str(error)).splitlines()]
     if request.url.path.startswith("/api/"):
         return JSONResponse({"errors": lines}, status_code=422)

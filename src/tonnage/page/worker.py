@@ -21,7 +21,7 @@ from tonnage.errors import TonnageError, in_python
 NICE = 5
 """How far a simulation steps back behind the page's own process."""
 MOST_KEPT = 20_000
-"""Runs that are kept between questions; beyond them the memory begins anew."""
+"""Runs that are kept between questions; beyond them the memory is emptied."""
 
 
 class Cancelled(Exception):

@@ -44,7 +44,7 @@ def estimates(question: Question, runs: Runs) -> tuple[Estimate, ...]:
     """The deployment of each GPU type that needs the fewest GPUs by closed forms, the fewest first; none for an offline job.
 
     Args:
-        question: what is asked.
+        question: the question.
         runs: the memory of what was prepared; nothing is simulated.
 
     Raises:
