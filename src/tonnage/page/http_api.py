@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tonnage import api
-from tonnage.api.question.simulation import SimulateArguments
+from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.errors import InputError, InputErrors
 from tonnage.page.desk import Desk
 from tonnage.page.question import check_inside, command_of

@@ -26,6 +26,7 @@ class Worker:
         self._numbers = itertools.count(1)
         self._busy = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
+        self._ending: asyncio.Future[None] | None = None
 
     async def run(self, kind: str, **given: Any) -> AsyncGenerator[dict[str, Any]]:
         """What a job says, its end last; closing the iterator cancels the job.
@@ -35,6 +36,8 @@ class Worker:
             given: its arguments.
         """
         async with self._busy:
+            if self._ending is not None:
+                await self._ending
             number = next(self._numbers)
             process = await self._started()
             ended = False
@@ -45,8 +48,7 @@ class Worker:
                     ended = not {"progress", "live"} & said.keys()
                     yield said
             finally:
-                if not ended:
-                    await asyncio.shield(self._cancelled(process, number))
+                self._ending = None if ended else asyncio.ensure_future(self._cancelled(process, number))
 
     async def answer(self, kind: str, **given: Any) -> dict[str, Any]:
         """The end of a job."""

@@ -119,7 +119,7 @@ def _ranked(one: Estimate, most: int) -> str:
 
 
 async def usual(request: Request) -> Response:
-    """The form with the limits of a use case in place of its own."""
+    """The form with the limits of a use case in place of the earlier ones."""
     chosen = request.query_params.get("usual", "")
     query = "&".join(part for part in request.url.query.split("&") if not part.startswith("usual="))
     asked = question_of(query)
