@@ -4,7 +4,6 @@ import pytest
 
 from tonnage.errors import InputError, InputErrors, UnknownName
 from tonnage.spec.catalog import find_gpu, system_of
-from tonnage.spec.service import Stage, read_service, service_of
 
 LEAST = "name: One Core\nfp16_tflops: 0.2\nmemory_gb: 8\nmemory_bandwidth_gb_s: 20\n"
 
@@ -52,39 +51,3 @@ def test_no_such_file_and_no_such_name_say_what_would_be_right(tmp_path: Path) -
         find_gpu(str(tmp_path / "absent.yaml"))
     with pytest.raises(UnknownName, match="the path of a YAML file works too"):
         find_gpu("h1000")
-
-
-# A service file is read strictly: every fault is told at once, with its place.
-
-
-def test_the_example_says_what_it_says():
-    service = read_service("examples/services/image-search.yaml")
-    assert service.streams[0].stages == (Stage(model="encoder", after=()), Stage(model="ranker", after=(0,)))
-    assert service.models["encoder"].time.of(5) == pytest.approx(2.28e-3)
-    assert service.models["ranker"].time.of(10) == pytest.approx(1.4e-3)
-    assert service.models["ranker"].batching.preferred == (4, 8)
-
-
-def test_every_fault_is_told_with_its_place():
-    document = {
-        "service": {
-            "gpus": 2,
-            "overlap": 2,
-            "models": {"m": {"time": {"0": "1ms"}, "instances": 0, "gpus": [2], "dynamic_batching": {"preferred_batch_size": [9]}}},
-            "pipelines": {"p": ["m", "x"]},
-        },
-        "traffic": [{"to": "nobody"}, {"to": "m", "items": 4}, {"to": "m", "rate": -1, "priority": 1}],
-    }
-    with pytest.raises(InputErrors) as caught:
-        service_of(document, "service.yaml")
-    said = str(caught.value)
-    for place in ("service.overlap", "m.instances", "m.gpus", "m.time", "preferred_batch_size", "pipelines.p", "traffic[1].to", "items: 4"):
-        assert place in said
-    assert "rate: -1" in said
-    assert "priority: 1" in said
-
-
-def test_an_unknown_key_is_refused():
-    document = {"service": {"models": {"m": {"time": {"1": "1ms"}, "max_batchsize": 3}}}, "traffic": [{"to": "m", "rate": 1}]}
-    with pytest.raises(InputErrors, match="max_batch_size"):
-        service_of(document, "service.yaml")
