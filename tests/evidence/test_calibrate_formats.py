@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.calibration.test_calibrate import METRICS, TRUTH, csv_of, measured, with_factors
+from tests.evidence.test_calibrate import METRICS, TRUTH, csv_of, measured, with_factors
 from tonnage.cli.main import run
 from tonnage.spec.calibration import read_calibration
 
