@@ -1,4 +1,4 @@
-"""The OpenAI API of a fleet, as an ASGI application."""
+"""Chats and completions of the OpenAI API: from a request to a reply, whole or as a stream."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from tonnage.serve.answer import Answer
 from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
@@ -35,8 +32,6 @@ LARGEST_BODY = 32 * 2**20
 """Bytes of a request's body."""
 
 TOO_MANY = 429
-
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Engines(Protocol):
@@ -146,41 +141,6 @@ async def left(receive: Receive, answers: list[Answer]) -> None:
 Handler = Callable[["Request"], Awaitable[Response]]
 
 
-def application(service: Service) -> Starlette:
-    """The application.
-
-    Args:
-        service: what it serves.
-    """
-    from tonnage.serve.messages import message_routes
-    from tonnage.serve.responses import response_routes
-    from tonnage.serve.utilities import utility_routes
-
-    async def chat(request: Request) -> Response:
-        return await _completed(service, "chat", request)
-
-    async def completions(request: Request) -> Response:
-        return await _completed(service, "completions", request)
-
-    async def invocations(request: Request) -> Response:
-        """SageMaker's path, which takes the bodies of both."""
-        body = await json_body(request)
-        return await _completed(service, "chat" if isinstance(body, dict) and "messages" in body else "completions", request, body)
-
-    async def metrics(request: Request) -> Response:
-        return Response(service.engines.metrics.text(), media_type=_METRICS_TYPE)
-
-    async def not_there(request: Request, error: Exception) -> Response:
-        status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Internal Server Error")
-        return JSONResponse({"detail": detail}, status_code=status)
-
-    posts: dict[str, Handler] = {"/v1/chat/completions": chat, "/v1/completions": completions, "/invocations": invocations}
-    routes = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]
-    routes += [Route(path, metrics) for path in {"/metrics": None, service.dialect.published.path: None}]
-    routes += [*response_routes(service), *message_routes(service), *utility_routes(service)]
-    return Starlette(routes=routes, exception_handlers={HTTPException: not_there})
-
-
 def counted(service: Service, handler: Handler) -> Handler:
     """A handler whose refusals are answered, and whose responses are counted."""
 
@@ -199,7 +159,12 @@ def counted(service: Service, handler: Handler) -> Handler:
     return answered
 
 
-async def _completed(service: Service, kind: Kind, request: Request, body: Any = None) -> Response:
+async def completed(service: Service, kind: Kind, request: Request, body: Any = None) -> Response:
+    """The reply to a chat or a completion.
+
+    Raises:
+        Refused: with the error that the client gets.
+    """
     after = admitted(service)
     body = await json_body(request) if body is None else body
     asked = asked_of(kind, body, reader=service.reader, limits=service.limits)

@@ -94,7 +94,7 @@ class Publisher:
         self._socket.close(linger=0)
 
     def _again(self, router: zmq.Socket[bytes]) -> None:
-        """Send batches again to whoever asks for them."""
+        """Send batches again to a client that asks for them."""
         while self._open:
             if not router.poll(100):
                 continue

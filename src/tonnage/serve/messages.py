@@ -131,7 +131,7 @@ def _object(text: str) -> Any:
 
 
 async def _events(reply: Reply, asked: Asked, answer: Answer) -> AsyncIterator[bytes]:
-    """The events of a stream: a block begins where the kind of what is said changes, or a tool is called."""
+    """The events of a stream: a block begins where the kind of text changes, or at a call of a tool."""
     begun, block, kind, called = False, -1, "", False
 
     def one(name: str, **more: Any) -> bytes:

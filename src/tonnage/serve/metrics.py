@@ -200,7 +200,7 @@ class Metrics:
         of.count("output_tokens", tokens)
 
     def looked_up(self, engine: str, tokens: int, found: int) -> None:
-        """Count the tokens of a prompt, and those that the prefix cache had."""
+        """Count the tokens of a prompt, of which the prefix cache had some."""
         self._of(engine).count("cache_queries", tokens)
         self._of(engine).count("cache_hits", found)
 

@@ -55,7 +55,7 @@ Change = Stored | Removed
 
 
 class Content(NamedTuple):
-    """What is in a request.
+    """The tokens of a request.
 
     Attributes:
         ids: the tokens of its prompt.
@@ -70,7 +70,7 @@ class Content(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Row:
-    """What is in a request: its tokens as far as they are known, and the names of its full blocks."""
+    """A request: its tokens as far as they are known, and the names of its full blocks."""
 
     ids: list[int]
     salt: str
@@ -81,7 +81,7 @@ class _Row:
 
 
 class LiveContents:
-    """The contents of requests as they come; outputs are told of as they are made."""
+    """The contents of requests as they come; outputs follow as they are made."""
 
     def __init__(self, size: int) -> None:
         """Nothing has come yet.
@@ -131,7 +131,7 @@ class LiveContents:
 
 
 def names_of(ids: Sequence[int], size: int, salt: str, known: Sequence[int] = ()) -> list[int]:
-    """The names of the full blocks of a context after those that are known."""
+    """The names of the full blocks of a context after the known ones."""
     found, before = [], known[-1] if known else _salted(salt)
     for place in range(len(known), len(ids) // size):
         before = hash((before, *ids[place * size : (place + 1) * size])) & _MASK
@@ -150,7 +150,7 @@ class _Watched(PrefixCache):
     _fresh: list[Key] | None = None
 
     def name(self, job: Job, tokens: int) -> None:
-        """Name the blocks of a request that are full, and note those that had no such name."""
+        """Name the blocks of a request that are full, and note the names that are new."""
         if tokens // self.size <= job.named:
             return
         self._fresh = []

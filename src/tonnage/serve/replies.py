@@ -59,7 +59,7 @@ class Made:
 
     @property
     def finish(self) -> str:
-        """Why it ended: "tool_calls" where it called tools of its own choice."""
+        """Why it ended: "tool_calls" where it chose itself to call tools."""
         calls = self.calls and self.answer.asked.tool_choice != "named" and self.answer.finish == "stop"
         return "tool_calls" if calls else self.answer.finish
 
@@ -155,7 +155,7 @@ class Reply:
             answer: it.
             piece: of it.
             before: its tokens before this piece.
-            called: whether a tool was called in it.
+            called: whether it has called a tool.
         """
         if not (piece.finish or piece.calls or piece.reasoning or self._each):
             if index not in self._plain:

@@ -81,7 +81,7 @@ class TokenReader:
     def chat(self, messages: Sequence[Message]) -> Prompt:
         """The texts, each between two tokens before it and two after it, and the two with which the answer begins.
 
-        So a chat that goes on begins with the tokens of all that was said.
+        So a chat that goes on begins with the tokens of the chat before.
         """
         found: list[int] = []
         for message in messages:
@@ -143,7 +143,7 @@ PATHS: Mapping[Kind, str] = {"chat": "/v1/chat/completions", "completions": "/v1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was asked.
+    """A request as it was read.
 
     Attributes:
         kind: which endpoint.
@@ -168,7 +168,7 @@ class Asked:
         grammar: what the answer has to fit (``structure``); "" for nothing.
         reasons, shows_reasoning: whether the model thinks first, and whether the client sees it.
         salt: keeps its blocks apart in the prefix cache.
-        allowed, banned: tokens that it may be made of, all of them where empty, and those that it may not.
+        allowed, banned: tokens that it may be made of, all where empty, and tokens that it has never.
         bad_words: texts that it does not have.
         transfer: ``kv_transfer_params``, for prefill and decode apart.
         role: of a chat's answer.

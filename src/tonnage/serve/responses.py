@@ -172,7 +172,7 @@ class Writer:
         }
 
     def ended(self, made: Made, items: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-        """The response that has ended; it is kept for those that follow on it."""
+        """The response that has ended; later ones may follow on it."""
         output = self._output(made) if items is None else items
         cut = made.answer.finish == "length"
         found = self.body("incomplete" if cut else "completed", output, self._usage(made), {"reason": "max_output_tokens"} if cut else None)
@@ -196,7 +196,7 @@ class Writer:
         return {**asked, **made_of, "total_tokens": self.asked.isl + answer.made}
 
     async def events(self, answer: Answer) -> AsyncIterator[bytes]:
-        """The events of a stream: an item begins where the kind of what is said changes, or a tool is called."""
+        """The events of a stream: an item begins where the kind of text changes, or at a call of a tool."""
         stream = _Items(self.reply)
         made = Made(answer=answer)
         for name in ("response.created", "response.in_progress"):

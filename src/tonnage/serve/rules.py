@@ -35,7 +35,7 @@ def refusal(message: str, param: str | None = None, value: Any = None) -> Refuse
 
 
 def check_before(kind: str, body: Mapping[str, Any]) -> None:
-    """What is refused before the schema is looked at.
+    """Refuse before the schema is read.
 
     Raises:
         Refused: the first thing that is wrong.
@@ -152,7 +152,7 @@ def check_choices(count: int) -> None:
 
 
 _Rule = tuple[str, Callable[[Any], bool], str, bool]
-"""A field, whether a value is fine, what is said of one that is not, and whether the error names the field."""
+"""A field, whether a value is fine, the words about one that is not, and whether the error names the field."""
 
 _RULES: tuple[_Rule, ...] = (
     ("presence_penalty", lambda v: -2 <= v <= 2, "presence_penalty must be in [-2, 2], got {}.", False),
@@ -169,12 +169,12 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def check_sampling(said: Mapping[str, Any], *, osl: int, logprobs: int | None, greedy: bool, vocabulary: int) -> None:
-    """What is refused of the values by which tokens are chosen.
+    """Refuse values by which tokens cannot be chosen.
 
     Args:
         said: of the request, with the types of the schema.
         osl: output tokens at most.
-        logprobs: alternatives whose log probabilities are asked for.
+        logprobs: alternatives with log probabilities.
         greedy: whether the most likely token is always taken.
         vocabulary: tokens that there are; 0 where nobody knows.
 

@@ -40,7 +40,7 @@ def body_of(path: str, name: str = NEWEST) -> pydantic.TypeAdapter[Any]:
 
 
 class _Types:
-    """Types of Python for schemas; those that refer to themselves are resolved when all are there."""
+    """Types of Python for schemas; one within itself is any value there."""
 
     def __init__(self, schemas: Mapping[str, Any]) -> None:
         self._schemas = schemas
@@ -139,7 +139,7 @@ def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(loc: tuple[int | str, ...]) -> str:
-    """Where an error is, without the names of types that vLLM leaves out: simple ones, and those of its own models."""
+    """Where an error is, without the names of types that vLLM leaves out: simple ones, and its models."""
     inner = {"str", "int", "float", "bool", "list", "dict", "none", *_own()}
     kept = [str(part) for part in loc if not set(str(part)) & set("[]{}()") and part not in inner]
     return ".".join(["body", *(part.rpartition("__")[2] or part for part in kept)])

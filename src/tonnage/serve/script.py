@@ -21,7 +21,7 @@ MOST_CALLS = 3
 _MASK = (1 << 62) - 1
 
 Part = Literal["content", "reasoning", "name", "arguments", "none"]
-"""What a token belongs to: "none" for one that a client does not see, such as those around a call of a tool."""
+"""What a token belongs to: "none" for one that a client does not see, such as the marks around a call."""
 
 
 class Said(NamedTuple):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tonnage.errors import InputError, TonnageError, option
-from tonnage.serve.app import Cut, Service, application
+from tonnage.serve.app import Cut, Service
 from tonnage.serve.clock import WallClock
 from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
@@ -22,6 +22,7 @@ from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
 from tonnage.serve.prefix import CachedEngine
 from tonnage.serve.request import Limits, TokenReader
+from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervision.child import STARTS
 

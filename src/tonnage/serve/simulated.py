@@ -95,7 +95,7 @@ class SimulatedSource:
             fleet: where it is sent.
             asked: the request.
             prompt: of it.
-            script: what is said.
+            script: the words of its answer.
         """
         self._fleet, self._asked, self._prompt, self._script = fleet, asked, prompt, script
         limit = max(asked.osl, 1)

@@ -24,7 +24,7 @@ WORDS = tuple(word for word in _WORDS.split() if len(word) == CHARACTERS - 1)
 END = 2
 """The token that ends an answer, where no tokenizer names one."""
 RESERVED = 256
-"""Tokens that no text makes, among them the one that ends an answer and those that mark a message."""
+"""Tokens that no text makes, among them the end of an answer and the marks of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Tokens(Protocol):
         """The token that ends an answer."""
 
     def ids(self, text: str, *, special: bool = True) -> list[int]:
-        """Tokens of a text; with ``special`` those that begin a prompt, too."""
+        """Tokens of a text; with ``special`` also the tokens that begin a prompt."""
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of tokens."""
