@@ -69,7 +69,7 @@ class Sharing:
         new: what each turn of a session adds to the prompt, in tokens; None for a recording.
         recording: traffic whose prompts name their blocks; None for sessions.
         tiers: bytes, and bytes per second, of each memory below the KV cache of an instance.
-        fleet_rate: requests per second of the whole fleet, of which an instance sees its part.
+        fleet_rate: requests per second of the whole fleet, where an instance gets a part of each conversation of it.
     """
 
     sessions: Sessions | None = None

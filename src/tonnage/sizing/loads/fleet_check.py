@@ -103,10 +103,11 @@ def fleet_record(
     each = min(max(LEAST_REQUESTS, LIFETIMES * in_flight, burst * LEAST_IN_ALL / shown), max(WITHIN_S * share, 1.0))
     drawn = traffic.seed + SEED_STEP + seed
     if instance.shared is not None:
-        warm, count = shown * instance.shared.warm(share), round(each * shown)
-        trace = instance.shared.trace(share * shown, count + warm, drawn, router=router, whole=True)
+        load = replace(instance.shared, sharing=replace(instance.shared.sharing, fleet_rate=rate))
+        warm, count = shown * load.warm(share), round(each * shown)
+        trace = load.trace(share * shown, count + warm, drawn, router=router, whole=True)
         record = instance.together(trace, shown, router)
-        return middle(instance.shared.counted(record, share * shown, warm, count)), len(record)
+        return middle(load.counted(record, share * shown, warm, count)), len(record)
     arriving = OpenLoop(rate=share * shown, process=traffic.process, cv=traffic.cv)
     trace = balanced_trace(instance.workload(arriving, round(each * shown)), arriving, drawn)
     record = instance.together(trace, shown, router)

@@ -16,6 +16,7 @@ from tonnage.sizing.loads.fleet_check import FleetAtPeak, Replayed
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
 from tonnage.sizing.loads.ready import MARGIN, rate_bound
+from tonnage.sizing.search.search_space import sharing_behind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -159,7 +160,8 @@ class Contender:
         traffic = self.instance.traffic
         if router in ("", traffic.router) and steps == 1.0:
             return self.instance
-        changed = replace(traffic, router=router or traffic.router, step_factor=steps)
+        router = router or traffic.router
+        changed = replace(traffic, router=router, step_factor=steps, sharing=sharing_behind(self.question, router))
         return self.runs.instance(self.instance.deployment, changed)
 
     def carried(self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = "") -> float:
