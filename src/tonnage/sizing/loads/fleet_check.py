@@ -13,7 +13,8 @@ from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
 from tonnage.results.metrics import summarize
 from tonnage.sizing.loads.instance import WITHIN_S, Instance, burst_factor, middle
-from tonnage.sizing.loads.load_scan import STABLE, statistic_s
+from tonnage.sizing.loads.load_scan import statistic_s
+from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.runs import Seen
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.loads.shared_load import replayed as recorded
