@@ -348,6 +348,12 @@ class Question:
         """Whether a number of requests is to be done within a time, all queued from the start."""
         return self.demand.offline_requests is not None
 
+    def sharing_behind(self, router: str) -> Sharing | None:
+        """What prompts share, with the load of the whole fleet where a router gives an instance a part of each conversation."""
+        if self.sharing is None or not self.sharing.follows or router in AFFINE:
+            return self.sharing
+        return replace(self.sharing, fleet_rate=self.demand.sizing_requests_per_second)
+
     def check(self) -> None:
         """Refuse what no candidate could answer.
 

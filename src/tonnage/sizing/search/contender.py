@@ -16,7 +16,6 @@ from tonnage.sizing.loads.fleet_check import FleetAtPeak, Replayed
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
 from tonnage.sizing.loads.ready import MARGIN, rate_bound
-from tonnage.sizing.search.search_space import sharing_behind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -161,7 +160,7 @@ class Contender:
         if router in ("", traffic.router) and steps == 1.0:
             return self.instance
         router = router or traffic.router
-        changed = replace(traffic, router=router, step_factor=steps, sharing=sharing_behind(self.question, router))
+        changed = replace(traffic, router=router, step_factor=steps, sharing=self.question.sharing_behind(router))
         return self.runs.instance(self.instance.deployment, changed)
 
     def carried(self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = "") -> float:

@@ -142,12 +142,13 @@ class Search:
         found: list[Sized] = []
         for level in self._levels():
             contest = Contest(search=self, level=level, care=self.care)
-            found = contest.held([*contenders, *seeds], first=self._likeliest(contenders, level))
+            quick = self._in_short_runs(contenders, level)
+            found = contest.held([*contenders, *seeds], first=quick[0].contender if quick else self._first(contenders))
             outcomes.update(contest.outcomes)
             if found:
                 break
         found, verdict, failed = self._checked(found)
-        others = self._others(contenders, found[0], outcomes) if found and self.rows else []
+        others = [*quick, *self._others(contenders, found[0], outcomes)] if found and self.rows else []
         if others and (surer := self._surer(others, found)):
             found, verdict, failed = self._checked(sorted((*found, *surer), key=self.key))
         beside = sorted((*found[1:], *others), key=self.key)
@@ -160,14 +161,16 @@ class Search:
         ranked = (*found[:1], *(one for one in beside if kept[one.ready.place] is one))
         return Answer(found=ranked, rejected=(*rejected, *failed), check=verdict, prepared=tuple(prepared))
 
-    def _likeliest(self, contenders: list[Contender], level: float | None) -> Contender | None:
-        """The deployment that is likely to be the best: of the longest runs, only it and what comes near it takes any."""
+    def _in_short_runs(self, contenders: list[Contender], level: float | None) -> list[Sized]:
+        """The deployments by short runs, best first: of the longest runs, only the first and what comes near it then takes any."""
         question = self.question
         drawn = question.load == "open" and not question.offline and question.recording is None
-        if self.care == SURE and self.prune and drawn and not isinstance(self.aim, ShortestAnswers):
-            quick = replace(self, care=QUICK)
-            found = Contest(search=quick, level=level, care=QUICK).held(contenders, first=quick._likeliest(contenders, level), tune=False)
-            return found[0].contender if found else None
+        if self.care == QUICK or not self.prune or not drawn or isinstance(self.aim, ShortestAnswers):
+            return []
+        return Contest(search=self, level=level, care=QUICK).held(contenders, first=self._first(contenders), tune=False)
+
+    def _first(self, contenders: list[Contender]) -> Contender | None:
+        """The deployment that ``first`` names."""
         return next((one for one in contenders if one.ready.trial.identity == self.first), None)
 
     def _levels(self) -> list[float | None]:

@@ -11,7 +11,7 @@ from tonnage.errors import InputError
 from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.ready import Ready, Trial, runs_on
-from tonnage.sizing.question import AFFINE, PP_DEGREES, Question, Sharing
+from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.search.tuning import fitted
 from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
@@ -96,16 +96,8 @@ def traffic(question: Question, gpus_per_system: int, load: str | None = None) -
         pairs=question.pairs,
         gpus_per_system=gpus_per_system,
         router=question.router,
-        sharing=sharing_behind(question, question.router),
+        sharing=question.sharing_behind(question.router),
     )
-
-
-def sharing_behind(question: Question, router: str) -> Sharing | None:
-    """What prompts share, with the load of the whole fleet where a router gives an instance a part of each conversation."""
-    sharing = question.sharing
-    if sharing is None or not sharing.follows or router in AFFINE:
-        return sharing
-    return replace(sharing, fleet_rate=question.demand.sizing_requests_per_second)
 
 
 def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:
