@@ -25,6 +25,7 @@ from tonnage.bench.trends import DEFINITIONS, trends
 from tonnage.bench.validity import Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
+from tonnage.notebook import InNotebooks
 from tonnage.results.batches import RunWriter, read_tokens, summary_document
 from tonnage.results.metrics import Goodput, Summary, goodput, summarize
 from tonnage.results.requests import Requests
@@ -54,7 +55,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(InNotebooks):
     """One load, measured.
 
     Attributes:
