@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import prometheus_client as client
@@ -84,6 +84,9 @@ class Present(Collector):
 
 LATE = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 REASONS = ("stop", "length", "abort", "error")
+KEPT_BACK = 4_096
+"""Deliveries after which their metrics are brought up to date, if nobody scrapes them before."""
+
 FULL = "max_num_queued_reqs"
 """Why a request was not admitted, in vLLM's words."""
 
@@ -121,11 +124,23 @@ class OfInstance:
     Attributes:
         histograms, counters: by what they are of, where the engine publishes them.
         ended: the counter of requests that ended, by how; one under "" where it does not say how.
+        gaps: times between deliveries that are not in their histogram yet: one look-up and lock for many.
+        made: output tokens that are not in their counter yet.
     """
 
     histograms: dict[at.Histogram, client.Histogram]
     counters: dict[at.Counter, client.Counter]
     ended: dict[str, client.Counter]
+    gaps: list[float] = field(default_factory=list)
+    made: list[int] = field(default_factory=list)
+
+    def flush(self) -> None:
+        """Count on by what was kept back."""
+        for gap in self.gaps:
+            self.observe("gap", gap)
+        self.count("output_tokens", sum(self.made))
+        self.gaps.clear()
+        self.made.clear()
 
     def observe(self, kind: at.Histogram, value: float) -> None:
         """Note a value."""
@@ -196,8 +211,10 @@ class Metrics:
         if before == 0:
             of.observe("first", since_begin_s)
         else:
-            of.observe("gap", since_last_s)
-        of.count("output_tokens", tokens)
+            of.gaps.append(since_last_s)
+        of.made.append(tokens)
+        if len(of.made) >= KEPT_BACK:
+            of.flush()
 
     def looked_up(self, engine: str, tokens: int, found: int) -> None:
         """Count the tokens of a prompt, of which the prefix cache had some."""
@@ -243,4 +260,6 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
+        for of in self._instances.values():
+            of.flush()
         return client.generate_latest(self.registry)

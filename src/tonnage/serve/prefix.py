@@ -14,6 +14,7 @@ import numpy as np
 
 from tonnage.simulator.reference import Engine
 from tonnage.simulator.reference.prefix_cache import PrefixCache
+from tonnage.simulator.reference.record import Gaps
 from tonnage.spec.sessions import ENDLESS
 
 if TYPE_CHECKING:
@@ -181,6 +182,13 @@ class _Watched(PrefixCache):
         return super()._take()
 
 
+class _NoGaps(Gaps):
+    """A server counts the gaps between tokens where they leave it."""
+
+    def add(self, number: int, gap_ps: int) -> None:
+        """Count none."""
+
+
 class CachedEngine(Engine):
     """The plain engine with what a server asks of one.
 
@@ -200,6 +208,7 @@ class CachedEngine(Engine):
         contents: Any = self.live
         super().__init__(spec.step, knobs, spec.blocks, windows=spec.windows, max_context=spec.max_context, contents=contents)
         self.live.jobs = self.jobs
+        self.gaps = _NoGaps()
         self.watched: _Watched | None = None
         self.publish: Callable[[list[Change]], None] | None = None
         self._preempted = 0
@@ -223,6 +232,13 @@ class CachedEngine(Engine):
             if self.publish is not None:
                 self.publish(changes)
         return happened
+
+    def tokens(self, job: Job) -> int:
+        """As the simulator's; without guesses it is one."""
+        if self.drafted:
+            return super().tokens(job)
+        self.token(job)
+        return 1
 
     def clear(self) -> bool:
         """Forget all that nobody holds (vLLM's ``reset_prefix_cache``); False while anything is held."""

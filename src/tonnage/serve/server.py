@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -165,6 +166,8 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
         )
         server = uvicorn.Server(config)
         logging.getLogger("uvicorn.error").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut)))
+        gc.collect()
+        gc.freeze()  # what is there stays there: the collector need not look at it again
         ready(listening.getsockname()[1])
         await server.serve(sockets=[listening])
         service.engines.close()

@@ -156,6 +156,11 @@ class SimulatedSource:
 
     def _piece(self, tokens: int, *, ends: bool) -> Piece:
         """What the next tokens say, up to one that ends the answer."""
+        if tokens == 1 and not self._stops:
+            one = self._script.token(self._made)
+            if one.part == "content":
+                self._made += 1
+                return Piece(text=one.text, tokens=1, ids=(one.id,), finish=self._finish if ends else "")
         said = [self._script.token(self._made + i) for i in range(tokens)]
         stopped_by: str | int = ""
         if self._stops:
