@@ -6,7 +6,7 @@ for a server. A block's name is a hash of its tokens and of all before them, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -194,6 +194,7 @@ class CachedEngine(Engine):
 
     Attributes:
         publish: takes the changes of the cache after every ``advance`` in which there were any; None for nobody.
+        stepped: takes the tokens of steps; None for nobody.
         watched: what the prefix cache has begun and ceased to have; None where the scheduler has no such cache.
     """
 
@@ -211,7 +212,8 @@ class CachedEngine(Engine):
         self.gaps = _NoGaps()
         self.watched: _Watched | None = None
         self.publish: Callable[[list[Change]], None] | None = None
-        self._preempted = 0
+        self.stepped: Callable[[Iterable[int]], None] | None = None
+        self._preempted = self._seen = 0
         if self.batcher.cache is not None:
             self.watched = _Watched(spec.blocks, knobs.tokens_per_block, contents, partial=self.batcher.PARTIAL)
             self.watched.changes = []
@@ -226,7 +228,10 @@ class CachedEngine(Engine):
         """As the simulator's, and tell of what has changed in the cache."""
         happened = super().advance(until)
         if len(self.steps) > 1:
+            if self.stepped is not None:
+                self.stepped(row[-1] for row in self.steps[self._seen :])
             del self.steps[:-1]
+            self._seen = 1
         if self.watched is not None and self.watched.changes:
             changes, self.watched.changes = self.watched.changes, []
             if self.publish is not None:

@@ -32,7 +32,9 @@ class Simulated:
         publishers: of the events of the engines' caches.
     """
 
-    def __init__(self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM) -> None:
+    def __init__(
+        self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM, max_context: int = 0
+    ) -> None:
         """Answer with the instances of a fleet.
 
         Args:
@@ -41,10 +43,11 @@ class Simulated:
             tokens: of the model.
             lengths: how long answers are that end by themselves.
             names: of the metrics.
+            max_context: longest prompt plus output; 0 for no limit.
         """
         self.publishers: list[Publisher] = []
         self.fleet, self._tokens, self._lengths = fleet, tokens, lengths
-        self.metrics = Metrics(self._loads, model, names)
+        self.metrics = Metrics(self._loads, model, names, max_context=max_context)
 
     @property
     def waiting(self) -> int:
