@@ -143,7 +143,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     scenario = understood.scenario
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
-    runs = Runs()
+    runs = Runs(understood.questions[0].slo if understood.questions else ())
     plans = [search(question, progress=progress or no_progress, runs=runs) for question in understood.questions]
     plans = [
         chosen(asked, plan, scenario, prices=prices, where=where, search=partial(search, runs=runs))

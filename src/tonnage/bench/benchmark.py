@@ -25,7 +25,7 @@ from tonnage.bench.validity import ERROR_RATE, Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.results.batches import RunWriter, read_tokens, summary_document
-from tonnage.results.metrics import Goodput, Summary, goodput, summarize
+from tonnage.results.metrics import Attained, Summary, attained, summarize
 from tonnage.results.requests import Requests
 from tonnage.spec.deployment import Slo
 
@@ -61,7 +61,7 @@ class Measured:
         requests, summary: what happened.
         validity: whether that can be believed.
         observed: what was seen of the client.
-        good: goodput, where limits were given.
+        good: goodput and joint attainment, where limits were given.
         summary_json, run_json: what the run folder holds.
     """
 
@@ -70,7 +70,7 @@ class Measured:
     summary: Summary
     validity: Validity
     observed: Observed
-    good: Goodput | None
+    good: tuple[Attained, ...]
     summary_json: dict[str, Any]
     run_json: dict[str, Any]
 
@@ -112,7 +112,7 @@ def benchmark(
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
-        good = goodput(requests, wanted.slo) if wanted.slo else None
+        good = attained(requests, wanted.slo)
         run_json = _run_json(setup, observed, validity, facts)
         run_json["intervals"] = {"confidence": CONFIDENCE, **intervals(requests, seed=wanted.seed)}
         run_json["trends"] = {**trends(requests), "definitions": DEFINITIONS}
@@ -129,9 +129,8 @@ def benchmark(
         if metrics is not None:
             run_json["server_metrics"] = metrics.summary()
             metrics.write(writer.partial / "server_metrics.parquet")
-        if good is not None:
-            limits = [str(limit) for limit in wanted.slo]
-            run_json["goodput"] = {"limits": limits, "requests_per_second": good.requests_per_second, "share": good.share}
+        if good:
+            run_json["goodput"] = [one.to_json() for one in good]
         summary_json = summary_document(summary, requests, _further(observed, validity))
         if keep:
             writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)

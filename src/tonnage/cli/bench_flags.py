@@ -88,6 +88,9 @@ class Verdict:
         "Percentiles that need enough samples, at a confidence of 0.99: 50, 90, 95 or 99.", negative=False, several=True
     )
     slo: list[str] | None = about('A limit that goodput is counted against, such as "ttft p95<=500ms"; may be repeated.', negative=False)
+    attain: list[str] | None = about(
+        'Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; may be repeated.', negative=False
+    )
     max_error_rate: float | None = about("Share of requests that may fail in a valid run (default: 0.01).")
     selftest: bool | None = about("Measure the client against the exact server first, for some seconds (default: on).")
 

@@ -95,6 +95,9 @@ class Point:
     ttft: list[str] | None = about('Limit whose violations are counted, such as "p95<=500ms"; repeatable.')
     tpot: list[str] | None = about("The same for the mean time per output token of a request.")
     e2e: list[str] | None = about("The same for the time to the last token.")
+    attain: list[str] | None = about(
+        'Share of requests that meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; repeatable.'
+    )
     output: Path | None = about("Write a run folder with scenario, requests, gaps, summary and provenance; a sweep writes one per point.")
 
 

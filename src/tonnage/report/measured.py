@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.document import Document, Facts, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, counted, number
+from tonnage.report.plans.question import attained_text
 
 if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
@@ -56,8 +57,7 @@ def _rates(run: Measured) -> str:
     s = run.summary
     rates = f"{number(s.requests_per_second)} requests/s, {number(s.output_tokens_per_second)} output tokens/s, {s.counted} completed"
     failed = "".join(f", {count} {kind}" for kind, count in run.summary_json["errors_by_kind"].items())
-    good = f"; goodput {number(run.good.requests_per_second)} requests/s ({run.good.share:.1%})" if run.good is not None else ""
-    return rates + failed + good
+    return rates + failed + "".join(f"; {attained_text(one)}" for one in run.good)
 
 
 def _sweep(runs: Sequence[Measured]) -> Table:

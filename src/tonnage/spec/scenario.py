@@ -125,6 +125,7 @@ class LimitsAsked:
     itl: Texts = leaf('Limit on the single gaps between tokens (ITL), such as "p99<=100ms"; repeatable.')
     tpot: Texts = leaf("Limit on the mean time per output token of a request (TPOT); repeatable.")
     e2e: Texts = leaf("Limit on the time to the last token (E2E); repeatable.")
+    attain: Texts = leaf('Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; repeatable.')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import Many, lengths_of, rates, seed_of, whole_numbers
+from tonnage.api.question.arguments import Many, attainments, lengths_of, rates, seed_of, whole_numbers
 from tonnage.api.question.loads import recording_from
 from tonnage.bench.benchmark import Wanted
 from tonnage.bench.connection import tls_context
@@ -104,6 +104,7 @@ class BenchArguments:
         gpu_metrics: whether the GPUs of this machine are read while a load runs (needs nvidia-ml-py).
         percentiles: those that there must be samples enough for.
         slo: limits that goodput is counted against, such as "ttft p95<=500ms".
+        attain: shares of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms".
         max_error_rate: share of requests that may fail in a valid run.
         tokens: whether the moments of single tokens are kept.
         export: formats of other tools to write, too: "genai-perf", "aiperf" or "vllm".
@@ -147,6 +148,7 @@ class BenchArguments:
     gpu_metrics: bool = False
     percentiles: Sequence[int] = ()
     slo: Sequence[str] = ()
+    attain: Sequence[str] = ()
     max_error_rate: float = ERROR_RATE
     tokens: bool = True
     export: Sequence[str] = ()
@@ -191,7 +193,13 @@ def prepare_bench(**asked: Any) -> Bench:
     return Bench(
         setup=setup,
         questions=tuple(_with(question, load) for load in arrivals),
-        wanted=Wanted(percentiles=_percentiles(a.percentiles), error_rate=a.max_error_rate, slo=_slo(a.slo), tokens=a.tokens, seed=a.seed),
+        wanted=Wanted(
+            percentiles=_percentiles(a.percentiles),
+            error_rate=a.max_error_rate,
+            slo=(*_slo(a.slo), *attainments(a.attain)),
+            tokens=a.tokens,
+            seed=a.seed,
+        ),
         scenario=_scenario(target, question, setup),
         metrics_urls=_pages(target, a.metrics_url),
         exports=tuple(check_export(name) for name in a.export),

@@ -145,6 +145,8 @@ class LimitsArguments(TypedDict, total=False):
     """Limit on the mean time per output token of a request (TPOT); repeatable."""
     e2e: Texts
     """Limit on the time to the last token (E2E); repeatable."""
+    attain: Texts
+    """Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; repeatable."""
 
 
 class ChoiceArguments(TypedDict, total=False):

@@ -71,7 +71,12 @@ def limits_table(plan: Plan) -> Table | None:
     if plan.explain is None or not plan.explain.limits:
         return None
     rows = tuple(
-        (limit_text(use.limit), number(use.value_ms), ABSENT if use.used is None else percent(use.used)) for use in plan.explain.limits
+        (
+            limit_text(use.limit),
+            number(use.value_ms) if use.limit.share is None else ABSENT,
+            ABSENT if use.used is None else percent(use.used),
+        )
+        for use in plan.explain.limits
     )
     return Table(caption="The limits at that load", header=("limit", "ms", "used"), rows=rows)
 

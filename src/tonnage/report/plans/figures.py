@@ -41,7 +41,7 @@ def curve(plan: Plan) -> Plot | None:
     if len(points) < 2:
         return None
     tones = {metric: tone for tone, metric in enumerate(("ttft", "tpot", "e2e", "itl"))}
-    limits = plan.scenario.limits_that_count
+    limits = [one for one in plan.scenario.limits_that_count if one.share is None]
     asked: list[tuple[str, str]] = [(limit.metric, limit.statistic) for limit in limits]
     shown = asked + [(m, s) for m, s in USUAL.items() if m not in {metric for metric, _ in asked}]
     shown.sort(key=lambda pair: METRICS.index(pair[0]))

@@ -10,7 +10,7 @@ from tonnage.report.numbers import counted, number, signed
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.notes import warning_text
-from tonnage.units import format_duration
+from tonnage.report.plans.question import value_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -119,9 +119,9 @@ def _more(swing: Swing) -> str:
 def relaxed_text(relaxed: Relaxed) -> str:
     """Such as "TTFT p95 500 → 620 ms: one system fewer"."""
     limit = relaxed.limit
-    before, after = format_duration(limit.seconds), format_duration(relaxed.to_ms / 1e3)
+    before, after = value_text(limit, limit.milliseconds), value_text(limit, relaxed.to_ms)
     if before.split()[-1] == after.split()[-1]:
         before = before.split()[0]
     count = "one system" if relaxed.saved == 1 else f"{relaxed.saved} systems"
     left = f", {counted(relaxed.gpus, 'GPU')} in all" if relaxed.gpus else ""
-    return f"{limit.metric.upper()} {limit.statistic} {before} → {after}: {count} fewer{left}"
+    return f"{limit.name} {before} → {after}: {count} fewer{left}"

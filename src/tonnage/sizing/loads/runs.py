@@ -16,7 +16,7 @@ from tonnage.sizing.loads.instance import ALONE_REQUESTS, Instance, middle
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
     from tonnage.sizing.loads.instance import Length, Traffic
-    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.deployment import Deployment, Slo
 
 T = TypeVar("T")
 
@@ -58,8 +58,9 @@ class Seen:
 class Runs:
     """The runs of a search, each made once."""
 
-    def __init__(self) -> None:
-        """Nothing has been simulated."""
+    def __init__(self, slo: Slo = ()) -> None:
+        """Nothing has been simulated; joint attainment among the limits needs the latencies of single requests, which are then kept."""
+        self._by_request = any(limit.share is not None for limit in slo)
         self._instances: dict[tuple[Deployment, Traffic], Instance] = {}
         self._kept: dict[Hashable, object] = {}
 
@@ -80,9 +81,13 @@ class Runs:
             self._kept[key] = make()
         return cast("T", self._kept[key])
 
+    def summary(self, record: Requests) -> Summary:
+        """The metrics of a run."""
+        return summarize(record, by_request=self._by_request)
+
     def alone(self, instance: Instance) -> Summary:
         """The metrics of a single client: what no load can beat."""
-        return self.once((instance, "alone"), lambda: summarize(instance.alone()))
+        return self.once((instance, "alone"), lambda: self.summary(instance.alone()))
 
     def open(self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0) -> Seen:
         """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES``.
@@ -98,14 +103,14 @@ class Runs:
 
         def made() -> Seen:
             record = instance.open(rate, requests, instance.traffic.seed + seed, instances)
-            return Seen(summary=summarize(middle(record)), requests=len(record), steady=_steady(instance, record, requests))
+            return Seen(summary=self.summary(middle(record)), requests=len(record), steady=_steady(instance, record, requests))
 
         return self.once((instance, instances, rate, requests, seed), made)
 
     def clients(self, instance: Instance, clients: int) -> Summary:
         """The metrics of a closed loop of so many clients."""
         requests = max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)
-        return self.once((instance, "clients", clients), lambda: summarize(instance.closed(clients, requests)))
+        return self.once((instance, "clients", clients), lambda: self.summary(instance.closed(clients, requests)))
 
     def saturation(self, instance: Instance) -> float:
         """Requests per second that an instance completes when always busy, from a run under ``OVERLOAD``.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.ranges import marks
@@ -16,7 +16,7 @@ from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION, Load, limit_of
 from tonnage.plan.pool import Identity, MemoryPart, MemoryUse, Pool
 from tonnage.plan.reason import Reachable, Reached, Rejected, TooSlowForJob, nearest_of
-from tonnage.results.metrics import Latencies
+from tonnage.results.metrics import Latencies, attained_of
 from tonnage.sizing.loads.confidence import levels, metric_of
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
@@ -24,6 +24,7 @@ from tonnage.sizing.search.pooled import contenders_of
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine
 
 if TYPE_CHECKING:
+    from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.capacity import Capacity
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs
@@ -97,7 +98,19 @@ def _at_peak(sized: Sized, *, chosen: bool) -> AtPeak | None:
         e2e_ms=summary.e2e_ms,
         utilisation=share / sized.as_predicted.rate,
         instances=together,
+        **_attained(sized, summary),
     )
+
+
+def _attained(sized: Sized, summary: Summary) -> dict[str, Any]:
+    """Joint attainment at the peak, as predicted and with times as long as the confidence allows for; nothing without such a limit."""
+    joint = tuple(limit for limit in sized.contender.question.limits if limit.share is not None)
+    values = summary.by_request
+    if not joint or values is None:
+        return {}
+    slower = sized.contender.slowdown(sized.contender.question.confidence).tightened(joint)
+    sure = [float((values.ratios(limit.parts) <= limit.seconds).mean()) for limit in slower]
+    return {"attained": attained_of(values, summary.window_s, joint), "sure": tuple(sure)}
 
 
 def _confidence(sized: Sized, *, chosen: bool) -> Confidence:
@@ -265,7 +278,7 @@ def reachable(question: Question, runs: Runs, prepared: Sequence[Ready | Rejecte
 def _alone(question: Question, runs: Runs, ready: Ready) -> tuple[Reached, ...]:
     """Every limited statistic that is defined, with one request at a time."""
     summary, who = contenders_of(question, [ready], runs)[0].alone(), ready.trial.identity
-    values = [(limit, summary.statistic_ms(limit.metric, limit.statistic)) for limit in question.limits]
+    values = [(limit, 1e3 * summary.limit_s(limit)) for limit in question.limits]
     return tuple(
         Reached(limit=limit_of(limit), asked_ms=1e3 * limit.seconds, value_ms=value, deployment=who)
         for limit, value in values
