@@ -11,8 +11,8 @@ import pytest
 import tonnage
 from tonnage import api
 from tonnage.api.facts import LessonArguments
-from tonnage.api.question.simulation import OWN, SimulateArguments
-from tonnage.api.question.typed_arguments import SizeArguments
+from tonnage.api.question.simulation import OWN
+from tonnage.api.question.typed_arguments import SimulateArguments, SizeArguments
 from tonnage.errors import InputErrors
 from tonnage.simulator.lesson import LessonConfig
 from tonnage.spec.scenario import leaves

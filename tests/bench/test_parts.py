@@ -14,11 +14,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tests.bench.live import question
 from tonnage.bench.alarm import Alarm
+from tonnage.bench.connection import parse_url, request_bytes, request_head
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.prompts import PLAIN_WORDS
 from tonnage.bench.recorder import share, token_times
 from tonnage.bench.reply import Reply
-from tonnage.bench.request import parse_url, request_bytes, request_head
 from tonnage.errors import InputError
 from tonnage.results.batches import Batch, RunWriter, gap_counts, read_tokens
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns

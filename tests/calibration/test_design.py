@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.questions import contenders, question
-from tonnage.evidence.design import POINTS, design, greedy
-from tonnage.evidence.measurement import Afterwards, width_left
+from tonnage.evidence.measurement import POINTS, Afterwards, design, greedy, width_left
 from tonnage.perf.residuals import LEVELS, SCALE, Residuals
 from tonnage.sizing.loads.confidence import StepErrors, step_errors
 

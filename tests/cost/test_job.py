@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, price_lists, servings
-from tonnage.cost.job import in_proportion, job_cost
+from tonnage.cost.planned import in_proportion, job_cost
 from tonnage.plan.cost import JobCost, Serving
 from tonnage.plan.demand import JobDone
 from tonnage.plan.document import json_of

@@ -13,8 +13,8 @@ from tonnage.cost.cost import serving_of, traffic_of
 from tonnage.cost.planned import cost_of, with_cost
 from tonnage.cost.where import compare
 from tonnage.plan.cost import JobCost, YearlyCost
-from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
+from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices
 

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
-from tonnage.deploy.alerts import rules
-from tonnage.deploy.objectives import objectives
+from tonnage.deploy.alerts import objectives, rules
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.yaml_comments import plain, yaml_text
 

@@ -10,7 +10,7 @@ import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tests.deploy.written import Objects, check_objects, objects_of
-from tonnage.deploy.dynamo.files import arguments
+from tonnage.deploy.dynamo import arguments
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.targets import target_files
 

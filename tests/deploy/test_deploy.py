@@ -10,8 +10,8 @@ import pytest
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage.cli.main import run
-from tonnage.deploy.folder import write_folder
 from tonnage.deploy.service import service_of
+from tonnage.deploy.targets import write_folder
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import yaml
 
 from tests.deploy.plans import dense, experts
-from tonnage.deploy.ray_serve.files import engine_arguments, files, lacks
+from tonnage.deploy.ray_serve import engine_arguments, files, lacks
 from tonnage.deploy.service import service_of
 
 

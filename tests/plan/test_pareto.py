@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.plan.candidates import candidate
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.fleet import AtPeak
-from tonnage.plan.pareto import pareto
+from tonnage.plan.sensitivity import pareto
 from tonnage.results.metrics import Latencies
 
 

@@ -30,7 +30,12 @@ def rates(asked: Question, runs: Runs, texts: list[str], slower: Slowdown | None
 @pytest.mark.parametrize(
     "texts",
     [
-        ["99%: ttft<=200ms & tpot<=12ms", "95%: ttft<=200ms & tpot<=12ms", "80%: ttft<=200ms & tpot<=12ms", "50%: ttft<=200ms & tpot<=12ms"],
+        [
+            "99%: ttft<=200ms & tpot<=12ms",
+            "95%: ttft<=200ms & tpot<=12ms",
+            "80%: ttft<=200ms & tpot<=12ms",
+            "50%: ttft<=200ms & tpot<=12ms",
+        ],
         ["95%: ttft<=100ms & tpot<=12ms", "95%: ttft<=150ms & tpot<=12ms", "95%: ttft<=600ms & tpot<=12ms", "95%: tpot<=12ms"],
         ["95%: e2e<=900ms & tpot<=9ms", "95%: e2e<=1s & tpot<=9ms", "95%: e2e<=1s & tpot<=20ms"],
     ],
@@ -74,6 +79,6 @@ def test_one_part_is_the_percentile_of_it() -> None:
 
 
 def test_parts_that_a_mode_does_not_count_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "size --model llama-3.1-8b --isl 1000 --osl 100 --peak-rps 10 --mode sequential --attain".split()
+    words = ["size", "--model", "llama-3.1-8b", "--isl", "1000", "--osl", "100", "--peak-rps", "10", "--mode", "sequential", "--attain"]
     assert run([*words, "95%: ttft<=1s & e2e<=9s"]) == 2
     assert "contradicts the limit" in capsys.readouterr().err

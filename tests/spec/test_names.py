@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.errors import UnknownName
 from tonnage.spec.catalog import find_gpu, find_model, find_system, machine_meant, system_of
-from tonnage.spec.catalog.instance_types import instance_types
+from tonnage.spec.catalog.lookup import instance_types
 from tonnage.spec.catalog.price_list import catalog_prices
 
 

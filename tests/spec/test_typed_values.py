@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -11,20 +11,16 @@ from hypothesis import strategies as st
 
 from tonnage.errors import DataErrors, InputErrors, TonnageError
 from tonnage.spec.catalog.entries import GpuEntry, ModelEntry, SystemEntry, gpu_shelf, model_shelf, shipped_yaml, system_shelf
-from tonnage.spec.typed_values import FORBID, read_as, read_entries
+from tonnage.spec.typed_values import read_as, read_entries, strict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Inner:
-    __pydantic_config__ = FORBID
-
     width: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Outer:
-    __pydantic_config__ = FORBID
-
     name: str
     inner: Inner | None = None
     rate: float = 1.0

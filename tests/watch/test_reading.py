@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.watch.present import present
 from tonnage.watch.reading import Page, Pages, backends_on, reading
+from tonnage.watch.watched import present
 
 FIRST, SECOND = "http://a:1", "http://b:2"
 

@@ -14,12 +14,12 @@ from typing import Any
 from tonnage.api.question.arguments import Many, whole_numbers
 from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.benchmark import Measured, benchmark
+from tonnage.bench.connection import Setup
 from tonnage.bench.exact_server import Fault, Schedule, serve
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Watcher
 from tonnage.bench.prompts import Prompts
-from tonnage.bench.request import Setup
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.selftest import SelfTest, self_test
 from tonnage.errors import InputError, option

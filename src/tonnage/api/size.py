@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.question.aims import places_of, prices_of, reserve_of, with_prices
-from tonnage.api.question.arguments import Many, listed, slo, spare_of, whole_numbers, with_signature
-from tonnage.api.question.documents import ScenarioLike, document_of, plain
+from tonnage.api.question.arguments import Many, ScenarioLike, document_of, listed, plain, slo, spare_of, whole_numbers, with_signature
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.plan.plan import Measured, Plan
@@ -131,10 +130,9 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     Raises:
         InputError: the benchmarks cannot be used for the question.
     """
-    from tonnage.api.question.aims import with_growth
+    from tonnage.api.question.aims import with_day, with_growth
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
-    from tonnage.api.question.people import with_day
     from tonnage.cost.planned import with_cost
     from tonnage.evidence.measurement import with_measurement
     from tonnage.sizing.planner import Runs, no_progress
@@ -277,7 +275,7 @@ def size_measured(
 
 def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable[[Demand], Plan]) -> Plan:
     """The plan of measured points with what systems that exist carry by them; for that load where none is requested."""
-    from tonnage.api.question.people import check_day, says_no_load, with_day
+    from tonnage.api.question.aims import check_day, says_no_load, with_day
     from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
     from tonnage.sizing.fleet.existing import measured_existing

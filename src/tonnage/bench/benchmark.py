@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
@@ -17,7 +18,6 @@ from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, Watcher, measure
 from tonnage.bench.recorder import Recorder
 from tonnage.bench.reply import Exchange, Reply
-from tonnage.bench.request import Setup
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.steady import find_steady, steady_metrics
 from tonnage.bench.trends import DEFINITIONS, trends

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 from tonnage.bench.alarm import Heartbeat
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
+from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Recorder, Tally, TokenTimes
 from tonnage.bench.reply import Exchange
-from tonnage.bench.request import Setup
 from tonnage.results.batches import RunWriter
 
 if TYPE_CHECKING:

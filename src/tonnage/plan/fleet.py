@@ -9,7 +9,7 @@ from typing import Literal
 from tonnage.plan.document import Shown
 from tonnage.plan.limit import RACK_KW, Breach
 from tonnage.results.metrics import Attained, Latencies
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ Unit = Literal["system", "instance"]
 HOURS_PER_YEAR = 8_760.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Standby:
     """Units that fail one by one, and how many of them there are beyond those that the peak needs.
 
@@ -101,8 +101,6 @@ class Standby:
         asked: the requested probability; None where none was.
         availability: probability that at least ``needed`` units work; None where no times are given.
     """
-
-    __pydantic_config__ = FORBID
 
     unit: Unit
     needed: int
@@ -123,7 +121,7 @@ class Standby:
 # The whole fleet simulated at its peak.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class FleetRun:
     """All instances at once under one router.
 
@@ -136,8 +134,6 @@ class FleetRun:
         worst: the limit exceeded most; None where all hold.
         ttft_ms, itl_ms, tpot_ms, e2e_ms: over the pooled requests, in milliseconds.
     """
-
-    __pydantic_config__ = FORBID
 
     systems: int
     instances: int
@@ -152,7 +148,7 @@ class FleetRun:
     e2e_ms: Latencies
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class FleetCheck:
     """The final check of the chosen number of systems.
 
@@ -161,8 +157,6 @@ class FleetCheck:
         systems: systems after the check, without spare.
         runs: what was simulated, in order.
     """
-
-    __pydantic_config__ = FORBID
 
     by_division: int
     systems: int
@@ -177,7 +171,7 @@ class FleetCheck:
 # What the router is worth: the same fleet at its peak behind the chosen router and behind others.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BehindRouter:
     """The choice behind one router.
 
@@ -186,8 +180,6 @@ class BehindRouter:
         systems: the fewest, without spare ones, that hold the limits behind it at the asked confidence; None where no number does.
         ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies of the systems of the plan at the peak, as predicted, in milliseconds.
     """
-
-    __pydantic_config__ = FORBID
 
     router: str
     systems: int | None
@@ -207,7 +199,7 @@ KW_PER_TON = 3.51685
 """One ton of refrigeration, 12,000 BTU per hour, in kW."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Footprint:
     """What systems take of a building at their highest power.
 
@@ -218,8 +210,6 @@ class Footprint:
         rack_kw: kW that one rack can feed and cool.
         building_kw: with the power usage effectiveness of the building.
     """
-
-    __pydantic_config__ = FORBID
 
     systems: int
     kw: float
@@ -258,7 +248,7 @@ def footprint(systems: int, watts: float, watts_from: str, *, rack_kw: float = R
 # What requests see when the load is the requested one.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class AtPeak(Shown):
     """A deployment under the asked peak, on its number of systems, by the prediction as it is; spare systems are on standby.
 
@@ -271,7 +261,6 @@ class AtPeak(Shown):
         sure: the same shares where times are as much longer as the asked confidence allows for.
     """
 
-    __pydantic_config__ = FORBID
     WHERE_ASKED = ("attained", "sure")
 
     requests_per_second_per_instance: float

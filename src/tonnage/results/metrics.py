@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, gap_edges_ns
 from tonnage.spec.deployment import Statistic
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 # Mean and percentiles of one latency: the one definition, for candidates, curves and checks.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Latencies:
     """Mean and percentiles of one metric, in milliseconds; None where a value is undefined or was not measured."""
-
-    __pydantic_config__ = FORBID
 
     mean: float | None = None
     p50: float | None = None
@@ -320,7 +318,7 @@ def latencies_by_request(requests: Requests, counted: NDArray[np.bool_] | None =
     return ByRequest(ttft=ttft, tpot=tpot, e2e=e2e)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Attained:
     """Requests that met every one of some limits.
 
@@ -331,8 +329,6 @@ class Attained:
         low, high: between which the share is with a confidence of 95 %, by its scatter over blocks of the run.
         asked: the share that was asked for; None where only goodput was.
     """
-
-    __pydantic_config__ = FORBID
 
     limits: str
     requests_per_second: float

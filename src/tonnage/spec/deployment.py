@@ -390,7 +390,7 @@ def parse_attainment(text: str) -> Limit:
         if metric == "itl":
             raise InputError(f"{where}: itl is a gap and a request has many; limit tpot, the mean gap of a request, in its place")
         if metric in parts:
-            raise InputError(f"{where}: {metric} is limited twice in '{text}'; keep one of them")
+            raise InputError(f"{where}: {metric} has two limits in '{text}'; keep one of them")
         parts[metric] = parse_limit(metric, found[2]).seconds
     return Limit(metric="attain", statistic="share", seconds=1.0, share=share, parts=tuple(parts.items()))
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors
 from tonnage.spec.deployment import Slo, parse_limit
-from tonnage.spec.typed_values import FORBID, parse_yaml, read_as
+from tonnage.spec.typed_values import parse_yaml, read_as, strict
 from tonnage.units import parse_duration
 
 TimeoutAction = Literal["REJECT", "DELAY"]
@@ -171,20 +171,16 @@ MOST_GPUS = 64
 MOST_INSTANCES = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Policy:
-    __pydantic_config__ = FORBID
-
     timeout_action: TimeoutAction = "REJECT"
     default_timeout_microseconds: int = 0
     allow_timeout_override: bool = False
     max_queue_size: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Batching:
-    __pydantic_config__ = FORBID
-
     preferred_batch_size: tuple[int, ...] = ()
     max_queue_delay_microseconds: int = 0
     preserve_ordering: bool = False
@@ -194,10 +190,8 @@ class _Batching:
     priority_queue_policy: dict[int, _Policy] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Model:
-    __pydantic_config__ = FORBID
-
     time: dict[str, str]
     max_batch_size: int = 1
     instances: int = 1
@@ -205,18 +199,14 @@ class _Model:
     dynamic_batching: _Batching | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Step:
-    __pydantic_config__ = FORBID
-
     model: str
     after: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Traffic:
-    __pydantic_config__ = FORBID
-
     to: str
     rate: float | None = None
     concurrency: int | None = None
@@ -226,20 +216,16 @@ class _Traffic:
     turnaround_microseconds: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Server:
-    __pydantic_config__ = FORBID
-
     models: dict[str, _Model]
     pipelines: dict[str, tuple[str | _Step, ...]] = field(default_factory=dict)
     gpus: int = 1
     overlap: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _File:
-    __pydantic_config__ = FORBID
-
     service: _Server
     traffic: tuple[_Traffic, ...]
     title: str = ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.residuals import SHARE
-from tonnage.watch.calibrate import Advice, advice
-from tonnage.watch.expected import Expected, Predictor
-from tonnage.watch.present import Present, present
+from tonnage.spec.deployment import LimitMetric
+from tonnage.watch.expected import Advice, Expected, Predictor, advice
+from tonnage.watch.reading import BROKEN, Buckets, Counts, Reading, together
 
 if TYPE_CHECKING:
     from tonnage.plan.limit import Limit
@@ -98,6 +98,7 @@ class Watched:
         expected: what was predicted for the same load.
         latencies: statistics, those with a limit among them.
         instances: that the present load is shared by: those that answer.
+        attained: joint attainment of the plan's limits, as far as histograms of single metrics tell it.
         at_measured_speed: requests per second of one instance inside the limits, if every step takes as much longer as was measured;
             None where the measurement agrees with the prediction.
         advice: to calibrate, or to look for a fault; None for none.
@@ -108,8 +109,14 @@ class Watched:
     expected: Expected
     latencies: tuple[Latency, ...]
     instances: int
+    attained: tuple[AttainedBounds, ...] = ()
     at_measured_speed: float | None = None
     advice: Advice | None = None
+
+    @property
+    def missed(self) -> tuple[AttainedBounds, ...]:
+        """Joint limits that cannot have been met, whatever the metrics have to do with each other."""
+        return tuple(one for one in self.attained if one.high < one.asked)
 
     @property
     def capacity(self) -> float:
@@ -148,9 +155,38 @@ class Watched:
             "capacity": self.capacity,
             "headroom": self.headroom,
             "capacity_at_measured_speed": None if slower is None else slower * self.instances,
-            "limits_broken": [f"{one.metric} {one.statistic}" for one in self.broken],
+            "attained": [asdict(one) for one in self.attained],
+            "limits_broken": [*(f"{one.metric} {one.statistic}" for one in self.broken), *(one.limits for one in self.missed)],
             "advice": None if self.advice is None else self.advice.to_json(),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttainedBounds:
+    """Between which shares of the requests meet joint limits: histograms of single metrics do not say who missed several of them.
+
+    Attributes:
+        limits: in words.
+        asked: the share that the plan asks for.
+        low: where every miss is another request's (Bonferroni).
+        high: where all misses are the same requests'.
+    """
+
+    limits: str
+    asked: float
+    low: float
+    high: float
+
+
+def attained_bounds(plan: Plan, present: Present) -> Iterator[AttainedBounds]:
+    """Each joint limit of the plan, of a stretch that has enough requests."""
+    for limit in plan.scenario.limits_that_count:
+        if limit.share is None or limit.parts is None:
+            continue
+        found = [(present.latencies.get(metric), each) for metric, each in limit.parts]
+        slower = [one.slower(each / 1e3) for one, each in found if one is not None and one.count >= FEW]
+        if len(slower) == len(found):
+            yield AttainedBounds(limits=str(limit), asked=limit.share, low=max(0.0, 1 - math.fsum(slower)), high=1 - max(slower))
 
 
 def latencies(plan: Plan, present: Present, expected: Expected) -> tuple[Latency, ...]:
@@ -232,6 +268,7 @@ class Watcher:
             expected=expected,
             latencies=latencies(self.plan, found, expected),
             instances=instances,
+            attained=tuple(attained_bounds(self.plan, found)),
             at_measured_speed=slower,
             advice=told,
         )
@@ -254,3 +291,103 @@ class Watcher:
             plan=self.plan_file,
             lengths=f"--isl {expected.isl:.0f} --osl {expected.osl:.0f}",
         )
+
+
+# What a deployment does at present: the difference of two readings.
+
+
+METRICS: tuple[LimitMetric, ...] = ("ttft", "itl", "tpot", "e2e")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """A stretch of time, over all instances that answered at both of its ends.
+
+    Attributes:
+        seconds: how long it is.
+        answering, asked: instances.
+        requests: that ended in it.
+        requests_per_second, output_tokens_per_second: over all instances; None for tokens where they are not published.
+        running, waiting: requests with a slot and in the queue at its end, over all instances; None where they are not published.
+        kv_used: share of the KV cache in use at its end, the mean of the instances; None where it is not published.
+        error_share: of the requests that ended, those that failed: by the gateway where there is one, else by the engines' responses;
+            None where nobody says it.
+        mean_isl, mean_osl: tokens of the requests that ended; None where they are not published, or none ended.
+        latencies: histograms of seconds, by metric.
+        gpu_use: share of the time in which a GPU worked, the mean; None where nobody says it.
+        gpu_watts: power of all GPUs; None where nobody says it.
+    """
+
+    seconds: float
+    answering: int
+    asked: int
+    requests: float
+    requests_per_second: float
+    output_tokens_per_second: float | None
+    running: float | None
+    waiting: float | None
+    kv_used: float | None
+    error_share: float | None
+    mean_isl: float | None
+    mean_osl: float | None
+    latencies: Mapping[LimitMetric, Buckets]
+    gpu_use: float | None
+    gpu_watts: float | None
+
+
+def present(before: Reading, now: Reading) -> Present:
+    """What happened between two readings."""
+    pairs = [(before.instances[url], counts) for url, counts in now.instances.items() if url in before.instances]
+    seconds = now.at_s - before.at_s
+    latencies = {metric: together([_since(then, counts, metric) for then, counts in pairs]) for metric in METRICS}
+    latencies = {metric: found for metric, found in latencies.items() if found.bounds}
+    requests = latencies["e2e"].count if "e2e" in latencies else 0.0
+    prompt = _grown((then.prompt_tokens, counts.prompt_tokens) for then, counts in pairs)
+    output = _grown((then.output_tokens, counts.output_tokens) for then, counts in pairs)
+    each = list(now.instances.values())
+    used = [counts.kv_used for counts in each if counts.kv_used is not None]
+    return Present(
+        seconds=seconds,
+        answering=len(each),
+        asked=len(now.asked),
+        requests=requests,
+        requests_per_second=requests / seconds,
+        output_tokens_per_second=None if output is None else output / seconds,
+        running=_sum(counts.running for counts in each),
+        waiting=_sum(counts.waiting for counts in each),
+        kv_used=sum(used) / len(used) if used else None,
+        error_share=_error_share(before, now, pairs),
+        mean_isl=None if prompt is None or not requests else prompt / requests,
+        mean_osl=None if output is None or not requests else output / requests,
+        latencies=latencies,
+        gpu_use=sum(now.use) / len(now.use) if now.use else None,
+        gpu_watts=math.fsum(now.watts) if now.watts else None,
+    )
+
+
+def _since(then: Counts, now: Counts, metric: LimitMetric) -> Buckets:
+    found = now.histograms.get(metric, Buckets())
+    return found.since(then.histograms.get(metric, Buckets()))
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return math.fsum(found) if found else None
+
+
+def _grown(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
+    """How much counters have grown; one that is smaller than before began again."""
+    return _sum(None if now is None else now - then if then is not None and now >= then else now for then, now in pairs)
+
+
+def _error_share(before: Reading, now: Reading, pairs: list[tuple[Counts, Counts]]) -> float | None:
+    if now.ended and before.ended:
+        grown = {outcome: max(0.0, count - before.ended.get(outcome, 0.0)) for outcome, count in now.ended.items()}
+        total, broken = math.fsum(grown.values()), math.fsum(grown[outcome] for outcome in BROKEN)
+    else:
+        counted = _grown((then.responses, counts.responses) for then, counts in pairs)
+        failed = _grown((then.failures, counts.failures) for then, counts in pairs)
+        if counted is None or failed is None:
+            return None
+        total, broken = counted, failed
+    return broken / total if total else None

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.report.example_plan import full
-from tonnage.cost.job import in_proportion, job_cost
+from tonnage.cost.planned import in_proportion, job_cost
 from tonnage.cost.where import compare
 from tonnage.plan.cost import Traffic, YearlyCost
 from tonnage.report.document import Document, Section

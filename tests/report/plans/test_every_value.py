@@ -9,9 +9,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.plan.plans import any_of
-from tonnage.plan.note import CostNote, NoCost, Note
+from tonnage.plan.note import CostNote, NoCost, Note, Warning
 from tonnage.plan.reason import Reason
-from tonnage.plan.warning import Warning
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.cost import cost_note_texts, no_cost_text
 from tonnage.report.plans.notes import note_text, warning_text

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.arguments import Many, attainments, lengths_of, rates, seed_of, whole_numbers
 from tonnage.api.question.loads import recording_from
 from tonnage.bench.benchmark import Wanted
-from tonnage.bench.connection import tls_context
+from tonnage.bench.connection import Setup, Target, parse_url, request_head, tls_context
 from tonnage.bench.conversations import read_conversations
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.load import PATTERNS, Question, Talk
 from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
-from tonnage.bench.request import Setup, Target, parse_url, request_head
 from tonnage.bench.scrape import Nvml, fetch, samples
 from tonnage.bench.validity import ERROR_RATE, PERCENTILES
 from tonnage.errors import InputError, UnknownName, option

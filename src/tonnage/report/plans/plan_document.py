@@ -24,12 +24,11 @@ from tonnage.report.plans.comparison import beside, compared, compared_table
 from tonnage.report.plans.confidence import chance_text, measurement_section, not_sure_text
 from tonnage.report.plans.cost import NAMES, cost_section, job_section, owned_and_cheapest, ways_table, yearly
 from tonnage.report.plans.explained import TITLE as EXPLAINED
-from tonnage.report.plans.explained import explained_items, limits_table, memory_table, step_table
+from tonnage.report.plans.explained import explained_items, limits_table, memory_table, sensitivity_section, sensitivity_table, step_table
 from tonnage.report.plans.fleet import autoscaling_section, existing_glance, existing_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import bound_text, length_text, peak_values, question_rows, used_share
 from tonnage.report.plans.screen import WARNED, Room, answer_rows, head, in_one, plotted, warnings_of
-from tonnage.report.plans.sensitivity import sensitivity_section, sensitivity_table
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate

@@ -48,7 +48,7 @@ def breach_text(breach: Breach) -> str:
         return f"{name} was not measured"
     if limit.share is not None:
         share, _, parts = str(limit).partition(": ")
-        return f"{share} of requests take up to {number(value / limit.milliseconds)} times {parts}"
+        return f"{share} of requests take up to {number(value / 1e3)} times {parts}"
     shown, most = format_duration(value / 1e3), format_duration(limit.seconds)
     if shown == most:
         shown, most = f"{value:.6g} ms", f"{plain(limit.milliseconds)} ms"

@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tonnage.deploy.cluster_page import bench_command, compare_command
-from tonnage.deploy.plan_text import argv_notes, head, least_line, summary
+from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, head, least_line, summary
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.pool import Pool

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.deploy.cluster_page import cluster_page
-from tonnage.deploy.kubernetes.bundle import bundle, unchecked
 from tonnage.deploy.kubernetes.files import objects
-from tonnage.deploy.kubernetes.names import metadata, selector
-from tonnage.deploy.kubernetes.workload import deployment, pod
-from tonnage.deploy.plan_text import head, instances_words
+from tonnage.deploy.kubernetes.workload import bundle, deployment, metadata, pod, selector, unchecked
+from tonnage.deploy.plan_text import cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.cluster_page import cluster_page
 from tonnage.deploy.flags import transfer_file, transfer_words, without
-from tonnage.deploy.kubernetes.autoscaling import keda
-from tonnage.deploy.kubernetes.bundle import bundle, disruptions, unchecked
 from tonnage.deploy.kubernetes.files import engine_config, labelled, model_cache
-from tonnage.deploy.kubernetes.names import metadata
-from tonnage.deploy.kubernetes.workload import CONFIG, file_volume, model_volume, placing, resources
-from tonnage.deploy.plan_text import argv_notes, head, instances_words
+from tonnage.deploy.kubernetes.workload import (
+    CONFIG,
+    bundle,
+    disruptions,
+    file_volume,
+    keda,
+    metadata,
+    model_volume,
+    placing,
+    resources,
+    unchecked,
+)
+from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE

@@ -7,13 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER, Loading
-from tonnage.deploy.cluster_page import cluster_page
 from tonnage.deploy.flags import without
-from tonnage.deploy.kubernetes.autoscaling import keda
-from tonnage.deploy.kubernetes.bundle import bundle
 from tonnage.deploy.kubernetes.files import disruption_budget, model_cache, network_service
-from tonnage.deploy.kubernetes.workload import container, deployment, pod, startup_tries
-from tonnage.deploy.plan_text import head
+from tonnage.deploy.kubernetes.workload import bundle, container, deployment, keda, pod, startup_tries
+from tonnage.deploy.plan_text import cluster_page, head
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.pool import Pool

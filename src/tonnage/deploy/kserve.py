@@ -6,14 +6,22 @@ import shlex
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.cluster_page import cluster_page
 from tonnage.deploy.flags import without
-from tonnage.deploy.kubernetes.autoscaling import keda
-from tonnage.deploy.kubernetes.bundle import bundle, disruptions, unchecked
 from tonnage.deploy.kubernetes.files import engine_config, labelled, model_cache
-from tonnage.deploy.kubernetes.names import metadata
-from tonnage.deploy.kubernetes.workload import PROBE_S, container, placing, pod, resources, startup_tries
-from tonnage.deploy.plan_text import argv_notes, head
+from tonnage.deploy.kubernetes.workload import (
+    PROBE_S,
+    bundle,
+    container,
+    disruptions,
+    keda,
+    metadata,
+    placing,
+    pod,
+    resources,
+    startup_tries,
+    unchecked,
+)
+from tonnage.deploy.plan_text import argv_notes, cluster_page, head
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
