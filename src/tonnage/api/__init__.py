@@ -16,7 +16,7 @@ from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_
 from tonnage.api.running.processes import serve_apart
 from tonnage.api.running.serve import serve_openvino, serve_simulated
 from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
-from tonnage.api.services import simulate_service, size_servers
+from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers
 from tonnage.api.simulate import (
     answers_soon,
     check_timeline,
@@ -41,11 +41,13 @@ __all__ = [
     "answers_soon",
     "ask",
     "calibrate",
+    "calibrate_service",
     "catalog",
     "check_given",
     "check_timeline",
     "demo",
     "deploy",
+    "deploy_service",
     "deployment_of",
     "describe_workload",
     "fit_workload",

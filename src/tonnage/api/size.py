@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tonnage.plan.use_cases import UseCases
     from tonnage.sizing.fleet.standby import Reserve
     from tonnage.sizing.measured import MeasuredQuestion
-    from tonnage.sizing.planner import Progress
+    from tonnage.sizing.planner import Progress, Runs
     from tonnage.sizing.question import Owned, Question
     from tonnage.spec.scenario import DemandAsked
 
@@ -116,7 +116,9 @@ def size_models(scenario: ScenarioLike = None, *, progress: Progress | None = No
     return answer(ask(scenario, **asked), progress=progress)
 
 
-def answer(understood: Asked, *, progress: Progress | None = None, today: date | None = None, command: str = "") -> tuple[Plan, ...]:
+def answer(
+    understood: Asked, *, progress: Progress | None = None, today: date | None = None, command: str = "", runs: Runs | None = None
+) -> tuple[Plan, ...]:
     """One finished plan per question: with its cost, what was asked, and where it came from.
 
     The first also holds the answer of the scenario's own benchmarks, where it names some.
@@ -126,6 +128,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
         progress: as in ``size``.
         today: the day that the plans name, and on which prices older than a year are; neither if not given.
         command: as it was typed, for the plans to name.
+        runs: the memory of earlier questions, whose runs are not made again.
 
     Raises:
         InputError: the benchmarks cannot be used for the question.
@@ -135,13 +138,14 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     from tonnage.api.question.choice import chosen, with_runner_up
     from tonnage.cost.planned import with_cost
     from tonnage.evidence.measurement import with_measurement
-    from tonnage.sizing.planner import Runs, no_progress
+    from tonnage.sizing.planner import Runs as Memory
+    from tonnage.sizing.planner import no_progress
     from tonnage.sizing.planner import size as search
 
     scenario = understood.scenario
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
-    runs = Runs(understood.questions[0].slo if understood.questions else ())
+    runs = Memory() if runs is None else runs
     plans = [search(question, progress=progress or no_progress, runs=runs) for question in understood.questions]
     plans = [
         chosen(asked, plan, scenario, prices=prices, where=where, search=partial(search, runs=runs))

@@ -119,7 +119,7 @@ def benchmark(
         if observed.turns is not None:
             run_json["conversations"] = by_turn(requests, observed.turns)
             _write_turns(writer.partial / "turns.parquet", observed.turns)
-        gaps = None
+        gaps, energy = None, dict[str, Any]()
         if wanted.tokens and setup.endpoint.streaming:
             offsets, lengths = read_tokens(writer.partial)
             gaps = single_gaps(offsets, lengths)
@@ -129,9 +129,11 @@ def benchmark(
         if metrics is not None:
             run_json["server_metrics"] = metrics.summary()
             metrics.write(writer.partial / "server_metrics.parquet")
+            energy = metrics.energy(summary.window_s, round(summary.output_tokens_per_second * summary.window_s))
         if good:
             run_json["goodput"] = [one.to_json() for one in good]
-        summary_json = summary_document(summary, requests, _further(observed, validity))
+        further = (*_further(observed, validity), *([("energy", energy)] if energy else []))
+        summary_json = summary_document(summary, requests, further)
         if keep:
             writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
     finally:

@@ -342,7 +342,7 @@ def judged(load: float, measured: Measured, slo: Slo, *, whole: bool = False) ->
 
 
 def _single(slo: Slo) -> Slo:
-    """The limits with each part of joint attainment as one of its own."""
+    """The limits, each part of joint attainment as a separate one."""
     parts = tuple(replace(limit, metric=metric, seconds=each) for limit in slo for metric, each in limit.parts)
     return (*(limit for limit in slo if limit.share is None), *parts)
 

@@ -19,6 +19,7 @@ from tonnage.version import VERSION
 
 VERBS = {
     "size": "How many systems does this traffic need inside these latency limits?",
+    "ui": "A local page: size with sliders, compare, simulate, measure; and the same over HTTP.",
     "report": "A saved plan as text, as Markdown or as a page.",
     "explain": "Why a saved plan chose what it did, and what every other kind would have taken.",
     "diff": "Two saved plans: what was asked differently, and how the answers differ.",

@@ -35,7 +35,7 @@ DISAGGREGATED = Flag(
 )
 SCENARIO = (
     "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says. Several files are use cases of one fleet "
-    "(docs/fleet.md). A file that describes a non-LLM service (docs/services.md) takes only --requests, --seed and --json."
+    "(docs/fleet.md). A file that describes a non-LLM service (docs/services.md) takes only --requests, --seed, --report and --json."
 )
 
 

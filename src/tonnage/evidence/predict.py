@@ -16,6 +16,7 @@ from tonnage.errors import InputError
 from tonnage.formats.measured_files import InvalidRuns, read_measured
 from tonnage.perf.memory import static_peak_bytes
 from tonnage.perf.pipeline import EstimatedInstance, estimated_instance
+from tonnage.perf.power import draw, seen_load
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.perf.terms import client_turnaround_s, step_model
 from tonnage.results.metrics import reported_rates, summarize
@@ -247,6 +248,21 @@ def decoding(point: Point) -> dict[str, float]:
     context = round(clients * (rank.isl + (steps + 1) / 2))
     seconds = step_seconds(rank.instance.step.coefficients, 0, 0, clients, 0, context)
     return {"itl_ms": 1e3 * seconds}
+
+
+def joules_per_token(point: Point, values: Mapping[str, float]) -> float | None:
+    """Joules of all GPUs for an output token at the speed in ``values`` (``output_tok_s``, and ``itl_ms`` of an open loop).
+
+    None where the speed or the TDP of the GPU is not known.
+    """
+    rate, load = values.get("output_tok_s"), point.batch or point.concurrency
+    sequences = load if load is not None else values.get("itl_ms", math.nan) / 1e3 * (rate or math.nan)
+    if not rate or not sequences or math.isnan(sequences):
+        return None
+    d = point.deployment
+    seen, busy = seen_load(sequences=sequences, tokens_per_second=rate, isl=point.isl, osl=point.osl, ranks=point.ranks)
+    found = draw(d, point.instance.step.coefficients, seen, busy=busy)
+    return None if found is None else found.watts * d.parallelism.gpus / rate
 
 
 def _static(point: Point) -> dict[str, float]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tonnage.errors import InputError, UnknownName, in_python, option
-from tonnage.evidence.predict import Measured, MeasuredTable, Point, measured_table
+from tonnage.evidence.predict import Measured, MeasuredTable, Point, joules_per_token, measured_table
 from tonnage.evidence.reasons import cache_group, reason
 from tonnage.formats.points import is_steady
 from tonnage.formats.table import MEASURES
@@ -394,9 +394,12 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
     if not predicted:
         return Skipped(line=line, reason="no request completes: the KV cache does not hold one, or the window ends before")
     found = {name: predicted[name] for name in measured if name in predicted}
+    joules = joules_per_token(point, {**predicted, **measured}) if "joules_per_token" in measured else None
+    found |= {} if joules is None else {"joules_per_token": joules}
     regime = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
+    known = {name: value for name, value in found.items() if name != "joules_per_token"}  # whose errors are of another fit
     return ScoredRow(
-        line=line, point=point, measured=measured, predicted=found, steady=is_steady(row), intervals=intervals_of(found, regime)
+        line=line, point=point, measured=measured, predicted=found, steady=is_steady(row), intervals=intervals_of(known, regime)
     )
 
 

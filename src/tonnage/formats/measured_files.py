@@ -106,7 +106,7 @@ Values = Mapping[str, Value]
 REQUIRED = ("model", "gpu", "precision", "tp", "isl", "osl")
 LENGTHS = frozenset(("isl", "osl"))
 LOADS = ("batch", "concurrency", "request_rate")
-MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb")
+MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
 KEYS = (*REQUIRED, *LOADS, "engine", "source", "run", "requests", "window_s", *MEASURED)
 LINES = ".jsonl"
 """A file with a JSON document in each line."""
@@ -256,6 +256,7 @@ def _run_values(folder: Path, run: Run) -> Values:
         values[load] = arrivals["concurrency"] if load == "concurrency" else arrivals["rate"]
         if run.requests.window_ns >= 0:
             values["window_s"] = run.requests.window_ns / 1e9
+        values["joules_per_token"] = summary.get("energy", {}).get("joules_per_output_token")
         for metric in ("ttft", "itl", "tpot", "e2e"):
             values |= {latency_column(metric, statistic): v for statistic, v in summary[f"{metric}_ms"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:

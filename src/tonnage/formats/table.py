@@ -38,7 +38,7 @@ def latency_column(metric: str, statistic: str) -> str:
 
 
 LATENCY_COLUMNS = tuple(latency_column(m, s) for m in LATENCIES for s in STATISTICS)
-MEASURES = ("request_rate", "window_s", *LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb")
+MEASURES = ("request_rate", "window_s", *LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

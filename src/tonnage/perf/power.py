@@ -7,7 +7,7 @@ are joined). The shares of a step, traffic u and arithmetic a, give the watts of
 
 The root says that a unit that is busy for a tenth of a step still draws a third of its watts: clocks and voltage stay up between kernels.
 The term ``blocks`` is of mixtures of experts in FP8 with a scale per block of weights, whose kernels draw more on every engine that was
-measured. Links have no term of their own: the fit gives them none. The three numbers and the errors of models that were left out are
+measured. The fit gives links no watts. The three numbers and the errors of models that were left out are
 fitted by ``./fit energy`` (docs/energy.md); idle watts are read off nvidia-smi.
 """
 
@@ -95,7 +95,9 @@ def idle_watts(gpu: Gpu) -> float | None:
     return float(known["watts"] if known else idle["share_of_tdp"] * gpu.tdp_w)
 
 
-def draw(deployment: Deployment, c: NDArray[np.float64], load: StepLoad, *, busy: float = 1.0, cap_watts: float | None = None) -> Draw | None:
+def draw(
+    deployment: Deployment, c: NDArray[np.float64], load: StepLoad, *, busy: float = 1.0, cap_watts: float | None = None
+) -> Draw | None:
     """The power of each GPU of an instance; None where the TDP of its GPU is not known.
 
     Args:
@@ -148,6 +150,22 @@ def steady_load(
         middle = (low + high) / 2
         low, high = (middle, high) if rate * osl * step(middle).seconds > middle else (low, middle)
     return step(high), 1.0
+
+
+def seen_load(*, sequences: float, tokens_per_second: float, isl: float, osl: float, ranks: int = 1) -> tuple[StepLoad, float]:
+    """The mean step of an instance that was seen, and the share of the time in which there was one.
+
+    Args:
+        sequences: that decode at once, of all attention ranks; below one a rank there is not always a step.
+        tokens_per_second: output tokens, of all of them.
+        isl, osl: mean tokens of a prompt and of an output.
+        ranks: attention ranks.
+    """
+    each = max(1.0, sequences / ranks)
+    seconds = sequences / tokens_per_second
+    return StepLoad(sequences=each, prompt_tokens=each * isl / osl, isl=isl, context=isl + osl / 2, seconds=seconds), min(
+        1.0, sequences / ranks
+    )
 
 
 @cache

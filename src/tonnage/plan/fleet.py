@@ -257,7 +257,7 @@ class AtPeak(Shown):
         ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds.
         utilisation: the peak over what these instances carry inside the limits.
         instances: how many were simulated together: the whole fleet of the choice, one instance under its share elsewhere.
-        attained: shares of the requests that meet joint limits there; None where no such limit was asked for.
+        attained: shares of the requests that meet joint limits there; None without such a limit.
         sure: the same shares where times are as much longer as the asked confidence allows for.
     """
 

@@ -35,11 +35,13 @@ def measured(runs: Sequence[Measured]) -> Document:
 
     verdicts = []
     for run in runs:
-        verdicts.append(Text(text=f"{run.load.words}: {run.validity.verdict}"))
+        items = f", {int(run.load.isl[0])} items each" if run.run_json["endpoint"]["type"] == "infer" else ""
+        verdicts.append(Text(text=f"{run.load.words}{items}: {run.validity.verdict}"))
         verdicts += [Text(text=f"invalid: {reason}", tone="warning") for reason in run.validity.reasons]
         verdicts += [Text(text=f"note: {note}") for note in run.validity.notes]
-    body = (_statistics(runs[0]), Text(text=_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
-    definitions = Facts(rows=tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in METRICS))
+    infers = runs[0].run_json["endpoint"]["type"] == "infer"
+    body = (_inferences(runs),) if infers else (_statistics(runs[0]), Text(text=_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
+    definitions = Facts(rows=tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in (METRICS[3:] if infers else METRICS)))
     sections = (section("verdict", "", *verdicts), section("numbers", "", *body), section("definitions", "", definitions))
     return Document(title="", subtitle="", sections=sections)
 
@@ -57,7 +59,22 @@ def _rates(run: Measured) -> str:
     s = run.summary
     rates = f"{number(s.requests_per_second)} requests/s, {number(s.output_tokens_per_second)} output tokens/s, {s.counted} completed"
     failed = "".join(f", {count} {kind}" for kind, count in run.summary_json["errors_by_kind"].items())
-    return rates + failed + "".join(f"; {attained_text(one)}" for one in run.good)
+    energy = run.summary_json.get("energy")
+    joules = ""
+    if energy:
+        joules = f"; {number(energy['mean_gpu_watts'])} W of GPUs, {number(energy['joules_per_output_token'])} J an output token"
+    return rates + failed + joules + "".join(f"; {attained_text(one)}" for one in run.good)
+
+
+def _inferences(runs: Sequence[Measured]) -> Table:
+    """One line for each load of a model that is no LLM: an inference is an item."""
+    rows = []
+    for run in runs:
+        s = run.summary
+        values = (s.e2e_ms.mean, s.e2e_ms.p50, s.e2e_ms.p95, s.e2e_ms.p99, s.requests_per_second, s.input_tokens_per_second)
+        rows.append((run.load.words, f"{int(run.load.isl[0])}", *map(number, values), run.validity.verdict))
+    header = ("load", "items", "E2E ms", "p50", "p95", "p99", "requests/s", "inferences/s", "verdict")
+    return Table(caption="", header=header, rows=tuple(rows), spare=("p50", "p95"))
 
 
 def _sweep(runs: Sequence[Measured]) -> Table:
@@ -118,6 +135,7 @@ METRIC_TITLES = {
     "e2e_ms": "E2E",
     "e2e_p95_ms": "E2E p95",
     "requests_s": "requests/s",
+    "joules_per_token": "joules per output token",
     "output_tok_s": "tokens/s",
     "peak_gpu_memory_gb": "peak memory",
 }

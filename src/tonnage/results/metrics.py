@@ -327,7 +327,7 @@ class Attained:
         requests_per_second: goodput, over the window.
         share: of all requests that were due in the run.
         low, high: between which the share is with a confidence of 95 %, by its scatter over blocks of the run.
-        asked: the share that was asked for; None where only goodput was.
+        asked: the share that a limit wants; None for goodput alone.
     """
 
     limits: str
@@ -339,7 +339,7 @@ class Attained:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the share that was asked for met the limits; None where none was."""
+        """Whether the wanted share met the limits; None for goodput alone."""
         return None if self.asked is None else self.share >= self.asked - 1e-9
 
     def to_json(self) -> dict[str, Any]:

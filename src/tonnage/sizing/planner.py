@@ -52,7 +52,8 @@ def size(
         InputError: the question contradicts itself.
     """
     question.check()
-    runs, steps = Runs(question.slo) if runs is None else runs, Steps(progress)
+    runs, steps = Runs() if runs is None else runs, Steps(progress)
+    runs.keep_requests(question.slo)
     have: Existing | None = None
     seeds: tuple[Ready, ...] = ()
     if question.have:

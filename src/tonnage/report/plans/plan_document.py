@@ -296,10 +296,18 @@ def read_plans(path: str | Path) -> tuple[Plan, ...]:
     Raises:
         InputError: no such file, no JSON, or no plan of this version; every fault with its path.
     """
+    return plans_of(_document(path), path)
+
+
+def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
+    """The plans of what ``to_json`` wrote; ``path`` is where it comes from.
+
+    Raises:
+        InputError: no plan of this version; every fault with its path.
+    """
     from tonnage.plan.plan import Plan
     from tonnage.plan.use_cases import SCHEMA
 
-    document = _document(path)
     if isinstance(document, dict) and document.get("schema") == SCHEMA:
         raise InputError(f"{path}: holds several use cases, and one plan is needed; give one scenario file to tonnage size --output")
     if isinstance(document, dict) and document.get("schema") == COMPARISON and isinstance(document.get("plans"), list):

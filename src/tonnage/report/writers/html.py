@@ -146,3 +146,8 @@ def _row(cells: tuple[str, ...], numeric: tuple[bool, ...], mark: str, names: tu
 
 def _right(numeric: bool) -> str:
     return ' class="n"' if numeric else ""
+
+
+def fragment(*sections: Section) -> str:
+    """Sections as a part of a page that has the style and the script of a report already."""
+    return in_python("".join(map(_section, sections)))

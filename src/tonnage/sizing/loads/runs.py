@@ -59,10 +59,22 @@ class Runs:
     """The runs of a search, each made once."""
 
     def __init__(self, slo: Slo = ()) -> None:
-        """Nothing has been simulated; joint attainment among the limits needs the latencies of single requests, which are then kept."""
-        self._by_request = any(limit.share is not None for limit in slo)
+        """Nothing has been simulated; ``slo`` as of ``keep_requests``."""
+        self._by_request = False
         self._instances: dict[tuple[Deployment, Traffic], Instance] = {}
         self._kept: dict[Hashable, object] = {}
+        self.keep_requests(slo)
+
+    def keep_requests(self, slo: Slo) -> None:
+        """Keep the latencies of single requests where a limit is on joint attainment; runs without them are made again."""
+        if not self._by_request and any(limit.share is not None for limit in slo):
+            self._by_request = True
+            self._kept.clear()
+
+    @property
+    def kept(self) -> int:
+        """How many answers of runs are kept."""
+        return len(self._kept)
 
     def instance(self, deployment: Deployment, traffic: Traffic) -> Instance:
         """The deployment under a kind of traffic.
