@@ -65,7 +65,7 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
     e2e: dict[int, float] = {}
     gaps: list[float] = []
     k = c.prefill_chunks
-    t = previous = 0.0
+    t = previous = held = worked = 0.0
 
     def tokens(i: int) -> int:
         return max(passes[i] - k + 1, 0)
@@ -103,6 +103,8 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
         prefills = [c.prefill_ticks / k for i in slot_of if passes[i] < k]
         decodes = [c.itl_ticks for i in slot_of if passes[i] >= k]
         duration = max(sum(prefills), *decodes, 1)
+        held += duration * len(slot_of)
+        worked += sum(prefills) + sum(decodes)
         gaps += [duration for i in slot_of if tokens(i) > 1]
         t += duration
     every = sum(tokens(i) for i in range(len(born)))
@@ -113,6 +115,8 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
         "requests_per_1k_ticks": round(len(e2e) / t * 1000, 2),
         "tokens_per_1k_ticks": round(every / t * 1000, 2),
         "final_queue": len(waiting),
+        "busy_slots": round(held / t / c.slots, 4),
+        "useful_work": round(worked / t / c.slots, 4),
     }
 
 
@@ -172,6 +176,8 @@ def test_none_where_nothing_was_measured() -> None:
         "requests_per_1k_ticks": 0,
         "tokens_per_1k_ticks": 0,
         "final_queue": 96,
+        "busy_slots": 1,
+        "useful_work": 0.25,  # four prefills share a step, so each works a quarter of it
     }
 
 
