@@ -86,15 +86,12 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
                 del slot_of[i]
         if c.concurrency:
             new = c.concurrency - len(slot_of) - len(waiting)
-        elif c.tick_rate:
-            new = round(t // (1 / c.tick_rate) - previous // (1 / c.tick_rate))
         else:
-            new = (c.initial_batch or 100) if not born else 0
+            new = round(t // (1 / c.tick_rate) - previous // (1 / c.tick_rate)) if c.tick_rate else 0 if born else c.initial_batch or 100
         previous = t
         for _ in range(new):
             waiting.append(len(born))
-            born.append(t)
-            passes.append(0)
+            born, passes = [*born, t], [*passes, 0]
             length.append(int(max(random.normal(c.osl_mean, c.osl_std), 1)))
         if c.batcher != "static" or not slot_of:
             for slot in sorted(set(range(c.slots)) - set(slot_of.values())):
