@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.intervals import CONFIDENCE, STATISTICS, block_draws, latencies_ms, statistics
 from tonnage.errors import in_python
+from tonnage.notebook import InNotebooks
 from tonnage.results.metrics import attained, summarize
 from tonnage.results.requests import Requests
 
@@ -54,7 +55,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(InNotebooks):
     """Two runs.
 
     Attributes:
