@@ -14,9 +14,9 @@ from typing import Any
 from tonnage.api import Asked, ask
 from tonnage.errors import InputError
 from tonnage.page.jobs import Worker
-from tonnage.page.question import check_inside, command_of, query_of
+from tonnage.page.question import check_inside, command_of, query_of, question_of
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.plan_document import plans_of
+from tonnage.report.plans.plan_document import plans_of, read_plans
 from tonnage.sizing.estimate import Estimate, estimates
 from tonnage.sizing.planner import Runs
 
@@ -96,6 +96,21 @@ class Desk:
     async def plans(self, asked: Mapping[str, Any]) -> tuple[Plan, ...]:
         """The plans of a question, one for each model."""
         return plans_of(json.loads(await self.plan_text(asked)), "the answer")
+
+    async def plan_at(self, place: str) -> Plan:
+        """The plan of a link's query, or of a file of the run folder ("@plan.json").
+
+        Raises:
+            InputError: none, or several.
+        """
+        if place.startswith("@"):
+            check_inside(place[1:], self.folder, "plan")
+            found = read_plans(self.folder / place[1:])
+        else:
+            found = await self.plans(question_of(place))
+        if len(found) != 1:
+            raise InputError("a comparison takes plans of one model each")
+        return found[0]
 
     async def close(self) -> None:
         """End the processes."""

@@ -73,6 +73,15 @@ class Jobs:
         points = [run.to_json() for run in api.simulate_sweep(scenario, progress=self.progress, **asked)]
         return json_text(points[0] if len(points) == 1 else {"points": points})
 
+    def timeline(self, *, asked: dict[str, Any]) -> str:
+        """The slots of one instance under load, step by step, as the sections of a page."""
+        from tonnage import api
+        from tonnage.report.simulated import timeline_page
+        from tonnage.report.writers.html import fragment
+
+        run = api.simulate(None, progress=self.progress, **asked)
+        return fragment(*timeline_page(api.run_timeline(run), "").sections)
+
 
 def main() -> None:
     """Work until standard input ends."""
