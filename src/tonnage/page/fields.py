@@ -165,7 +165,7 @@ def _model(asked: Mapping[str, Any]) -> str:
     return _group(
         "1",
         "Which model?",
-        '<div class="field"><label for="f-model" class="sr">Model</label>'
+        '<div class="field whole"><label for="f-model" class="sr">Model</label>'
         f'<input id="f-model" name="model" value="{escape(_value("model", asked))}" list="models" spellcheck="false" '
         'placeholder="meta-llama/Llama-3.1-8B-Instruct" hx-get="/models" hx-trigger="input changed delay:120ms, focus once" '
         'hx-target="#models" hx-swap="innerHTML" hx-sync="this:replace" hx-params="model">'

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from tonnage.errors import InputError, TonnageError, in_python, option
-from tonnage.page import compare_view, http_api, lesson_view, size_view, what_if_view
+from tonnage.page import compare_view, files_view, http_api, lesson_view, measure_view, size_view, what_if_view
 from tonnage.page.desk import Desk
 from tonnage.page.guard import COOKIE, Guard
 from tonnage.page.shell import faults, page
@@ -26,9 +26,9 @@ from tonnage.page.shell import faults, page
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-VIEWS = (size_view, what_if_view, compare_view, lesson_view, http_api)
+VIEWS = (size_view, what_if_view, compare_view, lesson_view, measure_view, files_view, http_api)
 HOST = "127.0.0.1"
-OWN = ("page.css", "page.js", "lesson.js", "drag.js", "htmx.min.js", "uPlot.iife.min.js", "uPlot.min.css")
+OWN = ("page.css", "page.js", "lesson.js", "drag.js", "files.js", "measure.js", "htmx.min.js", "uPlot.iife.min.js", "uPlot.min.css")
 ASSETS = {"report.css": ("tonnage.report.writers", "page.css"), "report.js": ("tonnage.report.writers", "page.js")} | {
     name: ("tonnage.page", f"static/{name}") for name in OWN
 }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
+from tonnage.deploy.targets import TARGETS
 from tonnage.version import VERSION
 
-VIEWS = (("size", "Size"), ("what-if", "What if"), ("compare", "Compare"), ("lesson", "Lesson"))
+VIEWS = (("size", "Size"), ("what-if", "What if"), ("compare", "Compare"), ("lesson", "Lesson"), ("measure", "Measure"), ("files", "Files"))
 """Path and name of each view, in the order of the navigation."""
 
 MARK = (
@@ -62,3 +63,9 @@ def faults(lines: list[str] | tuple[str, ...]) -> str:
 def button(label: str, *, href: str, kind: str = "quiet") -> str:
     """A link that looks like a button."""
     return f'<a class="button {kind}" href="{escape(href)}">{escape(label)}</a>'
+
+
+def deploy_links(query: str) -> str:
+    """An archive of files for each target."""
+    links = "".join(f'<a href="/deploy.zip?target={target}&amp;{escape(query)}">{target}</a>' for target in TARGETS)
+    return f'<details class="menu"><summary class="button">Deploy</summary><div>{links}</div></details>'

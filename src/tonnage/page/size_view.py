@@ -17,7 +17,7 @@ from tonnage.errors import InputError
 from tonnage.page.desk import Desk
 from tonnage.page.fields import form
 from tonnage.page.question import BASE, EXAMPLE, Flat, query_of, question_of
-from tonnage.page.shell import button, faults, page
+from tonnage.page.shell import button, deploy_links, faults, page
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import title
@@ -56,13 +56,13 @@ def desk_of(request: Request) -> Desk:
     return found
 
 
-def asked_of(request: Request) -> Flat:
-    """The question of a link.
+def asked_of(request: Request, query: str | None = None) -> Flat:
+    """The question of a link, or of a query that is a part of it.
 
     Raises:
         InputError: it holds what no question has.
     """
-    return question_of(request.url.query)
+    return question_of(request.url.query if query is None else query)
 
 
 async def view(request: Request) -> Response:
@@ -176,7 +176,9 @@ def answered(plans: tuple[Plan, ...], asked: Mapping[str, Any]) -> str:
         button("Full report", href=f"/plan.html?{query}", kind="strong"),
         button("What if", href=f"/what-if?{query}"),
         f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={quote(query)}">Compare</a>',
+        f'<button type="button" class="button" hx-post="/files/keep?{escape(query)}" hx-swap="outerHTML">Keep</button>',
         *(button(name, href=f"/plan.{kind}?{query}") for kind, name in (("json", "JSON"), ("yaml", "YAML"), ("csv", "CSV"))),
+        deploy_links(query) if len(plans) == 1 and plans[0].choice is not None else "",
     )
     pages = "".join(_first(plan) for plan in plans)
     return f'<p class="actions">{"".join(links)}</p>{pages}'

@@ -47,7 +47,8 @@ async def view(request: Request) -> Response:
         '<div class="results">\n<div id="estimate" class="estimate" aria-live="polite" aria-busy="true"></div>\n'
         '<div id="progress" class="progress" hidden><progress aria-label="Simulation"></progress><span class="said"></span>'
         '<button type="button" class="button" data-stop>Stop</button></div>\n'
-        f'<div id="simulated" class="simulated" data-stream="/what-if/stream" data-base="{escape(base)}" tabindex="-1"></div>\n</div></div>\n'
+        f'<div id="simulated" class="simulated" data-stream="/what-if/stream" data-base="{escape(base)}" tabindex="-1"></div>\n'
+        "</div></div>\n"
     )
     return HTMLResponse(page("what-if", "What if", inside, query=query_of(asked), scripts=("drag.js",)))
 
@@ -92,5 +93,6 @@ def _changed(base: Plan, plan: Plan, query: str) -> str:
         f'<p class="actions">{button("Size", href=f"/size?{query}", kind="strong")}'
         f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={escape(query)}">Compare</a></p>'
         f'<div class="first"><header><p>Simulated{exact}</p><h2 class="title">{escape(title(plan))}</h2></header>'
-        f'<div data-limits="{escape(json.dumps(limits))}">{figure}</div>{fragment(section("change", "Before and now", table))}{swings}</div>'
+        f'<div data-limits="{escape(json.dumps(limits))}">{figure}</div>'
+        f"{fragment(section('change', 'Before and now', table))}{swings}</div>"
     )

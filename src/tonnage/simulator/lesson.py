@@ -271,7 +271,6 @@ class _Engine:
         drawn = "".join("." if request is None else "P" if request.in_prefill else "=" for request in self.slots)
         return LessonStep(start=start, duration=duration, slots=drawn, queued=len(self.queue))
 
-
     def result(self, steps: tuple[LessonStep, ...] = ()) -> LessonResult:
         """What has happened up to now."""
         return LessonResult(
