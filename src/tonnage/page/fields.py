@@ -144,7 +144,7 @@ def what_if_form(asked: Mapping[str, Any], base: str) -> str:
         f"{''.join(_number(name, asked) for name in moved)}</fieldset>"
         f"<fieldset><legend>… within other limits</legend>{limits}</fieldset>{hidden}"
         f'<input type="hidden" name="{BASE}" value="{escape(base)}">'
-        f'<p class="actions">{_back(base)}</p></form>\n'
+        f'<div class="actions">{_back(base)}</div></form>\n'
     )
 
 

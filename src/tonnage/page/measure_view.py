@@ -166,7 +166,7 @@ def _measured(desk: Desk, name: str, plan: str) -> str:
         links += there + _calibrate_button(name, plan)
     head = f'<header><p>{escape(shown.subtitle)}</p><h2 class="title">{escape(shown.title)}</h2></header>'
     first = f'<div class="first">{head}{fragment(shown.sections[0])}</div>'
-    return f'<div class="simulated"><p class="actions">{links}</p><div id="next"></div>{first}</div>'
+    return f'<div class="simulated"><div class="actions">{links}</div><div id="next"></div>{first}</div>'
 
 
 def _calibrate_button(run: str, plan: str) -> str:
@@ -182,7 +182,7 @@ async def beside(request: Request) -> Response:
     last = await desk.worker.answer("beside", run=run, plan=plan)
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
-    links = f'<p class="actions">{_calibrate_button(run, plan)}</p><div id="next"></div>'
+    links = f'<div class="actions">{_calibrate_button(run, plan)}</div><div id="next"></div>'
     return HTMLResponse(f'<div id="beside"><h2>{escape(run)} beside {escape(plan)}</h2>{last["answer"]}{links}</div>')
 
 
@@ -197,7 +197,7 @@ async def calibrate(request: Request) -> Response:
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
     again = await run_in_threadpool(_again, desk.folder / plan, output)
-    return HTMLResponse(f'<div>{last["answer"]}<p class="actions">{again}</p></div>')
+    return HTMLResponse(f'<div>{last["answer"]}<div class="actions">{again}</div></div>')
 
 
 def _again(plan: Path, coefficients: str) -> str:

@@ -181,7 +181,7 @@ def answered(plans: tuple[Plan, ...], asked: Mapping[str, Any]) -> str:
         deploy_links(query) if len(plans) == 1 and plans[0].choice is not None else "",
     )
     pages = "".join(_first(plan) for plan in plans)
-    return f'<p class="actions">{"".join(links)}</p>{pages}'
+    return f'<div class="actions">{"".join(links)}</div>{pages}'
 
 
 def _first(plan: Plan) -> str:

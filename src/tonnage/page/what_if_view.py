@@ -90,8 +90,8 @@ def _changed(base: Plan, plan: Plan, query: str) -> str:
         "" if moved is None else fragment(section("sensitivity", "What moves the answer", Drawing(figure=moved, reading="", numbers=None)))
     )
     return (
-        f'<p class="actions">{button("Size", href=f"/size?{query}", kind="strong")}'
-        f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={escape(query)}">Compare</a></p>'
+        f'<div class="actions">{button("Size", href=f"/size?{query}", kind="strong")}'
+        f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={escape(query)}">Compare</a></div>'
         f'<div class="first"><header><p>Simulated{exact}</p><h2 class="title">{escape(title(plan))}</h2></header>'
         f'<div data-limits="{escape(json.dumps(limits))}">{figure}</div>'
         f"{fragment(section('change', 'Before and now', table))}{swings}</div>"

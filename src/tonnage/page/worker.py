@@ -123,25 +123,36 @@ class Jobs:
         Raises:
             InputError: it is neither.
         """
+        from pathlib import Path
+
         from tonnage import api
         from tonnage.errors import InputError
+        from tonnage.formats.measured_files import read_measured
+        from tonnage.report.document import Document
         from tonnage.report.scored import scored
         from tonnage.report.workload import described
         from tonnage.report.writers.html import fragment
 
+        def points() -> Document:
+            rows = read_measured(Path(name))
+            question.update({key: rows[0][key] for key in ("model", "gpu", "precision", "tp", "isl", "osl") if rows and rows[0].get(key)})
+            return scored(api.score(name, worst=5, progress=self.progress))
+
+        question: dict[str, Any] = {}
         found: dict[str, str] = {}
         why: list[str] = []
-        for kind, show in (
-            ("points", lambda: scored(api.score(name, worst=5, progress=self.progress))),
-            ("trace", lambda: described(api.describe_workload(name))),
-        ):
+        shows: dict[str, Callable[[], Document]] = {
+            "points": points,
+            "trace": lambda: described(api.describe_workload(name)),
+        }
+        for kind, show in shows.items():
             try:
                 found[kind] = fragment(*show().sections)
             except InputError as error:
                 why.append(f"not {kind}: {str(error).splitlines()[0]}")
         if not found:
             raise InputError("\n".join(why))
-        return {"kinds": list(found), "html": "".join(found.values())}
+        return {"kinds": list(found), "question": question, "html": "".join(found.values())}
 
     def beside(self, *, run: str, plan: str) -> str:
         """A run next to what a plan's deployment is predicted to do with its requests."""
