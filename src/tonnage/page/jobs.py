@@ -13,7 +13,7 @@ from typing import Any
 
 LONGEST_LINE = 64 * 2**20
 """Bytes of an answer."""
-ENDS_S = 20.0
+ENDS_S = 5.0
 """Seconds that a cancelled job has to end by itself; then its process is killed, and the next job starts another one."""
 
 
