@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from tonnage.bench.endpoints import Endpoint
 from tonnage.bench.http_response import BrokenReply
+from tonnage.bench.infer import Tensors
 from tonnage.bench.prompts import PromptMaker, body_bytes
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import Exchange, Reply
@@ -361,9 +362,16 @@ def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tup
     return ("\r\n".join(lines) + "\r\n").encode("ascii")
 
 
-def request_bytes(head: bytes, number: int, body: bytes) -> bytes:
-    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid next to the client's."""
-    return b"%sX-Request-Id: %d\r\nContent-Length: %d\r\n\r\n%s" % (head, number, len(body), body)
+def request_bytes(head: bytes, number: int, body: bytes, further: bytes = b"") -> bytes:
+    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid next to the client's.
+
+    Args:
+        head: what all requests share.
+        number: of the request.
+        body: of the request.
+        further: header lines of this body alone.
+    """
+    return b"%s%sX-Request-Id: %d\r\nContent-Length: %d\r\n\r\n%s" % (head, further, number, len(body), body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,7 +381,7 @@ class Setup:
     Attributes:
         target: the server.
         endpoint: the kind of endpoint and the model.
-        prompts: makes the prompts.
+        prompts: makes the prompts, or the tensors of an inference.
         head: the part of a request that is the same for all (``request_head``); holds the key, so it is never shown.
         timeout_s: of one request, from the moment it was begun.
         tls: for an encrypted connection.
@@ -404,8 +412,11 @@ class Setup:
     def exchange(self, number: int, isl: int, osl: int) -> Exchange:
         """One request, ready to be sent; below 0 are those of the warm-up."""
         among_all = self.first + number * self.step if number >= 0 else number * self.step - self.first
-        body = self.endpoint.body(self.prompts.text(among_all, isl), osl)
-        data = request_bytes(self.head, among_all, body_bytes(body, self.endpoint.extra))
+        if isinstance(self.prompts, Tensors):
+            further, body = self.prompts.body(isl, self.endpoint.extra)
+        else:
+            further, body = b"", body_bytes(self.endpoint.body(self.prompts.text(among_all, isl), osl), self.endpoint.extra)
+        data = request_bytes(self.head, among_all, body, further)
         return Exchange(number=number, isl=isl, osl=osl, data=data, reply=self.reply())
 
     def turn(self, place: int, isl: int, osl: int, *, text: str, before: int, history: Sequence[tuple[str, str]]) -> Exchange:

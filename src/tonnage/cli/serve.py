@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from tonnage.cli.flags import about, flags_of, given, with_flags
+from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed
 from tonnage.errors import InputError
+from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
     from tonnage.serve.server import Servable

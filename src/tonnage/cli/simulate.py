@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Group, Parameter
 
-from tonnage.cli.flags import OUTPUT, about, flags_of, given, leaf_flags, with_flags
+from tonnage.cli.flags import OUTPUT, flags_of, given, leaf_flags, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.services import is_service, simulate_service
 from tonnage.errors import InputError, option
 from tonnage.spec.scenario import simulated_leaves
+from tonnage.spec.typed_values import about
 
 LESSON = Group("The lesson (--ticks)", sort_key=20)
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, ClassVar, Literal
 
 from tonnage.errors import InputError, InputErrors
+from tonnage.notebook import InNotebooks
 from tonnage.plan.autoscaling import Autoscaling
 from tonnage.plan.candidate import Candidate, CurvePoint, mean_latency
 from tonnage.plan.cost import Cost
@@ -201,7 +202,7 @@ AGAIN = "give the plan as tonnage size --json wrote it"
 
 
 @strict
-class Plan(Shown):
+class Plan(Shown, InNotebooks):
     """The whole answer.
 
     Attributes:

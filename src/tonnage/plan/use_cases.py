@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, ClassVar, Literal
 
 from tonnage.errors import InputError, InputErrors
+from tonnage.notebook import Displayed
 from tonnage.plan.document import Shown, first_difference, json_of
 from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach, LimitUse
@@ -122,7 +123,7 @@ class NotShared:
 
 
 @strict
-class UseCases(Shown):
+class UseCases(Shown, Displayed):
     """The answer.
 
     Attributes:

@@ -17,7 +17,6 @@ from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals,
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import ClassResult, Summary, Violation
-    from tonnage.results.services import ServiceResult, SizedService, StreamResult
     from tonnage.simulator.lesson import LessonResult
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.workload import Workload
@@ -297,53 +296,6 @@ def swept(points: int, done: int, left_out: Mapping[str, str], folder: Path) -> 
     words = f"{counted(points, 'point')} in {folder}: {done} simulated now, {points - done} were there."
     lines = items(tuple(f"left out: {name}: {reason}" for name, reason in left_out.items()), "note")
     return Document(title="", subtitle="", sections=(section("sweep", "", Text(text=words), lines),))
-
-
-# A simulated or sized service as a document.
-
-
-def served(run: ServiceResult) -> Document:
-    """A simulated service."""
-    return Document(title=run.title, subtitle="", sections=(section("result", "", *_tables(run)),))
-
-
-def sized(answer: SizedService) -> Document:
-    """A sized service: the number first, then what one server does at its share."""
-    servers, gpus = counted(answer.servers, "server"), counted(answer.gpus, "GPU")
-    if answer.servers == 0:
-        words = "No number of servers meets the limits: an all but idle server misses them too."
-    else:
-        words = f"{servers} of {counted(answer.gpus_each, 'GPU')}: {gpus}. By arithmetic alone it would be {answer.least} at least."
-    fewer = (f"With {counted(answer.servers - 1, 'server')}: {'; '.join(answer.one_fewer)}.",) if answer.one_fewer else ()
-    lines = items((*(f"{one}." for one in answer.met), *fewer))
-    one = Text(text="One of these servers with its share of the traffic:")
-    return Document(
-        title=answer.run.title, subtitle="", sections=(section("result", "", Text(text=words), lines, one, *_tables(answer.run)),)
-    )
-
-
-def _tables(run: ServiceResult) -> tuple[Table, Table, Text]:
-    streams = Table(
-        caption="",
-        header=("requests to", "traffic", "answers/s", *(f"{name} ms" for name in STATISTICS), "rejected", "timed out"),
-        rows=tuple(map(_stream, run.streams)),
-        spare=("p90 ms", "p50 ms"),
-    )
-    models = Table(
-        caption="",
-        header=("model", "batches", "mean batch", "largest", "mean wait ms"),
-        rows=tuple(
-            (one.name, f"{sum(one.batches.values()):,}", number(one.mean_batch), str(max(one.batches)), number(one.waited_ms))
-            for one in run.models
-        ),
-    )
-    busy = ", ".join(percent(share) for share in run.busy)
-    return streams, models, Text(text=f"GPU busy: {busy} of the time")
-
-
-def _stream(one: StreamResult) -> tuple[str, ...]:
-    statistics = (number(getattr(one.latencies, name)) for name in STATISTICS)
-    return (one.name, one.asked, number(one.answered_per_second), *statistics, str(one.rejected), str(one.expired))
 
 
 # The two panels of NVIDIA's course, as a page: the slots over time, and below them the queue and the KV cache.

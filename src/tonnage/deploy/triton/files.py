@@ -96,6 +96,9 @@ IMAGES = {
 }
 """Pattern of the tags recalled, 2026-11-22; take the newest month there is."""
 
+SERVER = "nvcr.io/nvidia/tritonserver:26.10-py3"
+"""The image for models that are not LLMs."""
+
 
 def readme(service: Service) -> str:
     """The page in Markdown."""

@@ -204,7 +204,7 @@ def _curve(plan: Plan) -> Section:
         "More load means more requests in a batch: throughput grows, and so does every latency. "
         "Dashed lines across are the limits; the answer is the last load at which all of them hold."
     )
-    numbers = None if plot is None else _points_table(plot, "The curve in numbers")
+    numbers = None if plot is None else points_table(plot, "The curve in numbers")
     if _shown(plan) == "curve":
         return section("curve", "Latency and throughput", numbers)
     return section("curve", "Latency and throughput", drawing(plot, reading, numbers))
@@ -217,7 +217,7 @@ def _hours_table(plan: Plan) -> Table:
     return Table(caption="The load in numbers", header=("hour", "requests per second"), rows=rows, folded=True)
 
 
-def _points_table(plot: Plot, caption: str) -> Table:
+def points_table(plot: Plot, caption: str) -> Table:
     """One row a load, one column a latency."""
     loads = sorted({p.x for s in plot.series for p in s.points})
     values = [{p.x: p.y for p in s.points} for s in plot.series]
