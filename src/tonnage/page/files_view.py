@@ -39,7 +39,7 @@ MOST_FILES = 500
 NAME = re.compile(r"\w[\w .+()-]{0,99}")
 ENDINGS = (".csv", ".json", ".jsonl", ".yaml", ".yml", ".parquet", ".gz", ".txt")
 EXAMPLES = "model=llama-3.1-8b"
-"""What a question begins with where a file says nothing of the model."""
+"""What a question begins with where a file names no model."""
 TOKEN = "Changing files needs the token: open the address that tonnage ui printed."
 
 

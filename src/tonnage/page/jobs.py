@@ -21,7 +21,7 @@ class Worker:
     """A process that does one job at a time (``page.worker``)."""
 
     def __init__(self, folder: Path, *, nice: int) -> None:
-        """Work in a folder, whose files jobs may name, and step so far back behind other processes."""
+        """Work in a folder, whose files jobs may name, with that niceness."""
         self.folder, self.nice = folder, nice
         self._numbers = itertools.count(1)
         self._busy = asyncio.Lock()

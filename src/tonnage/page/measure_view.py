@@ -57,7 +57,7 @@ def routes() -> list[Route]:
         Route("/measure", view),
         Route("/measure/live", live),
         Route("/measure/watch", watch),
-        Route("/measure/beside", beside),
+        Route("/measure/predicted", predicted),
         Route("/measure/calibrate", calibrate, methods=["POST"]),
         Route("/runs/{name:str}", run_page),
     ]
@@ -105,7 +105,7 @@ async def view(request: Request) -> Response:
 def _plan_field(plans: tuple[str, ...]) -> str:
     options = "".join(f"<option>{escape(name)}</option>" for name in plans)
     return (
-        '<div class="field"><label for="m-plan">Plan beside it</label><select id="m-plan" name="plan"><option value="">none</option>'
+        '<div class="field"><label for="m-plan">Plan to compare with</label><select id="m-plan" name="plan"><option value="">none</option>'
         f"{options}</select></div>"
     )
 
@@ -118,12 +118,14 @@ def _runs(desk: Desk, plans: tuple[str, ...]) -> str:
 
 
 def _run(name: str, plans: tuple[str, ...]) -> str:
-    beside = "".join(f' <a href="#beside" hx-get="{_beside(name, plan)}" hx-target="#found">beside {escape(plan)}</a>' for plan in plans)
-    return f'<li><a class="words" href="/runs/{escape(name)}">{escape(name)}</a><span class="links">{beside}</span></li>'
+    links = "".join(
+        f' <a href="#predicted" hx-get="{_address(name, plan)}" hx-target="#found">compare with {escape(plan)}</a>' for plan in plans
+    )
+    return f'<li><a class="words" href="/runs/{escape(name)}">{escape(name)}</a><span class="links">{links}</span></li>'
 
 
-def _beside(run: str, plan: str) -> str:
-    return escape(f"/measure/beside?run={run}&plan={plan}")
+def _address(run: str, plan: str) -> str:
+    return escape(f"/measure/predicted?run={run}&plan={plan}")
 
 
 async def live(request: Request) -> Response:
@@ -162,7 +164,9 @@ def _measured(desk: Desk, name: str, plan: str) -> str:
     links = button("Full report", href=f"/runs/{name}", kind="strong")
     plans = desk.plan_files()
     if plan in plans:
-        there = f'<a class="button quiet" href="#beside" hx-get="{_beside(name, plan)}" hx-target="#next">Beside {escape(plan)}</a>'
+        there = (
+            f'<a class="button quiet" href="#predicted" hx-get="{_address(name, plan)}" hx-target="#next">Compare with {escape(plan)}</a>'
+        )
         links += there + _calibrate_button(name, plan)
     head = f'<header><p>{escape(shown.subtitle)}</p><h2 class="title">{escape(shown.title)}</h2></header>'
     first = f'<div class="first">{head}{fragment(shown.sections[0])}</div>'
@@ -174,16 +178,16 @@ def _calibrate_button(run: str, plan: str) -> str:
     return f'<button type="button" class="button" hx-post="{address}" hx-target="#next" hx-disabled-elt="this">Calibrate</button>'
 
 
-async def beside(request: Request) -> Response:
+async def predicted(request: Request) -> Response:
     """What was measured next to what was predicted."""
     desk, given = desk_of(request), request.query_params
     run = named(given.get("run", ""), desk.run_folders(), "run")
     plan = named(given.get("plan", ""), desk.plan_files(), "plan")
-    last = await desk.worker.answer("beside", run=run, plan=plan)
+    last = await desk.worker.answer("predicted", run=run, plan=plan)
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
     links = f'<div class="actions">{_calibrate_button(run, plan)}</div><div id="next"></div>'
-    return HTMLResponse(f'<div id="beside"><h2>{escape(run)} beside {escape(plan)}</h2>{last["answer"]}{links}</div>')
+    return HTMLResponse(f'<div id="predicted"><h2>{escape(run)} and {escape(plan)}</h2>{last["answer"]}{links}</div>')
 
 
 async def calibrate(request: Request) -> Response:

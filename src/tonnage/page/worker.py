@@ -154,7 +154,7 @@ class Jobs:
             raise InputError("\n".join(why))
         return {"kinds": list(found), "question": question, "html": "".join(found.values())}
 
-    def beside(self, *, run: str, plan: str) -> str:
+    def predicted(self, *, run: str, plan: str) -> str:
         """A run next to what a plan's deployment is predicted to do with its requests."""
         from pathlib import Path
 
