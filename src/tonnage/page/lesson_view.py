@@ -186,7 +186,7 @@ async def run(request: Request) -> Response:
 def _figures(result: LessonResult) -> dict[str, float | int | None]:
     found = {"ttft": result.ttft, "e2e": result.e2e, "rate": result.requests_per_1k_ticks, "tokens": result.tokens_per_1k_ticks}
     figures: dict[str, float | int | None] = {name: None if isnan(value) else round(value, 2) for name, value in found.items()}
-    return {**figures, "complete": result.complete, "left": result.final_queue}
+    return {**figures, "busy": round(100 * result.busy_slots, 1), "left": result.final_queue}
 
 
 async def seconds(request: Request) -> Response:

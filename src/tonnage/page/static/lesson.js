@@ -6,7 +6,7 @@
   const ROW = 22, LABEL = 58, QUEUE = 74;
   let run = null, place = 0, timer = 0, asked = 0, drawn = 0;
   const figures = [["ttft", "TTFT, mean ticks"], ["e2e", "E2E, mean ticks"], ["rate", "requests per 1,000 ticks"],
-    ["tokens", "tokens per 1,000 ticks"], ["complete", "complete"], ["queued", "in the queue"]];
+    ["tokens", "tokens per 1,000 ticks"], ["busy", "% of the slots busy"], ["queued", "in the queue"]];
   const shown = (value) => value === null || value === undefined ? "–" : Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : +value.toFixed(2) + "";
 
   const query = () => new URLSearchParams([...new FormData(form)].filter(([name]) => {
