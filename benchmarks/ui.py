@@ -16,6 +16,8 @@ from urllib.parse import quote
 
 from tests.page.served import base_of, served_page, until
 from tests.report.writers.chromium import Chromium
+from tonnage.api.running.processes import served_instances
+from tonnage.serve.supervision.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -28,7 +30,7 @@ VIEWS = {
     "what-if": (f"what-if?{CHANGED}", SIZED, 1500),
     "compare": (f"compare?{COMPARED}", "!!document.querySelector('.ready')", 1500),
     "lesson": ("lesson?way=in-flight&load=concurrency&concurrency=8", "!!document.querySelector('#figures dd')", 1300),
-    "measure": ("measure", "!!document.querySelector('#bench')", 1100),
+    "measure": ("measure", "!!document.querySelector('#bench')", 1300),
     "files": ("files", "!!document.querySelector('#list ul')", 1300),
 }
 """The address of each view, what is true once it is there, and the pixels of its picture at most."""
@@ -62,11 +64,23 @@ def times(browser: Chromium, address: str) -> None:
     began = time.monotonic()
     until(browser, SIZED)
     print(f"README's question, simulated with another seed in a warm server: {time.monotonic() - began:.1f} s on the wall")
-    browser.value("void 0")
     browser.value(SLIDER % MOVES)
     until(browser, "!!window.moved")
     moved = browser.value("window.moved")
     print(f"a slider's answer, in the browser: median {statistics.median(moved):.0f} ms of {len(moved)}, at most {max(moved):.0f} ms")
+
+
+def measure(browser: Chromium) -> None:
+    """Measure a simulated engine for some seconds."""
+    arguments = ["--engine", "simulated", "--model", "llama-3.1-8b", "--gpu", "h100-sxm-80gb", "--precision", "fp8"]
+    instances = served_instances(arguments, 1)
+    with tempfile.TemporaryDirectory() as logs, Supervisor(instances, Path(logs)) as engine:
+        engine.wait_until_ready(timeout_s=60)
+        values = {"url": instances[0].url, "concurrency": "4", "benchmark_duration": "12s"}
+        for name, value in values.items():
+            browser.value(f"document.getElementById('m-{name}').value = {value!r}")
+        browser.value("document.querySelector('#bench .button.strong').click()")
+        until(browser, "!!document.querySelector('#found .title, #found .faults')")
 
 
 def pictures(browser: Chromium, address: str) -> None:
@@ -76,8 +90,11 @@ def pictures(browser: Chromium, address: str) -> None:
             browser.open(f"{base_of(address)}/{path}", width, 900)
             until(browser, ready)
             if name == "files":
+                time.sleep(0.5)
                 browser.value("document.querySelector('#list a').click()")
                 until(browser, "!!document.querySelector('#look .figure')")
+            if name == "measure":
+                measure(browser)
             until(browser, "document.getAnimations().length === 0")
             time.sleep(0.3)
             height = min(browser.value("document.documentElement.scrollHeight"), tall)
