@@ -73,7 +73,7 @@ def _efficiency(groups: TermGroups, kind: str, bits: str) -> float:
     """The share of a datasheet rate that a generation reaches, with the corrections of GPU, engine and power limit."""
     own, engine, of_bits = groups.own, groups.engine, f"{kind}_{bits}"
     value = groups.generation[of_bits] * own.get(kind, 1.0) * own.get(of_bits, 1.0)
-    return value * engine.get(kind, 1.0) * engine.get(of_bits, 1.0) * _power(groups, kind)
+    return value * engine.get(kind, 1.0) * engine.get(of_bits, 1.0) * engine.get(f"{kind}_{groups.kernels}", 1.0) * _power(groups, kind)
 
 
 def _power(groups: TermGroups, kind: str) -> float:

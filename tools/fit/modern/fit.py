@@ -24,8 +24,8 @@ from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.layers import WITH_STATE
-from tools.fit.modern.layout import ENGINE, GENERATIONS, KINDS, ModernLayout, modern_layout
-from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern
+from tools.fit.modern.layout import EARLIER, ENGINE, GENERATIONS, KINDS, ModernLayout, modern_layout
+from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern, select_submitted
 from tools.fit.processes import Processes
 from tools.fit.slopes import Slopes
 from tools.fit.solving import rounded
@@ -33,8 +33,11 @@ from tools.fit.solving import rounded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EACH, MOST_CLIENTS = 8, 512
+EACH, MOST_CLIENTS = 8, 1024
 """Points of a deployment that are read, and the most clients of one."""
+
+CONFIGURATION = ("model", "gpu", "family", "precision", "tp", "dp", "ep", "isl", "osl", "concurrency", "engine")
+"""What a run is of, whatever its day; a median over many months counts as older than any run."""
 
 FEWEST = 20
 """Points of which a model or a GPU must have so many to be judged; fewer are reported."""
@@ -47,9 +50,10 @@ Figures = dict[str, float]
 
 
 def thinned(rows: Sequence[Row], each: int = EACH) -> list[Row]:
-    """At most ``each`` points of a model, GPU, engine and format, drawn once and for all."""
+    """At most ``each`` points of a model, GPU, engine and format, drawn once and for all; of each configuration its newest."""
     groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for row in rows:
+    newest = {tuple(map(row.get, CONFIGURATION)): row for row in sorted(rows, key=lambda row: row["day"])}
+    for row in newest.values():
         if row["concurrency"] <= MOST_CLIENTS:
             groups[row["model"], row["gpu"], row["family"], row["format"]].append(row)
     found: list[Row] = []
@@ -96,8 +100,7 @@ def figures(rows: Sequence[Row], terms: Terms, without: str = "") -> Figures:
                 found[metric] = round(100 * float(np.median(np.abs(known))), 1)
                 found[f"{metric} bias"] = round(100 * float(np.median(known)), 1)
                 found[f"{metric} n"] = int(known.size)
-    found["TPOT inside"] = _inside(parts, without)
-    return found
+    return found | ({"TPOT inside": _inside(parts, without)} if "TPOT" in found else {})
 
 
 def _inside(parts: ModernRows, without: str) -> float:
@@ -110,7 +113,8 @@ def _inside(parts: ModernRows, without: str) -> float:
         regime = regime_of(point.deployment, isl=row["isl"], osl=row["osl"], clients=row["concurrency"])
         seen = regime if not without else replace(regime, known_model=False) if without == "model" else regime.on_unknown_gpu
         low, high = table.interval("itl_ms", float(predicted), seen)
-        inside.append(low <= measured <= high)
+        if np.isfinite(measured):
+            inside.append(low <= measured <= high)
     return round(100 * float(np.mean(inside)), 0)
 
 
@@ -125,6 +129,7 @@ def folds(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
 def refit(
     terms: Terms,
     file: Path,
+    submitted: Path | None = None,
     *,
     progress: Progress | None = None,
     cross_validate: bool = True,
@@ -135,6 +140,7 @@ def refit(
     Args:
         terms: the content of ``terms.json``; all its other terms are kept as they are.
         file: ``agg.csv.gz``.
+        submitted: ``mlperf_v61.csv``, if it is at hand.
         progress: called with (done, total, name).
         cross_validate: also fit without each model and each GPU.
         processes: where the fits without them are made; the caller's own if not given.
@@ -142,7 +148,7 @@ def refit(
     Raises:
         InputError: the file cannot be read.
     """
-    everything = select_modern(file).rows
+    everything = select_modern(file).rows + ([] if submitted is None else select_submitted(submitted))
     rows, layout = thinned(everything), modern_layout(terms)
     parts = list(folds(everything)) if cross_validate else []
     report = progress or (lambda done, total, name: None)
@@ -152,7 +158,8 @@ def refit(
     found["shared"] |= rounded({term: fitted["shared"][term] for term in KINDS})
     for generation in GENERATIONS:
         found["architectures"][generation] = rounded(fitted["architectures"][generation])
-    found["engines"][ENGINE] = rounded(fitted["engines"][ENGINE])
+    for engine in (ENGINE, *EARLIER):
+        found["engines"][engine] = rounded(fitted["engines"][engine])
 
     def say(place: int) -> None:
         report(place + 1, len(parts) + 1, f"without {parts[place][1]}")
@@ -231,7 +238,8 @@ def carried_over(terms: Terms) -> Terms:
     old, found = shipped(), deepcopy(terms)
     found["shared"] |= {term: old["shared"][term] for term in KINDS}
     found["architectures"] |= {generation: dict(old["architectures"][generation]) for generation in GENERATIONS}
-    found["engines"][ENGINE] = dict(old["engines"][ENGINE])
+    for engine in (ENGINE, *EARLIER):
+        found["engines"][engine] = dict(old["engines"][engine])
     for name in ("models", "gpus", "engine_rows", "experts", "latent"):
         found["origins"][name] = deepcopy(old["origins"][name])
     found["origins"]["rows"][ENGINE] = old["origins"]["rows"][ENGINE]

@@ -61,6 +61,10 @@ GIVER = "sglang-0.5.9"
 ENGINE, ENGINE_OWN = "atom", {"layer_s": 0.2, "sequence_s": 0.3, "kv_bandwidth": 0.15, "expert_compute": 0.3, "expert_memory": 0.1}
 """AMD's engine, and the spread of its corrections to the terms that it starts from."""
 
+EARLIER, EARLIER_OWN = ("vllm-0.10", "vllm-0.12"), {"compute": 0.5}
+"""Versions of 2025, and the spread of what their matrix products reached on all of AMD, relative to the newest."""
+EARLIER_KEYS = {f"{term}_{generation.lower()}": term for term in EARLIER_OWN for generation in GENERATIONS}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernLayout(Layout):
@@ -79,14 +83,17 @@ class ModernLayout(Layout):
                 own[term] = before * value[f"AMD.{term}"] * value.get(f"{generation}.{term}", 1.0)
         engine = found["engines"][ENGINE]
         engine |= {term: engine[term] * value[f"{ENGINE}.{term}"] for term in ENGINE_OWN}
+        for version in EARLIER:
+            found["engines"][version] |= {key: value[f"earlier.{term}"] for key, term in EARLIER_KEYS.items()}
         return found
 
     def reaches(self, name: str, deployment: Deployment) -> bool:
         """Whether a term can change what the steps of a deployment take."""
         owner, arch = name.partition(".")[0], deployment.gpu.arch
-        if owner == ENGINE:
-            return find_engine(deployment.engine).coefficients == ENGINE
-        return arch in GENERATIONS if owner == "AMD" else owner not in GENERATIONS or owner == arch
+        preset, of_amd = find_engine(deployment.engine).coefficients, arch in GENERATIONS
+        if owner in (ENGINE, "earlier"):
+            return preset == ENGINE if owner == ENGINE else of_amd and preset in EARLIER
+        return of_amd if owner == "AMD" else owner not in GENERATIONS or owner == arch
 
 
 def modern_layout(terms: Terms) -> ModernLayout:
@@ -99,6 +106,7 @@ def modern_layout(terms: Terms) -> ModernLayout:
     spreads = {f"kinds.{term}": spread for term, spread in KINDS.items()} | {f"AMD.{term}": spread for term, spread in VENDOR.items()}
     spreads |= {f"{generation}.{term}": spread for generation in GENERATIONS for term, spread in OWN.items()}
     spreads |= {f"{ENGINE}.{term}": spread for term, spread in ENGINE_OWN.items()}
+    spreads |= {f"earlier.{term}": spread for term, spread in EARLIER_OWN.items()}
     priors: dict[str, Prior] = {name: (1.0, spread) for name, spread in spreads.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
     return ModernLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base)
