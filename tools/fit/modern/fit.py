@@ -24,7 +24,7 @@ from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.layers import WITH_STATE
-from tools.fit.modern.layout import EARLIER, ENGINE, GENERATIONS, KINDS, ModernLayout, modern_layout
+from tools.fit.modern.layout import EARLIER, ENGINE, GENERATIONS, KINDS, OF_FP4, ULTRA, ModernLayout, modern_layout
 from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern, select_submitted
 from tools.fit.processes import Processes
 from tools.fit.slopes import Slopes
@@ -38,6 +38,12 @@ EACH, MOST_CLIENTS = 8, 1024
 
 CONFIGURATION = ("model", "gpu", "family", "precision", "tp", "dp", "ep", "isl", "osl", "concurrency", "engine")
 """What a run is of, whatever its day; a median over many months counts as older than any run."""
+
+SUBMITTED_WEIGHT = 3.0
+"""What a residual of MLPerf counts: six submissions of MI355X lie within 2 % of their mean, medians over versions within 12 % of any run."""
+
+MOVED = {"architectures": (*GENERATIONS, ULTRA), "engines": (ENGINE, *EARLIER), "formats": (OF_FP4,)}
+"""Groups of terms and what of them the stage moves, beside the kinds of layers."""
 
 FEWEST = 20
 """Points of which a model or a GPU must have so many to be judged; fewer are reported."""
@@ -65,18 +71,21 @@ def thinned(rows: Sequence[Row], each: int = EACH) -> list[Row]:
 
 
 def is_moved(row: Row) -> bool:
-    """Whether a term of the stage is part of a point: it is of AMD, or its model has one of the newer kinds of layers."""
-    return bool(row["amd"]) or not find_model(row["model"]).kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER))
+    """Whether a term of the stage is part of a point: of AMD, of Blackwell Ultra, or of a model with one of the newer kinds of layers."""
+    return bool(row["amd"]) or find_gpu(row["gpu"]).arch == ULTRA or not find_model(row["model"]).kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER))
 
 
 def solve_modern(layout: ModernLayout, rows: Sequence[Row], start: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """The vector that explains the points best; from a ``start`` nearby one simulation and few evaluations are enough."""
     from scipy.optimize import least_squares
 
-    parts, x = ModernRows([row for row in rows if is_moved(row)]), layout.start if start is None else start
+    moved, x = [row for row in rows if is_moved(row)], layout.start if start is None else start
+    groups = ((1.0, [row for row in moved if not row["submitted"]]), (SUBMITTED_WEIGHT, [row for row in moved if row["submitted"]]))
+    parts = [(weight, ModernRows(some)) for weight, some in groups if some]
     for evaluations in EVALUATIONS if start is None else NEARBY:
-        parts.simulate(layout.terms(x))
-        slopes = Slopes(layout, [(1.0, parts)], x)
+        for _, some in parts:
+            some.simulate(layout.terms(x))
+        slopes = Slopes(layout, parts, x)
         x = least_squares(slopes.residuals, x, slopes.jacobian, x_scale=layout.spread, max_nfev=evaluations).x
     return x
 
@@ -156,10 +165,8 @@ def refit(
     x = solve_modern(layout, rows)
     fitted, found = layout.terms(x), deepcopy(terms)
     found["shared"] |= rounded({term: fitted["shared"][term] for term in KINDS})
-    for generation in GENERATIONS:
-        found["architectures"][generation] = rounded(fitted["architectures"][generation])
-    for engine in (ENGINE, *EARLIER):
-        found["engines"][engine] = rounded(fitted["engines"][engine])
+    for group, names in MOVED.items():
+        found[group] |= {name: rounded(fitted[group][name]) for name in names}
 
     def say(place: int) -> None:
         report(place + 1, len(parts) + 1, f"without {parts[place][1]}")
@@ -237,9 +244,8 @@ def carried_over(terms: Terms) -> Terms:
     """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package ships them."""
     old, found = shipped(), deepcopy(terms)
     found["shared"] |= {term: old["shared"][term] for term in KINDS}
-    found["architectures"] |= {generation: dict(old["architectures"][generation]) for generation in GENERATIONS}
-    for engine in (ENGINE, *EARLIER):
-        found["engines"][engine] = dict(old["engines"][engine])
+    for group, names in MOVED.items():
+        found[group] |= {name: dict(old[group][name]) for name in names}
     for name in ("models", "gpus", "engine_rows", "experts", "latent"):
         found["origins"][name] = deepcopy(old["origins"][name])
     found["origins"]["rows"][ENGINE] = old["origins"]["rows"][ENGINE]

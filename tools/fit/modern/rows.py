@@ -135,7 +135,7 @@ def select_submitted(file: Path) -> list[Row]:
             unsaid = {"tp": "1", "dp": "1", "ep": "1", "engine": "vllm", "kv_precision": "fp8", "spec_decoding": "none", "tier": "A", "date": ".."}
             rate = float(line["tokens_per_s"]) / float(line["gpus"])
             facts = facts_of(line | unsaid | settled | {"gpu": line["gpu_id"], "output_tokens_per_s": str(rate)})
-            if row_of(facts | {"spread": SPREAD}, rows) is not None:
+            if row_of(facts | {"spread": SPREAD, "submitted": True}, rows) is not None:
                 raise InputError(f"{file}: a row of {line['gpu']} cannot be predicted")
     return rows
 
@@ -212,7 +212,7 @@ def row_of(facts: Row, rows: list[Row]) -> Verdict | None:
         row |= settings(part, row)
     cache = {"fp8_e4m3": "fp8", "fp8": "fp8", "auto": "fp16"}.get(row["kv"], row["cache"])
     row["precision"] = f"{row['format']}+kv-{cache}"
-    row |= {"family": row["engine"], "spread": row.get("spread", SPREAD if row["dump"] else 0.0)}
+    row |= {"family": row["engine"], "submitted": row.get("submitted", False), "spread": row.get("spread", SPREAD if row["dump"] else 0.0)}
     row |= {"engine": rules().engines[row["engine"]]} | settings(rules().versions, row)
     try:
         if memory_plan(point_of(row).deployment).blocks < 1:
