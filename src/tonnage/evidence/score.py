@@ -18,7 +18,7 @@ from tonnage.errors import InputError, UnknownName, in_python, option
 from tonnage.evidence.predict import Measured, MeasuredTable, Point, measured_table
 from tonnage.evidence.reasons import cache_group, reason
 from tonnage.formats.points import is_steady
-from tonnage.formats.table import MEASURES
+from tonnage.formats.table import MEASURES, RATIO
 from tonnage.perf.external.measured_steps import check_source, reduction, source_mark
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import Regime
@@ -303,7 +303,7 @@ def report_of(
 
 def _in_step(rows: Iterable[ScoredRow]) -> tuple[str, ...]:
     """That requests of equal length may fall into step, in one sentence, where rows are predicted under a load of many of them."""
-    points = [row.point for row in rows]
+    points = [row.point for row in rows if row.point.drawn is None]
     found = [one for one in points if one.load == "open" or (one.concurrency or 0) >= MANY_CLIENTS]
     if not found:
         return ()
@@ -311,7 +311,8 @@ def _in_step(rows: Iterable[ScoredRow]) -> tuple[str, ...]:
     count, verb = ("1 row", "is") if len(found) == 1 else (f"{len(found)} rows", "are")
     return (
         f"{count} of open loops or of {MANY_CLIENTS} clients or more {verb} predicted for requests of exactly the stated lengths, which "
-        f"may end together and wait for one another; simulate with {isl} {osl} draws them, and says how much that changes.",
+        f"may end together and wait for one another; where they were drawn, write isl as {found[0].isl}+-20%, or a column {RATIO}; "
+        f"simulate with {isl} {osl} says how much that changes.",
     )
 
 

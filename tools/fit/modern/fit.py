@@ -24,6 +24,7 @@ from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.layers import WITH_STATE
+from tools.fit.decisions import decided, decisions
 from tools.fit.modern.layout import EARLIER, ENGINE, GENERATIONS, KINDS, OF_FP4, ULTRA, ModernLayout, modern_layout
 from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern, select_submitted
 from tools.fit.processes import Processes
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 EACH, MOST_CLIENTS = 8, 1024
 """Points of a deployment that are read, and the most clients of one."""
 
-CONFIGURATION = ("model", "gpu", "family", "precision", "tp", "dp", "ep", "isl", "osl", "concurrency", "engine")
-"""What a run is of, whatever its day; a median over many months counts as older than any run."""
+CONFIGURATION = ("model", "gpu", "family", "precision", "tp", "dp", "ep", "isl", "osl", "engine")
+"""What a curve is of, whatever the day of its runs; a median over many months counts as older than any run."""
 
 SUBMITTED_WEIGHT = 3.0
 """What a residual of MLPerf counts: six submissions of MI355X lie within 2 % of their mean, medians over versions within 12 % of any run."""
@@ -55,11 +56,15 @@ Terms = dict[str, Any]
 Figures = dict[str, float]
 
 
+def newest(rows: Sequence[Row]) -> list[Row]:
+    """Of each configuration and load its newest point."""
+    return list({tuple(map(row.get, (*CONFIGURATION, "concurrency"))): row for row in sorted(rows, key=lambda row: row["day"])}.values())
+
+
 def thinned(rows: Sequence[Row], each: int = EACH) -> list[Row]:
     """At most ``each`` points of a model, GPU, engine and format, drawn once and for all; of each configuration its newest."""
     groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    newest = {tuple(map(row.get, CONFIGURATION)): row for row in sorted(rows, key=lambda row: row["day"])}
-    for row in newest.values():
+    for row in newest(rows):
         if row["concurrency"] <= MOST_CLIENTS:
             groups[row["model"], row["gpu"], row["family"], row["format"]].append(row)
     found: list[Row] = []
@@ -72,7 +77,11 @@ def thinned(rows: Sequence[Row], each: int = EACH) -> list[Row]:
 
 def is_moved(row: Row) -> bool:
     """Whether a term of the stage is part of a point: of AMD, of Blackwell Ultra, or of a model with one of the newer kinds of layers."""
-    return bool(row["amd"]) or find_gpu(row["gpu"]).arch == ULTRA or not find_model(row["model"]).kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER))
+    return (
+        bool(row["amd"])
+        or find_gpu(row["gpu"]).arch == ULTRA
+        or not find_model(row["model"]).kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER))
+    )
 
 
 def solve_modern(layout: ModernLayout, rows: Sequence[Row], start: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
@@ -110,6 +119,16 @@ def figures(rows: Sequence[Row], terms: Terms, without: str = "") -> Figures:
                 found[f"{metric} bias"] = round(100 * float(np.median(known)), 1)
                 found[f"{metric} n"] = int(known.size)
     return found | ({"TPOT inside": _inside(parts, without)} if "TPOT" in found else {})
+
+
+def decisions_of(rows: Sequence[Row], terms: Terms) -> Figures:
+    """What the predictions decide along each measured curve (``decided``); of each configuration and load the newest point counts."""
+    parts = ModernRows([row for row in newest(rows) if row["itl_ms"] is not None])
+    parts.simulate(terms)
+    curves = [tuple(map(row.get, CONFIGURATION)) for row in parts.rows]
+    times = zip(parts.measured["itl_ms"].tolist(), parts.simulated("itl_ms").tolist(), strict=True)
+    loads = [(curve, row["concurrency"], *both) for curve, row, both in zip(curves, parts.rows, times, strict=True)]
+    return decided(decisions(loads))
 
 
 def _inside(parts: ModernRows, without: str) -> float:
@@ -202,7 +221,8 @@ def _left_out(
     if any(is_moved(row) for row in out):
         kept = [row for row in rows if row[column] != name and not (of_amd and find_gpu(row["gpu"]).arch == find_gpu(name).arch)]
         x = solve_modern(layout, kept, start=None if of_amd else x)
-    return figures(thinned([row for row in everything if row[column] == name]), layout.terms(x), column)
+    terms, whole = layout.terms(x), [row for row in everything if row[column] == name]
+    return figures(thinned(whole), terms, column) | decisions_of(whole, terms)
 
 
 OLDER = {

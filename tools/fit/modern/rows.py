@@ -132,7 +132,16 @@ def select_submitted(file: Path) -> list[Row]:
         if line["scenario"] == "Offline" and line["model"] == "llama-2-70b" and find_gpu(line["gpu_id"]).vendor == "AMD":
             drawn = 1.0 - SPREAD / 2
             settled = {"concurrency": str(QUEUED), "isl": str(ORCA_ISL / drawn), "osl": str(float(line["tokens_per_sample"]) / drawn)}
-            unsaid = {"tp": "1", "dp": "1", "ep": "1", "engine": "vllm", "kv_precision": "fp8", "spec_decoding": "none", "tier": "A", "date": ".."}
+            unsaid = {
+                "tp": "1",
+                "dp": "1",
+                "ep": "1",
+                "engine": "vllm",
+                "kv_precision": "fp8",
+                "spec_decoding": "none",
+                "tier": "A",
+                "date": "..",
+            }
             rate = float(line["tokens_per_s"]) / float(line["gpus"])
             facts = facts_of(line | unsaid | settled | {"gpu": line["gpu_id"], "output_tokens_per_s": str(rate)})
             if row_of(facts | {"spread": SPREAD, "submitted": True}, rows) is not None:
