@@ -45,7 +45,10 @@ def _rising(values: Sequence[float]) -> list[float]:
 
 
 def _most(clients: Sequence[float], times: Sequence[float], limit: float) -> float:
-    """The clients at which a rising curve reaches a limit, between its points and beyond the last in proportion (log-log); 0 if all exceed it."""
+    """The clients at which a rising curve reaches a limit: between its points on logarithmic scales, beyond the last in proportion.
+
+    0 where every load exceeds it.
+    """
     if times[0] > limit:
         return 0.0
     above = next((place for place, time in enumerate(times) if time > limit), None)

@@ -175,7 +175,8 @@ def _config_values(path: Path) -> dict[str, str | int | float]:
 
 def _varied(path: Path) -> dict[str, str | int | float]:
     """How lengths vary, by their mean and standard deviation."""
-    document, found = _load(path), {}
+    document = _load(path)
+    found: dict[str, str | int | float] = {}
     for name, key in (("isl", "input_sequence_length"), ("osl", "output_sequence_length")):
         entry = document.get(key)
         mean, std = (entry.get(which) if isinstance(entry, dict) else None for which in ("avg", "std"))

@@ -115,6 +115,15 @@ def select_modern(file: Path) -> ModernPoints:
     return ModernPoints(rows=rows, left_out=dict(others.reasons.most_common()), evidence=dict(others.classes.most_common()))
 
 
+UNSAID = dict.fromkeys(("tp", "dp", "ep"), "1") | {
+    "engine": "vllm",
+    "kv_precision": "fp8",
+    "spec_decoding": "none",
+    "tier": "A",
+    "date": "..",
+}
+"""What the submissions have and the file does not say; the date is that of a median, for the newest preset."""
+
 QUEUED, ORCA_ISL = 1024, 294
 """Requests of an Offline run that an instance has at once: as many slots as its throughput still gains from; mean prompt of OpenOrca."""
 
@@ -129,23 +138,14 @@ def select_submitted(file: Path) -> list[Row]:
     """
     rows: list[Row] = []
     for line in lines_of(file, ("gpu_id", "model", "scenario", "tokens_per_s", "tokens_per_sample")):
-        if line["scenario"] == "Offline" and line["model"] == "llama-2-70b" and find_gpu(line["gpu_id"]).vendor == "AMD":
-            drawn = 1.0 - SPREAD / 2
-            settled = {"concurrency": str(QUEUED), "isl": str(ORCA_ISL / drawn), "osl": str(float(line["tokens_per_sample"]) / drawn)}
-            unsaid = {
-                "tp": "1",
-                "dp": "1",
-                "ep": "1",
-                "engine": "vllm",
-                "kv_precision": "fp8",
-                "spec_decoding": "none",
-                "tier": "A",
-                "date": "..",
-            }
-            rate = float(line["tokens_per_s"]) / float(line["gpus"])
-            facts = facts_of(line | unsaid | settled | {"gpu": line["gpu_id"], "output_tokens_per_s": str(rate)})
-            if row_of(facts | {"spread": SPREAD, "submitted": True}, rows) is not None:
-                raise InputError(f"{file}: a row of {line['gpu']} cannot be predicted")
+        if line["scenario"] != "Offline" or line["model"] != "llama-2-70b" or find_gpu(line["gpu_id"]).vendor != "AMD":
+            continue
+        drawn = 1.0 - SPREAD / 2
+        told = {"gpu": line["gpu_id"], "output_tokens_per_s": str(float(line["tokens_per_s"]) / float(line["gpus"]))}
+        told |= {"isl": str(ORCA_ISL / drawn), "osl": str(float(line["tokens_per_sample"]) / drawn), "concurrency": str(QUEUED)}
+        facts = facts_of(line | UNSAID | told) | {"spread": SPREAD, "submitted": True}
+        if row_of(facts, rows) is not None:
+            raise InputError(f"{file}: a row of {line['gpu']} cannot be predicted")
     return rows
 
 
