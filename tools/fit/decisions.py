@@ -41,7 +41,7 @@ def decisions(rows: Iterable[Load]) -> list[float]:
 
 def _rising(values: Sequence[float]) -> list[float]:
     """A curve that never falls: a load meets a limit only if all smaller ones do."""
-    return np.maximum.accumulate(values).tolist()
+    return [float(value) for value in np.maximum.accumulate(values)]
 
 
 def _most(clients: Sequence[float], times: Sequence[float], limit: float) -> float:

@@ -338,8 +338,8 @@ def _drawn(name: str, cell: str, where: str) -> dict[str, str | int]:
         InputError: not one of these forms.
     """
     found = parse_lengths(cell, where)
-    mean = {name: max(round(found.mean), 1)}
-    return mean if found.kind == "fixed" and not found.exact else mean | {DRAWN[name]: cell}
+    values: dict[str, str | int] = {name: max(round(found.mean), 1)}
+    return values if found.kind == "fixed" and not found.exact else values | {DRAWN[name]: cell}
 
 
 def checked_share(value: float, where: str) -> float:

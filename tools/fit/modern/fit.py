@@ -41,7 +41,7 @@ CONFIGURATION = ("model", "gpu", "family", "precision", "tp", "dp", "ep", "isl",
 """What a curve is of, whatever the day of its runs; a median over many months counts as older than any run."""
 
 SUBMITTED_WEIGHT = 3.0
-"""What a residual of MLPerf counts: its six systems of MI355X lie within 3 % of their mean, medians over versions within 12 % of any run."""
+"""What a residual of MLPerf counts: its six MI355X systems lie within 3 % of their mean, medians over versions within 12 % of a run."""
 
 MOVED = {"architectures": (*GENERATIONS, ULTRA), "engines": (ENGINE, *EARLIER), "formats": (OF_FP4,)}
 """Groups of terms and what of them the stage moves, beside the kinds of layers."""
