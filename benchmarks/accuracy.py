@@ -22,7 +22,7 @@ from tonnage import api
 from tonnage.evidence.score import Errors, ScoreReport
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
-from tonnage.report.measured import METRICS as NAMES
+from tonnage.report.measured import METRIC_TITLES as NAMES
 from tools.fit.silicon.sample import installed_sample
 from tools.fit.silicon.table import silicon_table
 

@@ -24,7 +24,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tests.calibration.test_own_terms import TRUTH, Machine
+from tests.evidence.test_own_terms import TRUTH, Machine
 from tonnage import api
 from tonnage.api.question.deployment import deployment_of
 from tonnage.perf.terms import step_model

@@ -54,7 +54,7 @@ LONGEST = (
     "tests/sizing/test_use_cases.py",
     "tests/sizing/test_services.py",
     "tests/cli/test_first_lines.py",
-    "tests/bench/test_workers.py",
+    "tests/bench/test_receiver.py",
     "tests/simulator/services/test_pipeline.py",
 )
 """The files of more than three CPU seconds or of few and long tests, about the longest first: none is left to one process at the end."""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from tonnage.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from tonnage.api.calibrate import calibrate
-    from tonnage.api.score import score
+    from tonnage.api.evidence import calibrate, score
     from tonnage.api.simulate import simulate
     from tonnage.api.size import size
     from tonnage.plan.plan import Plan

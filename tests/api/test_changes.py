@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tonnage.api.question.changes import autoscale_of, failures_of
+from tonnage import api
+from tonnage.api.question.changes import Scaling, autoscale_of, failures_of, scaling_of, seasons_of
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.question.simulation import simulation_of
 from tonnage.api.simulated_run import FleetFacts
@@ -13,10 +16,11 @@ from tonnage.errors import InputError, InputErrors
 from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
 from tonnage.report.simulated import fleet_lines
 from tonnage.results.metrics import violations
-from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, Requests
-from tonnage.simulator.changes import Failures
+from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, Requests
+from tonnage.simulator.changes import Failures, Restarts
 from tonnage.spec.arrivals import HourlyArrivals
 from tonnage.spec.deployment import Limit
+from tonnage.spec.scenario import ScalingAsked
 
 ASKED = {"model": "llama-3.1-8b", "isl": "1000", "osl": "100"}
 
@@ -143,3 +147,114 @@ def test_violations_are_counted_by_request_and_by_hour() -> None:
         "3.50 instance-hours; 1.50 instances served on average, at most 2",
         "TTFT p95 ≤ 2 s: broken in 1 of 2 hours; 37.5 % of the requests took longer or were lost",
     ]
+
+
+# What is asked of a controller's rule is understood, and what cannot be is one clear line.
+
+
+SCALING_ASKED = {"model": "llama-3.1-8b", "isl": 1000, "osl": 200}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"peak_rps": 20, "autoscale": True}, "needs the load by the hour; give"),
+        ({"requests": 1e6, "within": "8h", "autoscale": True}, "a job has no hours"),
+        ({"profile": [1.0] * 24, "autoscale": True, "load": "closed"}, "a closed loop has no hours"),
+        ({"profile": [1.0] * 24, "broken_hours": "5%"}, "goes with"),
+        ({"profile": [1.0] * 24, "autoscale": True, "broken_hours": "100%"}, "is not a share of the hours"),
+        ({"profile": [1.0] * 24, "autoscale": True, "start_time": "2days"}, "is longer than a day"),
+        ({"profile": [1.0] * 24, "autoscale": True, "start_time": "48h"}, "longer than a day"),
+    ],
+)
+def test_what_cannot_be_scaled_is_refused_in_one_line(asked, words) -> None:
+    with pytest.raises(InputErrors) as raised:
+        api.ask(**SCALING_ASKED, **asked)
+    assert len(raised.value.lines) == 1
+    assert words in raised.value.lines[0]
+
+
+def test_a_share_and_a_start_are_read_and_nothing_is_asked_without_the_switch() -> None:
+    assert scaling_of(ScalingAsked(autoscale=True, broken_hours="5%", start_time="3min")) == Scaling(broken_share=0.05, start_s=180.0)
+    assert scaling_of(ScalingAsked(autoscale=True, broken_hours=0.1)) == Scaling(broken_share=0.1)
+    assert scaling_of(ScalingAsked(autoscale=True)) == Scaling()
+    assert scaling_of(ScalingAsked(autoscale=False)) is scaling_of(ScalingAsked()) is None
+
+
+def test_two_pools_and_several_use_cases_are_not_scaled() -> None:
+    scaled = {**SCALING_ASKED, "profile": [1.0] * 24, "autoscale": True}
+    with pytest.raises(InputErrors, match="two pools are not scaled over hours"):
+        api.ask(**scaled, disaggregated=True)
+    with pytest.raises(InputError, match="autoscale"):
+        api.size_use_cases(
+            [
+                {
+                    "model": "llama-3.1-8b",
+                    "lengths": {"isl": 1000, "osl": 200},
+                    "demand": {"profile": [1.0] * 24},
+                    "scaling": {"autoscale": True},
+                }
+            ]
+            * 2
+        )
+
+
+# Settings by the hour are read, and what cannot be is one clear line.
+
+
+SEASONS_ASKED: dict[str, Any] = {"model": "llama-3.1-8b", "engine": "vllm", "isl": 1000, "osl": 100, "request_rate": 1, "requests": 50}
+
+
+def test_hours_knobs_and_times_are_read() -> None:
+    deployment = simulation_of(None, SEASONS_ASKED).deployment
+    found = seasons_of("8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=4096; drain=30s start=2min", deployment)
+    assert found.by_hour == (2,) * 6 + (0, 0) + (1,) * 12 + (0, 0, 2, 2)
+    assert found.restarts == Restarts(drain_s=30.0, start_s=120.0)
+    assert found.contexts == (131_072, 131_072, 4_096)
+    assert [one.knobs.max_num_tokens for one in found.deployments] == [8_192, 2_048, 8_192]
+    assert found.deployments[1].knobs.max_batch_size == 64
+    assert seasons_of("0-24 max_batch_size=8", deployment).restarts.drain_s == 60.0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("8-20", "sets nothing"),
+        ("8-20 colour=3", "is not understood"),
+        ("8-20 max_batch_size=0", "write a whole number from 1"),
+        ("8-25 max_batch_size=3", "is not a part of a day"),
+        ("noon max_batch_size=3", "are no hours"),
+        ("8-20 max_batch_size=3; 19-21 max_batch_size=4", "hour 19 has two settings"),
+        ("drain=60s", "names no hours"),
+        ("8-20 max_batch_size=3; drain=soon", "drain"),
+    ],
+)
+def test_what_is_no_season_is_refused(text: str, words: str) -> None:
+    with pytest.raises(InputError, match="seasons") as raised:
+        seasons_of(text, simulation_of(None, SEASONS_ASKED).deployment)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"fail": "mtbf=1h repair=1min"}, "without"),
+        ({"disaggregated": "1:1"}, "neither fail nor change"),
+        ({"turns": 2}, "cannot be combined with shared prompts"),
+        ({"instances": 600}, "more than 1,000"),
+    ],
+)
+def test_what_does_not_go_with_seasons_is_refused(asked, words: str) -> None:
+    with pytest.raises((InputError, InputErrors), match=words):
+        simulation_of(None, {**SEASONS_ASKED, "seasons": "8-20 max_batch_size=8", **asked})
+
+
+def test_requests_longer_than_the_limit_of_the_hour_are_rejected() -> None:
+    """A context of 1,050 tokens before 1 h, when 100 of the requests come, and the model's own afterwards."""
+    run = api.simulate(
+        **{**SEASONS_ASKED, "requests": 200, "request_rate": 100 / 3600, "arrivals": "constant"},
+        seasons="0-1 max_model_len=1050; drain=10s start=10s",
+    )
+    assert 97 <= int((run.requests.status == REJECTED).sum()) <= 103
+    assert run.fleet is not None
+    assert run.fleet.restarts == 1

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tonnage
+from tonnage import api
 from tonnage.api.question.simulation import Simulation, simulation_of
-from tonnage.errors import InputError, InputErrors
+from tonnage.api.sweep import LEFT_OUT, Grid, read_grid, sweep, write_point
+from tonnage.cli.main import run
+from tonnage.errors import InputError, InputErrors, TonnageError
+from tonnage.sizing.question import Pools
 from tonnage.spec.scenario_file import read_scenario
 from tonnage.spec.workload import ClosedLoop, OpenLoop
 
@@ -99,3 +109,166 @@ def test_every_fault_of_a_file_is_told_by_its_key_and_of_an_argument_by_its_name
 def test_several_loads_are_a_sweep() -> None:
     with pytest.raises(InputError, match="simulate_sweep runs them all"):
         tonnage.simulate(model="llama-3-8b", isl=20, osl=2, concurrency="1,2", requests=4)
+
+
+# Two pools as keys of a scenario, for simulate and for size; what simulate alone understands is refused by size.
+
+
+POOLS_IN_SCENARIOS_SCENARIO = """
+model: llama-3.1-8b
+lengths: {isl: 500, osl: 20}
+demand: {peak_rps: 4}
+limits: {ttft: p95<=2s, itl: p99<=200ms}
+search: {gpu: h100-sxm-80gb, precision: fp16, tp: 1, engine: vllm, disaggregated: 1:2, kv_link: 5GB/s, kv_overlap: true}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "pools.yaml").write_text(POOLS_IN_SCENARIOS_SCENARIO)
+    return tmp_path / "pools.yaml"
+
+
+def test_simulate_has_its_pools_from_the_file(file: Path) -> None:
+    """Without quotes too: YAML 1.1 would read 1:2 as 62."""
+    pools = simulation_of(file, {"request_rate": 4}).pools
+    assert pools is not None
+    assert (pools.prefill_instances, pools.decode_instances, pools.link_bytes_s, pools.overlap) == (1, 2, 5e9, True)
+    other = simulation_of(file, {"request_rate": 4, "disaggregated": "2:1"}).pools
+    assert other is not None
+    assert (other.prefill_instances, other.decode_instances) == (2, 1)
+    record = tonnage.simulate(file, request_rate=4, requests=30)
+    assert record.router == "1:2 disaggregated"
+
+
+def test_simulate_asks_for_the_numbers(file: Path) -> None:
+    file.write_text(POOLS_IN_SCENARIOS_SCENARIO.replace("1:2", "true"))
+    with pytest.raises(InputError, match="not two numbers of instances"):
+        simulation_of(file, {"request_rate": 4})
+    file.write_text(POOLS_IN_SCENARIOS_SCENARIO.replace("disaggregated: 1:2, ", ""))
+    with pytest.raises(InputError, match="is of two pools"):
+        simulation_of(file, {"request_rate": 4})
+
+
+def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path) -> None:
+    assert api.ask(file).questions[0].pools == Pools(link_bytes_s=5e9, overlap=True)
+    choice = tonnage.size(file).choice
+    assert choice is not None
+    assert [pool.role for pool in choice.pools] == ["prefill", "decode"]
+    assert choice.ratio == ":".join(str(pool.instances) for pool in choice.pools)
+    file.write_text(POOLS_IN_SCENARIOS_SCENARIO.replace("disaggregated: 1:2, kv_link: 5GB/s, kv_overlap: true", "disaggregated: false"))
+    assert api.ask(file).questions[0].pools is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"kv_link": "5GB/s"}, "of two pools"),
+        ({"queue_order": "shortest-first"}, "sized without this"),
+        ({"classes": "a 1"}, "sized without this"),
+        ({"shed": True}, "sized without this"),
+        ({"long_prefill_token_threshold": 512}, "sized without this"),
+        ({"arrivals": "mmpp", "mmpp": "2/s for 60s, 20/s for 10s"}, "sized without this"),
+    ],
+)
+def test_size_refuses_what_simulate_alone_understands(asked: dict[str, object], said: str) -> None:
+    with pytest.raises(InputErrors, match=said):
+        api.ask(model="llama-3.1-8b", isl=500, osl=20, peak_rps=4, ttft="p95<=2s", **asked)
+
+
+def test_every_strategy_is_a_key_of_a_scenario(tmp_path: Path) -> None:
+    (tmp_path / "ranked.yaml").write_text(
+        "model: llama-3.1-8b\nlengths: {mixture: 'short-in-short-out 0.5, long-in-short-out 0.5'}\n"
+        "search: {engine: vllm, queue_order: priority, shed: true, classes: 'chat 0.7 ttft=1s, batch 0.3', arrivals: mmpp,\n"
+        "  mmpp: '2/s for 60s, 20/s for 10s', long_prefill_token_threshold: 256}\n"
+    )
+    found = tonnage.simulate(tmp_path / "ranked.yaml", requests=60)
+    assert [one.name for one in found.classes] == ["chat", "batch"]
+    assert found.deployment.knobs.long_prefill_token_threshold == 256
+    assert found.workload.arrivals.process == "mmpp"
+
+
+# A sweep writes each point once, also when it was killed and is run again.
+
+
+BASE = {"model": "llama-3.1-8b", "isl": 300, "osl": 20, "requests": 40}
+GRID = Grid(base=BASE, over={"tp": [1, 2], "request_rate": [1, 2.5, 40]})
+
+
+def written(folder: Path) -> dict[str, tuple[int, int]]:
+    """Inode and time of every point's summary."""
+    return {file.parent.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder.glob("*/summary.json")}
+
+
+def test_every_combination_is_a_point_by_its_values():
+    names = dict(GRID.points())
+    assert len(names) == 6
+    assert names["tp-2,request_rate-2.5"] == BASE | {"tp": 2, "request_rate": 2.5}
+
+
+def test_what_is_there_is_not_done_again_and_what_cannot_be_is_noted_once(tmp_path, monkeypatch):
+    for name, asked in list(GRID.points())[:5]:
+        write_point(name, asked, str(tmp_path), {})
+    (tmp_path / LEFT_OUT).mkdir()
+    write_point("tp-64", BASE | {"tp": 64, "request_rate": 1}, str(tmp_path), {})
+    before = written(tmp_path)
+    monkeypatch.setattr(sys.modules["tonnage.api.sweep"], "_on_processes", in_turn)
+    wanted = Grid(base=BASE, over={"tp": [1, 2, 64], "request_rate": [1, 2.5, 40]})
+    found = sweep(wanted, tmp_path, {})
+    assert (found.points, found.done) == (9, 4)
+    assert len(found.left_out) == 3
+    assert before.items() <= written(tmp_path).items()
+    assert sweep(wanted, tmp_path, {}).done == 0
+
+
+def in_turn(todo, folder, provenance, workers):
+    for name, asked in todo:
+        yield write_point(name, asked, folder, provenance)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["over: {tp: []}\nbase: {}", "over: {tp: [1]}\nbase: {tp: 2}", "over: {tpp: [1]}\nbase: {}", "over: {tp: [1, 1]}\nbase: {}", "over: 3"],
+)
+def test_a_grid_that_cannot_be_is_refused(tmp_path, text):
+    file = tmp_path / "grid.yaml"
+    file.write_text(text)
+    with pytest.raises(TonnageError):
+        read_grid(file)
+
+
+def test_the_command_takes_a_folder_and_nothing_beside_the_grid(tmp_path, capsys):
+    file = tmp_path / "grid.yaml"
+    file.write_text(json.dumps({"base": BASE, "over": {"tp": [1]}}))
+    assert run(["simulate", "--grid", str(file)]) == 2
+    assert "--output" in capsys.readouterr().err
+    assert run(["simulate", "--grid", str(file), "--output", str(tmp_path / "runs"), "--tp", "2"]) == 2
+    assert "--tp" in capsys.readouterr().err
+
+
+POINTS = {"base": BASE | {"requests": 30}, "over": {"tp": [1, 2], "seed": list(range(10)), "request_rate": [1 + i / 2 for i in range(10)]}}
+"""200 points."""
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("on", ["processes", "ray"])
+def test_two_hundred_points_killed_and_resumed_are_each_written_once(tmp_path, on):
+    file, folder = tmp_path / "grid.yaml", tmp_path / "runs"
+    file.write_text(json.dumps(POINTS))
+    command = [sys.executable, "-m", "tonnage", "simulate", "--grid", str(file), "--output", str(folder), "--on", on, "--json"]
+    first = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 300
+    while len(written(folder)) < 30 and time.monotonic() < until:
+        time.sleep(0.1)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    before = written(folder)
+    assert 30 <= len(before) < 200
+    second = subprocess.run(command, check=True, capture_output=True, text=True)
+    after = written(folder)
+    assert len(after) == 200
+    assert before.items() <= after.items()
+    said = json.loads(second.stdout)
+    assert said["points"] == 200
+    assert said["done"] <= 200 - len(before)
+    assert not [one.name for one in folder.iterdir() if one.name not in after and one.name != LEFT_OUT and not one.name.startswith(".")]

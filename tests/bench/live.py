@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tonnage.bench.connection import Setup, parse_url, request_head
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Observed, measure
 from tonnage.bench.prompts import prompts
-from tonnage.bench.request import Setup, parse_url, request_head
 from tonnage.results.batches import RunWriter
 from tonnage.results.requests import STATUS_NAMES, Requests
 from tonnage.spec.workload import Arrivals, ClosedLoop, parse_lengths

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import math
+import sys
 import time
+import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tests.bench.live import question
+from tests.bench.test_truth import record
+from tonnage.api.bench import bench, prepare_bench, run_bench
 from tonnage.bench.alarm import Alarm
+from tonnage.bench.connection import parse_url, request_bytes, request_head
 from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.exact_server import Schedule, exact_server
+from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
 from tonnage.bench.prompts import PLAIN_WORDS
 from tonnage.bench.recorder import share, token_times
 from tonnage.bench.reply import Reply
-from tonnage.bench.request import parse_url, request_bytes, request_head
+from tonnage.bench.scrape import READINGS, Nvml, fetch, samples
+from tonnage.bench.steady import Steady, find_steady, steady_metrics
+from tonnage.bench.trends import trends
+from tonnage.cli.progress import LiveView
 from tonnage.errors import InputError
 from tonnage.results.batches import Batch, RunWriter, gap_counts, read_tokens
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns
@@ -193,3 +208,236 @@ def test_a_request_has_its_key_and_its_length() -> None:
     assert raw.endswith(b"X-Request-Id: 7\r\nContent-Length: 2\r\n\r\n{}")
     with pytest.raises(InputError, match="printable"):
         request_head(parse_url("http://h"), "/x", key="a\r\nX-Evil: 1")
+
+
+# Single gaps from the moments of tokens: the same as one by one, their intervals, and the metrics of the steady window.
+
+
+MS = 1_000_000
+EVENTS = st.lists(st.tuples(st.integers(1, 40 * MS), st.integers(1, 4)), max_size=6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(EVENTS, min_size=1, max_size=5))
+def test_gaps_are_those_that_are_counted_one_by_one(requests: list[list[tuple[int, int]]]) -> None:
+    """Each request is a list of events: the time since the one before it, and how many tokens it carries."""
+    offsets, lengths, expected = [], [], []
+    for number, events in enumerate(requests):
+        moment = 0
+        for place, (step, tokens) in enumerate(events):
+            moment += step
+            offsets += [moment] * tokens
+            if place:
+                expected += [(number, step / tokens / MS)] * tokens
+        lengths.append(sum(tokens for _, tokens in events))
+    found = single_gaps(np.array(offsets, dtype=np.int64), np.array(lengths, dtype=np.int64))
+    one_by_one = [(int(who), float(ms)) for who, ms, count in zip(found.request, found.ms, found.count, strict=True) for _ in range(count)]
+    assert [w for w, _ in one_by_one] == [w for w, _ in expected]
+    assert [ms for _, ms in one_by_one] == pytest.approx([ms for _, ms in expected])
+    mean = found.statistics()["mean"]
+    assert mean == (pytest.approx(np.mean([ms for _, ms in expected])) if expected else None)
+
+
+def test_the_interval_of_the_mean_holds_it_as_often_as_it_says() -> None:
+    """Requests have a pace of their own, so that the gaps of one are alike: blocks of requests must not be taken for single gaps."""
+    rng, held = np.random.default_rng(3), 0
+    requests = record(np.full(200, 200.0))
+    for seed in range(40):
+        pace = rng.normal(10, 2, 200).clip(2)
+        gaps = rng.normal(pace[:, None], 0.5, (200, 9)).clip(0.1)
+        offsets = np.rint(np.cumsum(np.hstack([np.full((200, 1), 50.0), gaps]), axis=1) * MS).astype(np.int64)
+        low, high = gap_intervals(single_gaps(offsets.ravel(), np.full(200, 10)), requests, seed=seed)["mean"]
+        held += low <= 10 <= high
+    assert held >= 34
+
+
+def test_too_few_requests_have_no_interval() -> None:
+    gaps = single_gaps(np.arange(1, 31, dtype=np.int64) * MS, np.full(3, 10))
+    assert math.isnan(gap_intervals(gaps, record(np.full(3, 100.0)), seed=0)["p95"][0])
+
+
+def test_the_steady_window_leaves_the_beginning_out() -> None:
+    e2e = np.concatenate([np.full(120, 900.0), np.full(480, 100.0)])
+    requests = record(e2e)
+    steady = find_steady(requests)
+    offsets = np.column_stack([np.rint(e2e / 2 * MS), np.rint(e2e * MS)]).astype(np.int64).ravel()
+    gaps = single_gaps(offsets, np.full(600, 2))
+    found = steady_metrics(requests, steady, gaps)
+    assert found is not None
+    assert found["start_s"] >= 1.2
+    assert found["e2e_ms"]["mean"] == found["e2e_ms"]["p99"] == pytest.approx(100.0)
+    assert found["itl_ms"]["p99"] == pytest.approx(50.0)
+    assert found["requests_per_second"] == pytest.approx(100, rel=0.2)  # and those of the beginning that end in it
+    assert "itl_ms" not in (steady_metrics(requests, steady, None) or {})
+    assert steady_metrics(requests, Steady(found=False), gaps) is None
+    late = replace(requests, last_token_ns=requests.last_token_ns + 10**12)
+    assert (steady_metrics(late, steady, gaps) or {})["requests_per_second"] == 0
+
+
+def test_other_tools_definitions_by_hand(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run")
+    rows = np.zeros((3, 10), dtype=np.int64)
+    rows[:, 5] = [4, 1, 2]
+    rows[2, 8] = 3  # failed
+    offsets = np.array([10, 10, 20, 40, 7, 1, 2], dtype=np.int64) * 1_000_000
+    writer.add(Batch(rows=rows, offsets_ns=offsets, lengths=np.array([4, 1, 2])))
+    found = other_definitions(writer.finish(), offsets, np.array([4, 1, 2]))
+    writer.discard()
+    assert found["gap_by_event_ms"]["mean"] == pytest.approx(15)
+    assert found["tpot_by_event_ms"]["mean"] == pytest.approx(15)  # 30 ms for the two tokens after the first event
+    assert found["inter_token_latency_ms"]["mean"] == pytest.approx(10)
+    assert found["tpot_with_ttft_ms"]["mean"] == pytest.approx((10 + 7) / 2)
+    assert found["request_latency_ms"]["mean"] == pytest.approx((40 + 7) / 2)
+
+
+def test_slopes_of_ttft_and_itl_are_those_that_were_put_in() -> None:
+    rng = np.random.default_rng(1)
+    isl = rng.integers(100, 4_000, 400)
+    made = record(np.full(400, 100.0))
+    ttft = np.rint((30 + 0.02 * isl + rng.normal(0, 1, 400)) * 1e6).astype(np.int64)
+    gaps = np.rint((10 + 0.004 * np.arange(1, 2_000)) * 1e6).astype(np.int64)
+    found = trends(
+        replace(
+            made,
+            isl=isl,
+            osl=np.full(400, 2_000),
+            first_token_ns=made.due_ns + ttft,
+            gaps=gap_counts(np.tile(gaps, 5), np.tile(np.arange(1, 2_000), 5)),
+        )
+    )
+    ttft_line, itl_line = found["ttft_ms_per_1000_prompt_tokens"], found["itl_ms_per_1000_output_tokens"]
+    assert ttft_line["slope"] == pytest.approx(20, abs=3 * ttft_line["standard_error"])
+    assert ttft_line["standard_error"] == pytest.approx(1 / (isl.std() / 1e3) / 20, rel=0.15)
+    assert ttft_line["at_zero"] == pytest.approx(30, abs=1)
+    assert itl_line["slope"] == pytest.approx(4, rel=0.01)  # buckets know the mean of their positions
+    assert found["limits_tokens"]["prompt_p99"] == np.percentile(isl, 99)
+
+
+def test_lengths_that_are_all_alike_have_no_slope() -> None:
+    found = trends(record(np.full(400, 100.0)))
+    assert found["ttft_ms_per_1000_prompt_tokens"] is None
+    assert trends(record(np.full(5, 100.0)))["limits_tokens"] is None
+
+
+# The server's own metrics beside a run, and the view that a person has of it.
+
+
+PAGE = """# HELP vllm:num_requests_running Number of requests
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="a b"} 3.0
+vllm:kv_cache_usage_perc 0.25 1700000000
+vllm:time_to_first_token_seconds_bucket{le="0.1"} 4
+vllm:time_to_first_token_seconds_count 9
+vllm:generation_tokens_created 1.7e9
+nv_inference_queue_duration_us{model="m"} NaN
+DCGM_FI_DEV_POWER_USAGE{gpu="0"} 312.5
+process_cpu_seconds_total 12
+vllm:broken
+"""
+
+
+def test_known_names_are_kept_and_the_rest_is_passed_over() -> None:
+    found = samples(PAGE)
+    assert found.pop('nv_inference_queue_duration_us{model="m"}') != 0
+    assert found == {
+        'vllm:num_requests_running{engine="0",model_name="a b"}': 3.0,
+        "vllm:kv_cache_usage_perc": 0.25,
+        "vllm:time_to_first_token_seconds_count": 9.0,
+        'DCGM_FI_DEV_POWER_USAGE{gpu="0"}': 312.5,
+    }
+
+
+def test_a_page_that_is_not_there_is_empty() -> None:
+    assert fetch("http://127.0.0.1:9/metrics", timeout_s=0.5) == ""
+
+
+def test_a_run_holds_the_server_s_metrics_and_a_view_shows_it(tmp_path: Path) -> None:
+    views: list[LiveView] = []
+
+    def watch(words: str) -> LiveView:
+        views.append(LiveView(words, Console(file=io.StringIO(), width=120)))
+        return views[-1]
+
+    with exact_server(Schedule(ttft_s=0.05, itl_s=0.02, slots=2), seconds=60) as url:
+        asked = prepare_bench(url=url, model="m", isl=20, osl=10, concurrency=6, request_count=30)
+        assert asked.metrics_urls == (f"{url}/metrics",)
+        run = run_bench(asked, output=tmp_path / "run", selftest=False, provenance={}, watch=watch)[0]
+    waiting = run.run_json["server_metrics"]["vllm:num_requests_waiting"]
+    assert waiting["max"] == 4  # six clients, two slots
+    rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet")
+    assert rows.column_names == ["time_ns", "name", "value"]
+    assert rows.num_rows == 2 * waiting["read"]
+    console = Console(file=io.StringIO(), width=120)
+    console.print(views[0].picture())
+    shown = console.file.getvalue()
+    assert views[0]._words == "6 clients"
+    assert "30" in shown.split()
+    assert "TTFT p95" in shown
+
+
+class NvmlFault(Exception):
+    pass
+
+
+def library(*, gpus: int = 2, driver: bool = True) -> types.ModuleType:
+    """A stand-in for ``pynvml``: GPU 1 does not tell its power."""
+    made = types.ModuleType("pynvml")
+
+    def init() -> None:
+        if not driver:
+            raise NvmlFault("Driver Not Loaded")
+
+    def power(handle: int) -> int:
+        if handle == 1:
+            raise NvmlFault("Not Supported")
+        return 412_500
+
+    for name, value in {
+        "NVMLError": NvmlFault,
+        "NVML_CLOCK_SM": 1,
+        "NVML_TEMPERATURE_GPU": 0,
+        "nvmlInit": init,
+        "nvmlDeviceGetCount": lambda: gpus,
+        "nvmlDeviceGetHandleByIndex": lambda place: place,
+        "nvmlDeviceGetName": lambda handle: b"NVIDIA H200" if handle else "NVIDIA H100",
+        "nvmlDeviceGetPowerUsage": power,
+        "nvmlDeviceGetUtilizationRates": lambda handle: types.SimpleNamespace(gpu=87, memory=40),
+        "nvmlDeviceGetMemoryInfo": lambda handle: types.SimpleNamespace(used=70 * 2**30),
+        "nvmlDeviceGetClockInfo": lambda handle, kind: 1_755,
+        "nvmlDeviceGetTemperature": lambda handle, kind: 61,
+    }.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_every_gpu_is_read_and_what_one_does_not_tell_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library())
+    nvml = Nvml()
+    assert nvml.gpus == ("NVIDIA H100", "NVIDIA H200")
+    found = nvml.samples()
+    assert len(found) == 2 * len(READINGS) - 1
+    assert found['nvml:power_w{gpu="0"}'] == 412.5
+    assert 'nvml:power_w{gpu="1"}' not in found
+    assert found['nvml:memory_used_bytes{gpu="1"}'] == 70 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("made", "says"), [(None, "nvidia-ml-py"), (library(driver=False), "Driver Not Loaded"), (library(gpus=0), "no GPU")]
+)
+def test_without_package_driver_or_gpu_it_is_refused_before_anything_is_sent(
+    made: types.ModuleType | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", made)
+    with pytest.raises(InputError, match=says):
+        bench(url="127.0.0.1:1", model="m", isl=5, osl=5, concurrency=1, request_count=1, selftest=False, gpu_metrics=True)
+
+
+def test_readings_stand_beside_the_run_on_its_time_axis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library())
+    with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
+        asked = {"concurrency": 2, "request_count": 20, "metrics_url": ["none"], "gpu_metrics": True}
+        (found,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
+    rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet").to_pydict()
+    assert {rows["value"][i] for i, name in enumerate(rows["name"]) if name == 'nvml:power_w{gpu="0"}'} == {412.5}
+    assert all(-1e8 <= at < found.observed.seconds * 1e9 + 2e9 for at in rows["time_ns"])
+    assert found.run_json["server_metrics"]['nvml:utilization_percent{gpu="1"}']["mean"] == 87

@@ -16,11 +16,16 @@ import pytest
 import uvloop
 
 from tests.bench.live import question, run
+from tonnage.api.bench import prepare_bench, run_bench
 from tonnage.bench import receiver as module
 from tonnage.bench.connection import Connection
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.receiver import LEAST_PAUSE_NS, MOST_PAUSE_NS, Receiver
-from tonnage.spec.workload import ClosedLoop
+from tonnage.bench.selftest import server_log
+from tonnage.errors import InputError
+from tonnage.results.batches import read_tokens
+from tonnage.results.store import read_run
+from tonnage.spec.workload import ClosedLoop, OpenLoop
 
 
 class Kept:
@@ -135,3 +140,46 @@ def test_prompts_larger_than_a_socket_takes_at_once_arrive(tmp_path: Path) -> No
         found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=2), isl="800000", osl="3", requests=3))
     assert found.outcomes == {"": 3}
     assert (np.diff(found.requests.first_token_ns) != 0).all()
+
+
+# Several client processes: one clock, one start, one record, and every request once.
+
+
+def test_a_load_is_shared_out_without_loss() -> None:
+    closed = question(ClosedLoop(concurrency=7), requests=20).draw()
+    shares = [closed.of_worker(place, 3) for place in range(3)]
+    assert [share.concurrency for share in shares] == [3, 2, 2]
+    assert sum(map(len, shares)) == 20
+    opened = question(OpenLoop(rate=90), requests=20).draw()
+    shares = [opened.of_worker(place, 3) for place in range(3)]
+    assert opened.due_ns is not None
+    assert sorted(np.concatenate([share.due_ns for share in shares if share.due_ns is not None])) == list(opened.due_ns)
+    assert {share.rate for share in shares} == {30.0}
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 6}, {"request_rate": 60}], ids=["closed", "open"])
+def test_two_processes_send_every_request_once_into_one_record(load: dict[str, int], tmp_path: Path) -> None:
+    with exact_server(Schedule(ttft_s=0.02, itl_s=0.004, fault="500", fault_every=10), seconds=60) as url:
+        asked = prepare_bench(url=url, model="m", isl=20, osl=6, request_count=60, workers=2, warmup_request_count=0, **load)
+        run = run_bench(asked, output=tmp_path / "run", selftest=False, provenance={})[0]
+        numbers = server_log(url)[:, 0]
+    found = read_run(tmp_path / "run").requests
+    assert len(found) == 60
+    assert sorted(numbers) == sorted(set(numbers))
+    assert run.summary_json["errors"] == 6
+    assert len(numbers) == 54
+    assert (np.diff(found.due_ns) >= 0).all()
+    assert int(found.gaps.sum()) == 54 * 5
+    offsets, lengths = read_tokens(tmp_path / "run")
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    good = np.flatnonzero(found.status == 0)
+    assert (offsets[starts[good]] == found.first_token_ns[good] - found.sent_ns[good]).all()
+    assert run.run_json["client"]["workers"] == 2
+    assert run.run_json["server_metrics"]
+
+
+def test_there_are_not_more_processes_than_clients() -> None:
+    asked = prepare_bench(url="127.0.0.1:9", model="m", isl=1, osl=1, concurrency="2,8", request_count=9, workers=4)
+    assert asked.setup.workers == 2
+    with pytest.raises(InputError, match="workers"):
+        prepare_bench(url="127.0.0.1:9", model="m", isl=1, osl=1, concurrency=2, request_count=9, workers=0)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.cli import compilation
+from tonnage.cli import progress
 from tonnage.simulator.kernel import compiled
 
-SRC = str(Path(compilation.__file__).parents[2])
+SRC = str(Path(progress.__file__).parents[2])
 QUESTION = "size --model llama-3.1-8b --isl 512 --osl 128 --gpu h100-sxm-80gb --peak-rps 20 --ttft 500ms --json"
 
 
@@ -23,13 +23,13 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled, and two cores may be used."""
     monkeypatch.setattr(compiled, "is_compiled", lambda loop: False)
     monkeypatch.setattr(compiled, "is_kept", lambda loop: True)
-    monkeypatch.setattr(compilation, "cores", lambda: 2)
+    monkeypatch.setattr(progress, "cores", lambda: 2)
     monkeypatch.setenv("PYTHONPATH", SRC)
 
 
 @pytest.mark.usefixtures("cold")
 def test_its_death_does_no_harm() -> None:
-    with compilation.fleet_compiled_beside() as second:
+    with progress.fleet_compiled_beside() as second:
         assert second is not None
         second.kill()
     assert second.returncode == -signal.SIGKILL
@@ -37,7 +37,7 @@ def test_its_death_does_no_harm() -> None:
 
 @pytest.mark.usefixtures("cold")
 def test_an_interrupt_leaves_no_process() -> None:
-    with pytest.raises(KeyboardInterrupt), compilation.fleet_compiled_beside() as second:
+    with pytest.raises(KeyboardInterrupt), progress.fleet_compiled_beside() as second:
         raise KeyboardInterrupt
     assert second is not None
     assert second.returncode is not None
@@ -45,23 +45,23 @@ def test_an_interrupt_leaves_no_process() -> None:
 
 @pytest.mark.usefixtures("cold")
 def test_it_ends_with_the_first_process() -> None:
-    with compilation.fleet_compiled_beside() as second:
+    with progress.fleet_compiled_beside() as second:
         assert second is not None
         assert second.stdin is not None
         second.stdin.close()
-        assert second.wait(60) == compilation.ALONE
+        assert second.wait(60) == progress.ALONE
 
 
 @pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("lacks", ["cores", "disk", "need"])
 def test_there_is_none_where_it_would_not_help(lacks: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if lacks == "cores":
-        monkeypatch.setattr(compilation, "cores", lambda: 1)
+        monkeypatch.setattr(progress, "cores", lambda: 1)
     elif lacks == "disk":
         monkeypatch.setattr(compiled, "is_kept", lambda loop: False)
     else:
         monkeypatch.setattr(compiled, "is_compiled", lambda loop: True)
-    with compilation.fleet_compiled_beside() as second:
+    with progress.fleet_compiled_beside() as second:
         assert second is None
 
 
@@ -81,7 +81,7 @@ def child_of(pid: int) -> int:
 
 
 @pytest.mark.engines
-@pytest.mark.skipif(compilation.cores() < 2, reason="on one core there is no second process")
+@pytest.mark.skipif(progress.cores() < 2, reason="on one core there is no second process")
 def test_a_first_size_leaves_all_that_a_second_needs_and_answers_the_same(tmp_path: Path) -> None:
     answers, found = [], []
     for cache, dies in ((tmp_path / "one", False), (tmp_path / "one", False), (tmp_path / "other", True)):

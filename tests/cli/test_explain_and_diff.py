@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.report.example_plan import HERE, full
 from tonnage.cli.main import VERBS, run
 from tonnage.report.drawing.characters import HEIGHT, plot_text
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
-from tonnage.report.plans.plan_document import HEADER
+from tonnage.report.plans.plan_document import HEADER, report
+from tonnage.report.writers.html import html
 
 ROOT = Path(__file__).parents[2]
 CHAT = str(ROOT / "examples" / "fleet" / "chat.yaml")
@@ -160,3 +162,36 @@ def test_bash_takes_the_completion_and_it_knows_every_verb(capsys: pytest.Captur
     bash = shutil.which("bash")
     assert bash is not None
     assert subprocess.run([bash, "-n"], input=script, text=True, check=False).returncode == 0
+
+
+# ``tonnage report``: a saved plan is written again, in every form.
+
+
+PLAN = str(HERE / "plan.json")
+
+
+def test_text_markdown_and_json_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", PLAN]) == 0
+    assert capsys.readouterr().out.startswith("Question     llama-3-8b, 2,000 tokens in, 200 out\n")
+    assert run(["report", PLAN, "--explain"]) == 0
+    assert "Where time and memory go" in capsys.readouterr().out
+    assert run(["report", PLAN, "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith("# 5 × dgx-h100 for llama-3-8b\n")
+    assert run(["report", PLAN, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == full().to_json()
+
+
+def test_a_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "plan.html"
+    assert run(["report", PLAN, "--output", str(page)]) == 0
+    assert page.read_text(encoding="utf-8") == html(report(full()))
+    assert capsys.readouterr().out == ""
+
+
+def test_what_is_no_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for content, said in (("{}", "no plan"), ("[", "is no JSON")):
+        (tmp_path / "x.json").write_text(content, encoding="utf-8")
+        assert run(["report", str(tmp_path / "x.json")]) == 2
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1
+        assert said in error

@@ -60,7 +60,7 @@ def test_what_is_to_be_typed_is_understood(ours: str) -> None:
         ("simulate --max-concurrency 5", "--max-concurrency: unknown option; type --concurrency 100"),
         ("simulate --qps 5", "--qps: unknown option; type --request-rate 20"),
         ("bench --num-prompts 5", "--num-prompts: unknown option; type --request-count 1000"),
-        ("simulate --requests 10k", "--requests: '10k' is not a whole number; Requests per point"),
+        ("simulate --requests ten", "--requests: 'ten' is not a whole number; Requests per point"),
         ("size --lora 5", "--lora is not covered: "),
     ],
 )

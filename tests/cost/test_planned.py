@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
 from datetime import date
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.cost.cost_cases import COURSE_PEAK, COURSE_PRICES, candidate
+from tests.cost.cost_cases import COURSE_PEAK, COURSE_PRICES, COURSE_SERVING, candidate, price_lists, servings
 from tests.plan.candidates import plan_of
 from tonnage.cost.cost import serving_of, traffic_of
-from tonnage.cost.planned import cost_of, with_cost
+from tonnage.cost.planned import cost_of, in_proportion, job_cost, with_cost
 from tonnage.cost.where import compare
-from tonnage.plan.cost import JobCost, YearlyCost
-from tonnage.plan.pareto import pareto
+from tonnage.plan.cost import JobCost, Serving, YearlyCost
+from tonnage.plan.demand import JobDone
+from tonnage.plan.document import json_of
+from tonnage.plan.note import NoCost
 from tonnage.plan.plan import Plan
+from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices
+from tonnage.spec.prices import Prices
 
 PRICES = COURSE_PRICES
 YEAR = demand_of(mean_rps=COURSE_PEAK / 7, factor=7)
@@ -69,3 +77,124 @@ def test_a_plan_with_its_cost_reads_back() -> None:
     for demand in (YEAR, JOB):
         plan = with_cost(plan_of(demand, candidate()), PRICES, today=date(2026, 11, 21))
         assert Plan.from_json(plan.to_json()) == plan
+
+
+# A nightly job: rented until it is done, owned all year, or by tokens, and from how many a year owning is cheaper.
+
+
+JOB_PRICES = COURSE_PRICES.with_overrides({"cloud": {"h100": 2.0}, "licence_usd_per_gpu_hour": None})
+TOKENS = (2_000.0, 200.0)
+ONE = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+
+
+def cost_of_of_job(requests: int, seconds: float, serving: Serving, prices: Prices = JOB_PRICES, today: date | None = None) -> JobCost:
+    """The cost of a job whose instances complete what their rate says from the first second on."""
+    return job_cost(in_proportion(requests, seconds, serving), TOKENS, serving, prices, today=today)
+
+
+def test_a_nightly_job_by_hand() -> None:
+    cost = cost_of_of_job(198_000, 5.5 * 3_600, ONE, today=date(2026, 11, 21))
+    assert (cost.owned.systems, cost.owned.total_usd_per_year) == (2, 238_000)
+    assert cost.cloud_gpu_hours_per_job == pytest.approx(10 * 5.5)
+    assert cost.cloud_usd_per_job == pytest.approx(110)
+    assert cost.cloud_how.startswith("55 GPU-hours (10 GPUs for 5.5 h) × given, 2 USD per GPU and hour")
+    assert cost.api_usd_per_job == pytest.approx(198_000 * 0.0026)
+    assert cost.jobs_per_year_against_api == pytest.approx(238_000 / (198_000 * 0.0026))
+    assert cost.jobs_per_year_against_cloud is None, "a year has no time for 2,164 of them"
+    assert cost.most_jobs_per_year == pytest.approx(8_760 / 5.5)
+    assert any(figure.path == "systems.dgx-h100" for figure in cost.stale_prices)
+    assert json.loads(json.dumps(json_of(cost), allow_nan=False))["owned"]["capex_usd_per_year"] == 160_000
+
+
+def test_electricity_of_a_job_is_that_of_its_requests() -> None:
+    paid = JOB_PRICES.with_overrides({"power_usd_per_kwh": 0.2, "pue": 1.5})
+    cost = cost_of_of_job(198_000, 5.5 * 3_600, ONE, paid)
+    assert cost.power_usd_per_job == pytest.approx(10 * 10.2 / 8 * 5.5 * 1.5 * 0.2)
+    assert cost.owned.total_usd_per_year == 238_000
+    assert cost_of_of_job(10, 10, ONE).power_usd_per_job == 0
+
+
+def test_a_small_job_is_rented_until_it_is_done_and_for_an_hour_at_least() -> None:
+    """10 thousand requests within 8 hours were rented 8 hours, though an instance does them in 9 minutes."""
+    serving = replace(ONE, requests_per_second_per_instance=20.0)
+    assert cost_of_of_job(10_000, 8 * 3_600, serving).cloud_gpu_hours_per_job == 1
+    assert cost_of_of_job(100_000, 8 * 3_600, serving).cloud_gpu_hours_per_job == pytest.approx(100_000 / 20 / 3_600)
+
+
+def test_owned_systems_do_as_many_jobs_a_year_as_they_have_time_for() -> None:
+    """A fleet that was done after 3.8 h did 365 jobs a year because each was given a day."""
+    job = JobDone(
+        requests=80_000,
+        requests_per_instance=10_000,
+        allowed_seconds=86_400,
+        finish_seconds=3.8 * 3_600,
+        fixed_seconds=0,
+        seconds_per_request=1,
+    )
+    assert job_cost(job, TOKENS, ONE, JOB_PRICES).most_jobs_per_year == pytest.approx(8_760 / 3.8)
+
+
+def test_every_instance_of_a_rented_machine_works() -> None:
+    whole = JOB_PRICES.with_overrides({"cloud": {"h100": {"value": 2.0, "gpus": 8}}})
+    cost = cost_of_of_job(36_000, 10 * 3_600, ONE, whole)
+    assert cost.cloud_gpu_hours_per_job == pytest.approx(8 * 36_000 / 8 / 3_600), "one instance would do, and eight are there"
+
+
+@given(
+    st.integers(1, 3_000_000),
+    st.tuples(st.floats(0.05, 20.0), st.floats(0.0, 2_000.0)),
+    servings(),
+    price_lists(),
+    st.lists(st.floats(0.5, 400.0), min_size=2, max_size=8),
+)
+def test_a_looser_deadline_never_costs_more(
+    requests: int, line: tuple[float, float], serving: Serving, prices: Prices, hours: list[float]
+) -> None:
+    """384, 461, 538, 845 and 1,310 USD were asked for 5, 6, 8, 12 and 24 hours of one job on one fleet."""
+    costs, (each, fixed) = [], line
+    for allowed in sorted(3_600 * hour for hour in hours):
+        within = math.floor((allowed - fixed) / each)
+        if within < 1:
+            continue  # no queue is done in time
+        rate = within / allowed
+        share = math.ceil(requests / math.ceil(round(requests / within, 9)))
+        job = JobDone(
+            requests=requests,
+            requests_per_instance=share,
+            allowed_seconds=allowed,
+            finish_seconds=fixed + share * each,
+            fixed_seconds=fixed,
+            seconds_per_request=each,
+        )
+        found = job_cost(job, TOKENS, replace(serving, requests_per_second_per_instance=rate), prices)
+        assert found.cloud_usd_per_job is not None
+        assert found.owned.total_usd_per_year is not None
+        costs.append((found.cloud_usd_per_job, found.owned.total_usd_per_year))
+    for looser, tighter in zip(costs[1:], costs, strict=False):
+        assert looser[0] <= tighter[0] * (1 + 1e-9)
+        assert looser[1] <= tighter[1] * (1 + 1e-9)
+
+
+def test_a_job_on_prices_that_are_not_known() -> None:
+    unknown = JOB_PRICES.with_overrides({"systems": {"dgx-h100": None}, "cloud": {"h100": None}})
+    cost = cost_of_of_job(3_600, 3_600, COURSE_SERVING, replace(unknown, api=()))
+    assert cost.owned.total_usd_per_year is None
+    assert cost.cloud_usd_per_job is cost.api_usd_per_job is cost.jobs_per_year_against_cloud is cost.jobs_per_year_against_api is None
+    assert cost.cloud_reason == NoCost(code="cloud-price", name="h100-sxm-80gb")
+    assert cost.api_reason == NoCost(code="api-price")
+
+
+@given(st.integers(1, 10_000_000), st.floats(600.0, 200_000.0), servings(), price_lists())
+def test_owning_is_cheaper_from_the_break_even_on(requests: int, seconds: float, serving: Serving, prices: Prices) -> None:
+    cost = cost_of_of_job(requests, seconds, serving, prices)
+    assert cost.owned.total_usd_per_year is not None
+    for each, jobs in (
+        (cost.cloud_usd_per_job, cost.jobs_per_year_against_cloud),
+        (cost.api_usd_per_job, cost.jobs_per_year_against_api),
+    ):
+        assert each is not None
+        if jobs is None:
+            assert (each - cost.power_usd_per_job) * cost.most_jobs_per_year < cost.owned.total_usd_per_year
+        else:
+            assert math.isclose(each * jobs, cost.owned.total_usd_per_year + cost.power_usd_per_job * jobs)
+            assert jobs <= cost.most_jobs_per_year

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,8 @@ import pytest
 import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
-from tonnage.deploy.alerts import rules
-from tonnage.deploy.objectives import objectives
+from tonnage.deploy.alerts import objectives, rules
+from tonnage.deploy.dashboard import dashboard_text
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.yaml_comments import plain, yaml_text
 
@@ -135,3 +137,31 @@ def test_a_rate_that_no_share_of_requests_can_reach_is_lowered() -> None:
     assert "> 0.9 and" in found["SlowTtftP90_1h"]["expr"]  # 14.4 times a budget of 10 % is more than all requests
     assert "> 0.6 and" in found["SlowTtftP90_6h"]["expr"]
     assert "SlowTpotMean_1h" in found
+
+
+# The dashboard draws what the plan predicts beside what is measured. Grafana publishes no schema for it that can be run offline.
+
+
+SERVICE = service_of(dense(), checkpoint=DENSE_CHECKPOINT)
+
+
+def test_predicted_capacity_limits_and_target_are_drawn() -> None:
+    panels = {panel["title"]: panel for panel in json.loads(dashboard_text(SERVICE))["panels"]}
+    lines = {target["legendFormat"]: target["expr"] for panel in panels.values() for target in panel["targets"]}
+    assert lines["plan: carried by all its instances"] == "vector(216)"  # 8 × 27 requests/s
+    assert lines["plan: peak"] == "vector(60)"
+    assert lines["plan: another instance is wanted"].startswith("104 * ")
+    first = {target["legendFormat"]: target["expr"] for target in panels["TTFT p95 ≤ 500 ms"]["targets"]}
+    assert first["plan: limit"] == "vector(0.5)"
+    assert first["plan: at the peak"] == "vector(0.09)"
+    assert first["measured"].startswith("histogram_quantile(0.95, ")
+
+
+def test_panels_lie_beside_each_other_and_ask_for_series_that_exist() -> None:
+    panels = json.loads(dashboard_text(SERVICE))["panels"]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+    assert len(set(places)) == len(panels)
+    recorded = {rule["record"] for group in plain(rules(SERVICE, "x", 1))["groups"] for rule in group["rules"] if "record" in rule}
+    asked = {name for panel in panels for target in panel["targets"] for name in re.findall(r"tonnage:[\w:]+", target["expr"])}
+    assert asked
+    assert asked <= recorded

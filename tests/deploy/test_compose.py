@@ -12,7 +12,7 @@ import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage.api.running.gateway import gateway_from
-from tonnage.deploy.compose.files import files
+from tonnage.deploy.compose import files
 from tonnage.deploy.service import service_of
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.deploy.plans import DENSE_CHECKPOINT, dense
+from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tonnage.cli.main import run
-from tonnage.deploy.folder import write_folder
+from tonnage.deploy.checkpoint import loading
 from tonnage.deploy.service import service_of
+from tonnage.deploy.targets import deployed, target_files, write_folder
+from tonnage.deploy.yaml_comments import Alias, Noted, noted, plain, yaml_text
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
+from tonnage.spec.catalog.checkpoints import listed_checkpoints
+from tonnage.spec.catalog.entries import engine_shelf, model_shelf
+from tonnage.spec.precision import PRECISIONS, find_precision
 
 
 @pytest.fixture
@@ -111,3 +122,158 @@ def test_a_drafter_stands_in_the_command() -> None:
         service_of(drafting, checkpoint=DENSE_CHECKPOINT)
     with pytest.raises(InputError, match="the plan's command takes none"):
         service_of(plan, checkpoint=DENSE_CHECKPOINT, drafter="my/eagle")
+
+
+# The files of two plans, letter by letter. ``TONNAGE_GOLDEN=write`` writes those that differ.
+
+
+HERE = Path(__file__).parent / "golden"
+CASES = {
+    "dense-compose": ("compose", dense, DENSE_CHECKPOINT),
+    "dense-kubernetes": ("kubernetes", dense, DENSE_CHECKPOINT),
+    "experts-kubernetes": ("kubernetes", experts, None),
+    "experts-ray-serve": ("ray-serve", experts, None),
+    "dense-kserve": ("kserve", dense, DENSE_CHECKPOINT),
+    "dense-llm-d": ("llm-d", dense, DENSE_CHECKPOINT),
+    "dense-dynamo": ("dynamo", dense, DENSE_CHECKPOINT),
+    "dense-nim": ("nim", dense, "meta/llama-3.1-8b-instruct:2.1.5"),
+    "dense-triton": ("triton", dense, DENSE_CHECKPOINT),
+    "tensorrt-llm-triton": ("triton", partial(dense, "tensorrt-llm-1.2"), DENSE_CHECKPOINT),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_files_of_a_target_golden(case: str) -> None:
+    target, plan, checkpoint = CASES[case]
+    files = target_files(deployed(plan(), target, checkpoint=checkpoint), target)
+    folder = HERE / case
+    if os.environ.get("TONNAGE_GOLDEN") == "write":
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+    kept = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()}
+    assert files == kept
+
+
+# YAML with comments reads back as the values that were written.
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=30))
+LINES = st.lists(st.text(alphabet="abc: #-'\"|>{}[]&*%", max_size=8), min_size=1, max_size=4).map(lambda lines: "\n".join(lines) + "\n")
+NOTES = st.text(alphabet="abc # \n", max_size=12)
+
+
+def values() -> st.SearchStrategy[object]:
+    def wider(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+        entries = st.one_of(inner, st.builds(noted, inner, NOTES))
+        return st.one_of(
+            st.lists(entries, max_size=3), st.dictionaries(st.text(max_size=6).filter(lambda key: key != "<<"), entries, max_size=3)
+        )
+
+    return st.recursive(st.one_of(SCALARS, LINES), wider, max_leaves=12)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=6).filter(lambda key: key != "<<"), values(), min_size=1, max_size=4), NOTES)
+def test_what_is_written_reads_back(document: dict[str, object], head: str) -> None:
+    assert yaml.safe_load(yaml_text(document, head=head)) == plain(document)
+
+
+def test_comments_stand_before_what_they_speak_of() -> None:
+    document = {"a": noted(1, "one"), "b": [noted({"c": noted([2], "two\nthree")}, "item"), {"d": noted("x", "first")}]}
+    assert yaml_text(document, head="head") == (
+        "# head\n# one\na: 1\nb:\n  # item\n  - # two\n    # three\n    c:\n      - 2\n  # first\n  - d: x\n"
+    ).replace("  - # two\n    # three\n    c:", "  # two\n  # three\n  - c:")
+
+
+def test_an_anchor_is_taken_over() -> None:
+    text = yaml_text({"x": Noted(value={"a": 1, "b": 2}, anchor="all"), "y": {"<<": Alias(name="all"), "b": 3}})
+    assert yaml.safe_load(text)["y"] == {"a": 1, "b": 3}
+    assert "<<: *all" in text
+
+
+def test_texts_that_yaml_reads_as_something_else_are_quoted() -> None:
+    odd = ["yes", "1", "0x10", "8001:22", "1e3", "null", "~", "", " a", "a: b", "# a", "-", "2026-11-22"]
+    assert yaml.safe_load(yaml_text({"odd": odd})) == {"odd": odd}
+
+
+# What an engine loads: a published checkpoint, one that it quantises at its start, or a folder with what fills it.
+
+
+FORMATS = [*PRECISIONS, "fp8+kv-fp16", "fp8+2:4", "nvfp4+experts", "int4-g32+experts", "mxfp4+rest-fp8", "nvfp4+rest-fp8"]
+
+
+@pytest.mark.parametrize("engine", engine_shelf().by_name)
+def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation_or_a_word_on_how_to_make_one(engine: str) -> None:
+    by_name = {one.repository: one for one in listed_checkpoints()}
+    launch = engine_shelf().by_name[engine].launch
+    for model in model_shelf().by_name:
+        for precision in FORMATS:
+            wanted = find_precision(precision)
+            for vendor in ("NVIDIA", "AMD"):
+                found = loading(model, precision, engine, vendor=vendor)
+                known = by_name.get(found.checkpoint)
+                if found.words:
+                    assert launch is not None
+                    assert found.words == launch.quantizing(wanted.weights)
+                    assert known.half if known else found.checkpoint == f"/models/{model}-bf16"
+                elif known:
+                    assert known.model == model
+                    assert {known.format.partition("+")[0], wanted.weight_format} <= {"fp16", "bf16"} or known.format.startswith(
+                        wanted.weight_format
+                    )
+                    assert (known.format == wanted.weights or known.half) or f"--precision {known.format}" in found.told
+                else:
+                    assert found.checkpoint.startswith(f"/models/{model}-")
+                    for command in found.make:
+                        assert found.checkpoint in shlex.split(command)
+                    assert found.make or "No tool that creates one is known" in found.told
+
+
+@pytest.mark.parametrize(
+    ("asked", "checkpoint", "words"),
+    [
+        (("deepseek-v3", "fp8", "vllm-0.32"), "deepseek-ai/DeepSeek-V3", ()),
+        (("llama-3.1-8b", "fp16", "vllm-0.32"), "meta-llama/Llama-3.1-8B-Instruct", ()),
+        (("llama-3.1-8b", "fp8+kv-fp16", "tensorrt-llm-1.2"), "nvidia/Llama-3.1-8B-Instruct-FP8", ()),
+        (("kimi-k2.5", "int4-g32+experts", "sglang-0.5.9"), "moonshotai/Kimi-K2.5", ()),
+        (("qwen3-8b", "fp8", "vllm-0.32"), "Qwen/Qwen3-8B-FP8", ()),  # the author's own
+        (("qwen3-8b", "fp8", "tensorrt-llm-1.2"), "nvidia/Qwen3-8B-FP8", ()),  # which runs on every GPU with FP8
+        (("phi-4", "fp8", "tensorrt-llm-1.2"), "RedHatAI/phi-4-FP8-dynamic", ()),
+        (("phi-4", "fp8", "tensorrt-llm-1.0"), "/models/phi-4-fp8", ()),  # which does not read it yet
+        (("gemma-2-27b", "fp8", "vllm-0.32"), "google/gemma-2-27b-it", ("--quantization", "fp8_per_tensor")),
+        (("gemma-2-27b", "fp8", "vllm-0.19"), "google/gemma-2-27b-it", ("--quantization", "fp8")),
+        (("gemma-2-27b", "fp8", "sglang-0.5.9"), "google/gemma-2-27b-it", ("--quantization", "fp8")),
+        (("gemma-2-27b", "mxfp4", "vllm-0.32"), "/models/gemma-2-27b-mxfp4", ()),  # of experts alone, which it does not have
+        (("gpt-43b", "fp8", "vllm-0.32"), "/models/gpt-43b-bf16", ("--quantization", "fp8_per_tensor")),
+    ],
+)
+def test_what_is_loaded(asked: tuple[str, str, str], checkpoint: str, words: tuple[str, ...]) -> None:
+    found = loading(*asked)
+    assert (found.checkpoint, found.words) == (checkpoint, words)
+    assert f"`{checkpoint}`" in found.told
+
+
+def test_what_is_gated_is_called_so() -> None:
+    assert "It is gated" in loading("llama-3.1-8b", "bf16", "vllm").told
+    assert "It is gated" in loading("gemma-2-27b", "fp8", "vllm").told
+    assert "gated" not in loading("llama-3.1-8b", "fp8", "vllm").told
+
+
+def test_amds_format_is_for_amds_gpus() -> None:
+    assert loading("glm-5.2", "mxfp4", "sglang", vendor="AMD").checkpoint == "amd/GLM-5.2-MXFP4"
+    assert loading("glm-5.2", "mxfp4", "sglang").checkpoint == "/models/glm-5.2-mxfp4"
+
+
+def test_a_name_wins_and_nonsense_does_not() -> None:
+    found = loading("llama-3.1-8b", "fp8", "vllm", asked=" mine/x ")
+    assert (found.checkpoint, found.named, found.words, found.make) == ("mine/x", True, (), ())
+    with pytest.raises(InputError, match="'--x' is no name of a checkpoint"):
+        loading("llama-3.1-8b", "fp8", "vllm", asked="--x")
+
+
+def test_a_model_of_a_file_is_named_after_its_folder(tmp_path: Path) -> None:
+    model = str(tmp_path / "My Model" / "config.json")
+    assert loading(model, "gptq", "vllm").checkpoint == "/models/My-Model-gptq"
+    assert loading(model, "gptq", "vllm").make == (
+        "auto-round --model /models/My-Model-bf16 --scheme W4A16 --format auto_gptq --output_dir /models/My-Model-gptq",
+    )

@@ -13,7 +13,7 @@ import pytest
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.engines.vllm_server import engines_python
-from tonnage.deploy.ray_serve.files import engine_arguments
+from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import service_of
 from tonnage.plan.launch import command, with_drafter
 from tonnage.spec.catalog import find_engine, find_gpu

@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tonnage import api
+from tonnage.cli.main import run
 from tonnage.errors import TonnageError
-from tonnage.formats.measured_files import read_measured
+from tonnage.formats.measured_files import InvalidRuns, read_measured, why_invalid
 
 GIVEN: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
 
@@ -136,12 +137,12 @@ def test_run_folders_give_what_was_simulated(tmp_path: Path) -> None:
     api.write_runs(tmp_path / "sweep", runs, {"seed": 0})
     rows = read_measured(tmp_path / "sweep")
     assert [row["concurrency"] for row in rows] == [1, 4]
-    for row, run in zip(rows, runs, strict=True):
+    for row, simulated in zip(rows, runs, strict=True):
         assert (row["model"], row["gpu"], row["engine"], row["requests"]) == ("llama-3-8b", "h100-sxm-80gb", "nim-2024", 40)
         assert (row["isl"], row["osl"]) == (200, 20)
-        assert row["ttft_ms"] == pytest.approx(run.summary.ttft_ms.mean)
-        assert row["itl_ms"] == pytest.approx(run.summary.tpot_ms.mean)
-        assert row["requests_s"] == pytest.approx(run.summary.requests_per_second, rel=1e-6)
+        assert row["ttft_ms"] == pytest.approx(simulated.summary.ttft_ms.mean)
+        assert row["itl_ms"] == pytest.approx(simulated.summary.tpot_ms.mean)
+        assert row["requests_s"] == pytest.approx(simulated.summary.requests_per_second, rel=1e-6)
 
 
 def test_a_run_with_a_window_is_rated_up_to_its_last_answer(tmp_path: Path) -> None:
@@ -198,3 +199,106 @@ def test_lines_of_json_are_a_point_each_and_a_foreign_line_is_named(tmp_path: Pa
     for second in ('{"a": 1}', "{", "[" * 10_000):
         with pytest.raises(TonnageError, match=r"all\.jsonl, line 2: not "):
             read_measured(file_of(tmp_path, f"{lines[0]}\n{second}\n", "all.jsonl"), GIVEN)
+
+
+# Run folders that their own client called INVALID: left out by name, refused where nothing is left, taken only where that is asked for.
+
+
+LATE = "the client's event loop was late by a mean of 7 ms, at most 2 ms would be right"
+CLIENTS = (1, 4, 8, 16)
+
+
+def say(folder: Path, verdict: str, *reasons: str) -> None:
+    """Write a verdict into a run folder, as ``bench`` does."""
+    file = folder / "summary.json"
+    summary = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**summary, "validity": {"verdict": verdict, "reasons": reasons}}), encoding="utf-8")
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """Four loads; the one of 8 clients is INVALID."""
+    load = {"concurrency": ",".join(map(str, CLIENTS)), "requests": 60}
+    runs = api.simulate_sweep(model="llama-3-8b", precision="fp16", isl=200, osl=20, engine="nim-2024", **load)
+    api.write_runs(tmp_path / "sweep", runs, {"seed": 0})
+    folders = {int(folder.name.rsplit("-", 1)[-1]): folder for folder in (tmp_path / "sweep").iterdir()}
+    for clients, folder in folders.items():
+        say(folder, *(("INVALID", LATE, "no steady state") if clients == 8 else ("VALID",)))
+    return tmp_path / "sweep"
+
+
+@pytest.mark.parametrize(
+    ("summary", "why"),
+    [
+        ({}, ""),
+        ({"validity": {"verdict": "VALID", "reasons": []}}, ""),
+        ({"validity": {"verdict": "NOT JUDGED", "reasons": ["of another tool"]}}, ""),
+        ({"validity": {"verdict": "INVALID", "reasons": [LATE]}}, LATE),
+        ({"validity": {"verdict": "INVALID", "reasons": [LATE, "b", "c"]}}, f"{LATE}; and 2 more reasons"),
+        ({"validity": {"verdict": "INVALID"}}, "it does not say why"),
+    ],
+)
+def test_only_the_verdict_of_its_own_client_makes_a_run_invalid(summary: dict[str, Any], why: str) -> None:
+    assert why_invalid(summary) == why
+
+
+def test_an_invalid_run_is_no_row_unless_asked_for(sweep: Path) -> None:
+    for include, counted in ((False, [1, 4, 16]), (True, [1, 4, 8, 16])):
+        invalid = InvalidRuns(include=include)
+        rows = read_measured(sweep, invalid=invalid)
+        assert sorted(row["concurrency"] for row in rows) == counted
+        (met,) = invalid.met
+        assert (Path(met.run).name, met.counts) == ("concurrency-8", include)
+        assert met.why.startswith(LATE)
+
+
+def commands(sweep: Path) -> dict[str, list[str]]:
+    measured = ["--model=llama-3-8b", "--isl=200", "--osl=20", "--peak-rps=20", "--json"]
+    return {
+        "score": ["score", str(sweep), "--json"],
+        "calibrate": ["calibrate", str(sweep), "--json"],
+        "size": ["size", f"--benchmarks={sweep}", *measured],
+        "compare": ["compare", str(sweep / "concurrency-4"), str(sweep / "concurrency-8"), "--json"],
+    }
+
+
+@pytest.mark.parametrize("verb", ["score", "calibrate", "size"])
+def test_every_reader_leaves_it_out_by_name_and_takes_it_where_asked(verb: str, sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for flags, words in (([], "is left out"), (["--include-invalid"], "counts because of --include-invalid")):
+        command = [*commands(sweep)[verb], *flags]
+        assert run(command) == 0
+        document = json.loads(capsys.readouterr().out)
+        told = json.dumps([document.get("remarks"), document.get("notes")])
+        assert "concurrency-8" in told
+        assert "event loop was late" in told
+        assert run([part for part in command if part != "--json"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert words in text
+        assert "concurrency-8" in text
+        assert "--include-invalid" in text
+
+
+@pytest.mark.parametrize("verb", ["score", "calibrate", "size", "compare"])
+def test_where_nothing_valid_is_left_the_command_refuses(verb: str, sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in sweep.iterdir():
+        say(folder, "INVALID", LATE)
+    assert run(commands(sweep)[verb]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    (line,) = err.splitlines()
+    assert LATE in line
+    assert "--include-invalid" in line
+
+
+def test_two_runs_are_compared_all_the_same_where_asked(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = commands(sweep)["compare"]
+    assert run(command) == 2
+    assert run([*command, "--include-invalid"]) == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]
+    assert note.startswith(str(sweep / "concurrency-8"))
+    assert "because of include_invalid" in note
+
+
+def test_the_flag_needs_measured_points(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", "--model=llama-3-8b", "--isl=200", "--osl=20", "--peak-rps=20", "--include-invalid"]) == 2
+    assert "--benchmarks" in capsys.readouterr().err

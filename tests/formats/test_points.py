@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.api.size import size_measured
 from tonnage.errors import InputError
 from tonnage.formats.measured_files import read_measured
 from tonnage.formats.points import is_steady, read_points
@@ -231,3 +232,136 @@ def test_sizing_reads_every_format_that_scoring_reads(tmp_path: Path) -> None:
 def test_one_definition_of_steady(clients: int | None, rate: float, e2e_ms: float, steady: bool) -> None:
     assert is_steady({"concurrency": clients, "requests_s": rate, "e2e_ms": e2e_ms}) is steady
     assert is_steady({"concurrency": clients, "requests_s": None, "e2e_ms": e2e_ms})
+
+
+# A report of ``trtllm-bench --report_json`` becomes a point with our definitions, which is sized from.
+
+
+STATISTICS = {"minimum": 1.0, "maximum": 9.0, "average": 5.0, "p50": 4.0, "p90": 7.0, "p95": 8.0, "p99": 8.9}
+REPORT: dict[str, Any] = {
+    "engine": {"model": "meta-llama/Llama-3.1-8B-Instruct", "version": "1.2.0", "backend": "Pytorch", "quantization": "FP8"},
+    "machine": {"name": "NVIDIA H100 80GB HBM3", "memory.total": 79.1, "clocks.mem": 2.6},
+    "world_info": {"tp_size": 2, "pp_size": 1, "ep_size": 1, "world_size": 2, "max_batch_size": 2048, "issue_rate": 40e6 * 1e9},
+    "request_info": {"num_requests": 1000, "avg_num_concurrent_requests": 63.7, "avg_input_length": 2000.2, "avg_output_length": 199.9},
+    "performance": {
+        "total_latency_ms": 40_500.0,
+        "avg_request_latency_ms": 2500.0,
+        "request_throughput_req_s": 24.7,
+        "system_output_throughput_tok_s": 4940.0,
+        "request_latency_percentiles_ms": {**STATISTICS, "average": 2500.0, "p95": 3100.0},
+    },
+    "streaming_metrics": {
+        "avg_ttft_ms": 210.0,
+        "avg_tpot_ms": 11.5,
+        "tpot_percentiles": {**STATISTICS, "average": 11.5, "p99": 14.0},
+        "ttft_percentiles": {**STATISTICS, "average": 210.0, "p95": 420.0},
+    },
+}  # fmt: skip
+
+
+def written_of_trtllm_bench(folder: Path, **changed: Any) -> Path:
+    file = folder / "report.json"
+    file.write_text(json.dumps({name: value for name, value in (REPORT | changed).items() if value is not None}), encoding="utf-8")
+    return file
+
+
+def test_a_report_is_a_point_with_its_own_deployment(tmp_path: Path) -> None:
+    (row,) = (dict(each) for each in read_measured(written_of_trtllm_bench(tmp_path), {"gpu": "h100"}))
+    assert (row["model"], row["precision"], row["tp"], row["engine"]) == ("meta-llama/Llama-3.1-8B-Instruct", "fp8", 2, "tensorrt-llm")
+    assert (row["isl"], row["osl"], row["concurrency"], row["requests"]) == (2000, 200, 64, 1000)
+    assert (row["ttft_ms"], row["ttft_p95_ms"], row["tpot_ms"], row["tpot_p99_ms"]) == (210.0, 420.0, 11.5, 14.0)
+    assert (row["e2e_ms"], row["e2e_p95_ms"], row["requests_s"], row["output_tok_s"]) == (2500.0, 3100.0, 24.7, 4940.0)
+
+
+def test_all_at_once_and_without_streaming(tmp_path: Path) -> None:
+    queued = {**REPORT["world_info"], "issue_rate": 0.05e6 * 1e9}
+    (row,) = (
+        dict(each) for each in read_measured(written_of_trtllm_bench(tmp_path, world_info=queued, streaming_metrics=None), {"gpu": "h100"})
+    )
+    assert row["concurrency"] == 1000
+    assert (row["ttft_ms"], row["e2e_ms"]) == (None, 2500.0)
+
+
+def test_it_is_sized_from(tmp_path: Path) -> None:
+    plan = size_measured(benchmarks=written_of_trtllm_bench(tmp_path), gpu="h100", peak_rps=150.0, ttft="p95<=500ms")
+    assert plan.choice is not None
+    assert (plan.choice.systems, plan.choice.tp) == (2, 2)
+    assert plan.choice.systems_exact == pytest.approx(150 / (4 * 24.7))
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [({"request_info": {}}, "no request was completed"), ({"performance": {"total_latency_ms": "x"}}, "total_latency_ms")],
+)
+def test_what_is_wrong_is_named(changed: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=says):
+        list(read_measured(written_of_trtllm_bench(tmp_path, **changed), {"gpu": "h100"}))
+
+
+# A line of SGLang's ``bench_serving`` becomes a point with its own definitions, or one line that says what is wrong.
+
+
+SGLANG_BENCH_GIVEN: dict[str, str | int] = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp8", "tp": 1}
+LINE: dict[str, Any] = {
+    "backend": "sglang",
+    "request_rate": float("inf"),
+    "max_concurrency": 16,
+    "duration": 40.0,
+    "completed": 80,
+    "total_input_tokens": 80_800,
+    "total_output_tokens": 15_920,
+    "request_throughput": 2.0,
+    "output_throughput": 398.0,
+    "mean_e2e_latency_ms": 3900.0,
+    "median_e2e_latency_ms": 3850.0,
+    "mean_ttft_ms": 100.0,
+    "p99_ttft_ms": 300.0,
+    "mean_tpot_ms": 19.0,
+    "p99_itl_ms": 60.0,
+    "concurrency": 7.8,
+}
+
+
+def rows_of(folder: Path, *lines: dict[str, Any]) -> list[dict[str, Any]]:
+    file = folder / "results.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return [dict(row) for row in read_measured(file, SGLANG_BENCH_GIVEN)]
+
+
+def test_each_line_is_a_point_with_its_own_definitions(tmp_path: Path) -> None:
+    first, second = rows_of(tmp_path, LINE, {**LINE, "request_rate": 2.5, "max_concurrency": None})
+    assert (first["concurrency"], first["request_rate"], first["requests"]) == (16, None, 80)
+    assert (second["concurrency"], second["request_rate"]) == (None, 2.5)
+    assert (first["engine"], first["isl"], first["osl"]) == ("sglang", 1010, 199)
+    assert (first["ttft_ms"], first["ttft_p99_ms"], first["tpot_ms"], first["itl_p99_ms"]) == (100.0, 300.0, 19.0, 60.0)
+    assert (first["e2e_ms"], first["e2e_p50_ms"], first["requests_s"], first["output_tok_s"]) == (3900.0, 3850.0, 2.0, 398.0)
+
+
+def test_lengths_of_its_random_dataset_are_drawn_from_a_share_of_the_stated_ones(tmp_path: Path) -> None:
+    random = {"random_input_len": 1000, "random_output_len": 200, "random_range_ratio": 0.8}
+    varied, equal, other = rows_of(
+        tmp_path, LINE | random, LINE | random | {"random_range_ratio": 1.0}, LINE | random | {"dataset_name": "sharegpt"}
+    )
+    assert (varied["isl_drawn"], varied["osl_drawn"]) == ("800-1000", "160-200")
+    assert equal["isl_drawn"] is None
+    assert other["isl_drawn"] is None
+
+
+def test_without_a_limit_all_requests_are_there_at_once(tmp_path: Path) -> None:
+    assert rows_of(tmp_path, {**LINE, "max_concurrency": None})[0]["concurrency"] == 80
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"request_rate": 2.5}, "a request_rate and a max_concurrency"),
+        ({"request_rate": "trace"}, "those of a trace"),
+        ({"request_rate": "often"}, "request_rate"),
+        ({"completed": 0}, "completed"),
+        ({"completed": None}, "no request was completed"),
+        ({"mean_ttft_ms": "quick"}, "mean_ttft_ms"),
+    ],
+)
+def test_what_cannot_be_used_is_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"results\.jsonl, line 2.*{says}"):
+        rows_of(tmp_path, LINE, {**LINE, **change})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -10,13 +11,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.plan.candidates import candidate
 from tests.plan.plans import PLANS, filled
 from tests.strategies import examples
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.document import Shown, json_of
+from tonnage.plan.fleet import AtPeak, Fleet, fleet
 from tonnage.plan.plan import SCHEMA, Plan
 from tonnage.plan.pool import Pool
+from tonnage.plan.sensitivity import pareto
+from tonnage.results.metrics import Latencies
 
 ANY = settings(
     examples(0.3), phases=(Phase.reuse, Phase.generate), suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example]
@@ -139,3 +144,103 @@ def test_every_class_of_a_plan_is_frozen_slotted_and_refuses_unknown_keys() -> N
         assert kind.__pydantic_config__ == {"extra": "ignore" if derives else "forbid"}, kind
         assert all(part.kw_only for part in fields(kind)), kind
     assert len(seen) > 60
+
+
+# The rule from a capacity to a number of systems.
+
+
+def carrying(load: float, rate: float, gpus: int = 1) -> Fleet:
+    """The fewest systems of 8 GPUs."""
+    return fleet(gpus, 8).carrying(load, rate)
+
+
+def test_course_example_needs_five_systems_and_is_4_806_exactly() -> None:
+    need = carrying(199.77, 5.195428)
+    assert round(need.exactly(199.77, 5.195428), 3) == 4.806
+    assert (need.systems, need.instances, need.gpus) == (5, 40, 40)
+    assert math.isclose(need.utilisation(199.77, 5.195428), 199.77 / (5.195428 * 40))
+
+
+def test_a_further_system_adds_instances_and_lowers_utilisation() -> None:
+    bare = carrying(10.0, 3.0, 4)
+    more = bare.of(bare.systems + 1)
+    assert (bare.systems, more.systems) == (2, 3)
+    assert more.instances == bare.instances + 2
+    assert more.utilisation(10.0, 3.0) < bare.utilisation(10.0, 3.0)
+
+
+def test_load_that_divides_evenly_is_not_rounded_up() -> None:
+    assert carrying(0.3 * 8, 0.1).systems == 3
+
+
+def test_instance_over_two_systems_takes_both() -> None:
+    need = carrying(1.0, 0.9, 16)
+    assert (need.systems, need.instances, need.systems_per_instance, need.instances_per_system) == (4, 2, 2, 1)
+    assert need.of(3).instances == 1
+
+
+@given(load=st.floats(1e-3, 1e6), rate=st.floats(1e-3, 1e4), tp=st.sampled_from([1, 2, 4, 8]))
+def test_systems_cover_the_load_and_one_fewer_would_not(load: float, rate: float, tp: int) -> None:
+    need = carrying(load, rate, tp)
+    per_system = rate * 8 / tp
+    assert need.systems * per_system >= load * (1 - 1e-6)
+    assert need.systems == 1 or (need.systems - 1) * per_system < load
+    assert need.instances == need.systems * 8 // tp
+
+
+@given(instances=st.integers(1, 500), gpus=st.integers(1, 24))
+def test_systems_hold_the_instances_and_one_fewer_would_not(instances: int, gpus: int) -> None:
+    need = fleet(gpus, 8).holding(instances)
+    assert need.instances >= instances
+    assert need.of(need.systems - need.systems_per_instance).instances < instances
+
+
+# Nobody on the front is beaten on both; everybody else is.
+
+
+def one(systems: int, late: float) -> Candidate:
+    return candidate(systems=systems, e2e_ms=Latencies(mean=late))
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=8))
+def test_front_is_what_no_other_beats(points: list[tuple[int, int]]) -> None:
+    candidates = [one(systems, float(late)) for systems, late in points]
+    found = pareto(candidates)
+    front = [p for p, point in zip(points, found, strict=True) if point.front_gpus]
+    assert len(set(front)) == len(front)
+    for point in points:
+        beaten = any(other[0] <= point[0] and other[1] <= point[1] and other != point for other in points)
+        assert (point in front) != beaten
+    assert [p.chosen for p in found] == [True] + [False] * (len(points) - 1)
+
+
+def test_cost_has_its_own_front_where_it_is_known() -> None:
+    slow, fast = (one(n, late) for n, late in ((1, 9.0), (4, 2.0)))
+    found = pareto([slow, fast], {1: 5.0, 0: 10.0})
+    assert [p.front_gpus for p in found] == [True, True]
+    assert [p.front_cost for p in found] == [False, True]
+    assert not any(p.front_cost for p in pareto([slow, fast]))
+
+
+def test_deployments_are_compared_at_the_asked_load_where_it_is_known() -> None:
+    """The slower at its own limit is the faster where the load is the same."""
+    first, second = one(1, 9.0), one(2, 2.0)
+    peaks = tuple(
+        replace(
+            each,
+            at_peak=AtPeak(
+                requests_per_second_per_instance=1.0,
+                ttft_ms=Latencies(),
+                itl_ms=Latencies(),
+                tpot_ms=Latencies(),
+                e2e_ms=Latencies(mean=late),
+                utilisation=0.5,
+                instances=1,
+            ),
+        )
+        for each, late in ((first, 1.0), (second, 1.5))
+    )
+    assert [p.front_gpus for p in pareto([first, second])] == [True, True]
+    found = pareto(peaks)
+    assert [p.front_gpus for p in found] == [True, False]
+    assert [p.e2e_ms for p in found] == [1.0, 1.5]

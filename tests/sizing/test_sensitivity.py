@@ -11,7 +11,7 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad
 from tonnage.report.numbers import counted
 from tonnage.report.plans.candidates import reason_text
-from tonnage.report.plans.sensitivity import relaxed_text
+from tonnage.report.plans.explained import relaxed_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.sensitivity import CHANGE, changed_question

@@ -1,10 +1,12 @@
 """How many servers a service needs: the least number on which the limits hold, with the evidence one server below."""
 
+import math
+
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.sizing.services import load, size_service
-from tonnage.spec.service import service_of
+from tonnage.sizing.services import choose_settings, load, settings_of, size_service
+from tonnage.spec.service_file import service_of
 
 
 def service(rate, latency, **model):
@@ -50,3 +52,35 @@ def test_what_cannot_be_sized_is_said(traffic, latency):
     document = {"service": {"models": {"m": {"time": {"1": "1ms"}}}}, "traffic": [{"to": "m", **traffic}], "latency": latency}
     with pytest.raises(InputError):
         size_service(service_of(document, "test"), requests=10, seed=0)
+
+
+GRID = {"instances": [1, 2], "max_batch_size": [2, 8], "max_queue_delay_microseconds": [0, 2000]}
+
+
+def choosing(**search):
+    models = {
+        "m": {"time": {"fixed": "4ms", "each": "1ms"}, "max_batch_size": 1, "dynamic_batching": {}, "search": search},
+        "after": {"time": {"1": "500us"}, "search": {"instances": [1, 2]} if search else {}},
+    }
+    server = {"models": models, "overlap": 0.3, "pipelines": {"p": ["m", "after"]}}
+    return service_of({"service": server, "traffic": [{"to": "p", "rate": 900}], "latency": "p99<=40ms"}, "test")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_search_finds_what_every_combination_sized_to_the_end_finds(seed):
+    answer, tried = choose_settings(choosing(**GRID), requests=1500, seed=seed)
+    whole = [size_service(one, requests=1500, seed=seed) for one in settings_of(choosing(**GRID))]
+    ranks = [(one.servers or math.inf, max(met.seconds / met.limit.seconds for met in one.met)) for one in whole]
+    best = whole[ranks.index(min(ranks))]
+    assert len(tried) == len(whole) == 16
+    assert (answer.servers, answer.service.models) == (best.servers, best.service.models)
+    for one, brute in zip(tried, whole, strict=True):
+        assert one.servers in (brute.servers, -1)
+        assert one.servers > 0 or brute.servers > answer.servers
+    assert any(one.servers < 0 for one in tried)  # some were given up, so that something was saved
+
+
+def test_without_settings_to_choose_the_service_is_sized_as_it_is():
+    answer, tried = choose_settings(choosing(), requests=500, seed=0)
+    assert len(tried) == 1
+    assert answer.service.models == choosing().models

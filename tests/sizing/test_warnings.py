@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.questions import best, question
+from tonnage.plan.note import LengthToShorten, LimitHalvesThroughput
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
-from tonnage.plan.warning import LengthToShorten, LimitHalvesThroughput
 from tonnage.report.plans.notes import warning_text
 from tonnage.sizing.notes import length_to_shorten, link_share, warnings
 from tonnage.sizing.planner import size

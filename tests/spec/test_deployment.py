@@ -1,9 +1,18 @@
 """Latency limits as people write them."""
 
+from __future__ import annotations
+
+from dataclasses import fields
+
 import pytest
 
-from tonnage.errors import InputError
-from tonnage.spec.deployment import parse_limit
+from tonnage.errors import DataErrors, InputError, UnknownName
+from tonnage.plan.launch import SETTINGS
+from tonnage.spec.catalog import engines, find_engine, find_model
+from tonnage.spec.catalog.engine_presets import read_presets
+from tonnage.spec.catalog.entries import shipped_yaml
+from tonnage.spec.deployment import METHODS, EngineKnobs, Parallelism, parse_limit, parse_speculation
+from tonnage.spec.engine import MODEL, Launch
 
 
 @pytest.mark.parametrize(
@@ -54,3 +63,111 @@ def test_limit_that_is_none_is_refused_with_its_flag(text: str) -> None:
     with pytest.raises(InputError, match=r"^ttft: ") as error:
         parse_limit("ttft", text)
     assert "\n" not in str(error.value)
+
+
+# Speculative decoding as it is written.
+
+
+def test_what_is_written_is_read() -> None:
+    found = parse_speculation("eagle k=3 acceptance=0.7")
+    assert found is not None
+    assert (found.method, found.tokens, found.acceptance, found.draft) == ("eagle", 3, 0.7, None)
+    small = parse_speculation("draft=llama-3.2-1b acceptance=0.85 k=5")
+    assert small is not None
+    assert small.draft == find_model("llama-3.2-1b")
+    assert parse_speculation("none") is parse_speculation(None) is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_as_text_and_back(method: str) -> None:
+    text = f"{'draft=llama-3.2-1b' if method == 'draft' else method} k=4 acceptance=0.25"
+    assert str(parse_speculation(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "eagle", "eagle k=3", "eagle k=0 acceptance=0.5", "eagle k=17 acceptance=0.5", "eagle k=x acceptance=0.5"),
+        *("eagle k=3 acceptance=1.1", "eagle k=3 acceptance=nan", "eagle k=3 acceptance=much", "draft k=3 acceptance=0.5"),
+        *("magic k=3 acceptance=0.5", "eagle=llama-3.2-1b k=3 acceptance=0.5", "eagle k=3 acceptance=0.5 depth=2"),
+    ],
+)
+def test_what_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"^speculation: ") as error:
+        parse_speculation(text)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_draft_model_is_named() -> None:
+    with pytest.raises(UnknownName, match="unknown model 'nothing-1b'"):
+        parse_speculation("draft=nothing-1b k=3 acceptance=0.5")
+
+
+def test_drafters_have_the_sizes_of_their_papers() -> None:
+    llama, deepseek = find_model("llama-3.1-8b"), find_model("deepseek-v3")
+    eagle, mtp, medusa = (parse_speculation(f"{name} k=2 acceptance=0.5") for name in ("eagle", "mtp", "medusa"))
+    assert eagle is not None
+    assert mtp is not None
+    assert medusa is not None
+    layer = eagle.layers_of(llama)
+    assert layer is not None
+    # EAGLE's head for an 8B model: 0.25 billion parameters with its projection.
+    assert layer.linear_parameters + eagle.projection_parameters(llama) == pytest.approx(0.25e9, rel=0.02)
+    of_mtp = mtp.layers_of(deepseek)
+    assert of_mtp is not None
+    # DeepSeek-V3's card: 11.5 billion of the MTP module's 14 are its own; embedding and head are shared.
+    assert of_mtp.linear_parameters + mtp.projection_parameters(deepseek) == pytest.approx(11.5e9, rel=0.05)
+    assert medusa.layers_of(llama) is None
+    assert medusa.head_parameters(llama) == 2 * (4096 * 4096 + 4096 * 128256)
+
+
+# How engines are started is data of their presets: each setting by the name that Tonnage has for it.
+
+
+KNOWN = {part.name for kind in (EngineKnobs, Parallelism) for part in fields(kind)} | set(SETTINGS)
+STARTED = {engine.name: engine.launch for engine in engines() if engine.launch is not None}
+
+
+def test_engines_of_today_can_be_started() -> None:
+    assert {find_engine(name).name for name in ("vllm", "sglang", "tensorrt-llm-1.2", "vllm-0.10")} <= STARTED.keys()
+
+
+@pytest.mark.parametrize("name", sorted(STARTED))
+def test_every_setting_is_one_that_a_deployment_has(name: str) -> None:
+    launch: Launch = STARTED[name]
+    said = [setting for pairs in (launch.values, launch.switches, launch.file_keys) for setting, _ in pairs]
+    assert len(said) == len(set(said))
+    assert set(said) <= KNOWN
+    assert "max_context" in {setting for setting, _ in launch.values}
+    assert {"tp", "stage_gpus", "gpus"} & {setting for setting, _ in launch.values}
+    assert "".join(launch.command).count(MODEL) == 1
+    assert bool(launch.file_flag) == bool(launch.file_keys)
+    assert all(flag.startswith("--") for _, flag in launch.values)
+
+
+def test_a_setting_is_found_by_its_name() -> None:
+    launch = STARTED["vllm-0.32"]
+    assert launch.flag("max_num_tokens") == "--max-num-batched-tokens"
+    assert launch.flag("scheduler") is None
+    switch = launch.switch("chunked_prefill")
+    assert switch is not None
+    assert (switch.enable, switch.disable) == ("--enable-chunked-prefill", "--no-enable-chunked-prefill")
+    assert launch.switch("tp") is None
+
+
+def test_a_misspelt_key_of_a_launch_is_refused() -> None:
+    rows = [
+        row | {"launch": {**row["launch"], "file_flags": "x"}} if row["name"] == "vllm-0.10" else row
+        for row in shipped_yaml("engines.yaml")
+    ]
+    with pytest.raises(DataErrors, match=r"engines\.yaml: vllm-0\.10: launch\.file_flags: unknown key; did you mean file_flag"):
+        read_presets(rows, "engines.yaml")
+
+
+def test_on_and_off_are_no_keys_because_yaml_reads_them_as_booleans() -> None:
+    rows = [
+        row | {"launch": {**row["launch"], "switches": {"ep": {True: "--x"}}}} if row["name"] == "vllm-0.10" else row
+        for row in shipped_yaml("engines.yaml")
+    ]
+    with pytest.raises(DataErrors, match=r"launch\.switches\.ep\.true: unknown key; known here: enable, disable"):
+        read_presets(rows, "engines.yaml")

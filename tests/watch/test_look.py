@@ -22,9 +22,8 @@ from tonnage.report.watched import watched
 from tonnage.report.writers.terminal import terminal
 from tonnage.simulator.kernel import warm_up
 from tonnage.watch.expected import Predictor
-from tonnage.watch.present import Present
 from tonnage.watch.reading import Buckets
-from tonnage.watch.watched import Watched, Watcher, latencies
+from tonnage.watch.watched import Present, Watched, Watcher, latencies
 
 NAME = "llama-3.1-8b"
 

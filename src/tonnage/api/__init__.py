@@ -4,21 +4,19 @@ Each function takes what the command of the same name takes, with the same meani
 instead of printing them.
 """
 
-from tonnage.api.calibrate import calibrate
+from tonnage.api.compare import describe_workload, fit_workload
+from tonnage.api.evidence import calibrate, score, score_models, several_models
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, memory, precisions
 from tonnage.api.question.aims import prices_of
 from tonnage.api.question.arguments import check_given, slo
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.running.demo import demo
-from tonnage.api.running.deploy import deploy
+from tonnage.api.running.deploy import deploy, watch
 from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
-from tonnage.api.running.processes import serve_apart
-from tonnage.api.running.serve import serve_simulated
+from tonnage.api.running.processes import serve_apart, served
+from tonnage.api.running.serve import serve_openvino, serve_simulated
 from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
-from tonnage.api.running.serve_openvino import serve_openvino
-from tonnage.api.running.watch import watch
-from tonnage.api.score import score, score_models, several_models
-from tonnage.api.services import simulate_service, size_servers
+from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers
 from tonnage.api.simulate import (
     answers_soon,
     check_timeline,
@@ -32,7 +30,7 @@ from tonnage.api.simulate import (
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models, size_use_cases
 from tonnage.api.sweep import read_grid, sweep
-from tonnage.api.workload import describe_workload, fit_workload
+from tonnage.report.notebook import figures, plot
 
 __all__ = [
     "Asked",
@@ -44,13 +42,16 @@ __all__ = [
     "answers_soon",
     "ask",
     "calibrate",
+    "calibrate_service",
     "catalog",
     "check_given",
     "check_timeline",
     "demo",
     "deploy",
+    "deploy_service",
     "deployment_of",
     "describe_workload",
+    "figures",
     "fit_workload",
     "gateway_from",
     "gateway_settings",
@@ -60,6 +61,7 @@ __all__ = [
     "machine_profiles",
     "memory",
     "planned_backends",
+    "plot",
     "precisions",
     "prepare_engine",
     "prices_of",
@@ -72,6 +74,7 @@ __all__ = [
     "serve_engine",
     "serve_openvino",
     "serve_simulated",
+    "served",
     "several_models",
     "simulate",
     "simulate_service",

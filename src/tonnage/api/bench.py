@@ -14,12 +14,12 @@ from typing import Any
 from tonnage.api.question.arguments import Many, whole_numbers
 from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.benchmark import Measured, benchmark
+from tonnage.bench.connection import Setup
 from tonnage.bench.exact_server import Fault, Schedule, serve
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Watcher
 from tonnage.bench.prompts import Prompts
-from tonnage.bench.request import Setup
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.selftest import SelfTest, self_test
 from tonnage.errors import InputError, option
@@ -136,7 +136,7 @@ def _one(
         keep=folder is not None,
         wanted=asked.wanted,
         facts=facts,
-        scenario={**asked.scenario, **_load(question)},
+        scenario={**asked.scenario, **_load(question), **_items(asked, question)},
         provenance=provenance,
         watchers=() if watcher is None else (watcher,),
         metrics=Scraper(asked.metrics_urls, gpus=asked.gpus) if asked.metrics_urls or asked.gpus is not None else None,
@@ -213,6 +213,11 @@ def serve_exactly(
         serve(schedule, port=port)
     except OSError as error:
         raise InputError(f"{option('port')}: {port} cannot be used ({error.strerror or error}); choose another") from None
+
+
+def _items(asked: Bench, question: Question) -> dict[str, Any]:
+    """Of an inference, the items of a request in place of tokens."""
+    return {"isl": None, "osl": None, "items": int(question.isl.mean)} if asked.setup.endpoint.kind == "infer" else {}
 
 
 def _load(question: Question) -> dict[str, Any]:

@@ -2,55 +2,187 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tonnage.api.question.arguments import Many, rates, whole_numbers
+from tonnage.api.running.deploy import Deployed
 from tonnage.errors import InputError, option
 from tonnage.results.metrics import Latencies, latencies
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
-from tonnage.results.services import ModelResult, ServiceResult, SizedService, StreamResult
+from tonnage.results.services import ModelResult, ModelSettings, ServiceResult, ServiceSweep, SizedService, StreamResult, TriedSettings
 from tonnage.simulator.services import ServiceRun, run_service
-from tonnage.sizing.services import Met, ServiceAnswer, size_service
-from tonnage.spec.service import Service, read_service
+from tonnage.sizing.services import Met, ServiceAnswer, Tried, choose_settings, with_clients, with_rate
+from tonnage.spec.service import Service
+from tonnage.spec.service_file import is_service, read_service
 from tonnage.units import format_duration
+
+if TYPE_CHECKING:
+    from tonnage.evidence.services import ServiceCalibration
 
 REQUESTS = 20_000
 """Requests of one simulation where none are requested."""
 
 
-def simulate_service(path: Path | str, *, requests: int | None = None, seed: int | None = None) -> ServiceResult:
-    """What a service does under its traffic.
+def simulate_service(
+    path: Path | str,
+    *,
+    requests: int | None = None,
+    seed: int | None = None,
+    concurrency: Many | None = None,
+    request_rate: str | float | Iterable[float] | None = None,
+) -> ServiceResult | ServiceSweep:
+    """What a service does under its traffic, or under each of several loads.
 
     Args:
         path: YAML or JSON file with a service (docs/services.md).
         requests: how many are simulated (default: 20,000).
         seed: of the arrivals (default: 0).
+        concurrency: clients of a closed loop in place of the file's traffic, which must be of one stream ("1,2,4"); or
+        request_rate: requests per second of all open streams together, in the file's proportions ("100,200").
 
     Raises:
         InputError: a file or a number that cannot be used.
     """
-    service = read_service(path)
-    return _result(service, run_service(service, requests=_count(requests), seed=seed or 0))
+    service, count = read_service(path), _count(requests)
+    if concurrency is not None and request_rate is not None:
+        raise InputError(f"{option('concurrency')}, {option('request_rate')}: give one of the two")
+    if concurrency is not None:
+        loads = tuple(float(value) for value in whole_numbers(concurrency, option("concurrency")))
+    elif request_rate is not None:
+        loads = tuple(rates(request_rate, option("request_rate")))
+    else:
+        return _result(service, run_service(service, requests=count, seed=seed or 0))
+    at = with_clients if concurrency is not None else with_rate
+    points = tuple(_result(found, run_service(found, requests=count, seed=seed or 0)) for found in (at(service, load) for load in loads))
+    return ServiceSweep(unit="clients" if concurrency is not None else "requests/s", loads=loads, points=points)
+
+
+CURVE = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
+"""Rates of the curve around a sized server, as shares of its part of the traffic."""
 
 
 def size_servers(
-    path: Path | str, *, requests: int | None = None, seed: int | None = None, progress: Callable[[str], None] | None = None
+    path: Path | str,
+    *,
+    requests: int | None = None,
+    seed: int | None = None,
+    curve: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> SizedService:
-    """How many servers a service needs for its traffic inside its limits.
+    """How many servers a service needs for its traffic inside its limits, and with which of the settings that its file offers.
 
     Args:
         path: YAML or JSON file with a service, its traffic and ``latency``.
         requests: of each simulation (default: 20,000).
         seed: of the arrivals (default: 0).
+        curve: whether one of the servers is simulated at other rates too, for a figure.
         progress: is told what is looked at.
 
     Raises:
         InputError: a file or a number that cannot be used.
     """
-    answer = size_service(read_service(path), requests=_count(requests), seed=seed or 0, progress=progress)
-    return _sized(answer)
+    count = _count(requests)
+    answer, tried = choose_settings(read_service(path), requests=count, seed=seed or 0, progress=progress)
+    sized = replace(_sized(answer), tried=_tried(tried, answer) if len(tried) > 1 else ())
+    if not curve:
+        return sized
+    whole = sum(stream.rate for stream in answer.service.streams)
+    loads = tuple(whole * share for share in CURVE)
+    points = (run_service(at, requests=count, seed=seed or 0) for at in (with_rate(answer.service, load) for load in loads))
+    seen = tuple(_result(with_rate(answer.service, load), run) for load, run in zip(loads, points, strict=True))
+    return replace(sized, curve=ServiceSweep(unit="requests/s", loads=loads, points=seen))
+
+
+def calibrate_service(
+    measured: Iterable[str | Path], *, output: str | Path | None = None, include_invalid: bool = False
+) -> ServiceCalibration:
+    """Write a service file from runs of ``bench`` on a v2 server.
+
+    Args:
+        measured: run folders, and at most one service file, whose models get the measured times by name.
+        output: the service file to write.
+        include_invalid: whether runs that their client called INVALID count.
+
+    Raises:
+        InputError: nothing to make times of, or a file that cannot be read or written.
+    """
+    from tonnage.csv_file import read_text
+    from tonnage.evidence.services import calibrate_service as calibrated
+    from tonnage.results.store import write_yaml
+    from tonnage.spec.typed_values import parse_yaml
+
+    paths = [Path(path) for path in measured]
+    files = [path for path in paths if not path.is_dir()]
+    if len(files) > 1 or any(not is_service(path) for path in files):
+        raise InputError(f"{files[0]}: measured inferences go with one service file (docs/services.md); leave the other files out")
+    document = parse_yaml(read_text(str(files[0]), "service"), str(files[0])) if files else None
+    if files:
+        read_service(files[0])
+    found = calibrated([path for path in paths if path.is_dir()], document, include_invalid=include_invalid)
+    if output is not None:
+        write_yaml(Path(output), found.document)
+    return found
+
+
+def deploy_service(path: Path | str, *, target: str, output: Path | str, requests: int | None = None, seed: int | None = None) -> Deployed:
+    """Write the files that deploy a service as it is sized: its settings, as many servers, and what is left to do.
+
+    Args:
+        path: YAML or JSON file with a service whose models name their ``backend``.
+        target: triton or kserve.
+        output: folder that is written, which must not exist or be empty.
+        requests, seed: of the sizing; one server without sizing where the file has no limits.
+
+    Raises:
+        InputError: a file, a target or a folder that cannot be used, or no number of servers meets the limits.
+    """
+    from tonnage.deploy.services import SizedFiles, service_files
+    from tonnage.deploy.targets import write_folder
+    from tonnage.report.numbers import counted
+
+    service, servers, words = read_service(path), 1, "One server, as the file has no limits to size it by."
+    if service.limits:
+        answer, _ = choose_settings(service, requests=_count(requests), seed=seed or 0)
+        if not answer.servers:
+            raise InputError(f"{path}: no number of servers meets the limits; see tonnage size {path}")
+        service, servers = answer.service, answer.servers
+        limits = "; ".join(map(_words, answer.met))
+        words = f"{counted(servers, 'server')} of {counted(service.gpus, 'GPU')}: {limits}."
+    stem = Path(path).stem
+    files = service_files(SizedFiles(name=stem, service=service, servers=servers, source=Path(path).name, answer=words), target)
+    write_folder(Path(output), files)
+    return Deployed(files=tuple(sorted(files)), checkpoint="", notes=(words,))
+
+
+def _tried(tried: tuple[Tried, ...], answer: ServiceAnswer) -> tuple[TriedSettings, ...]:
+    return tuple(
+        TriedSettings(
+            settings=settings(one.service),
+            servers=None if one.servers < 0 else one.servers,
+            least=one.least,
+            use=one.use if one.servers > 0 else None,
+            chosen=one.service.models == answer.service.models,
+        )
+        for one in tried
+    )
+
+
+def settings(service: Service) -> tuple[ModelSettings, ...]:
+    """What a sizing may choose of each model."""
+    return tuple(
+        ModelSettings(
+            model=name,
+            instances=model.instances,
+            max_batch_size=model.max_batch_size,
+            max_queue_delay_microseconds=None if model.batching is None else round(model.batching.delay_s * 1e6),
+        )
+        for name, model in service.models.items()
+    )
 
 
 def _count(requests: int | None) -> int:
@@ -93,6 +225,7 @@ def _result(service: Service, run: ServiceRun) -> ServiceResult:
                 name=stream.name,
                 asked=f"{stream.concurrency} clients" if stream.concurrency else f"{stream.rate:.6g}/s",
                 answered_per_second=done / seconds if seconds > 0 else 0.0,
+                items_per_second=done * stream.items / seconds if seconds > 0 else 0.0,
                 latencies=_latencies(run, place),
                 requests=len(status),
                 rejected=int((status == REJECTED).sum()),

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tonnage.api.question.arguments import with_signature
-from tonnage.api.question.documents import ScenarioLike
-from tonnage.api.question.simulation import SimulateArguments, Simulation, simulation_of
+from tonnage.api.question.arguments import ScenarioLike, with_signature
+from tonnage.api.question.simulation import Simulation, simulation_of
+from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.api.simulated_run import EqualLengths, SimulatedRun
 from tonnage.errors import InputError, option
 
@@ -281,7 +281,7 @@ def lesson_timeline(result: LessonResult) -> Timeline:
 
 def write_timeline(path: Path, timeline: Timeline, title: str) -> None:
     """Write a timeline in the form that the name of the file says; it is there whole or not at all."""
-    from tonnage.report.timeline import timeline_page
+    from tonnage.report.simulated import timeline_page
     from tonnage.report.writers.html import write_page
     from tonnage.results.store import write_json
     from tonnage.results.timeline import chrome_trace, timeline_table

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.notebook import InNotebooks
 from tonnage.results.metrics import Violation, violations
 from tonnage.results.requests import FAILED
 from tonnage.spec.deployment import Deployment
@@ -37,7 +38,7 @@ class EqualLengths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedRun:
+class SimulatedRun(InNotebooks):
     """One simulated point: what was run, what happened to each request, and the metrics of it.
 
     Attributes:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.question.aims import places_of, prices_of, reserve_of, with_prices
-from tonnage.api.question.arguments import Many, listed, slo, spare_of, whole_numbers, with_signature
-from tonnage.api.question.documents import ScenarioLike, document_of, plain
+from tonnage.api.question.arguments import Many, ScenarioLike, document_of, listed, plain, slo, spare_of, whole_numbers, with_signature
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.plan.plan import Measured, Plan
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tonnage.plan.use_cases import UseCases
     from tonnage.sizing.fleet.standby import Reserve
     from tonnage.sizing.measured import MeasuredQuestion
-    from tonnage.sizing.planner import Progress
+    from tonnage.sizing.planner import Progress, Runs
     from tonnage.sizing.question import Owned, Question
     from tonnage.spec.scenario import DemandAsked
 
@@ -117,7 +116,9 @@ def size_models(scenario: ScenarioLike = None, *, progress: Progress | None = No
     return answer(ask(scenario, **asked), progress=progress)
 
 
-def answer(understood: Asked, *, progress: Progress | None = None, today: date | None = None, command: str = "") -> tuple[Plan, ...]:
+def answer(
+    understood: Asked, *, progress: Progress | None = None, today: date | None = None, command: str = "", runs: Runs | None = None
+) -> tuple[Plan, ...]:
     """One finished plan per question: with its cost, what was asked, and where it came from.
 
     The first also holds the answer of the scenario's own benchmarks, where it names some.
@@ -127,23 +128,24 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
         progress: as in ``size``.
         today: the day that the plans name, and on which prices older than a year are; neither if not given.
         command: as it was typed, for the plans to name.
+        runs: the memory of earlier questions, whose runs are not made again.
 
     Raises:
         InputError: the benchmarks cannot be used for the question.
     """
-    from tonnage.api.question.aims import with_growth
+    from tonnage.api.question.aims import with_day, with_growth
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
-    from tonnage.api.question.people import with_day
     from tonnage.cost.planned import with_cost
     from tonnage.evidence.measurement import with_measurement
-    from tonnage.sizing.planner import Runs, no_progress
+    from tonnage.sizing.planner import Runs as Memory
+    from tonnage.sizing.planner import no_progress
     from tonnage.sizing.planner import size as search
 
     scenario = understood.scenario
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
-    runs = Runs()
+    runs = Memory() if runs is None else runs
     plans = [search(question, progress=progress or no_progress, runs=runs) for question in understood.questions]
     plans = [
         chosen(asked, plan, scenario, prices=prices, where=where, search=partial(search, runs=runs))
@@ -277,7 +279,7 @@ def size_measured(
 
 def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable[[Demand], Plan]) -> Plan:
     """The plan of measured points with what systems that exist carry by them; for that load where none is requested."""
-    from tonnage.api.question.people import check_day, says_no_load, with_day
+    from tonnage.api.question.aims import check_day, says_no_load, with_day
     from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
     from tonnage.sizing.fleet.existing import measured_existing

@@ -22,10 +22,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
-from tonnage.api.question.simulation import SimulateArguments
+from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, TonnageError, UnknownName, option
-from tonnage.spec.typed_values import FORBID, parse_yaml, read_as
+from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 if TYPE_CHECKING:
     from tonnage.sizing.planner import Progress
@@ -40,7 +40,7 @@ MOST_POINTS = 100_000
 Value = str | int | float | bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Grid:
     """What is swept.
 
@@ -48,8 +48,6 @@ class Grid:
         over: values by the names of ``SimulateArguments``; every combination is a point.
         base: what all points have in common.
     """
-
-    __pydantic_config__ = FORBID
 
     over: dict[str, list[Value]]
     base: dict[str, Value]

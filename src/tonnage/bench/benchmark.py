@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
@@ -17,13 +18,13 @@ from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, Watcher, measure
 from tonnage.bench.recorder import Recorder
 from tonnage.bench.reply import Exchange, Reply
-from tonnage.bench.request import Setup
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.steady import find_steady, steady_metrics
 from tonnage.bench.trends import DEFINITIONS, trends
 from tonnage.bench.validity import ERROR_RATE, Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
+from tonnage.notebook import InNotebooks
 from tonnage.results.batches import RunWriter, read_tokens, summary_document
 from tonnage.results.metrics import Goodput, Summary, goodput, summarize
 from tonnage.results.requests import Requests
@@ -53,7 +54,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(InNotebooks):
     """One load, measured.
 
     Attributes:

@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tonnage.bench.connection import Connection, Secured
+from tonnage.bench.connection import Connection, Secured, Target
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import COMPLETED, TIMED_OUT, Exchange, Reply
-from tonnage.bench.request import Target
 
 SWEEP_S = 0.1
 """How often requests are looked through for those that have taken too long."""

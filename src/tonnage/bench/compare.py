@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.intervals import CONFIDENCE, STATISTICS, block_draws, latencies_ms, statistics
 from tonnage.errors import in_python
+from tonnage.notebook import InNotebooks
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
 
@@ -52,7 +53,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(InNotebooks):
     """Two runs.
 
     Attributes:

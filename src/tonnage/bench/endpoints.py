@@ -313,6 +313,11 @@ class Embeddings(Endpoint):
         return Delta(finished=True, error=error, tokens=0, prompt=usage_of(document).get("prompt", -1))
 
 
+def model_path(model: str, verb: str = "") -> str:
+    """The path of a model in the v2 protocol, or of something that is asked of it."""
+    return f"/v2/models/{quote(model, safe='')}" + (f"/{verb}" if verb else "")
+
+
 # Triton's and KServe's generate extension of the v2 protocol, as the TensorRT-LLM and vLLM backends serve it.
 
 
@@ -328,7 +333,7 @@ class Generate(Endpoint):
     @property
     def path(self) -> str:
         """``/v2/models/MODEL/generate_stream`` or ``/v2/models/MODEL/generate``."""
-        return f"/v2/models/{quote(self.model, safe='')}/{'generate_stream' if self.streaming else 'generate'}"
+        return model_path(self.model, "generate_stream" if self.streaming else "generate")
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
         """Inputs by the names that both backends know; ``min_length`` is what TensorRT-LLM calls the least output."""
@@ -350,9 +355,31 @@ class Generate(Endpoint):
         return self.event(document)
 
 
+# The v2 protocol's infer, which Triton, MLServer and KServe's servers answer for any model.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infer(Endpoint):
+    """``POST /v2/models/MODEL/infer``: one reply without tokens, so that its end-to-end latency is what counts."""
+
+    kind = "infer"
+
+    @property
+    def path(self) -> str:
+        """``/v2/models/MODEL/infer``."""
+        return model_path(self.model, "infer")
+
+    def whole(self, document: dict[str, Any]) -> Delta:
+        """Whether there are outputs."""
+        error = error_of(document)
+        if not error and not document.get("outputs"):
+            error = "a reply without outputs"
+        return Delta(finished=True, error=error, tokens=0)
+
+
 __all__ = ["KINDS", "Delta", "Endpoint", "find_endpoint"]
 
-KINDS: dict[str, type[Endpoint]] = {kind.kind: kind for kind in (Chat, Completions, Responses, Embeddings, Generate)}
+KINDS: dict[str, type[Endpoint]] = {kind.kind: kind for kind in (Chat, Completions, Responses, Embeddings, Generate, Infer)}
 
 
 def find_endpoint(kind: str, *, model: str, streaming: bool = True, pinned: bool = True, extra: dict[str, Any] | None = None) -> Endpoint:
@@ -360,10 +387,10 @@ def find_endpoint(kind: str, *, model: str, streaming: bool = True, pinned: bool
 
     Raises:
         UnknownName: no kind of that name.
-        InputError: a stream of embeddings.
+        InputError: a stream of embeddings or of an inference.
     """
     if kind not in KINDS:
         raise UnknownName("endpoint type", kind, KINDS)
-    if kind == "embeddings" and streaming:
-        raise InputError(f"{option('streaming')}: embeddings come in one reply; switch streaming off")
+    if kind in ("embeddings", "infer") and streaming:
+        raise InputError(f"{option('streaming')}: {kind} has one reply; switch streaming off")
     return KINDS[kind](model=model, streaming=streaming, pinned=pinned, extra=extra or {})

@@ -7,18 +7,19 @@ import gc
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.bench.alarm import Heartbeat
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
+from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Recorder, Tally, TokenTimes
 from tonnage.bench.reply import Exchange
-from tonnage.bench.request import Setup
 from tonnage.results.batches import RunWriter
 
 if TYPE_CHECKING:
@@ -90,17 +91,27 @@ def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[W
         watchers: who looks on.
         gate: of a worker, what it waits for before it begins; None for one process.
     """
-    import uvloop
-
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-4)  # the thread that writes must not hold up the loop for longer
     gc.collect()
     gc.freeze()
     try:
-        return uvloop.run(_measure(setup, load, writer, watchers, gate))
+        return _run(_measure(setup, load, writer, watchers, gate))
     finally:
         gc.unfreeze()
         sys.setswitchinterval(interval)
+
+
+def _run(measuring: Coroutine[Any, Any, Observed]) -> Observed:
+    """Run it on a new loop; in a new thread where this one has a running loop, as in a notebook."""
+    import uvloop
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return uvloop.run(measuring)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(uvloop.run, measuring).result()
 
 
 async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher], gate: Gate | None) -> Observed:

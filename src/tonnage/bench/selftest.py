@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tonnage.bench.connection import Setup, parse_url, request_head
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Observed, measure
 from tonnage.bench.prompts import prompts
-from tonnage.bench.request import Setup, parse_url, request_head
 from tonnage.results.batches import RunWriter
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests

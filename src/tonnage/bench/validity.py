@@ -275,11 +275,11 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
     if tally.events and tally.tokens > 1.02 * tally.events:
         ratio = tally.tokens / tally.events
         notes.append(f"{ratio:.2f} tokens an event: TPOT reads low, tpot_by_event_ms in run.json does not")
-    if tally.osl_off > 0.01 * max(summary.counted, 1):
+    if tally.tokens and tally.osl_off > 0.01 * max(summary.counted, 1):
         notes.append(f"{tally.osl_off} of {summary.counted} outputs have another length than asked")
     if tally.sources["events"]:
         notes.append(f"tokens of {tally.sources['events']} replies were counted as one an event, the server did not say how many")
-    if _in_step(observed.load):
+    if tally.tokens and _in_step(observed.load):
         isl, osl = (int(column[0]) for column in (observed.load.isl, observed.load.osl))
         notes.append(
             "all requests have the same length, so they may end together and wait for one another; "

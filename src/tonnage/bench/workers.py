@@ -24,11 +24,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.bench.connection import tls_context
+from tonnage.bench.connection import Setup, tls_context
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, measure
 from tonnage.bench.recorder import EXAMPLES, Tally
-from tonnage.bench.request import Setup
 from tonnage.bench.scrape import Scraper
 from tonnage.errors import TonnageError, option
 from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, read_tokens

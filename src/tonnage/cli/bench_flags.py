@@ -22,7 +22,7 @@ class Server:
 
     url: str | None = about("The server, such as 127.0.0.1:8000.")
     model: str | None = about("The name that the server knows the model by.")
-    endpoint_type: str | None = about("chat, completions, responses, embeddings or generate (default: chat).")
+    endpoint_type: str | None = about("chat, completions, responses, embeddings, generate, or infer for any model (default: chat).")
     streaming: bool | None = about("Whether replies are streamed (default: on).")
     pin_output: bool | None = about(
         "Force the exact output length with min_tokens and ignore_eos; turn off for hosted APIs, which reject them (default: on)."
@@ -48,6 +48,13 @@ class Load:
 
     isl: str | None = about("Prompt length in tokens: 2000, 2000+-500, lognormal:2000,500 or uniform:1600-2000.")
     osl: str | None = about("Output length in tokens, in the same forms.")
+    items: str | None = about("With infer: items of a request, such as images; several values with commas make a sweep (default: 1).")
+    tensor: list[str] | None = about(
+        'With infer: an input with its type and the dimensions of one item, such as "pixels=FP32[3,224,224]"; may be repeated (default: '
+        "what the server's metadata says).",
+        negative=False,
+    )
+    binary_tensors: bool | None = about("With infer: send values as bytes behind the JSON (default: as JSON).")
     concurrency: str | None = about("Closed loop: clients with one request in flight each; several values with commas make a sweep.")
     request_rate: str | None = about("Open loop: requests per second; several values with commas make a sweep.")
     arrival_pattern: Literal["poisson", "constant", "gamma", "burst"] | None = about("Arrivals of the open loop (default: poisson).")

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from tonnage.cli.flags import Said, flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed, progress_bar
+from tonnage.cli.services import calibrate_service, is_inference
 from tonnage.errors import InputError
 
 
@@ -19,11 +20,14 @@ def calibrate(
         Path,
         Parameter(
             help="Files or folders: CSV of points, reports of GenAI-Perf or AIPerf, results of vllm bench, GuideLLM's benchmarks.json, "
-            "run folders."
+            "run folders; or runs of bench with infer, and the service file whose models they measured (docs/services.md)."
         ),
     ],
     output: Annotated[
-        Path | None, Parameter(help="File to write the factors to; simulate, size and score take it with --coefficients.")
+        Path | None,
+        Parameter(
+            help="File to write the factors to; simulate, size and score take it with --coefficients. Of inferences, the service file."
+        ),
     ] = None,
     plan: Annotated[
         Path | None,
@@ -52,6 +56,9 @@ def calibrate(
 
     if not measured:
         raise InputError("calibrate: nothing measured is given; name a file, for example ./tonnage calibrate points.csv --output my.json")
+    if is_inference(measured):
+        calibrate_service(measured, output, given(asked), json=json)
+        return
     compile_if_needed()
     date = today().isoformat()
     with progress_bar("calibrating") as progress:

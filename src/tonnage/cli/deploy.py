@@ -9,6 +9,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from tonnage.cli.services import is_service, refuse_given
+
 
 def deploy(
     plan: Path,
@@ -27,7 +29,8 @@ def deploy(
     Parameters
     ----------
     plan
-        File with the plan's JSON, which tonnage size wrote with --output.
+        File with the plan's JSON, which tonnage size wrote with --output; or with a service of models that are not LLMs
+        (docs/services.md), which is sized first, for triton or kserve.
     target
         Target: compose or triton for single machines; kubernetes, kserve, llm-d, dynamo, ray-serve or nim for a cluster. If the target
         cannot run the plan's choice, deploy writes the nearest other deployment of the plan and prints how many systems it needs.
@@ -43,7 +46,11 @@ def deploy(
     """
     from tonnage import api
 
-    found = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter)
+    if plan.suffix != ".json" and is_service(plan):
+        refuse_given({"checkpoint": checkpoint, "drafter": drafter})
+        found = api.deploy_service(plan, target=target, output=output)
+    else:
+        found = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter)
     if json:
         from tonnage.results.store import json_text
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import Group, Parameter
 
 from tonnage.errors import InputError, option
-from tonnage.spec.scenario import Leaf, leaves, takes
+from tonnage.spec.scenario import Leaf, takes
 
 TITLES = {
     "": "The question",
@@ -18,7 +18,8 @@ TITLES = {
     "sessions": "Conversations, agents and shared prefixes",
     "demand": "Demand (one form of it)",
     "limits": "Limits",
-    "search": "What may be combined",
+    "search": "The deployment (size tries every combination)",
+    "simulate": "Load, further knobs and fleet",
     "choice": "What is chosen",
     "standby": "What stands by for failures",
     "scaling": "How the fleet is scaled over its hours",
@@ -72,14 +73,19 @@ def flags_of(declared: type, group: Group | None = None) -> tuple[Flag, ...]:
     return tuple(Flag(name=one.name, kind=kinds[one.name], group=group, **one.metadata) for one in fields(declared))
 
 
-def scenario_flags() -> tuple[Flag, ...]:
+def leaf_flags(found: Iterable[Leaf]) -> tuple[Flag, ...]:
     """A flag for each leaf of a scenario, with the same name and the same words."""
-    found = []
-    for leaf in leaves():
-        branch = leaf.path[0] if len(leaf.path) > 1 else ""
-        read = None if leaf.number is None else _reader(leaf)
-        found.append(Flag(name=leaf.name, kind=_kind(leaf), about=leaf.about, group=GROUPS[branch], negative=branch == "search", read=read))
-    return tuple(found)
+    return tuple(
+        Flag(
+            name=leaf.name,
+            kind=_kind(leaf),
+            about=leaf.about,
+            group=GROUPS[leaf.path[0] if len(leaf.path) > 1 else ""],
+            negative=leaf.path[0] in ("search", "simulate"),
+            read=None if leaf.number is None else _reader(leaf),
+        )
+        for leaf in found
+    )
 
 
 def _reader(leaf: Leaf) -> Callable[[Any, Sequence[Any]], float]:

@@ -19,6 +19,7 @@ from tonnage.version import VERSION
 
 VERBS = {
     "size": "How many systems does this traffic need inside these latency limits?",
+    "ui": "A local page: size with sliders, compare, simulate, measure; and the same over HTTP.",
     "report": "A saved plan as text, as Markdown or as a page.",
     "explain": "Why a saved plan chose what it did, and what every other kind would have taken.",
     "diff": "Two saved plans: what was asked differently, and how the answers differ.",
@@ -29,12 +30,14 @@ VERBS = {
     "deploy": "The choice of a plan as files for Docker Compose, Kubernetes, KServe, Triton and others.",
     "watch": "A running deployment beside its plan: load, latencies, and how much more it carries.",
     "demo": "The whole chain in a minute: simulated GPUs served, measured, one killed, and all of it predicted.",
+    "learn": "Seven lessons as notebooks, from the first request to a calibrated plan.",
     "import": "Single requests of another tool's run, as a run folder.",
     "compare": "Two runs, measured or simulated: how their latencies and rates compare.",
     "score": "Predict every row of a measured file and print the errors.",
     "memory": "Where an instance's GPU memory goes, with the arithmetic.",
     "workload": "Recorded traffic: described, or fitted by a scenario that reproduces it.",
     "catalog": "The models, GPUs, systems and engines known by name.",
+    "mcp": "The same questions as tools for an agent (Model Context Protocol).",
     "schema": "The JSON Schema of a scenario file.",
     "completion": "What a shell needs to complete verbs and flags.",
     "calibrate": "Fit the step model to a few measurements of your own.",

@@ -2,49 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tonnage.cli.printing import print_answer
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
 
-TAKEN = ("requests", "seed", "json")
-"""Flags that a service takes beside its file."""
+SIMULATED = ("requests", "seed", "json", "concurrency", "request_rate")
+SIZED = ("requests", "seed", "json", "report")
+"""Flags that a service takes with its file."""
 
 
 def is_service(scenario: Path | None) -> bool:
     """Whether the file holds a service and no question about an LLM."""
     if scenario is None:
         return False
-    from tonnage.spec.service import is_service as found
+    from tonnage.spec.service_file import is_service as found
 
     return found(scenario)
 
 
 def simulate_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> None:
-    """Print what a service does under its traffic."""
+    """Print what a service does under its traffic, or under each of several loads."""
     from tonnage import api
-    from tonnage.report.simulated import served
+    from tonnage.report.services import served, swept
+    from tonnage.results.services import ServiceSweep
 
-    _refuse(asked)
-    result = api.simulate_service(path, requests=asked.get("requests"), seed=asked.get("seed"))
-    print_answer(lambda: served(result), result.to_json, json=json)
+    refuse_given(asked, SIMULATED)
+    result = api.simulate_service(path, **{name: value for name, value in asked.items() if name in SIMULATED})
+    print_answer(lambda: swept(result) if isinstance(result, ServiceSweep) else served(result), result.to_json, json=json)
 
 
 def size_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> int:
     """Print how many servers a service needs; the exit code."""
     from tonnage import api
-    from tonnage.report.simulated import sized
+    from tonnage.report.services import sized
 
-    _refuse(asked)
-    requests = asked.get("requests")
-    answer = api.size_servers(path, requests=None if requests is None else int(requests), seed=asked.get("seed"))
+    refuse_given(asked, SIZED)
+    requests, page = asked.get("requests"), asked.get("report")
+    answer = api.size_servers(path, requests=None if requests is None else int(requests), seed=asked.get("seed"), curve=page is not None)
+    if page is not None:
+        from tonnage.report.writers.html import write_page
+
+        write_page(page, sized(answer))
     print_answer(lambda: sized(answer), answer.to_json, json=json)
     return DONE if answer.servers else NO_ANSWER
 
 
-def _refuse(asked: Mapping[str, Any]) -> None:
+def is_inference(measured: Sequence[Path]) -> bool:
+    """Whether measurements are of models that are not LLMs."""
+    folders = [path for path in measured if path.is_dir()]
+    if not folders:
+        return False
+    from tonnage.evidence.services import is_inference as found
+
+    return any(map(found, folders))
+
+
+def calibrate_service(measured: Sequence[Path], output: Path | None, asked: Mapping[str, Any], *, json: bool) -> None:
+    """Write the service file that measured inferences make, and print how well it predicts their loads."""
+    from tonnage import api
+    from tonnage.report.services import calibrated
+
+    refuse_given(asked, ("include_invalid",))
+    found = api.calibrate_service(measured, output=output, include_invalid=bool(asked.get("include_invalid")))
+    print_answer(lambda: calibrated(found, output), found.to_json, json=json)
+
+
+def refuse_given(asked: Mapping[str, Any], taken: tuple[str, ...] = ()) -> None:
+    """Refuse flags that a service does not take.
+
+    Raises:
+        InputError: naming the first.
+    """
     for name, value in asked.items():
-        if name not in TAKEN and value not in (None, False):
+        if name not in taken and value not in (None, False):
             raise InputError(f"{option(name)}: a service of models that are not LLMs has no such setting; its file says everything")

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
-from tonnage.cli.flags import GROUPS, OUTPUT, Flag, about, flags_of, given, scenario_flags, with_flags
+from tonnage.cli.flags import GROUPS, OUTPUT, Flag, about, flags_of, given, leaf_flags, with_flags
 from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_plans, print_use_cases
 from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, size_service
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
+from tonnage.spec.scenario import leaves
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
@@ -34,7 +35,7 @@ DISAGGREGATED = Flag(
 )
 SCENARIO = (
     "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says. Several files are use cases of one fleet "
-    "(docs/fleet.md). A file that describes a non-LLM service (docs/services.md) takes only --requests, --seed and --json."
+    "(docs/fleet.md). A file that describes a non-LLM service (docs/services.md) takes only --requests, --seed, --report and --json."
 )
 
 
@@ -61,7 +62,7 @@ class Output:
         return Form(**{one.name: bool(getattr(self, one.name)) for one in fields(Form)})
 
 
-@with_flags(*(DISAGGREGATED if flag.name == "disaggregated" else flag for flag in scenario_flags()), PRICE, *flags_of(Output, OUTPUT))
+@with_flags(*(DISAGGREGATED if flag.name == "disaggregated" else flag for flag in leaf_flags(leaves())), PRICE, *flags_of(Output, OUTPUT))
 def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> int:
     """How many systems does this traffic need inside these latency limits?
 

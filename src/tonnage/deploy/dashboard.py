@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tonnage.deploy.alerts import HIGHEST_SHARE, gpu_use
-from tonnage.deploy.objectives import Objective, in_flight, objectives
+from tonnage.deploy.alerts import HIGHEST_SHARE, Objective, gpu_use, in_flight, objectives
 from tonnage.deploy.plan_text import carries_line, choice_line
 from tonnage.deploy.service import Service
 

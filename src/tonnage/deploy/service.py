@@ -20,7 +20,7 @@ from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import find_engine, find_gpu
-from tonnage.spec.catalog.images import find_image
+from tonnage.spec.catalog.entries import find_image
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import find_precision
 

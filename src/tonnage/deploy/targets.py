@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tonnage.deploy.checkpoint import Loading
-from tonnage.deploy.compose.files import files as compose
-from tonnage.deploy.dynamo.files import files as dynamo
-from tonnage.deploy.dynamo.files import lacks as dynamo_lacks
-from tonnage.deploy.kserve.files import files as kserve
+from tonnage.deploy.compose import files as compose
+from tonnage.deploy.dynamo import files as dynamo
+from tonnage.deploy.dynamo import lacks as dynamo_lacks
+from tonnage.deploy.kserve import files as kserve
 from tonnage.deploy.kubernetes.files import files as kubernetes
-from tonnage.deploy.llm_d.files import files as llm_d
-from tonnage.deploy.nim.files import files as nim
-from tonnage.deploy.nim.files import lacks as nim_lacks
-from tonnage.deploy.nim.files import loads as nim_loads
-from tonnage.deploy.ray_serve.files import files as ray_serve
-from tonnage.deploy.ray_serve.files import lacks as ray_serve_lacks
+from tonnage.deploy.llm_d import files as llm_d
+from tonnage.deploy.nim import files as nim
+from tonnage.deploy.nim import lacks as nim_lacks
+from tonnage.deploy.nim import loads as nim_loads
+from tonnage.deploy.ray_serve import files as ray_serve
+from tonnage.deploy.ray_serve import lacks as ray_serve_lacks
 from tonnage.deploy.service import Service, obstacle, service_of
 from tonnage.deploy.signals import SIGNALS
 from tonnage.deploy.triton.files import files as triton
@@ -143,3 +147,39 @@ def _why_not(runs: Target, target: str, candidate: Candidate) -> str:
     if family not in runs.engines:
         return f"{target} runs only {' and '.join(runs.engines)}, not {pool.engine}"
     return runs.lacks(pool, family)
+
+
+# A folder that is written as a whole or not at all.
+
+
+def write_folder(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files into a folder that does not exist yet, or is empty.
+
+    They are written next to it first and moved there when all of them stand, so that a failure leaves nothing behind.
+
+    Args:
+        folder: where to.
+        files: the text of each by its path inside the folder.
+
+    Raises:
+        InputError: there is something at that place already, or it cannot be written.
+    """
+    where = option("output")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{where}: {folder} is there already and not an empty folder; name a new one")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as fault:
+        raise InputError(f"{where}: {folder} cannot be written: {fault.strerror}") from fault
+    try:
+        for name, text in files.items():
+            path = beside / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        beside.chmod(0o755)
+        os.replace(beside, folder)
+    except OSError as fault:
+        raise InputError(f"{where}: {folder} cannot be written: {fault.strerror}") from fault
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

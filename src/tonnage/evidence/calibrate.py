@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import InputError, in_python, option
 from tonnage.evidence.predict import read_point
 from tonnage.formats.points import STEADY, is_steady
+from tonnage.notebook import Displayed
 from tonnage.perf.terms_file import SECONDS, shipped
 from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine
@@ -39,7 +40,7 @@ DETERMINED, PARTLY = 0.6, 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationReport:
+class CalibrationReport(Displayed):
     """What a calibration found.
 
     Attributes:

@@ -4,7 +4,7 @@ The method is that of Moré, "The Levenberg-Marquardt algorithm: implementation 
 linearised residuals inside a ball whose radius grows where the linear model predicts well and shrinks where it does not. A
 singular value decomposition of the Jacobian gives the step for any damping, and Newton's method finds the damping whose step
 has the length of the radius. Priors need no code of their own here: the caller appends them as further residuals.
-``tests/calibration/test_least_squares.py`` compares the solutions with those of ``scipy.optimize.least_squares``.
+``tests/evidence/test_least_squares.py`` compares the solutions with those of ``scipy.optimize.least_squares``.
 """
 
 from __future__ import annotations

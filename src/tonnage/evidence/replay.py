@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, in_python, option
+from tonnage.notebook import InNotebooks
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import SHARE
@@ -144,7 +145,7 @@ class MetricBeside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunBesidePlan:
+class RunBesidePlan(InNotebooks):
     """A run and its prediction.
 
     Attributes:

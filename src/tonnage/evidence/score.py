@@ -19,6 +19,7 @@ from tonnage.evidence.predict import Measured, MeasuredTable, Point, measured_ta
 from tonnage.evidence.reasons import cache_group, reason
 from tonnage.formats.points import is_steady
 from tonnage.formats.table import MEASURES, RATIO
+from tonnage.notebook import Displayed
 from tonnage.perf.external.measured_steps import check_source, reduction, source_mark
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import Regime
@@ -187,7 +188,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreReport:
+class ScoreReport(Displayed):
     """How good the predictions of a measured table are.
 
     Attributes:

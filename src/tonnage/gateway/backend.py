@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from tonnage.bench.request import Target
+from tonnage.bench.connection import Target
 
 if TYPE_CHECKING:
     from tonnage.gateway.upstream import Upstream

@@ -9,7 +9,7 @@ import re
 
 import httptools
 
-from tonnage.bench.request import Target
+from tonnage.bench.connection import Target
 from tonnage.gateway.backend import Backend
 from tonnage.gateway.core import Core
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tonnage.bench.request import Target
+from tonnage.bench.connection import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from tonnage.perf.coefficient_files import content
 from tonnage.perf.links import check_split
 from tonnage.spec.catalog import find_engine, gpus
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, Windows
-from tonnage.spec.typed_values import FORBID, read_as
+from tonnage.spec.typed_values import read_as, strict
 from tonnage.units import format_gb
 
 if TYPE_CHECKING:
@@ -151,17 +151,15 @@ def drafter_bytes(deployment: Deployment) -> int:
 # 2026-11-21) come out within 4 %.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Vectors:
     """Vectors of a token that are alive at once: of the model's width, and of the inner width."""
-
-    __pydantic_config__ = FORBID
 
     hidden: float
     ffn: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class MemoryConstants:
     """``memory.json`` as it is written.
 
@@ -176,8 +174,6 @@ class MemoryConstants:
         activation_mlp, activation_attention, activation_experts: vectors alive in the MLP, around attention, and with experts.
         logit_bytes_per_vocabulary_row: bytes of logits and sampling buffers per sequence and token of the vocabulary.
     """
-
-    __pydantic_config__ = FORBID
 
     name: str
     what: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from tonnage.perf.terms import MARK as DRAFTING_MARK
 from tonnage.perf.terms_file import calibrated_for, calibration_mark, own_terms_of, shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.precision import find_precision
-from tonnage.spec.typed_values import FORBID, read_as
+from tonnage.spec.typed_values import read_as, strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +34,7 @@ Span = tuple[int, int]
 """The least and the most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class MeasuredLoads:
     """What the rows of one generation of engines and one kind of model are of.
 
@@ -47,8 +46,6 @@ class MeasuredLoads:
         gpus: of the largest instance.
     """
 
-    __pydantic_config__ = FORBID
-
     rows: dict[str, int]
     isl: Span
     osl: Span
@@ -57,7 +54,7 @@ class MeasuredLoads:
     gpus: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Ranges:
     """``ranges.json`` as it is written.
 
@@ -68,8 +65,6 @@ class Ranges:
         engines: the generation of each engine preset.
         loads: by generation and kind of model (``kind_of``).
     """
-
-    __pydantic_config__ = FORBID
 
     date: str
     rows: dict[str, int]

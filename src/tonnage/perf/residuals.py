@@ -21,7 +21,7 @@ from typing import Any
 from tonnage.errors import DataErrors
 from tonnage.perf.coefficient_files import content
 from tonnage.spec.calibration import MULTIPLIERS, OWN_METRICS
-from tonnage.spec.typed_values import FORBID, read_as
+from tonnage.spec.typed_values import read_as, strict
 
 # The regime of a prediction: what kind of load and model it is of, and how near measurements were to it.
 
@@ -150,7 +150,7 @@ STANDS_IN = {"ttft_p95_ms": "ttft_ms", "e2e_ms": "itl_ms", "requests_s": "itl_ms
 """The metric whose errors are used in regimes where a metric was not measured; rates err the other way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Residuals:
     """The table of held-out errors.
 
@@ -163,8 +163,6 @@ class Residuals:
         formats: of weights, that the rows are in.
         widths: by term of a calibration, the width of the logarithm of its factor among groups that the fit had not seen.
     """
-
-    __pydantic_config__ = FORBID
 
     quantiles: Mapping[str, Mapping[str, tuple[float, ...]]]
     stretch: Mapping[str, Mapping[str, float]]

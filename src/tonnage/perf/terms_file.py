@@ -17,7 +17,7 @@ from tonnage.perf.fitted_terms import acts_on, known_keys, terms_by_key, vocabul
 from tonnage.perf.formats import FITTED
 from tonnage.perf.residuals import FEWEST_OWN
 from tonnage.spec.calibration import deployment_key
-from tonnage.spec.typed_values import FORBID, read_as
+from tonnage.spec.typed_values import read_as, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -166,17 +166,15 @@ Texts = dict[str, str]
 AGAIN = "reinstall, or write it again with ./fit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class EngineRows:
     """The GPUs that an engine's rows cover, and what is said of it on other GPUs."""
-
-    __pydantic_config__ = FORBID
 
     gpus: tuple[str, ...]
     elsewhere: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Origins:
     """Where the terms come from, in words.
 
@@ -191,8 +189,6 @@ class Origins:
         front_end: engines whose seconds per streamed token were chosen by rows.
     """
 
-    __pydantic_config__ = FORBID
-
     date: str
     architectures: Texts
     engines: Texts
@@ -206,11 +202,9 @@ class Origins:
     models: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class TermsFile:
     """``terms.json`` as it is written; ``report`` is for people. The groups are those of ``perf.term_groups``."""
-
-    __pydantic_config__ = FORBID
 
     shared: Numbers
     architectures: dict[str, Numbers]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tonnage.plan.document import DERIVES, Shown
+from tonnage.plan.document import Shown
 from tonnage.plan.limit import Limit
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 Metric = Literal["outstanding", "rate"]
 """What a controller looks at: requests in flight at the instances that serve, or requests that come in a second."""
@@ -18,7 +17,7 @@ WhyNot = Literal["one-instance", "attention-ranks", "no-rule"]
 holds the limits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LimitOverHours:
     """What became of one limit, hour by hour.
 
@@ -31,8 +30,6 @@ class LimitOverHours:
         worst_share: that share.
     """
 
-    __pydantic_config__ = FORBID
-
     limit: Limit
     share: float
     broken_hours: int
@@ -41,17 +38,15 @@ class LimitOverHours:
     worst_share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Held:
     """For how many hours of the run so many instances were held."""
-
-    __pydantic_config__ = FORBID
 
     instances: int
     hours: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class OverHours(Shown):
     """The fleet over the whole day, week or trace.
 
@@ -59,8 +54,6 @@ class OverHours(Shown):
         held: instances that were held, with those that start, stand by and leave, the fewest first.
         limits: what became of each limit but those on single gaps.
     """
-
-    __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("instance_hours",)
 
@@ -77,7 +70,7 @@ class OverHours(Shown):
         return math.fsum(-(-each.instances // at_once) * each.hours for each in self.held)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Proposal:
     """A rule by which a controller scales the fleet, and what came of it.
 
@@ -91,8 +84,6 @@ class Proposal:
         run: over the whole day, week or trace.
     """
 
-    __pydantic_config__ = FORBID
-
     metric: Metric
     target: float
     least: int
@@ -104,7 +95,7 @@ class Proposal:
     run: OverHours
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class AutoscalingCost:
     """Cloud GPUs for a year at this pace, in USD.
 
@@ -114,14 +105,12 @@ class AutoscalingCost:
         offer: what is rented, in words.
     """
 
-    __pydantic_config__ = FORBID
-
     fixed_usd_per_year: float
     scaled_usd_per_year: float
     offer: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Autoscaling(Shown):
     """What is proposed for a plan.
 
@@ -138,8 +127,6 @@ class Autoscaling(Shown):
         reason: why there is no proposal; None where there is one.
         cost: at the cloud's price; None where that is not known, or nothing is proposed.
     """
-
-    __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("saved_share",)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from tonnage.plan.document import DERIVES, Shown
+from tonnage.plan.document import Shown
 from tonnage.plan.fleet import AtPeak, Fleet, Standby
 from tonnage.plan.limit import Bound, Load
 from tonnage.plan.pool import Identity, Pool
 from tonnage.results.metrics import Latencies
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 if TYPE_CHECKING:
     from tonnage.plan.pool import MemoryPart
@@ -40,7 +40,7 @@ def percent_key(share: float) -> str:
     return f"{100 * share:.4g}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Confidence:
     """How sure the number of systems is.
 
@@ -54,8 +54,6 @@ class Confidence:
         step_factors: the factors on step times that stand for these.
         metric: the metric whose held-out prediction errors these are: "ttft_ms", "itl_ms", "e2e_ms" or "requests_s".
     """
-
-    __pydantic_config__ = FORBID
 
     asked: float = CONFIDENCE
     meets: float | None
@@ -78,7 +76,7 @@ class Confidence:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Candidate(Shown):
     """One deployment that can carry the load, and how many of it are needed.
 
@@ -109,8 +107,6 @@ class Candidate(Shown):
         checked: whether the whole fleet was simulated at this number of systems; otherwise the number is an estimate from the runs of one
             instance, which agrees with the check within a few percent.
     """
-
-    __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("gpu", "system", "gpus_per_system", "precision", "tp", "pp", "dp", "ep", "engine", "engine_preset", "knobs"),
@@ -329,7 +325,7 @@ def by_gpus_needed(candidate: Candidate) -> tuple[bool, float, float, float]:
 Mark = Literal["peak", "limit", ""]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class CurvePoint:
     """What requests see at one load.
 
@@ -341,8 +337,6 @@ class CurvePoint:
         inside_limits: whether every limit holds there and at every lower load.
         ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds.
     """
-
-    __pydantic_config__ = FORBID
 
     mark: Mark
     requests_per_second_per_instance: float

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
-from tonnage.plan.document import DERIVES, Shown, Tagged
+from tonnage.plan.document import Shown, Tagged
 from tonnage.plan.fleet import Fleet, Footprint
 from tonnage.plan.note import CostNote, NoCost
 from tonnage.spec.prices import Figure
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 # What a cost comes to over years: money spent in three and in five years, when owning has paid off, a user's month, racks and heat.
 
@@ -19,7 +19,7 @@ YEARS = (3, 5)
 """Years that are looked at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class WayOutlook:
     """One way of serving over the years, in USD.
 
@@ -30,14 +30,12 @@ class WayOutlook:
         usd_per_user_month: a month of the yearly cost over the users; None where these are not known.
     """
 
-    __pydantic_config__ = FORBID
-
     where: str
     usd: dict[str, float]
     usd_per_user_month: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PaysOff:
     """When bought systems have cost less than the rented GPUs.
 
@@ -47,14 +45,12 @@ class PaysOff:
         saved_usd_per_month: what owning saves from then on, electricity and hosting paid; negative where renting is cheaper.
     """
 
-    __pydantic_config__ = FORBID
-
     months: float | None
     date: str
     saved_usd_per_month: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Outlook:
     """What a cost comes to.
 
@@ -65,8 +61,6 @@ class Outlook:
         footprint: of the systems of the plan; None where their power is not known.
     """
 
-    __pydantic_config__ = FORBID
-
     ways: tuple[WayOutlook, ...]
     pays_off: PaysOff | None = None
     users: float | None = None
@@ -76,7 +70,7 @@ class Outlook:
 # What carries a load: what its cost is computed from.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Serving:
     """The instance that carries a load, and the system that it is in.
 
@@ -90,8 +84,6 @@ class Serving:
         systems: the systems that a plan decided on, spare ones included: its simulation of the whole fleet may ask
             for more than the capacity of one instance says. None leaves the count to the capacity.
     """
-
-    __pydantic_config__ = FORBID
 
     gpu: str
     system: str
@@ -131,7 +123,7 @@ class Hours:
     sized_requests_per_second: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Traffic:
     """A year's load.
 
@@ -141,8 +133,6 @@ class Traffic:
         input_tokens, output_tokens: mean of a request.
         profile: requests/s hour by hour, a day, a week or a year that repeats; empty where there is none.
     """
-
-    __pydantic_config__ = FORBID
 
     peak_requests_per_second: float
     mean_requests_per_second: float | None
@@ -194,7 +184,7 @@ Where = Literal["on-prem", "cloud", "hybrid", "api", "hybrid-api"]
 WAYS: tuple[Where, ...] = ("on-prem", "cloud", "hybrid", "api", "hybrid-api")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Energy:
     """An estimate of the electricity of owned systems: highest power × utilisation × PUE.
 
@@ -206,8 +196,6 @@ class Energy:
         how: the arithmetic.
     """
 
-    __pydantic_config__ = FORBID
-
     kwh_per_year: float
     usd_per_year: float | None
     utilisation: float
@@ -215,7 +203,7 @@ class Energy:
     how: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class CostPart:
     """One part of a cost.
 
@@ -227,8 +215,6 @@ class CostPart:
         usd_per_year_low, usd_per_year_high: at the ends of the price's range; None where it has none.
     """
 
-    __pydantic_config__ = FORBID
-
     name: str
     kind: Literal["capex", "opex"]
     usd_per_year: float
@@ -237,7 +223,7 @@ class CostPart:
     usd_per_year_high: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class WayCost(Shown):
     """What one way of serving costs a year; USD everywhere.
 
@@ -258,8 +244,6 @@ class WayCost(Shown):
         figures: every price that went into it.
         reason: why there is no cost; None where there is one.
     """
-
-    __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("capex_usd_per_year", "opex_usd_per_year")
 
@@ -297,7 +281,7 @@ class WayCost(Shown):
         return sum(part.usd_per_year for part in self.parts if part.kind == "opex")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BreakEven:
     """The requests a year at which the cheaper of two ways changes.
 
@@ -313,8 +297,6 @@ class BreakEven:
         searched_to_requests_per_year: the largest volume looked at.
     """
 
-    __pydantic_config__ = FORBID
-
     between: tuple[str, str]
     cheaper_below: str
     cheaper_above: str
@@ -325,7 +307,7 @@ class BreakEven:
     searched_to_requests_per_year: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class YearlyCost(Shown):
     """The ways of serving one load, what each costs a year, and where the cheaper changes.
 
@@ -338,8 +320,6 @@ class YearlyCost(Shown):
         stale_prices: prices that are older than a year.
         outlook: what it comes to over years, for each user and in a building.
     """
-
-    __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("requests_per_year", "figures")
 
@@ -368,7 +348,7 @@ class YearlyCost(Shown):
         return next((way for way in self.ways if way.where == where), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class JobCost:
     """Three ways of doing a job of so many requests within so many hours; USD.
 
@@ -388,8 +368,6 @@ class JobCost:
         cloud_reason, api_reason: why they have none; None where they have one.
         figures: the prices used; ``stale_prices`` are those older than a year.
     """
-
-    __pydantic_config__ = FORBID
 
     requests: float
     hours: float

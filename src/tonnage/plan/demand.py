@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.plan.limit import Bound
 from tonnage.plan.pool import Identity
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 BURSTY = 1.5
 """Coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too low there."""
@@ -15,7 +14,7 @@ BURSTY = 1.5
 DemandKind = Literal["peak", "mean", "calls", "users", "profile", "trace", "job", "existing"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class DemandSource:
     """What the asker gave; None where it does not come into it.
 
@@ -32,8 +31,6 @@ class DemandSource:
         trace_requests, trace_seconds: its size.
     """
 
-    __pydantic_config__ = FORBID
-
     kind: DemandKind
     requests_per_second: float | None = None
     calls_per_year: float | None = None
@@ -49,7 +46,7 @@ class DemandSource:
     trace_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Demand:
     """The load at the peak.
 
@@ -68,8 +65,6 @@ class Demand:
         offline_seconds: the time for them; None elsewhere.
         source: what the asker gave.
     """
-
-    __pydantic_config__ = FORBID
 
     peak_requests_per_second: float
     sizing_requests_per_second: float
@@ -107,7 +102,7 @@ AHEAD = (12, 24, 36)
 """Months ahead that a plan looks at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Ahead:
     """The load after some months, and the systems of the chosen deployment that it takes.
 
@@ -118,15 +113,13 @@ class Ahead:
         systems_exact: before rounding up, without standby ones; None likewise.
     """
 
-    __pydantic_config__ = FORBID
-
     months: int
     requests_per_second: float
     systems: int | None
     systems_exact: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Growth:
     """What the growth of the load means for the choice.
 
@@ -137,8 +130,6 @@ class Growth:
         ahead: the load and the systems in 12, 24 and 36 months; without those whose load is beyond what can be sized.
     """
 
-    __pydantic_config__ = FORBID
-
     per_month: float
     months_left: int | None
     ahead: tuple[Ahead, ...]
@@ -147,7 +138,7 @@ class Growth:
 # What systems that exist can carry.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class OwnedGroup:
     """One kind of system that exists.
 
@@ -159,8 +150,6 @@ class OwnedGroup:
         binds: what breaks first there; None where nothing runs.
     """
 
-    __pydantic_config__ = FORBID
-
     count: int
     system: str
     deployment: Identity | None
@@ -169,7 +158,7 @@ class OwnedGroup:
     binds: Bound | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ADay:
     """A working day of the highest load inside the limits.
 
@@ -178,8 +167,6 @@ class ADay:
         requests, input_tokens, output_tokens: in that time.
         requests_per_user, users: what each user asks in a day, and how many users that makes; None where it was not given.
     """
-
-    __pydantic_config__ = FORBID
 
     hours: float
     peak_factor: float
@@ -190,7 +177,7 @@ class ADay:
     users: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Existing:
     """What systems that exist can carry.
 
@@ -206,8 +193,6 @@ class Existing:
         a_day: a working day of the highest load; None where nothing runs.
     """
 
-    __pydantic_config__ = FORBID
-
     groups: tuple[OwnedGroup, ...]
     requests_per_second: float
     asked_requests_per_second: float | None
@@ -221,7 +206,7 @@ class Existing:
 # When a job is done on the chosen fleet.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class JobDone:
     """When a job is done on the chosen fleet, where every instance gets an equal share of it at the start.
 
@@ -233,8 +218,6 @@ class JobDone:
         fixed_seconds, seconds_per_request: the time of one instance as a line over the length of its queue: ramp-up and drain, and the
             time of each request. They depend neither on the fleet nor on the time allowed.
     """
-
-    __pydantic_config__ = FORBID
 
     requests: int
     requests_per_instance: int

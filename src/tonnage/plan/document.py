@@ -13,9 +13,6 @@ from typing import Any, ClassVar
 
 from tonnage.spec.scenario import Scenario, to_document
 
-DERIVES = {"extra": "ignore"}
-"""The rule of those whose JSON shows properties too: ``first_difference`` refuses what is neither a field nor a property."""
-
 
 def json_of(value: Any) -> Any:
     """A value of a plan as JSON values: objects, lists, numbers, texts and None."""
@@ -41,6 +38,8 @@ class Shown:
     """A value whose JSON also shows some of its properties."""
 
     __slots__ = ()
+    __pydantic_config__: ClassVar = {"extra": "ignore"}
+    """``first_difference`` refuses what is neither a field nor a property."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ()
     WHERE_ASKED: ClassVar[tuple[str, ...]] = ()

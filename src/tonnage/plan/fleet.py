@@ -8,7 +8,7 @@ from typing import Literal
 
 from tonnage.plan.limit import RACK_KW, Breach
 from tonnage.results.metrics import Latencies
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ Unit = Literal["system", "instance"]
 HOURS_PER_YEAR = 8_760.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Standby:
     """Units that fail one by one, and how many of them there are beyond those that the peak needs.
 
@@ -100,8 +100,6 @@ class Standby:
         asked: the requested probability; None where none was.
         availability: probability that at least ``needed`` units work; None where no times are given.
     """
-
-    __pydantic_config__ = FORBID
 
     unit: Unit
     needed: int
@@ -122,7 +120,7 @@ class Standby:
 # The whole fleet simulated at its peak.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class FleetRun:
     """All instances at once under one router.
 
@@ -135,8 +133,6 @@ class FleetRun:
         worst: the limit exceeded most; None where all hold.
         ttft_ms, itl_ms, tpot_ms, e2e_ms: over the pooled requests, in milliseconds.
     """
-
-    __pydantic_config__ = FORBID
 
     systems: int
     instances: int
@@ -151,7 +147,7 @@ class FleetRun:
     e2e_ms: Latencies
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class FleetCheck:
     """The final check of the chosen number of systems.
 
@@ -160,8 +156,6 @@ class FleetCheck:
         systems: systems after the check, without spare.
         runs: what was simulated, in order.
     """
-
-    __pydantic_config__ = FORBID
 
     by_division: int
     systems: int
@@ -176,7 +170,7 @@ class FleetCheck:
 # What the router is worth: the same fleet at its peak behind the chosen router and behind others.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BehindRouter:
     """The choice behind one router.
 
@@ -185,8 +179,6 @@ class BehindRouter:
         systems: the fewest, without spare ones, that hold the limits behind it at the asked confidence; None where no number does.
         ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies of the systems of the plan at the peak, as predicted, in milliseconds.
     """
-
-    __pydantic_config__ = FORBID
 
     router: str
     systems: int | None
@@ -206,7 +198,7 @@ KW_PER_TON = 3.51685
 """One ton of refrigeration, 12,000 BTU per hour, in kW."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Footprint:
     """What systems take of a building at their highest power.
 
@@ -217,8 +209,6 @@ class Footprint:
         rack_kw: kW that one rack can feed and cool.
         building_kw: with the power usage effectiveness of the building.
     """
-
-    __pydantic_config__ = FORBID
 
     systems: int
     kw: float
@@ -257,7 +247,7 @@ def footprint(systems: int, watts: float, watts_from: str, *, rack_kw: float = R
 # What requests see when the load is the requested one.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class AtPeak:
     """A deployment under the asked peak, on its number of systems, by the prediction as it is; spare systems are on standby.
 
@@ -267,8 +257,6 @@ class AtPeak:
         utilisation: the peak over what these instances carry inside the limits.
         instances: how many were simulated together: the whole fleet of the choice, one instance under its share elsewhere.
     """
-
-    __pydantic_config__ = FORBID
 
     requests_per_second_per_instance: float
     ttft_ms: Latencies

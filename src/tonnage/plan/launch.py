@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from tonnage.spec.deployment import EngineKnobs, Parallelism, Speculation
 from tonnage.spec.engine import DRAFTER, FLAGS, GUESSES, MODEL, ONE_MORE, Launch
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 FILE = "engine.yaml"
 """Where the command looks for the engine's configuration file, in the folder that it is started in."""
@@ -31,7 +31,7 @@ DEGREES = ("pp", "dp", "ep", "front_ends", "stream_interval", "receive_interval"
 """Left out of a command where they are 1, an engine's default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Command:
     """How one instance is started.
 
@@ -39,8 +39,6 @@ class Command:
         argv: the command as a list of arguments; empty where none is known.
         file: the configuration file that the command names ``FILE``, as nested values; empty where it needs none.
     """
-
-    __pydantic_config__ = FORBID
 
     argv: tuple[str, ...] = ()
     file: dict[str, Any] = field(default_factory=dict)

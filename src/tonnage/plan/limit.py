@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.spec.deployment import Limit as Asked
 from tonnage.spec.deployment import LimitMetric, Statistic
 from tonnage.spec.scenario import Objective
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
 
 BoundKind = Literal["limit", "saturation", "throughput", "highest-measured"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Limit:
     """One latency limit: a statistic of a metric ("ttft", "itl", "tpot" or "e2e") that must not exceed so many milliseconds."""
-
-    __pydantic_config__ = FORBID
 
     metric: LimitMetric
     statistic: Statistic
@@ -35,28 +32,24 @@ def limit_of(asked: Asked) -> Limit:
     return Limit(metric=asked.metric, statistic=asked.statistic, milliseconds=1e3 * asked.seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LimitUse:
     """One limit at a stated load: the value there in milliseconds, and the share of the limit that it uses; None where undefined."""
-
-    __pydantic_config__ = FORBID
 
     limit: Limit
     value_ms: float | None
     used: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Breach:
     """A limit and the value that breaks it, in milliseconds; None where the value was not measured."""
-
-    __pydantic_config__ = FORBID
 
     limit: Limit
     value_ms: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Bound:
     """What ends the load that an instance can carry.
 
@@ -65,8 +58,6 @@ class Bound:
             of a benchmark.
         limit: which one; None for the other kinds.
     """
-
-    __pydantic_config__ = FORBID
 
     kind: BoundKind
     limit: Limit | None = None
@@ -91,7 +82,7 @@ RACK_KW = 42.0
 """Kilowatts of a rack where nothing is given: four DGX H100 of 10.2 kW (NVIDIA DGX SuperPOD reference architecture for DGX H100, 2023)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Aim:
     """What a choice aims at.
 
@@ -102,8 +93,6 @@ class Aim:
         max_racks: most racks that they may be in; None for no limit.
         rack_kw: kW that one rack can feed and cool.
     """
-
-    __pydantic_config__ = FORBID
 
     objective: Objective = "gpus"
     budget_usd: float | None = None
@@ -124,7 +113,7 @@ class Aim:
 LoadKind = Literal["open", "closed", "trace", "queued"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Load:
     """How requests reach one instance.
 
@@ -137,8 +126,6 @@ class Load:
         cv: coefficient of variation of gamma arrivals; None elsewhere.
         measured: whether a benchmark measured it; otherwise it was simulated.
     """
-
-    __pydantic_config__ = FORBID
 
     kind: LoadKind
     requests_per_second: float | None = None

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tonnage.plan.document import Tagged
 from tonnage.plan.limit import Limit
 from tonnage.spec.prices import Figure
 from tonnage.spec.scenario import Mode, UseCase
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 Which = Literal["isl", "osl"]
 Part = Literal["system_prompt", "retrieved", "history"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class DefaultPart:
     """A part of the prompt that a use case set, as it is written: "5x400"."""
-
-    __pydantic_config__ = FORBID
 
     part: Part | Literal["shared_prefix"]
     written: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class UseCaseDefaults:
     """What a use case set because the asker did not; what it left alone is None or empty.
 
     Attributes:
         parts: of the prompt, where the asker named others of them; ``isl`` is then the question alone.
     """
-
-    __pydantic_config__ = FORBID
 
     use_case: UseCase
     mode: Mode | None = None
@@ -44,11 +39,9 @@ class UseCaseDefaults:
     code: Literal["use-case-defaults"] = "use-case-defaults"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LengthInWords:
     """A length that was written in words: ``which`` is "isl" or "osl", ``tokens`` the mean that it came to."""
-
-    __pydantic_config__ = FORBID
 
     which: Which
     written: str
@@ -57,11 +50,9 @@ class LengthInWords:
     code: Literal["length-in-words"] = "length-in-words"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LengthInCharacters:
     """A length that was written in characters: ``which`` is "isl" or "osl", ``tokens`` the mean that it came to."""
-
-    __pydantic_config__ = FORBID
 
     which: Which
     written: str
@@ -70,93 +61,77 @@ class LengthInCharacters:
     code: Literal["length-in-characters"] = "length-in-characters"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LengthsVary:
     """Lengths that were given as single numbers, which are taken as means: around them lengths vary evenly by this share."""
-
-    __pydantic_config__ = FORBID
 
     which: tuple[Which, ...]
     share: float
     code: Literal["lengths-vary"] = "lengths-vary"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PromptPart:
     """A part that is added to every prompt, ``count`` times so many tokens."""
-
-    __pydantic_config__ = FORBID
 
     part: Part
     count: int
     tokens: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PromptParts:
     """Every prompt is longer by these parts than what is asked; ``tokens`` is their sum."""
-
-    __pydantic_config__ = FORBID
 
     tokens: int
     parts: tuple[PromptPart, ...]
     code: Literal["prompt-parts"] = "prompt-parts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Routed:
     """The number of systems is that of instances behind this router; so many were simulated together to find what one carries."""
-
-    __pydantic_config__ = FORBID
 
     router: str
     together: int
     code: Literal["routed"] = "routed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class RestsOn:
     """What the prediction of the choice rests on in addition to measurements of this GPU and engine: the choice's ``marks``."""
-
-    __pydantic_config__ = FORBID
 
     marks: tuple[str, ...]
     code: Literal["rests-on"] = "rests-on"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LimitsDoNotCount:
     """Limits that do not count in this mode."""
-
-    __pydantic_config__ = FORBID
 
     mode: Mode
     limits: tuple[Limit, ...]
     code: Literal["limits-do-not-count"] = "limits-do-not-count"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class KnobChange:
     """A knob of the choice that differs from the engine's own default."""
-
-    __pydantic_config__ = FORBID
 
     knob: str
     default: int | bool
     chosen: int | bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class KnobsChanged:
     """The choice runs with knobs other than the engine's own."""
-
-    __pydantic_config__ = FORBID
 
     changes: tuple[KnobChange, ...]
     code: Literal["knobs-changed"] = "knobs-changed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class FrontEnds:
     """The front ends of an instance of the choice, where there are several, or where one ends the load.
 
@@ -167,8 +142,6 @@ class FrontEnds:
         requests_per_second: the highest load of an instance.
     """
 
-    __pydantic_config__ = FORBID
-
     front_ends: int
     setting: str
     requests_per_second_of_one: float
@@ -176,60 +149,48 @@ class FrontEnds:
     code: Literal["front-ends"] = "front-ends"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class QueuedFromStart:
     """All requests of a job are queued from the start, and no latency limit counts."""
-
-    __pydantic_config__ = FORBID
 
     code: Literal["queued-from-start"] = "queued-from-start"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class NoLimit:
     """No latency limit was given: saturation bounds the load, or of a benchmark its highest throughput."""
-
-    __pydantic_config__ = FORBID
 
     measured: bool = False
     code: Literal["no-limit"] = "no-limit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BenchmarkAsMeasured:
     """Throughput and latencies are those of a benchmark at the chosen load; nothing is interpolated and no queue is simulated."""
-
-    __pydantic_config__ = FORBID
 
     code: Literal["benchmark-as-measured"] = "benchmark-as-measured"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PointsLeftOut:
     """Points of the benchmark that are of other models, lengths or deployments."""
-
-    __pydantic_config__ = FORBID
 
     left_out: int
     points: int
     code: Literal["points-left-out"] = "points-left-out"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class GpusNotMeasured:
     """Requested GPUs of which the benchmark holds no point."""
-
-    __pydantic_config__ = FORBID
 
     gpus: tuple[str, ...]
     code: Literal["gpus-not-measured"] = "gpus-not-measured"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class UnsteadyPoints:
     """Points of the benchmark that were not steady: requests/s × E2E is below ``threshold`` × clients; the first of them."""
-
-    __pydantic_config__ = FORBID
 
     unsteady: int
     points: int
@@ -239,11 +200,9 @@ class UnsteadyPoints:
     code: Literal["unsteady-points"] = "unsteady-points"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class InvalidRun:
     """A measured run that its own client called INVALID, why, and whether it counts all the same because requested."""
-
-    __pydantic_config__ = FORBID
 
     run: str
     why: str
@@ -276,7 +235,7 @@ Note = Annotated[
 # What a reader must know about a cost, and why a way has none.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class NoCost:
     """Why a way has no cost.
 
@@ -285,41 +244,33 @@ class NoCost:
         name: the system, GPU or model whose price is missing; "" elsewhere.
     """
 
-    __pydantic_config__ = FORBID
-
     code: Literal["system-price", "cloud-price", "api-price", "only-peak"]
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class TokenPriceRatio:
     """A cost is split over tokens as if an output token cost so many times an input token."""
-
-    __pydantic_config__ = FORBID
 
     ratio: Figure
     code: Literal["token-price-ratio"] = "token-price-ratio"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class NoProfile:
     """No hourly profile is given, so the cloud is rented for the peak all year."""
-
-    __pydantic_config__ = FORBID
 
     code: Literal["no-profile"] = "no-profile"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class OnlyPeakKnown:
     """Only the peak is known, so there is no cost per request and per token."""
-
-    __pydantic_config__ = FORBID
 
     code: Literal["only-peak"] = "only-peak"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SameAs:
     """A mixture whose cheapest split is one of its parts alone: it is left out.
 
@@ -328,14 +279,12 @@ class SameAs:
         same: the way that it comes to.
     """
 
-    __pydantic_config__ = FORBID
-
     way: Literal["hybrid", "hybrid-api"]
     same: Literal["on-prem", "cloud", "api"]
     code: Literal["same-as"] = "same-as"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class CourseWay:
     """USD per 1,000 requests over the fleet's requests, and NVIDIA's course's way: over what one system carries when always full.
 
@@ -345,8 +294,6 @@ class CourseWay:
         one_system_requests_per_year: what one system would carry if it were full all year.
     """
 
-    __pydantic_config__ = FORBID
-
     systems_exact: float
     usd_per_1000_requests: float
     course_usd_per_1000_requests: float
@@ -354,15 +301,13 @@ class CourseWay:
     code: Literal["course-way"] = "course-way"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class OwnedElectricity:
     """Electricity of the owned systems is an estimate; ``added`` says whether it is in the cost or paid for by hosting.
 
     Attributes:
         hosting_usd_per_year: the hosting that pays for it, where that is less than the electricity alone; otherwise None.
     """
-
-    __pydantic_config__ = FORBID
 
     kwh_per_year: float
     usd_per_year: float | None
@@ -371,7 +316,7 @@ class OwnedElectricity:
     code: Literal["owned-electricity"] = "owned-electricity"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class NotComparable:
     """Only one of the requested ways has a price, so that none of them is the cheapest.
 
@@ -379,28 +324,22 @@ class NotComparable:
         way: the one with a price.
     """
 
-    __pydantic_config__ = FORBID
-
     way: Literal["on-prem", "cloud", "hybrid", "api", "hybrid-api"]
     code: Literal["not-comparable"] = "not-comparable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class EstimatedPrice:
     """The price of the system is an estimate: nobody was found who quotes it."""
-
-    __pydantic_config__ = FORBID
 
     system: str
     price: Figure
     code: Literal["estimated-price"] = "estimated-price"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class HostingLeftOut:
     """Hosting is paid by the kW, and the power of the system is not known, so that hosting is not in the cost."""
-
-    __pydantic_config__ = FORBID
 
     system: str
     code: Literal["hosting-left-out"] = "hosting-left-out"
@@ -410,3 +349,91 @@ CostNote = Annotated[
     TokenPriceRatio | NoProfile | OnlyPeakKnown | SameAs | CourseWay | OwnedElectricity | NotComparable | EstimatedPrice | HostingLeftOut,
     Tagged("code"),
 ]
+
+
+# Rules of thumb that an answer runs against, each with the number behind it.
+
+
+@strict
+class PcieForLargeModel:
+    """A large model's GPUs are joined by PCIe: ``value`` is the share of a decode step that all-reduces take."""
+
+    value: float
+    model: str
+    parameters: int
+    gpu: str
+    rule: Literal["nvlink"] = "nvlink"
+
+
+@strict
+class WideOverPcie:
+    """Tensor parallelism over more GPUs than PCIe is advised for: ``value`` is the share of a decode step that all-reduces take."""
+
+    value: float
+    tp: int
+    gpu: str
+    rule: Literal["tp-over-pcie"] = "tp-over-pcie"
+
+
+@strict
+class LengthToShorten:
+    """Shortening prompts, or answers, saves much more than shortening the other: read off the sensitivity of the plan.
+
+    Attributes:
+        value: systems that the one saves, over those that the other does, or over 1 % of all where it saves less.
+        which: "isl" or "osl".
+        change: by which each was shortened, such as −0.2.
+        saved, other_saved: systems saved, without rounding.
+    """
+
+    value: float
+    which: Literal["isl", "osl"]
+    change: float
+    saved: float
+    other_saved: float
+    rule: Literal["length-to-shorten"] = "length-to-shorten"
+
+
+@strict
+class LimitHalvesThroughput:
+    """Requests/s of an instance without a limit over those with it (``value``)."""
+
+    value: float
+    limit: Limit
+    requests_per_second: float
+    requests_per_second_without: float
+    rule: Literal["limit-halves-throughput"] = "limit-halves-throughput"
+
+
+@strict
+class BurstyTrace:
+    """Coefficient of variation of a trace's gaps (``value``), with a Poisson peak of its mean next to its busiest second."""
+
+    value: float
+    poisson_peak: float
+    peak_second: int
+    rule: Literal["bursty"] = "bursty"
+
+
+@strict
+class SmallerModel:
+    """A model with fewer parameters publishes at least the same score: ``value`` is the ratio of their parameters.
+
+    Attributes:
+        model, other: the planned model and the smaller one, with ``parameters`` and ``other_parameters``.
+        score, other_score: of the benchmark, asked in the setting that both share.
+    """
+
+    value: float
+    model: str
+    parameters: int
+    score: float
+    other: str
+    other_parameters: int
+    other_score: float
+    benchmark: str
+    setting: str
+    rule: Literal["smaller-model"] = "smaller-model"
+
+
+Warning = Annotated[PcieForLargeModel | WideOverPcie | LengthToShorten | LimitHalvesThroughput | BurstyTrace | SmallerModel, Tagged("rule")]

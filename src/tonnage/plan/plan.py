@@ -6,27 +6,25 @@ A plan is one JSON object; later commands read it and nothing else carries a dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
 
 from tonnage.errors import InputError, InputErrors
+from tonnage.notebook import InNotebooks
 from tonnage.plan.autoscaling import Autoscaling
 from tonnage.plan.candidate import Candidate, CurvePoint, mean_latency
 from tonnage.plan.cost import Cost
 from tonnage.plan.demand import Demand, Existing, Growth, JobDone
-from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
+from tonnage.plan.document import Shown, first_difference, json_of
 from tonnage.plan.fleet import BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
-from tonnage.plan.note import Note
-from tonnage.plan.pareto import ParetoPoint
+from tonnage.plan.note import Note, Warning
 from tonnage.plan.pool import Identity
 from tonnage.plan.provenance import Beyond, Measurement, Provenance, Unreached
 from tonnage.plan.reason import Reachable, Rejected
-from tonnage.plan.sensitivity import PercentileAnswer, PrefixCache, Sensitivity
-from tonnage.plan.warning import Warning
+from tonnage.plan.sensitivity import ParetoPoint, PercentileAnswer, PrefixCache, Sensitivity
 from tonnage.spec.scenario import Mode, Scenario
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
 
 # Why the chosen point is where it is: what takes the time of a step, and how far each limit is used.
@@ -46,7 +44,7 @@ TERMS = {
 """What the time of an engine step goes into, by the name of the term."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class StepTerm:
     """One term of the mean engine step.
 
@@ -56,14 +54,12 @@ class StepTerm:
         share: of the step.
     """
 
-    __pydantic_config__ = FORBID
-
     term: str
     seconds: float
     share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Explanation:
     """The chosen deployment at its highest load inside the limits.
 
@@ -77,8 +73,6 @@ class Explanation:
         binding_limit: what ends the load.
         front_end_busy: share of its time that the front end streams tokens; 0 for a job, which has none.
     """
-
-    __pydantic_config__ = FORBID
 
     requests_per_second_per_instance: float
     step_seconds: float
@@ -95,7 +89,7 @@ class Explanation:
 # The best deployment that serves the other way: in two pools, prefill and decode, or by instances that do both.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class OtherServing:
     """What the same question is answered with where prefill and decode are kept apart, or where they are not.
 
@@ -108,8 +102,6 @@ class OtherServing:
         systems_exact: before rounding up, without spare.
         saved: GPUs that the plan's choice has more than this; negative where it has fewer.
     """
-
-    __pydantic_config__ = FORBID
 
     deployment: Identity
     ratio: str
@@ -124,7 +116,7 @@ class OtherServing:
 # The best deployment on another GPU type, next to the choice.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class RunnerUp:
     """What one would run on GPUs of another type: the cheapest of them, or where prices are not known the fewest GPUs.
 
@@ -136,8 +128,6 @@ class RunnerUp:
         usd_per_year: of the cheapest way to own or rent them; None where no price is known.
         more_usd_per_year: what that is more than the cheapest way to own or rent the choice, negative where it is less; None likewise.
     """
-
-    __pydantic_config__ = FORBID
 
     deployment: Identity
     system: str
@@ -151,7 +141,7 @@ class RunnerUp:
 # The question as it was understood: names resolved, defaults filled in.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Understood:
     """What the plan answers.
 
@@ -173,8 +163,6 @@ class Understood:
         shares: what prompts share; "" for nothing. ``mean_isl`` is then that of whole prompts, and ``isl`` what was requested.
         benchmarks: the file of measured points; "" where the plan was simulated.
     """
-
-    __pydantic_config__ = FORBID
 
     model: str
     gpus: tuple[str, ...]
@@ -213,8 +201,8 @@ MOST_GPUS = 2
 AGAIN = "give the plan as tonnage size --json wrote it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Shown):
+@strict
+class Plan(Shown, InNotebooks):
     """The whole answer.
 
     Attributes:
@@ -252,8 +240,6 @@ class Plan(Shown):
         growth: how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist
             ``existing`` says it.
     """
-
-    __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
     WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead")
@@ -335,7 +321,7 @@ class Plan(Shown):
         return _read(document)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Measured:
     """The answer of the scenario's own benchmarks, and the prediction to hold next to it.
 
@@ -343,8 +329,6 @@ class Measured:
         plan: from the measured points.
         predicted: candidates of the same question in a closed loop, the way that benchmarks are run.
     """
-
-    __pydantic_config__ = FORBID
 
     plan: Plan
     predicted: tuple[Candidate, ...] = ()

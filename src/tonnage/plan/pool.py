@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Literal
 
 from tonnage.plan.fleet import Fleet
 from tonnage.spec.deployment import EngineKnobs, Parallelism
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 # What a deployment is called: the words that tell one from another in a plan.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Identity:
     """A deployment by name.
 
@@ -23,8 +23,6 @@ class Identity:
         engine: with its version and its speculative decoding, such as "vllm-0.32 + eagle k=3".
         engine_preset: the range of versions that was simulated, such as "vllm-0.32"; "" where the engine was measured.
     """
-
-    __pydantic_config__ = FORBID
 
     gpu: str
     precision: str
@@ -53,11 +51,9 @@ MemoryUse = Literal["weights", "drafter", "activations", "reserve", "kv_cache", 
 """``reserve`` is the CUDA context, communication buffers and CUDA graphs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class MemoryPart:
     """One use of the memory of each GPU, in bytes, and as a share of all of it."""
-
-    __pydantic_config__ = FORBID
 
     part: MemoryUse
     bytes_per_gpu: int
@@ -67,7 +63,7 @@ class MemoryPart:
 Role = Literal["serve", "prefill", "decode"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Pool(Identity):
     """So many instances of one deployment.
 
@@ -85,8 +81,6 @@ class Pool(Identity):
             a prefill or a decode instance is not in it: that depends on what runs it, and ``tonnage deploy`` adds it.
         launch_file: the configuration file that this command names ``plan.launch.FILE``, as nested values; empty where it needs none.
     """
-
-    __pydantic_config__ = FORBID
 
     role: Role = "serve"
     model: str

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, ClassVar, Literal
 
 from tonnage.plan.candidate import percent_key
-from tonnage.plan.document import DERIVES, Shown, Tagged
+from tonnage.plan.document import Shown, Tagged
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.pool import Identity
 from tonnage.spec.calibration import Calibration
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class OtherSystems:
     """Another deployment that reaches the confidence; ``systems`` and ``gpus`` of whole systems, spare ones included."""
-
-    __pydantic_config__ = FORBID
 
     deployment: Identity
     systems: int
     gpus: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class RelaxedLimit:
     """One limit, relaxed to ``to_ms`` milliseconds, and what then reaches the confidence; systems and GPUs as of ``OtherSystems``."""
-
-    __pydantic_config__ = FORBID
 
     limit: Limit
     to_ms: float
@@ -36,7 +32,7 @@ class RelaxedLimit:
     gpus: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Unreached:
     """A confidence that no number of the chosen systems reaches, or only one that nobody would buy.
 
@@ -48,8 +44,6 @@ class Unreached:
         other: what reaches it instead; None where nothing requested does.
         relaxed: the limit that would have to be looser for it; None where that does not help.
     """
-
-    __pydantic_config__ = FORBID
 
     confidence: float
     step_factor: float
@@ -68,7 +62,7 @@ LEAST_GAIN = 0.05
 """Systems that have to be saved, on average, for a measurement to gain anything."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Sweep:
     """Loads of equal lengths, which one benchmark measures one after another.
 
@@ -78,15 +72,13 @@ class Sweep:
         seconds: how long each of them sends.
     """
 
-    __pydantic_config__ = FORBID
-
     isl: int
     osl: int
     concurrency: tuple[int, ...]
     seconds: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Measurement(Shown):
     """Points of the chosen deployment to measure and calibrate on, and the systems that the load takes afterwards.
 
@@ -103,8 +95,6 @@ class Measurement(Shown):
         usd: what these seconds of a system cost; None without a price.
         saved_usd_per_year: mean saving, less ``usd``; None without a price.
     """
-
-    __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("points", "bench", "calibrate")
 
@@ -165,7 +155,7 @@ class Measurement(Shown):
 # Where the numbers of a plan come from.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Provenance:
     """Version, coefficients, data, and the command.
 
@@ -180,8 +170,6 @@ class Provenance:
         command: as it was typed; "" where the plan was not made by the command.
         date: the day on which it was made, as YYYY-MM-DD; "" where it is not known.
     """
-
-    __pydantic_config__ = FORBID
 
     tonnage: str
     coefficients: dict[str, str] = field(default_factory=dict)
@@ -202,7 +190,7 @@ class Provenance:
 # Where a question leaves what was measured: one item for each part of the choice that has no measured row near it.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Unmeasured:
     """A part of the choice of which the fit had no row, or too few.
 
@@ -217,8 +205,6 @@ class Unmeasured:
         nearest: the nearest measured one; "" where nothing is near.
     """
 
-    __pydantic_config__ = FORBID
-
     code: Literal["model", "gpu", "engine", "layers", "format", "step-times", "ranks", "pipeline", "speculation", "prefix-caching"]
     name: str
     on: str = ""
@@ -227,7 +213,7 @@ class Unmeasured:
     nearest: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class OutOfRange:
     """A length, a load or a size of an instance beyond those of the measured rows of this engine and kind of model.
 
@@ -238,8 +224,6 @@ class OutOfRange:
         tail: whether the mean is inside the range and the 95th percentile outside.
     """
 
-    __pydantic_config__ = FORBID
-
     code: Literal["isl", "osl", "context", "in-flight", "gpus"]
     value: float
     least: int | None = None
@@ -247,7 +231,7 @@ class OutOfRange:
     tail: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class OpenLoopNearSaturation:
     """The peak is so near saturation that a typical error of step times makes queues grow.
 
@@ -258,8 +242,6 @@ class OpenLoopNearSaturation:
         times_below: see ``below``.
     """
 
-    __pydantic_config__ = FORBID
-
     share: float
     times: float
     below: float
@@ -267,7 +249,7 @@ class OpenLoopNearSaturation:
     code: Literal["open-loop-near-saturation"] = "open-loop-near-saturation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ClosedLoopNearSaturation:
     """The clients keep the instances so busy that the errors of predictions are larger.
 
@@ -276,8 +258,6 @@ class ClosedLoopNearSaturation:
         times: held-out errors of p95 TTFT there over those below the share ``below``.
         below: see ``times``.
     """
-
-    __pydantic_config__ = FORBID
 
     share: float
     times: float

@@ -10,36 +10,30 @@ from tonnage.plan.document import Tagged
 from tonnage.plan.limit import Breach, BudgetOf, Limit, Load
 from tonnage.plan.pool import Identity
 from tonnage.spec.deployment import LimitMetric, Statistic
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class VendorUnsupported:
     """The engine does not run on accelerators of this maker."""
-
-    __pydantic_config__ = FORBID
 
     engine: str
     vendor: str
     code: Literal["vendor-unsupported"] = "vendor-unsupported"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PrecisionUnsupported:
     """Hardware or engine cannot compute in the number format; ``lacks`` names what is missing, such as "no FP8 matrix units"."""
-
-    __pydantic_config__ = FORBID
 
     subject: str
     lacks: str
     code: Literal["precision-unsupported"] = "precision-unsupported"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class WiderThanSystem:
     """A pipeline stage needs more GPUs than one system has."""
-
-    __pydantic_config__ = FORBID
 
     tp: int
     dp: int
@@ -48,11 +42,9 @@ class WiderThanSystem:
     code: Literal["wider-than-system"] = "wider-than-system"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class TooManyStages:
     """The pipeline has more stages than the model has layers."""
-
-    __pydantic_config__ = FORBID
 
     pp: int
     model: str
@@ -60,7 +52,7 @@ class TooManyStages:
     code: Literal["too-many-stages"] = "too-many-stages"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class CannotRun:
     """The deployment was refused before any simulation: it does not fit the memory, or the model cannot be split so.
 
@@ -68,17 +60,13 @@ class CannotRun:
         error: the message of the refusal, with its arithmetic.
     """
 
-    __pydantic_config__ = FORBID
-
     error: str
     code: Literal["cannot-run"] = "cannot-run"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Outdone:
     """By closed form it carries at most so many requests/s per GPU, less than it would have to, to need fewer GPUs than another."""
-
-    __pydantic_config__ = FORBID
 
     at_most_per_gpu: float
     other: Identity
@@ -86,11 +74,9 @@ class Outdone:
     code: Literal["outdone"] = "outdone"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Behind:
     """A limit breaks at a load that it would have to carry, to need fewer GPUs than another deployment."""
-
-    __pydantic_config__ = FORBID
 
     breach: Breach
     requests_per_second: float
@@ -99,11 +85,9 @@ class Behind:
     code: Literal["behind"] = "behind"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class NeedsMoreGpus:
     """It meets the limits, on more GPUs than another deployment on the same GPU type; in whole systems."""
-
-    __pydantic_config__ = FORBID
 
     gpus: int
     systems_exact: float
@@ -112,44 +96,36 @@ class NeedsMoreGpus:
     code: Literal["needs-more-gpus"] = "needs-more-gpus"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class NotSure:
     """A single client meets the limits as predicted, but not with steps as many times as long as the asked confidence allows for."""
-
-    __pydantic_config__ = FORBID
 
     breach: Breach
     step_factor: float
     code: Literal["not-sure"] = "not-sure"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BrokenAtAnyLoad:
     """A limit breaks for a single client already, or in every measured load; ``lowest`` is then the measured load nearest to it."""
-
-    __pydantic_config__ = FORBID
 
     breach: Breach
     lowest: Load | None = None
     code: Literal["broken-at-any-load"] = "broken-at-any-load"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class AboveSaturation:
     """The wanted rate exceeds the rate at which the instance saturates."""
-
-    __pydantic_config__ = FORBID
 
     requests_per_second: float
     most: float
     code: Literal["above-saturation"] = "above-saturation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BrokenEarly:
     """A limit breaks at the lowest load that the search tried, which is this share of saturation."""
-
-    __pydantic_config__ = FORBID
 
     breach: Breach
     requests_per_second: float
@@ -157,44 +133,36 @@ class BrokenEarly:
     code: Literal["broken-early"] = "broken-early"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BrokenInVerification:
     """The longer, independent run broke a limit at every load down to this one."""
-
-    __pydantic_config__ = FORBID
 
     breach: Breach
     requests_per_second: float
     code: Literal["broken-in-verification"] = "broken-in-verification"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BrokenOnManyInstances:
     """A limit of a recording breaks even when its requests are split over so many instances."""
-
-    __pydantic_config__ = FORBID
 
     breach: Breach
     instances: int
     code: Literal["broken-on-many-instances"] = "broken-on-many-instances"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class TooSlowForJob:
     """A single request of the job takes longer than the whole job may; both in seconds."""
-
-    __pydantic_config__ = FORBID
 
     seconds: float
     allowed: float
     code: Literal["too-slow-for-job"] = "too-slow-for-job"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class DoesNotDivide:
     """A measured instance has a number of GPUs that does not divide a system."""
-
-    __pydantic_config__ = FORBID
 
     gpus: int
     system: str
@@ -202,56 +170,46 @@ class DoesNotDivide:
     code: Literal["does-not-divide"] = "does-not-divide"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ThroughputNotMeasured:
     """The benchmark does not hold the requests/s of the deployment."""
-
-    __pydantic_config__ = FORBID
 
     code: Literal["throughput-not-measured"] = "throughput-not-measured"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class StatisticNotMeasured:
     """The benchmark does not hold the limited statistic of the deployment."""
-
-    __pydantic_config__ = FORBID
 
     metric: LimitMetric
     statistic: Statistic
     code: Literal["statistic-not-measured"] = "statistic-not-measured"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class MeasuredBreach:
     """The limit that one measured load breaks most."""
-
-    __pydantic_config__ = FORBID
 
     breach: Breach
     load: Load
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class NoMeasuredLoadHolds:
     """No measured load meets every limit: what the lowest and the highest of them break."""
-
-    __pydantic_config__ = FORBID
 
     breaches: tuple[MeasuredBreach, ...]
     code: Literal["no-measured-load-holds"] = "no-measured-load-holds"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class NothingMeetsLimits:
     """None of several deployments meets the limits."""
-
-    __pydantic_config__ = FORBID
 
     code: Literal["nothing-meets-limits"] = "nothing-meets-limits"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Most:
     """What the most that is allowed would carry of a deployment that takes more.
 
@@ -260,8 +218,6 @@ class Most:
         most_systems: how many are allowed, or hold what a year's budget pays for; None where that is not known.
         most_requests_per_second: what these, or the instances that are paid for, carry inside the limits.
     """
-
-    __pydantic_config__ = FORBID
 
     system: str = ""
     most_systems: int | None = None
@@ -343,11 +299,9 @@ Reason = Annotated[
 # A deployment that cannot carry the load.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Rejected(Identity):
     """A deployment that cannot carry the load, and the reason with its numbers."""
-
-    __pydantic_config__ = FORBID
 
     reason: Reason
 
@@ -361,7 +315,7 @@ def rejected(deployment: Identity, reason: Reason) -> Rejected:
 # How near the deployments come to limits that none of them meets.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Reached:
     """What one deployment reaches at its lightest load.
 
@@ -372,15 +326,13 @@ class Reached:
         deployment: which deployment reaches it.
     """
 
-    __pydantic_config__ = FORBID
-
     limit: Limit | None
     asked_ms: float
     value_ms: float
     deployment: Identity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Reachable:
     """How near the deployments come to limits that none of them meets.
 
@@ -390,8 +342,6 @@ class Reachable:
         best: for each limit the lowest value that any deployment reaches.
         nearest: every limited value of the deployment that exceeds its limits by the smallest factor.
     """
-
-    __pydantic_config__ = FORBID
 
     best: tuple[Reached, ...]
     nearest: tuple[Reached, ...]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Literal
 
+from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.limit import Limit
 from tonnage.plan.pool import Identity
 from tonnage.plan.reason import Reason
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
 
 Input = Literal["isl", "osl", "rate", "step_time"]
 """Input length, output length, requests per second, and the time of a step (an error of the model)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Changed:
     """The answer with one input changed.
 
@@ -28,8 +31,6 @@ class Changed:
         reason: why nothing meets the limits; otherwise None.
     """
 
-    __pydantic_config__ = FORBID
-
     change: float
     systems: int | None
     systems_exact: float | None
@@ -38,18 +39,16 @@ class Changed:
     reason: Reason | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Swing:
     """One input, and the answers where it is lower and higher."""
-
-    __pydantic_config__ = FORBID
 
     input: Input
     low: Changed
     high: Changed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Relaxed:
     """The cheapest limit to relax: by the smallest factor that saves a system.
 
@@ -61,8 +60,6 @@ class Relaxed:
         gpus: of these systems.
     """
 
-    __pydantic_config__ = FORBID
-
     limit: Limit
     to_ms: float
     systems: int
@@ -70,7 +67,7 @@ class Relaxed:
     gpus: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Sensitivity:
     """What would change the answer.
 
@@ -79,8 +76,6 @@ class Sensitivity:
         swings: one per input.
         relaxed: the cheapest relaxed limit that saves a system; None where none does.
     """
-
-    __pydantic_config__ = FORBID
 
     systems: int
     systems_exact: float
@@ -91,7 +86,7 @@ class Sensitivity:
 # The course's percentile way of sizing for a mean, next to the simulated answer.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PercentileAnswer:
     """A percentile of the arrivals in one second over the throughput of a benchmark, and what the simulation says instead.
 
@@ -104,8 +99,6 @@ class PercentileAnswer:
         simulated_systems_exact, simulated_systems: by the simulation, which decides.
         process, cv: of the simulated arrivals; cv is None where they are not gamma.
     """
-
-    __pydantic_config__ = FORBID
 
     percentile: float
     mean_requests_per_second: float
@@ -123,7 +116,7 @@ class PercentileAnswer:
 # What a prefix cache finds of the prompts of a plan, and what the answer would be without it.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PrefixCache:
     """The choice with its prefix caches, at the asked peak.
 
@@ -142,8 +135,6 @@ class PrefixCache:
         without_requests_per_second_per_instance: what an instance would carry without it; None where no load is inside the limits.
     """
 
-    __pydantic_config__ = FORBID
-
     shares: str
     hit_rate: float
     router: str
@@ -155,3 +146,68 @@ class PrefixCache:
     other_hit_rate: float | None = None
     without_systems: int | None = None
     without_requests_per_second_per_instance: float | None = None
+
+
+# GPUs, and cost where it is known, against latency: which candidates nobody can beat on both.
+
+
+@strict
+class ParetoPoint(Identity):
+    """One candidate, in the order of ``Plan.candidates``.
+
+    Attributes:
+        systems, gpus: bought for the peak.
+        cost_per_year: in USD; None where it is not known.
+        ttft_ms, e2e_ms: means in milliseconds at the asked peak, or at the highest load of the candidate inside the limits where no
+            peak is known; None where not measured.
+        front_gpus: no other candidate has at most as many GPUs and a lower mean E2E (TTFT where E2E was not measured).
+        front_cost: the same with cost per year in place of GPUs; False where cost is not known.
+        chosen: whether it is the plan's choice.
+    """
+
+    systems: int
+    gpus: int
+    cost_per_year: float | None
+    ttft_ms: float | None
+    e2e_ms: float | None
+    front_gpus: bool
+    front_cost: bool
+    chosen: bool
+
+
+def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = None) -> tuple[ParetoPoint, ...]:
+    """Every candidate with its place on the two fronts.
+
+    Args:
+        candidates: best first; the first is the choice.
+        costs: cost per year by place in ``candidates``, where known.
+    """
+    known = costs or {}
+    latency = [mean_latency(c) for c in candidates]
+    by_gpus = _front([(float(c.gpus), late) for c, late in zip(candidates, latency, strict=True)])
+    by_cost = _front([(known.get(i, math.inf), late) for i, late in enumerate(latency)])
+    return tuple(
+        ParetoPoint(
+            **{part.name: getattr(c, part.name) for part in fields(Identity)},
+            systems=c.systems,
+            gpus=c.gpus,
+            cost_per_year=known.get(i),
+            ttft_ms=(c.at_peak or c).ttft_ms.mean,
+            e2e_ms=(c.at_peak or c).e2e_ms.mean,
+            front_gpus=i in by_gpus,
+            front_cost=i in by_cost and i in known,
+            chosen=i == 0,
+        )
+        for i, c in enumerate(candidates)
+    )
+
+
+def _front(points: Sequence[tuple[float, float]]) -> set[int]:
+    """Places of the points that no other beats on one number without losing on the other; of equals, the first."""
+    front: set[int] = set()
+    best = math.inf
+    for index in sorted(range(len(points)), key=lambda i: (*points[i], i)):
+        if math.isfinite(points[index][0]) and points[index][1] < best:
+            best = points[index][1]
+            front.add(index)
+    return front

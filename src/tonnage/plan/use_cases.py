@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
 
 from tonnage.errors import InputError, InputErrors
-from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
+from tonnage.notebook import Displayed
+from tonnage.plan.document import Shown, first_difference, json_of
 from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach, LimitUse
 from tonnage.plan.plan import AGAIN, Plan
 from tonnage.plan.pool import Identity
 from tonnage.results.metrics import Latencies
 from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 SCHEMA = "tonnage-use-cases/1"
 
@@ -23,7 +23,7 @@ Chosen = Literal["shared", "separate"]
 WhyNot = Literal["models", "demand", "no-deployment", "limit", "more-gpus"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class CaseAtPeak:
     """One use case at its peak, in a simulation of a pool.
 
@@ -35,8 +35,6 @@ class CaseAtPeak:
         ttft_ms, tpot_ms, e2e_ms: of its own requests, by the prediction as it is.
     """
 
-    __pydantic_config__ = FORBID
-
     name: str
     requests_per_second: float
     limits: tuple[LimitUse, ...]
@@ -45,7 +43,7 @@ class CaseAtPeak:
     e2e_ms: Latencies
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class UseCasePool(Identity):
     """Instances of one deployment that serve some of the use cases.
 
@@ -56,8 +54,6 @@ class UseCasePool(Identity):
         instances_exact: by what one instance carries of each use case, without rounding.
         cases: what each of them sees at the peak of all.
     """
-
-    __pydantic_config__ = FORBID
 
     system: str
     gpus_per_system: int
@@ -72,18 +68,16 @@ class UseCasePool(Identity):
         return self.instances * self.parallelism.gpus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class PoolSystems:
     """So many systems of one kind."""
-
-    __pydantic_config__ = FORBID
 
     system: str
     systems: int
     gpus: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Arrangement:
     """Pools, and the whole systems that hold them: pools on one kind of system share its systems.
 
@@ -92,8 +86,6 @@ class Arrangement:
         systems: by kind.
         standby: standby systems for failures, of each kind of system or of the instances of each pool; empty where none was requested.
     """
-
-    __pydantic_config__ = FORBID
 
     pools: tuple[UseCasePool, ...]
     systems: tuple[PoolSystems, ...]
@@ -110,7 +102,7 @@ class Arrangement:
         return sum(pool.gpus for pool in self.pools)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class NotShared:
     """Why one pool for all use cases is not chosen.
 
@@ -123,8 +115,6 @@ class NotShared:
         breach: the limit that breaks; None where none does.
     """
 
-    __pydantic_config__ = FORBID
-
     code: WhyNot
     case: str = ""
     gpus: int | None = None
@@ -132,8 +122,8 @@ class NotShared:
     breach: Breach | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseCases(Shown):
+@strict
+class UseCases(Shown, Displayed):
     """The answer.
 
     Attributes:
@@ -144,8 +134,6 @@ class UseCases(Shown):
         not_shared: why ``shared`` is not chosen; None where it is.
         chosen: which of the two; None where neither is possible.
     """
-
-    __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("schema",)
 

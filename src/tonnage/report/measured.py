@@ -34,11 +34,13 @@ def measured(runs: Sequence[Measured]) -> Document:
 
     verdicts = []
     for run in runs:
-        verdicts.append(Text(text=f"{run.load.words}: {run.validity.verdict}"))
+        items = f", {int(run.load.isl[0])} items each" if run.run_json["endpoint"]["type"] == "infer" else ""
+        verdicts.append(Text(text=f"{run.load.words}{items}: {run.validity.verdict}"))
         verdicts += [Text(text=f"invalid: {reason}", tone="warning") for reason in run.validity.reasons]
         verdicts += [Text(text=f"note: {note}") for note in run.validity.notes]
-    body = (_statistics(runs[0]), Text(text=_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
-    definitions = Facts(rows=tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in METRICS))
+    infers = runs[0].run_json["endpoint"]["type"] == "infer"
+    body = (_inferences(runs),) if infers else (_statistics(runs[0]), Text(text=_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
+    definitions = Facts(rows=tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in (METRICS[3:] if infers else METRICS)))
     sections = (section("verdict", "", *verdicts), section("numbers", "", *body), section("definitions", "", definitions))
     return Document(title="", subtitle="", sections=sections)
 
@@ -58,6 +60,17 @@ def _rates(run: Measured) -> str:
     failed = "".join(f", {count} {kind}" for kind, count in run.summary_json["errors_by_kind"].items())
     good = f"; goodput {number(run.good.requests_per_second)} requests/s ({run.good.share:.1%})" if run.good is not None else ""
     return rates + failed + good
+
+
+def _inferences(runs: Sequence[Measured]) -> Table:
+    """One line for each load of a model that is no LLM: an inference is an item."""
+    rows = []
+    for run in runs:
+        s = run.summary
+        values = (s.e2e_ms.mean, s.e2e_ms.p50, s.e2e_ms.p95, s.e2e_ms.p99, s.requests_per_second, s.input_tokens_per_second)
+        rows.append((run.load.words, f"{int(run.load.isl[0])}", *map(number, values), run.validity.verdict))
+    header = ("load", "items", "E2E ms", "p50", "p95", "p99", "requests/s", "inferences/s", "verdict")
+    return Table(caption="", header=header, rows=tuple(rows), spare=("p50", "p95"))
 
 
 def _sweep(runs: Sequence[Measured]) -> Table:

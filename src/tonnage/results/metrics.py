@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, REJECTED, STATUS_NAMES, Requests, gap_edges_ns
 from tonnage.spec.deployment import Statistic
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 # Mean and percentiles of one latency: the one definition, for candidates, curves and checks.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Latencies:
     """Mean and percentiles of one metric, in milliseconds; None where a value is undefined or was not measured."""
-
-    __pydantic_config__ = FORBID
 
     mean: float | None = None
     p50: float | None = None

@@ -16,6 +16,7 @@ class StreamResult:
         name: of the model or pipeline.
         asked: the traffic in words.
         answered_per_second: answers over the time from the first request to the last answer.
+        items_per_second: the same in items, such as images: inferences per second.
         latencies: from request to answer, in milliseconds, of those that were answered.
         requests, rejected, expired: how many came, found a full queue, or waited too long.
     """
@@ -23,6 +24,7 @@ class StreamResult:
     name: str
     asked: str
     answered_per_second: float
+    items_per_second: float
     latencies: Latencies
     requests: int
     rejected: int
@@ -54,8 +56,56 @@ class ServiceResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSweep:
+    """A service under several loads, one after another.
+
+    Attributes:
+        unit: what the loads count: "clients" or "requests/s".
+        loads: one for each point.
+        points: the result at each.
+    """
+
+    unit: str
+    loads: tuple[float, ...]
+    points: tuple[ServiceResult, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """The settings of one model that a sizing may choose."""
+
+    model: str
+    instances: int
+    max_batch_size: int
+    max_queue_delay_microseconds: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedSettings:
+    """One combination of settings, and the servers that it needs.
+
+    Attributes:
+        settings: of each model.
+        servers: how many; 0 where no number helps, None where it needs more than the answer.
+        least: servers by arithmetic alone.
+        use: largest share of a limit that requests see; None where the number is.
+        chosen: whether it is the answer.
+    """
+
+    settings: tuple[ModelSettings, ...]
+    servers: int | None
+    least: int
+    use: float | None
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizedService:
-    """A sized service: so many servers, what one of them does, and the limits in words."""
+    """A sized service: so many servers, what one of them does, the limits in words, and the settings that were compared."""
 
     run: ServiceResult
     servers: int
@@ -65,6 +115,8 @@ class SizedService:
     met: tuple[str, ...]
     one_fewer: tuple[str, ...]
     looked: tuple[int, ...]
+    tried: tuple[TriedSettings, ...] = ()
+    curve: ServiceSweep | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

@@ -136,6 +136,20 @@ def _beside(path: Path) -> Iterator[Path]:
         raise
 
 
+def write_yaml(path: Path, document: dict[str, Any]) -> None:
+    """Write plain values as YAML, replacing a file of that name in one step.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    import yaml
+
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    with _reported(path), _beside(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+
+
 def _write_scenario(path: Path, scenario: dict[str, Any]) -> None:
     import yaml
 

@@ -23,6 +23,7 @@ from typing import Literal, get_args
 from numpy.random import RandomState
 
 from tonnage.errors import InputError, option
+from tonnage.notebook import InNotebooks
 
 Batcher = Literal["static", "in-flight", "one-prefill"]
 BATCHERS: tuple[Batcher, ...] = get_args(Batcher)
@@ -103,7 +104,7 @@ class LessonStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LessonResult:
+class LessonResult(InNotebooks):
     """What happened; times in ticks, a mean over nothing is NaN.
 
     Attributes:

@@ -11,11 +11,26 @@ from tonnage.perf.step_terms import places_of
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import FrontEnds, KnobsChanged, LimitsDoNotCount, NoLimit, Note, QueuedFromStart, RestsOn, Routed
+from tonnage.plan.note import (
+    BurstyTrace,
+    FrontEnds,
+    KnobsChanged,
+    LengthToShorten,
+    LimitHalvesThroughput,
+    LimitsDoNotCount,
+    NoLimit,
+    Note,
+    PcieForLargeModel,
+    QueuedFromStart,
+    RestsOn,
+    Routed,
+    SmallerModel,
+    Warning,
+    WideOverPcie,
+)
 from tonnage.plan.plan import Understood
 from tonnage.plan.provenance import Provenance
 from tonnage.plan.sensitivity import PercentileAnswer
-from tonnage.plan.warning import BurstyTrace, LengthToShorten, LimitHalvesThroughput, PcieForLargeModel, SmallerModel, Warning, WideOverPcie
 from tonnage.sizing.fleet.routers import shared_in_words
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.load_scan import binding_limit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
+from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.beyond import beyond
 from tonnage.sizing.explain import explained, load_curve
 from tonnage.sizing.fleet.existing import existing

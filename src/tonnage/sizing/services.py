@@ -4,19 +4,24 @@ Servers are alike, and each gets a random share of every open stream, which is a
 the items of a second, each at the cost that it has in the best batch, must take less than the GPUs have. From there on the number is
 doubled until the limits hold, and then halved between. The limits are held against the second half of a run alone, so that a queue that
 grows shows, and the empty start does not count.
+
+Where the file names settings to choose among, every combination is sized so, the most promising by the closed form first, and given up as
+soon as it is known to need more servers than the best one yet. The answer is that of all combinations sized to the end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.simulator.services import ServiceRun, run_service
+from tonnage.spec.service import passes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from tonnage.spec.service import ServedModel, Service
 
 MOST_SERVERS = 10_000
+MOST_SETTINGS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +81,95 @@ class ServiceAnswer:
         return self.servers * self.service.gpus
 
 
-def size_service(service: Service, *, requests: int, seed: int, progress: Callable[[str], None] | None = None) -> ServiceAnswer:
-    """The least number of servers on which every limit holds for every stream.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One combination of settings.
+
+    Attributes:
+        service: with these settings.
+        least: servers that the closed form asks for.
+        servers: that it needs; 0 where none help, -1 where it was given up because it needs more than another.
+        use: the largest share of a limit that requests see; infinite where none hold, or it was given up.
+    """
+
+    service: Service
+    least: int
+    servers: int
+    use: float
+
+
+def choose_settings(
+    service: Service, *, requests: int, seed: int, progress: Callable[[str], None] | None = None
+) -> tuple[ServiceAnswer, tuple[Tried, ...]]:
+    """The settings that need the fewest servers, of these those that use the least of their limits, and all that were tried.
+
+    Args:
+        service: one server with the settings to choose among, and the traffic of all.
+        requests, seed, progress: as in ``size_service``.
+
+    Raises:
+        InputError: as ``size_service``, or too many combinations.
+    """
+    found, order = settings_of(service), []
+    best: ServiceAnswer | None = None
+    for place, one in sorted(enumerate(found), key=lambda pair: load(pair[1])):
+        least = math.floor(load(one)) + 1
+        most = best.servers if best is not None and best.servers else None
+        answer = None
+        if most is None or least <= most:
+            if progress is not None and len(found) > 1:
+                progress(f"settings {place + 1} of {len(found)}")
+            answer = size_service(one, requests=requests, seed=seed, progress=progress, most=most)
+        order.append((place, Tried(service=one, least=least, servers=-1 if answer is None else answer.servers, use=_use(answer))))
+        if answer is not None and (best is None or _rank(answer) < _rank(best)):
+            best = answer
+    if best is None:
+        raise InputError("latency: no settings were simulated")
+    return best, tuple(tried for _, tried in sorted(order, key=lambda pair: pair[0]))
+
+
+def settings_of(service: Service) -> tuple[Service, ...]:
+    """The service with each combination of the settings that its models may choose among.
+
+    Raises:
+        InputError: there are more than ``MOST_SETTINGS``.
+    """
+    models = [tuple(_settings(model)) for model in service.models.values()]
+    count = math.prod(map(len, models))
+    if count > MOST_SETTINGS:
+        raise InputError(f"service.models: {count:,} combinations of settings are more than {MOST_SETTINGS}; name fewer in search")
+    return tuple(replace(service, models=dict(zip(service.models, chosen, strict=True))) for chosen in product(*models))
+
+
+def _settings(model: ServedModel) -> Iterator[ServedModel]:
+    choices, batching = model.choices, model.batching
+    delays = choices.delay_s or (0.0 if batching is None else batching.delay_s,)
+    for instances, size, delay in product(
+        choices.instances or (model.instances,), choices.max_batch_size or (model.max_batch_size,), delays
+    ):
+        changed = None if batching is None else replace(batching, delay_s=delay)
+        yield replace(model, instances=instances, max_batch_size=size, batching=changed)
+
+
+def _rank(answer: ServiceAnswer) -> tuple[float, float]:
+    return (answer.servers or math.inf, _use(answer))
+
+
+def _use(answer: ServiceAnswer | None) -> float:
+    return max((one.seconds / one.limit.seconds for one in answer.met), default=math.inf) if answer is not None else math.inf
+
+
+def size_service(
+    service: Service, *, requests: int, seed: int, progress: Callable[[str], None] | None = None, most: int | None = None
+) -> ServiceAnswer | None:
+    """The least number of servers on which every limit holds for every stream; None where it is above ``most``.
 
     Args:
         service: one server, and the traffic of all.
         requests: of one simulation.
         seed: of the arrivals.
         progress: is told what is looked at.
+        most: servers beyond which nobody wants to know the number; None for any.
 
     Raises:
         InputError: no limits, or clients of a closed loop, whose number says nothing about the traffic.
@@ -106,11 +193,15 @@ def size_service(service: Service, *, requests: int, seed: int, progress: Callab
     low, high = least - 1, least
     while not holds(high):
         low, high = high, high * 2
+        if most is not None and low >= most:
+            return None
         if low * service.gpus > MOST_SERVERS or _empty(service, seed, holds, low):
             return _answer(seen, 0, low, least)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
+        if most is not None and low >= most:
+            return None
     return _answer(seen, high, high, least)
 
 
@@ -130,10 +221,38 @@ def shared(service: Service, servers: int) -> Service:
     return replace(service, streams=tuple(replace(stream, rate=stream.rate / servers) for stream in service.streams))
 
 
+def with_rate(service: Service, rate: float) -> Service:
+    """The service with open streams of ``rate`` requests per second together, in their proportions.
+
+    Raises:
+        InputError: it has closed streams.
+    """
+    if any(stream.concurrency for stream in service.streams):
+        raise InputError(f"{option('request_rate')}: the file's traffic has clients of a closed loop; write rates there")
+    whole = sum(stream.rate for stream in service.streams)
+    return replace(service, streams=tuple(replace(stream, rate=stream.rate * rate / whole) for stream in service.streams))
+
+
+def with_clients(service: Service, clients: float) -> Service:
+    """The service with ``clients`` of a closed loop.
+
+    Raises:
+        InputError: it has several streams.
+    """
+    if len(service.streams) > 1:
+        raise InputError(f"{option('concurrency')}: the file has {len(service.streams)} kinds of traffic; leave one, or give a rate")
+    return replace(service, streams=(replace(service.streams[0], rate=0.0, concurrency=int(clients)),))
+
+
 def load(service: Service) -> float:
     """Share of a server's GPUs that the open streams take at least, each item at the cost that it has in the best batch."""
     by_model = {
-        name: sum(stream.rate * stream.items * sum(stage.model == name for stage in stream.stages) for stream in service.streams)
+        name: sum(
+            stream.rate * stream.items * times
+            for stream in service.streams
+            for stage, times in zip(stream.stages, passes(stream.stages), strict=True)
+            if stage.model == name
+        )
         for name in service.models
     }
     needed = sum(by_model[name] * best_item_s(model) for name, model in service.models.items())

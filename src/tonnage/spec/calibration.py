@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.spec.typed_values import FORBID, read_as
+from tonnage.spec.typed_values import read_as, strict
 
 SCHEMA = "tonnage.calibration/1"
 
@@ -93,21 +93,17 @@ def deployment_key(model: str, precision: str, tp: int) -> str:
     return f"{model} {precision} tp{tp}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LeftOutError:
     """The root of the mean square of log(predicted / measured) over ``points`` points that the factors had not seen."""
-
-    __pydantic_config__ = FORBID
 
     rms: float
     points: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class CalibrationFile:
     """The file as it was written; the fields after ``date`` are for people and are not used again."""
-
-    __pydantic_config__ = FORBID
 
     schema: str
     preset: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import Precision
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 # How an engine is started: the words of its command and the flag of each setting, which ``plan/launch`` puts together. Settings have the
 # names of ``Parallelism`` and ``EngineKnobs``, and those of ``plan.launch.SETTINGS``.
@@ -20,11 +20,9 @@ FLAGS = "{flags}"
 """Stands in a command where its flags do; they follow the last word of a command without it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Switch:
     """The flags that enable and disable a setting; empty where the engine has none for that, because it is its default."""
-
-    __pydantic_config__ = FORBID
 
     enable: str = ""
     disable: str = ""
@@ -50,11 +48,9 @@ class Drafting:
     file: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class DraftingEntry:
     """A ``Drafting`` as ``engines.yaml`` writes it: by name."""
-
-    __pydantic_config__ = FORBID
 
     words: tuple[str, ...] = ()
     file: dict[str, str] | None = None
@@ -102,11 +98,9 @@ class Launch:
         return dict(self.quantize).get(weights, ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LaunchEntry:
     """A ``Launch`` as ``engines.yaml`` writes it: by name."""
-
-    __pydantic_config__ = FORBID
 
     command: tuple[str, ...]
     values: dict[str, str]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tonnage.errors import InputError, InputErrors
 from tonnage.spec.precision import Arithmetic, Precision
-from tonnage.spec.typed_values import FORBID, parse_yaml, read_as
+from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 LinkKind = Literal["nvlink", "nvlink-bridge", "pcie", "other"]
 
@@ -151,11 +151,9 @@ PAST_ANY = 1e9
 """No datasheet says a number as large as this."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class HardwareFile:
     """The file as it was written; the fields are those of ``Gpu``."""
-
-    __pydantic_config__ = FORBID
 
     name: str
     fp16_tflops: float
@@ -234,7 +232,7 @@ def _gpu(found: HardwareFile, where: str) -> Gpu:
 MOST_GPUS = 1_024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SystemFile:
     """The file as it was written.
 
@@ -245,8 +243,6 @@ class SystemFile:
         usd: what one costs to buy; null where that is not known, or is said as a price.
         notes: anything a reader should know.
     """
-
-    __pydantic_config__ = FORBID
 
     gpu: str
     gpus: int

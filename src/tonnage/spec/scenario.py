@@ -8,10 +8,10 @@ of ``tonnage.size`` and as a flag it stands alone (``ttft="p95<=500ms"``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, get_args, get_type_hints
 
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 from tonnage.spec.written_numbers import Unit, number_of
 
 Mode = Literal["streaming", "sequential", "offline"]
@@ -36,17 +36,21 @@ Texts = str | list[str] | None
 Counts = int | str | list[int] | None
 
 
-def leaf(about: str, *, default: Any = None, factory: Any = MISSING, file: bool = False, unit: Unit = "") -> Any:
-    """A leaf of the tree: what it says, whether it is the path of a file, and the units that a number may be written in."""
-    facts = {"about": about, "file": file, "unit": unit}
-    return field(default_factory=factory, metadata=facts) if factory is not MISSING else field(default=default, metadata=facts)
+def leaf(about: str, *, one: str = "", file: bool = False, unit: Unit = "") -> Any:
+    """A leaf of the tree: None unless it is given.
+
+    Args:
+        about: what it says.
+        one: what it says to ``simulate``, where that takes one value of what ``size`` tries or chooses.
+        file: whether it is the path of a file.
+        unit: the units that a number may be written in.
+    """
+    return field(default=None, metadata={"about": about, "one": one, "file": file, "unit": unit})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LengthsAsked:
     """How long prompts and outputs are."""
-
-    __pydantic_config__ = FORBID
 
     isl: Length = leaf(
         "Prompt length in tokens, words (3500words) or characters (8000chars): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000, "
@@ -63,11 +67,9 @@ class LengthsAsked:
     words_per_token: Number = leaf("Words per token (default: 0.75, as in English).")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SessionsAsked:
     """What requests share, and how they follow one another."""
-
-    __pydantic_config__ = FORBID
 
     shared_prefix: Length = leaf("Length of a prefix that prompts share, in tokens or words; it is added to them and may be cached.")
     shared_prefix_share: Number = leaf("Share of the conversations that begin with it, from 0 to 1 (default: 1).", unit="share")
@@ -81,11 +83,9 @@ class SessionsAsked:
     tool_tokens: Length = leaf("Length of a tool's result (default: the prompt length).")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class DemandAsked:
     """How many requests there are."""
-
-    __pydantic_config__ = FORBID
 
     peak_rps: Number = leaf("Requests per second at the peak.", unit="rate")
     mean_rps: Number = leaf(
@@ -104,36 +104,40 @@ class DemandAsked:
     requests_per_call: Number = leaf("Requests to the model that each of them makes (default: 1).")
     profile: str | list[float] | None = leaf(
         "24 or 168 hourly loads, as values with commas or in a .csv: requests per second, or shares where a mean or a peak is given.",
+        one="24 or 168 hourly loads in requests per second, for profile arrivals; a request rate sets their mean.",
         file=True,
     )
     trace: Text = leaf(
         "File of recorded requests (the formats of Azure, Mooncake or BurstGPT, timestamp,isl,osl, a run folder, or what vllm bench, "
         "GenAI-Perf, AIPerf or GuideLLM kept of single requests); it is replayed with its bursts.",
+        one="File of recorded requests, replayed with its lengths unless others are given; sets the arrivals.",
         file=True,
     )
     requests: Number = leaf("Number of requests of an offline job.")
     within: Text = leaf("Time in which an offline job has to finish, such as 8h.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LimitsAsked:
     """What must hold: a statistic (mean, p50, p90, p95, p99) of a latency, one or several each."""
 
-    __pydantic_config__ = FORBID
-
-    ttft: Texts = leaf('Limit on the time to first token (TTFT), such as "p95<=500ms"; mean, p50, p90, p95 or p99; repeatable.')
+    ttft: Texts = leaf(
+        'Limit on the time to first token (TTFT), such as "p95<=500ms"; mean, p50, p90, p95 or p99; repeatable.',
+        one='Limit on the time to first token (TTFT) whose violations are counted, such as "p95<=500ms"; repeatable.',
+    )
     itl: Texts = leaf('Limit on the single gaps between tokens (ITL), such as "p99<=100ms"; repeatable.')
     tpot: Texts = leaf("Limit on the mean time per output token of a request (TPOT); repeatable.")
     e2e: Texts = leaf("Limit on the time to the last token (E2E); repeatable.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SearchAsked:
     """What may be combined; every combination is tried."""
 
-    __pydantic_config__ = FORBID
-
-    gpu: Texts = leaf("GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).")
+    gpu: Texts = leaf(
+        "GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).",
+        one="GPU id (default: h100-sxm-80gb).",
+    )
     system: Texts = leaf(
         "Servers to buy in, one of each GPU, such as 4xl40s, 1xh100, a cloud's machine type (p5.48xlarge) or a YAML file of your own "
         "(default: the catalog's system of each GPU)."
@@ -141,26 +145,38 @@ class SearchAsked:
     precision: Texts = leaf(
         "Number formats to try, separated by commas: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or all; "
         "+kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them "
-        "(default: the format that the model is published in; fp16,fp8 where that has 16 bits)."
+        "(default: the format that the model is published in; fp16,fp8 where that has 16 bits).",
+        one="Number format, such as fp16, fp8, awq or fp8+kv-fp8 (default: the one that the model is published in, fp16 for 16 bits).",
     )
-    tp: Counts = leaf("Tensor-parallel degrees to try, separated by commas (default: 1,2,4,8).")
+    tp: Counts = leaf("Tensor-parallel degrees to try, separated by commas (default: 1,2,4,8).", one="Tensor-parallel degree (default: 1).")
     pp: Counts = leaf("Pipeline-parallel degrees to try, separated by commas (default: 1, and more where a model does not fit without).")
     dp: Counts = leaf(
         "Numbers of data-parallel attention ranks of a mixture of experts, separated by commas "
-        "(default: 1, with latent attention also one per GPU)."
+        "(default: 1, with latent attention also one per GPU).",
+        one="Data-parallel attention ranks of a mixture of experts; each has TP GPUs and its own requests (default: 1).",
     )
-    ep: Counts = leaf("Expert-parallel degrees to try, separated by commas (default: 1, and the number of GPUs of an instance).")
+    ep: Counts = leaf(
+        "Expert-parallel degrees to try, separated by commas (default: 1, and the number of GPUs of an instance).",
+        one="Expert-parallel degree of a mixture of experts (default: 1).",
+    )
     engine: Texts = leaf(
         "Engine presets to try, separated by commas: tensorrt-llm, vllm or sglang for the newest, or a version such as vllm-0.19 of "
-        "`tonnage catalog engines` (default: tensorrt-llm,vllm)."
+        "`tonnage catalog engines` (default: tensorrt-llm,vllm).",
+        one="Engine preset: tensorrt-llm, vllm or sglang for the newest, or a version such as nim-2024 of `tonnage catalog engines` "
+        "(default: tensorrt-llm).",
     )
-    max_batch_size: Counts = leaf("Numbers of sequences that may run at once, to try (default: the engine's own).")
-    max_num_tokens: Counts = leaf("Token budgets of a step, to try (default: the engine's own).")
+    max_batch_size: Counts = leaf(
+        "Numbers of sequences that may run at once, to try (default: the engine's own).",
+        one="Sequences that run at once (default: the engine's own).",
+    )
+    max_num_tokens: Counts = leaf(
+        "Token budgets of a step, to try (default: the engine's own).", one="Token budget of one step (default: the engine's own)."
+    )
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
     prefix_caching: bool | None = leaf("Whether KV blocks of earlier prompts are used again (default: yes, but for static batching).")
     kv_tiers: Text = leaf("Memory of an instance below its KV cache, the nearest first, such as host=256GB@50GB/s,disk=4TB@6GB/s.")
     long_prefill_token_threshold: int | None = leaf(
-        "Most tokens of one prompt in a step while others are there, on vLLM, for simulate (default: no limit)."
+        "Most tokens of one prompt in a step while others are there, on vLLM, simulate only (default: no limit)."
     )
     queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None = leaf(
         "Queue order, simulate only: fcfs (default), shortest-first, priority (by class) or deadline."
@@ -170,7 +186,10 @@ class SearchAsked:
         '"chat 0.7 ttft=1s, batch 0.3".'
     )
     shed: bool | None = leaf("Whether simulate rejects requests whose first token cannot come within its limit any more (default: no).")
-    disaggregated: bool | str | None = leaf("Prefill and decode apart: true for size, which finds the ratio, such as 1:2 for simulate.")
+    disaggregated: bool | str | None = leaf(
+        "Prefill and decode apart: true for size, which finds the ratio, such as 1:2 for simulate.",
+        one="Prefill and decode apart: instances of each pool, such as 1:2.",
+    )
     kv_link: Text = leaf(
         "Bytes per second that a GPU sends to the other pool, such as 50GB/s (default: NVLink within one domain, else a port of 400 Gb/s)."
     )
@@ -179,7 +198,8 @@ class SearchAsked:
     front_ends: int | None = leaf("API servers of an instance (default: 1, and with data-parallel attention one for each rank).")
     speculation: Text = leaf(
         "Speculative decoding to try beside plain decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, "
-        'such as "eagle k=3 acceptance=0.7".'
+        'such as "eagle k=3 acceptance=0.7".',
+        one='Speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too.',
     )
     load: Literal["open", "closed"] | None = leaf(
         "open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."
@@ -187,23 +207,25 @@ class SearchAsked:
     arrivals: Literal["poisson", "constant", "gamma", "mmpp", "trace", "profile"] | None = leaf(
         "Arrival process of the open loop (default: poisson); mmpp changes between the two states of mmpp (simulate alone); trace replays "
         "the trace of the demand, as size always does with one, and profile simulates its hours one after another (size looks at the "
-        "busiest one)."
+        "busiest one).",
+        one="Arrival process of the open loop (default: poisson); mmpp changes between the states of mmpp; trace replays the trace, "
+        "stretched to a rate that is given; profile runs once through the hours of the profile.",
     )
     mmpp: Text = leaf('States of a Markov-modulated Poisson process: two rates and mean stays, such as "2/s for 60s, 20/s for 10s".')
     cv: Number = leaf("Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean.")
     router: Text = leaf(
         "Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv or power-of-two "
-        "(default: random)."
+        "(default: random).",
+        one="Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv, power-of-two, or "
+        "where prompts share something prefix-aware or session (default: least-outstanding).",
     )
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ChoiceAsked:
     """Which of the deployments that meet the limits is chosen, and what it must not exceed."""
-
-    __pydantic_config__ = FORBID
 
     objective: Objective | None = leaf("What to minimise: gpus (default), cost (per year), power, or latency (mean E2E at the peak).")
     budget: Text = leaf('Most that may be spent, such as "500k USD" to buy the systems, or "200k USD/year" for a year of serving.')
@@ -212,11 +234,9 @@ class ChoiceAsked:
     rack_kw: Number = leaf("Kilowatts that one rack can feed and cool (default: 42, four DGX H100).", unit="kilowatts")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class StandbyAsked:
     """What stands by for failures."""
-
-    __pydantic_config__ = FORBID
 
     availability: Length = leaf(
         "Probability that enough systems work for the peak, such as 99.9%; takes the time between failures and the repair time."
@@ -228,11 +248,9 @@ class StandbyAsked:
     spare_instances: int | None = leaf("Instances in addition to those that the load needs; 1 is N+1 by instances.", unit="spare")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ScalingAsked:
     """How the fleet may be scaled over its hours."""
-
-    __pydantic_config__ = FORBID
 
     autoscale: bool | None = leaf(
         "Whether the plan proposes by which rule a controller starts and releases instances over the profile or the trace, and what that "
@@ -245,15 +263,14 @@ class ScalingAsked:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Scenario:
     """The whole question; None leaves a part to its default."""
 
-    __pydantic_config__ = FORBID
-
     title: Text = leaf("What the question is about, in a few words.")
     model: Texts = leaf(
-        "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared."
+        "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared.",
+        one="Catalog id (see tonnage catalog) or path of a Hugging Face config.json.",
     )
     lengths: LengthsAsked = field(default_factory=LengthsAsked)
     sessions: SessionsAsked = field(default_factory=SessionsAsked)
@@ -288,7 +305,43 @@ class Scenario:
         "Whether measured runs that their own client called INVALID count as measured points; they are left out otherwise."
     )
     search: SearchAsked = field(default_factory=SearchAsked)
-    seed: int | None = leaf("Seed of every random draw (default: 0).")
+    seed: int | None = leaf("Seed of every random draw (default: 0).", one="Seed of every random draw (default: 0; in the lesson 42).")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationAsked:
+    """What ``simulate`` takes in addition to a scenario's leaves: the load of one instance, its further knobs, and its fleet."""
+
+    concurrency: Counts = leaf("Closed loop: clients with one request in flight each; several values with commas make a sweep.")
+    request_rate: str | float | list[float] | None = leaf("Open loop: requests per second; several values with commas make a sweep.")
+    requests: int | None = leaf("Requests per point (default: 1000, and in a closed loop at least 10 per client).")
+    window: Text = leaf("Closed loop: count what completes within this time of a common start, such as 216s, in place of requests.")
+    batcher: Literal["static", "in-flight", "one-prefill", "max-utilization"] | None = leaf(
+        "Batching: static, in-flight, one prompt at a time, or TensorRT-LLM's capacity policy MAX_UTILIZATION (default: the engine's own)."
+    )
+    receive_interval: int | None = leaf(
+        "SGLang: decode steps between two looks for new requests (its scheduler_recv_interval; default: 1)."
+    )
+    batch_wait_steps: int | None = leaf(
+        "TensorRT-LLM: steps for which prompts wait to be batched while others decode (its batch_wait_timeout_iters; default: 0)."
+    )
+    batch_wait_ratio: Number = leaf("TensorRT-LLM: share of the token budget at which they stop waiting (its batch_wait_max_tokens_ratio).")
+    overlap_schedule: bool | None = leaf("Whether a step is scheduled while the one before it runs, so that requests wait a step longer.")
+    graph_tokens: int | None = leaf(
+        "Tokens up to which steps with prompts run as CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none)."
+    )
+    instances: int | None = leaf("Instances behind a router that share each open loop (default: 1).")
+    fail: Text = leaf(
+        'How instances fail, such as "mtbf=30d repair=2h"; crews=N and retry=none, unanswered or all may follow (docs/load-balancing.md).'
+    )
+    autoscale: Text = leaf(
+        'How a controller scales them, such as "metric=outstanding target=20 min=1 max=8"; metric=rate; start, hold, interval, warm, link '
+        "and boot may follow (docs/load-balancing.md)."
+    )
+    seasons: Text = leaf(
+        'Limits of the engine by the hour of the day, such as "8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=32768; '
+        'drain=60s start=2min": instances restart a quarter at a time.'
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +351,7 @@ class Leaf:
     Attributes:
         path: branch and name, such as ("limits", "ttft").
         kind: its annotation.
-        about: one sentence.
+        about: one sentence; ``one`` is what it says to ``simulate``, where that differs.
         file: whether a text there is a path.
         unit: the units that a number may be written in, a key of ``written_numbers.UNITS``.
     """
@@ -307,6 +360,7 @@ class Leaf:
     kind: Any
     about: str
     file: bool
+    one: str = ""
     unit: Unit = ""
 
     @property
@@ -343,6 +397,19 @@ def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> Iterator[Leaf
             yield from leaves(kind, (*path, part.name))
         else:
             yield Leaf(path=(*path, part.name), kind=kind, **part.metadata)
+
+
+OF_SIZE = ("system", "pp", "load")
+"""Leaves of the search that one simulated deployment has no use for."""
+
+
+def simulated_leaves() -> Iterator[Leaf]:
+    """Every argument of ``simulate``, with what it says there: the leaves that describe one deployment and its requests, and its own."""
+    for one in leaves():
+        of_search = one.path[0] == "search" and one.name not in OF_SIZE
+        if of_search or one.path[0] in ("lengths", "sessions") or one.name in ("model", "trace", "profile", "ttft", "tpot", "e2e", "seed"):
+            yield replace(one, about=one.one or one.about)
+    yield from leaves(SimulationAsked, ("simulate",))
 
 
 def takes(kind: Any, wanted: type) -> bool:

@@ -1,8 +1,8 @@
 """Plain values, as a YAML or JSON file holds them, read as the values of a class: the one gate for files.
 
-A class that may be read says ``__pydantic_config__ = FORBID``: a key that it does not have is then an error, so that a
-misspelt key cannot leave its field at a default in silence. Values are read strictly: a text is no number. Every fault is
-told at once, each with the file, the entry and the path of the field.
+A class that may be read is made by ``strict``: a key that it does not have is then an error, so that a misspelt key cannot
+leave its field at a default in silence. Values are read strictly: a text is no number. All faults are reported at once, each
+with the file, the entry and the path of the field.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform, get_args, get_type_hints
 
 from tonnage.errors import DataErrors, InputError, Several
 
@@ -24,6 +24,15 @@ T = TypeVar("T")
 
 FORBID = {"extra": "forbid"}
 """pydantic's rule for a class that is read from a file: an unknown key is an error."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def strict(kind: type[T]) -> type[T]:
+    """A frozen, slotted, keyword-only dataclass that refuses unknown keys, unless a base has another rule of pydantic's."""
+    if not hasattr(kind, "__pydantic_config__"):
+        setattr(kind, "__pydantic_config__", FORBID)  # noqa: B010 — a class does not declare it
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
 
 WANTED = {
     "missing": "is missing",
@@ -53,7 +62,7 @@ def read_as(kind: type[T], values: object, where: str, error: type[Several] = Da
     """Plain values as a value of the class ``kind``.
 
     Args:
-        kind: a dataclass with ``__pydantic_config__ = FORBID``, or a type made of such.
+        kind: a class made by ``strict``, or a type made of such.
         values: what the file holds.
         where: the file and the entry, for messages.
         error: what to raise: ``DataErrors`` for a file that Tonnage ships, ``InputErrors`` for a user's.

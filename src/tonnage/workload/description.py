@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tonnage.notebook import InNotebooks
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import LEAST_CV, MOST_CV, OpenLoop, unit_gaps
 from tonnage.units import NS_PER_S
@@ -241,7 +242,7 @@ def _allowed(seen: int, drawn: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class Description(InNotebooks):
     """What was found.
 
     Attributes:

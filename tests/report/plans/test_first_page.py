@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
+import pytest
+
+from tests.questions import question
 from tests.report.example_plan import bare, full, without_answer
+from tonnage import api
 from tonnage.plan.candidate import Confidence
+from tonnage.plan.fleet import FleetCheck, FleetRun
+from tonnage.plan.limit import Breach, Limit
+from tonnage.plan.note import LengthsVary
+from tonnage.plan.plan import Plan
+from tonnage.plan.pool import Identity
+from tonnage.plan.reason import BrokenAtAnyLoad, CannotRun, PrecisionUnsupported, Reason, Rejected, rejected
 from tonnage.report.document import Drawing, Facts, Items, Text
-from tonnage.report.plans.plan_document import FOLDED, figure_of, first_glance, first_page, report
-from tonnage.report.plans.question import question_rows
-from tonnage.report.plans.screen import WARNED, answer_rows, warnings_of
+from tonnage.report.plans.candidates import MARKED, MARKED_TOO, left_out_texts, nearest_table
+from tonnage.report.plans.confidence import fleet_check_text
+from tonnage.report.plans.plan_document import FOLDED, figure_of, first_glance, first_page, full_text, report
+from tonnage.report.plans.question import demand_text, in_tokens, length_text, lengths_text, pace_text, question_rows, short_length
+from tonnage.report.plans.screen import RESTS, WARNED, answer_rows, screen, warnings_of
+from tonnage.report.writers.html import html
+from tonnage.report.writers.markdown import markdown
+from tonnage.report.writers.terminal import terminal
+from tonnage.results.metrics import Latencies
+from tonnage.sizing.demand import demand_of
+from tonnage.sizing.planner import size
 
 
 def test_it_holds_answer_cards_lines_warnings_and_one_figure() -> None:
@@ -78,3 +98,200 @@ def test_long_sections_are_folded_and_the_answer_never_is() -> None:
 
 def test_where_nothing_meets_the_limits_the_reasons_are_open() -> None:
     assert "rejected" not in {section.key for section in report(without_answer()).sections if section.folded}
+
+
+# The gaps between tokens beside the speed of reading, in words.
+
+
+@pytest.mark.parametrize(
+    ("mean", "p99", "said"),
+    [
+        (0.03, 0.1, "faster than a fast reader (90 ms per token), and p99 is within the 250 ms that readers accept"),
+        (0.12, 0.3, "faster than an average reader (200 ms per token), slower than a fast one (90 ms), and p99 is beyond the 250 ms"),
+        (0.25, 0.25, "slower than an average reader (200 ms per token), and p99 is within the 250 ms that readers accept"),
+    ],
+)
+def test_the_pace_beside_reading(mean: float, p99: float, said: str) -> None:
+    assert pace_text(mean, p99).startswith(said)
+
+
+# Lengths in words, in every form that a question knows.
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("2000", "2,000 tokens"),
+        ("1e3", "1e3 tokens"),
+        ("2000+-500", "2,000 ± 500 tokens (normal)"),
+        ("normal:250,80", "250 ± 80 tokens (normal)"),
+        ("lognormal:600,400", "600 ± 400 tokens (lognormal)"),
+        ("uniform:20-120", "20 to 120 tokens"),
+        ("lengths.csv", "lengths.csv tokens"),
+        ("8000chars", "8,000 characters"),
+        ("3500words", "3,500 words"),
+    ],
+)
+def test_length_text(written: str, said: str) -> None:
+    assert length_text(written) == said
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("200", "200"),
+        ("100000", "100,000"),
+        ("uniform:500-3500", "500 to 3,500"),
+        ("normal:250,80", "250 ± 80 (normal)"),
+        ("a.csv", "a.csv"),
+    ],
+)
+def test_a_short_length_leaves_out_its_unit(written: str, text: str) -> None:
+    assert short_length(written) == in_tokens(written, 2000.0) == text
+
+
+@pytest.mark.parametrize(("written", "text"), [("8000chars", "2,000 (8,000 characters)"), ("1500words", "2,000 (1,500 words)")])
+def test_what_is_not_written_in_tokens_is_shown_in_them(written: str, text: str) -> None:
+    assert in_tokens(written, 2000.0) == text
+
+
+def test_a_spread_that_is_assumed_is_said_once() -> None:
+    asked = replace(full().scenario, isl="2000+-20%", osl="200+-20%")
+    both, one = (LengthsVary(which=which, share=0.2) for which in (("isl", "osl"), ("osl",)))
+    assert lengths_text(replace(full(), scenario=asked, notes=(both,))) == "2,000 tokens in, 200 out (lengths within ±20%, assumed)"
+    assert lengths_text(replace(full(), scenario=asked, notes=(one,))) == "2,000 ± 20% tokens in, 200 out (answers within ±20%, assumed)"
+    assert lengths_text(replace(full(), scenario=asked, notes=())) == "2,000 ± 20% tokens in, 200 ± 20% out"
+
+
+# No GPU that was asked for vanishes: each without a deployment inside the limits is named with its nearest reason.
+
+
+LIMIT = Limit(metric="ttft", statistic="p95", milliseconds=500.0)
+
+
+def refused(gpu: str, tp: int, reason: Reason) -> Rejected:
+    return rejected(Identity(gpu=gpu, precision="fp8", tp=tp, engine="vllm-0.32"), reason)
+
+
+def test_the_nearest_reason_of_a_gpu_without_an_answer_is_told() -> None:
+    near, far = (BrokenAtAnyLoad(breach=Breach(limit=LIMIT, value_ms=value)) for value in (612.0, 900.0))
+    no_fp8 = PrecisionUnsupported(subject="Ampere", lacks="no FP8 matrix units")
+    reasons = (
+        *(refused("l40s", 1, CannotRun(error="weights 80 GB do not fit")), refused("l40s", 4, far), refused("l40s", 8, near)),
+        refused("a100-sxm-80gb", 1, no_fp8),
+    )
+    plan = full()
+    gpus = (plan.candidates[0].gpu, "l40s", "a100-sxm-80gb")
+    plan = replace(plan, scenario=replace(plan.scenario, gpus=gpus), candidates=plan.candidates[:1], pareto=(), rejected=reasons)
+    texts = ("l40s: TTFT p95 612 ms > 500 ms at any load (fp8 TP 8 vllm-0.32)", "a100-sxm-80gb: Ampere has no FP8 matrix units")
+    assert left_out_texts(plan) == texts
+    words = " ".join(terminal(full_text((plan,))).split())
+    assert "Left out, with the reason that comes nearest: l40s: TTFT p95 612 ms" in words
+
+
+def test_every_gpu_of_a_question_is_inside_or_left_out() -> None:
+    """The H100 carries the load, the A100 has no FP8, the MI300X no such engine."""
+    asked = question(gpu="h100,a100-sxm-80gb,mi300x", tp="1")
+    plan = size(replace(asked, deepen=False))
+    inside = {candidate.gpu for candidate in plan.candidates}
+    named = {text.partition(":")[0] for text in left_out_texts(plan)}
+    assert inside | named == {gpu.name for gpu in asked.gpus}
+    assert not inside & named
+
+
+def test_without_an_answer_each_gpu_is_a_row_of_the_first_screen() -> None:
+    reasons = tuple(refused(f"gpu-{i}", 1, BrokenAtAnyLoad(breach=Breach(limit=LIMIT, value_ms=600.0 + i))) for i in range(20))
+    plan = without_answer()
+    plan = replace(plan, scenario=replace(plan.scenario, gpus=tuple(one.gpu for one in reasons)), rejected=reasons)
+    table = nearest_table(plan, 8)
+    assert table is not None
+    assert [row[0] for row in table.rows] == [f"gpu-{i}" for i in range(8)]
+    assert table.rows[0] == ("gpu-0", "fp8 TP 1 vllm-0.32", "TTFT p95 600 ms > 500 ms at any load")
+    assert table.note == "… and 12 more GPUs"
+
+
+# A model and a GPU without measurements are marked wherever the answer is read: as text, in short, as JSON and in the report.
+
+
+MODEL, GPU = "qwen3.5-4b: no measurements of this model", "rtx-5090: no measurements"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    asked = {"isl": 500, "osl": 50, "peak_rps": 5, "ttft": "p95<=1s", "tp": "1", "engine": "vllm-0.19"}
+    return api.size(model="qwen3.5-4b", gpu="rtx-5090", **asked)
+
+
+def test_the_choice_and_its_notes_hold_the_marks_in_json(plan: Plan) -> None:
+    document = json.loads(json.dumps(plan.to_json()))
+    assert plan.choice is not None
+    for mark in (MODEL, GPU):
+        assert any(mark in one for one in plan.choice.marks)
+        assert mark in json.dumps(document["candidates"][0]["marks"])
+        assert mark in json.dumps(document["notes"])
+
+
+@pytest.mark.parametrize("mark", [MODEL, GPU])
+def test_text_and_report_say_them(plan: Plan, mark: str) -> None:
+    text = " ".join(terminal(full_text((plan,))).split())
+    assert mark in text
+    assert mark in " ".join(markdown(report(plan)).split())
+    assert mark in re.sub("<[^>]*>", "", html(report(plan)))
+
+
+def test_candidates_have_a_star_and_a_word_of_what_it_means(plan: Plan) -> None:
+    text = terminal(full_text((plan,)))
+    assert plan.choice is not None
+    assert f"{plan.choice.engine}*" in text
+    assert MARKED in " ".join(text.split())
+
+
+def test_the_first_screen_says_that_the_answer_rests_on_what_was_not_measured(plan: Plan) -> None:
+    text = " ".join(terminal(screen((plan,))).split())
+    assert RESTS in text or MARKED_TOO in text
+
+
+# One of anything is written in the singular.
+
+
+NOTHING = Latencies()
+BREACH = Breach(limit=Limit(metric="ttft", statistic="p95", milliseconds=1_000.0), value_ms=2_000.0)
+HOLDS = FleetRun(
+    systems=1,
+    instances=1,
+    simulated_instances=1,
+    router="random",
+    requests=4_000,
+    holds=True,
+    worst=None,
+    ttft_ms=NOTHING,
+    itl_ms=NOTHING,
+    tpot_ms=NOTHING,
+    e2e_ms=NOTHING,
+)
+BREAKS = replace(HOLDS, holds=False, worst=BREACH)
+
+
+def test_a_fleet_of_one_instance_is_singular() -> None:
+    text = fleet_check_text(FleetCheck(by_division=1, systems=1, runs=(HOLDS,)))
+    assert text == "1 instance on 1 system, simulated, meets every limit"
+
+
+def test_one_instance_that_breaks_a_limit_is_singular() -> None:
+    two = replace(HOLDS, systems=2, instances=2, simulated_instances=2)
+    text = fleet_check_text(FleetCheck(by_division=1, systems=2, runs=(BREAKS, two)))
+    assert text.startswith("1 instance on 1 system, simulated, breaks a limit (")
+
+
+def test_two_instances_are_plural() -> None:
+    two = replace(HOLDS, instances=2, simulated_instances=2)
+    text = fleet_check_text(FleetCheck(by_division=1, systems=1, runs=(two,)))
+    assert text == "2 instances on 1 system, simulated together, meet every limit"
+
+
+@pytest.mark.parametrize(
+    ("calls", "each", "said"),
+    [(1, None, "1 call a year × 1 request)"), (1_000, 3, "1,000 calls a year × 3 requests)"), (2, 1, "2 calls a year × 1 request)")],
+)
+def test_one_call_of_one_request_is_singular(calls: float, each: float | None, said: str) -> None:
+    assert said in demand_text(demand_of(calls_per_year=calls, requests_per_call=each))

@@ -20,12 +20,12 @@ from tonnage.report.plans.candidates import rejected_section, yearly_costs
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.cost import TITLES, cost_note_texts
 from tonnage.report.plans.deployments import knobs, latency, load_text, memory_text
+from tonnage.report.plans.explained import needed, relaxed_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.plan_document import full_text
 from tonnage.report.plans.question import bound_text, limit_text
 from tonnage.report.plans.screen import answer_rows, screen, warnings_of
-from tonnage.report.plans.sensitivity import needed, relaxed_text
 from tonnage.report.writers.terminal import terminal
 
 

@@ -22,23 +22,22 @@ from tonnage.plan.candidate import Candidate, Confidence
 from tonnage.plan.demand import ADay, Ahead, Existing, Growth, OwnedGroup
 from tonnage.plan.fleet import AtPeak, BehindRouter, Standby
 from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
+from tonnage.plan.note import LengthToShorten, LimitHalvesThroughput, SmallerModel
 from tonnage.plan.plan import Plan, RunnerUp
 from tonnage.plan.pool import Identity
 from tonnage.plan.provenance import OtherSystems, RelaxedLimit, Unreached
 from tonnage.plan.reason import Reachable, Reached
 from tonnage.plan.sensitivity import Changed, PrefixCache, Sensitivity, Swing
-from tonnage.plan.warning import LengthToShorten, LimitHalvesThroughput, SmallerModel
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import capacity_text
 from tonnage.report.plans.candidates import BESIDE, others_block, runner_up_text
 from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
 from tonnage.report.plans.cost import cost_text
-from tonnage.report.plans.explained import why_text
+from tonnage.report.plans.explained import riskiest_text, why_text
 from tonnage.report.plans.fleet import router_text
 from tonnage.report.plans.plan_document import first_glance, full_text
 from tonnage.report.plans.question import at_peak_text
 from tonnage.report.plans.screen import BRIEF, MOST, answer_rows, brief_lines, quiet_lines, screen
-from tonnage.report.plans.sensitivity import riskiest_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import Latencies
 

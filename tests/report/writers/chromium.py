@@ -96,11 +96,15 @@ class Chromium:
 
     def show(self, page: Path, width: int, height: int, *, dark: bool = False) -> None:
         """Open a file in a window of that size, and wait until it is loaded."""
+        self.open(page.resolve().as_uri(), width, height, dark=dark)
+
+    def open(self, address: str, width: int, height: int, *, dark: bool = False) -> None:
+        """The same with an address."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
-        self.ask("Page.navigate", url=page.resolve().as_uri())
+        self.ask("Page.navigate", url=address)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._next())
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.simulator.services import run_service
 from tonnage.simulator.services.queue import ModelQueue, Ticket
-from tonnage.spec.service import DynamicBatching, QueuePolicy, service_of
+from tonnage.spec.service import DynamicBatching, QueuePolicy
+from tonnage.spec.service_file import service_of
 
 
 def service(model, traffic, **server):

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from tonnage.simulator.services import run_service
-from tonnage.spec.service import service_of
+from tonnage.sizing.services import load
+from tonnage.spec.service import passes
+from tonnage.spec.service_file import service_of
 
 
 def test_two_models_in_a_row_take_as_long_as_in_ciw():
@@ -47,3 +49,28 @@ def test_a_stage_waits_for_all_that_it_comes_after():
     }
     run = run_service(service_of(document, "test"), requests=20, seed=0)
     assert run.latencies_s() == pytest.approx(np.full(20, 7e-3))
+
+
+def branching(rate):
+    """Every request is classified; 60 % go to one reader, 30 % to another, the rest to neither; all are checked, 25 % again and again."""
+    models = {name: {"time": {"1": f"{ms}ms"}} for name, ms in {"classify": 1, "short": 2, "long": 8, "check": 1}.items()}
+    steps = [
+        "classify",
+        {"model": "short", "share": 0.6},
+        {"model": "long", "share": 0.75, "instead_of": "short"},
+        {"model": "check", "again": 0.25},
+    ]
+    document = {"service": {"models": models, "pipelines": {"p": steps}, "gpus": 4}, "traffic": [{"to": "p", "rate": rate}]}
+    return service_of(document, "test")
+
+
+def test_branches_and_loops_are_taken_by_their_shares():
+    service = branching(0.1)
+    assert passes(service.streams[0].stages) == pytest.approx((1, 0.6, 0.3, 4 / 3))
+    assert load(branching(1000.0)) == pytest.approx((1 + 0.6 * 2 + 0.3 * 8 + 4 / 3) / 4)
+    run = run_service(service, requests=4000, seed=1)
+    done = {name: sum(batches.values()) / 4000 for name, batches in run.batches.items()}
+    assert done == pytest.approx({"classify": 1, "short": 0.6, "long": 0.3, "check": 4 / 3}, abs=0.03)
+    seconds = run.latencies_s()
+    assert seconds.mean() == pytest.approx(1e-3 * (1 + 0.6 * 2 + 0.3 * 8 + 4 / 3), rel=0.05)
+    assert {2, 4, 10} <= set(np.rint(seconds * 1e3).astype(int))  # neither, the first, the second reader, with one check

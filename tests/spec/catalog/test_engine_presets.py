@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tonnage import api
 from tonnage.errors import DataError, DataErrors
-from tonnage.spec.catalog import engines
+from tonnage.spec.catalog import checkpoints, engines, find_engine
+from tonnage.spec.catalog.checkpoints import find_checkpoints, find_maker, listed_checkpoints, reads
 from tonnage.spec.catalog.engine_presets import read_presets
-from tonnage.spec.catalog.entries import shipped_yaml
+from tonnage.spec.catalog.entries import engine_shelf, model_shelf, shipped_yaml
+from tonnage.spec.precision import find_precision
 
 WHOLE = json.loads((Path(__file__).parents[2] / "golden" / "engine-presets.json").read_text(encoding="utf-8"))
 """Every preset as it stood in the file before presets could extend others."""
@@ -81,3 +86,75 @@ def test_a_misspelt_knob_is_refused() -> None:
             rows(by_memory=[{"min_gib": 1, "max_batch_size": 1, "max_num_tokens": 1, "except": "a100"}]),
             "engines.yaml",
         )
+
+
+# The published checkpoints: every entry says where it was seen, and no name is given twice.
+
+
+UNPUBLISHED = {"gpt-43b"}
+"""Models of which no checkpoint is public."""
+
+
+def test_every_checkpoint_has_a_source_and_a_day_and_a_name_of_its_own() -> None:
+    listed = listed_checkpoints()
+    assert [name for name, times in Counter(one.repository.lower() for one in listed).items() if times > 1] == []
+    for one in listed:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", one.repository)
+        assert re.fullmatch(r"2026-\d\d-\d\d", one.date)
+        assert one.source
+        assert find_precision(one.format).weights == one.format  # a checkpoint says nothing of the KV cache that is not its engine's
+
+
+def test_every_model_of_the_catalog_has_a_checkpoint_but_those_that_are_not_public() -> None:
+    assert {one.model for one in listed_checkpoints()} == set(model_shelf().by_name) - UNPUBLISHED
+    for name, model in model_shelf().by_name.items():
+        released = {"fp16", "bf16"} if model.released in ("", "fp16", "bf16") else {model.released}
+        assert name in UNPUBLISHED or released & {one.format for one in find_checkpoints(name)}, name
+
+
+def test_engines_are_families_of_the_catalog_and_their_versions_count() -> None:
+    families = {engine.family for engine in engine_shelf().by_name.values()}
+    for one in listed_checkpoints():
+        assert {engine.partition(">=")[0] for engine in one.engines} <= families
+    assert reads(["vllm", "tensorrt-llm>=1.2"], find_engine("tensorrt-llm-1.2"))
+    assert not reads(["vllm", "tensorrt-llm>=1.2"], find_engine("tensorrt-llm-1.1"))
+    assert not reads(["vllm"], find_engine("sglang"))
+
+
+def test_what_makes_a_checkpoint_is_found_by_its_format_and_its_reader() -> None:
+    made = {engine: find_maker("awq", find_engine(engine)) for engine in ("vllm", "tensorrt-llm", "atom")}
+    assert [found and found[1].scheme for found in made.values()] == ["W4A16 --asym --format auto_awq", "int4_awq", None]
+    assert made["vllm"] is not None
+    assert made["vllm"][0].command.format(repository="a/b", scheme="W4A16", folder="/models/c") == (
+        "auto-round --model a/b --scheme W4A16 --output_dir /models/c"
+    )
+
+
+def test_the_catalog_shows_a_models_checkpoints() -> None:
+    found = api.catalog("llama-3.3-70b")["checkpoints"]
+    assert {one["model"] for one in found} == {"llama-3.3-70b"}
+    assert {"repository", "format", "engines", "licence", "gated", "source", "date"} <= set(found[0])
+    assert len(api.catalog("checkpoints")["checkpoints"]) == len(listed_checkpoints())
+    assert api.catalog("models")["checkpoints"] == []
+    assert api.catalog("gpt-43b")["checkpoints"] == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"repository": "A/B", "format": "fp8", "method": "modelopt", "seen": "aic"}, "'A/B' is given twice"),
+        ({"repository": "a/c", "format": "fp8", "method": "magic", "seen": "aic"}, "no method 'magic'"),
+        ({"repository": "a/c", "format": "fp8", "method": "modelopt", "seen": "nowhere"}, "no place 'nowhere'"),
+    ],
+)
+def test_a_damaged_entry_is_named(entry: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = {"repository": "a/b", "format": "fp8", "method": "modelopt", "seen": "aic"}
+    rows = [{"name": "llama-3.1-8b", "licence": "", "checkpoints": [good, entry]}]
+    shipped = checkpoints.shipped_yaml
+    monkeypatch.setattr(checkpoints, "shipped_yaml", lambda name: rows if name == "checkpoints.yaml" else shipped(name))
+    checkpoints._by_model.cache_clear()
+    try:
+        with pytest.raises(DataError, match=said):
+            listed_checkpoints()
+    finally:
+        checkpoints._by_model.cache_clear()

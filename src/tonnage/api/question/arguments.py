@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ParamSpec, TypeVar
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
-from tonnage.errors import InputError, Path, option, spelled
+from tonnage.errors import InputError, option, spelled
+from tonnage.errors import Path as OptionPath
 from tonnage.plan.candidate import CONFIDENCE, CONFIDENCES
 from tonnage.spec.deployment import METRICS, Limit, parse_limit
-from tonnage.spec.scenario import leaves
+from tonnage.spec.scenario import Scenario, leaves, to_document
 from tonnage.spec.workload import Lengths, parse_lengths
 from tonnage.spec.written_numbers import number_of
 
@@ -176,11 +178,6 @@ def check_given(**values: object) -> None:
         )
 
 
-def stated(**values: str | int | None) -> dict[str, str | int]:
-    """The arguments that were given, by name."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
 # Collects what is wrong with a question, so that all of it is reported at once, each with its place.
 
 
@@ -230,6 +227,39 @@ class Faults:
         named = spelled(message, self._key)
         return f"{self.source}: {named}" if self.source and named != message else message
 
-    def _key(self, path: Path) -> str:
+    def _key(self, path: OptionPath) -> str:
         """How the file spells an option; unchanged where it does not stand there."""
         return self.keys.get(path[-1]) or option(*path)
+
+
+# Takes a scenario in any of the forms that Python has for it: a file, nested values, a ``Scenario``, or arguments by name.
+
+
+ScenarioLike = Scenario | Mapping[str, Any] | str | Path | None
+"""A file (YAML or JSON), nested values as a file holds them, a ``Scenario``, or None to say everything by name."""
+
+
+def document_of(scenario: ScenarioLike) -> tuple[Mapping[str, Any], str]:
+    """The nested values of a scenario, and the file that they came from; empty where there is none.
+
+    Raises:
+        InputError: the file cannot be read as a scenario.
+    """
+    from tonnage.spec.scenario_file import read_document
+
+    if isinstance(scenario, str | Path):
+        return read_document(str(scenario)), str(scenario)
+    if isinstance(scenario, Scenario):
+        return to_document(scenario), ""
+    return scenario or {}, ""
+
+
+def plain(asked: Mapping[str, object]) -> dict[str, Any]:
+    """The arguments that were given, as a file would hold them: paths as text, and any iterable as a list."""
+    return {name: _plain(value) for name, value in asked.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    return value if isinstance(value, str | int | float | list | dict) else list(value)

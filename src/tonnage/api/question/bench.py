@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.arguments import Many, lengths_of, rates, seed_of, whole_numbers
 from tonnage.api.question.loads import recording_from
 from tonnage.bench.benchmark import Wanted
-from tonnage.bench.connection import tls_context
+from tonnage.bench.connection import Setup, Target, parse_url, request_head, tls_context
 from tonnage.bench.conversations import read_conversations
-from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.endpoints import find_endpoint, model_path
+from tonnage.bench.infer import Tensors, tensors
 from tonnage.bench.load import PATTERNS, Question, Talk
 from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
-from tonnage.bench.request import Setup, Target, parse_url, request_head
 from tonnage.bench.scrape import Nvml, fetch, samples
 from tonnage.bench.validity import ERROR_RATE, PERCENTILES
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.formats.tool_format import check_export
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
 from tonnage.spec.sessions import parse_pause
-from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Pairs, Process, TraceArrivals
+from tonnage.spec.workload import Arrivals, ClosedLoop, Lengths, OpenLoop, Pairs, Process, TraceArrivals
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ class Bench:
         if len(self.questions) == 1:
             return output
         load = question.arrivals
-        return output / (f"concurrency-{load.concurrency}" if isinstance(load, ClosedLoop) else f"rate-{load.rate:g}")
+        sized = len({one.isl for one in self.questions}) > 1
+        items = f"items-{question.isl.mean:g}-" if sized else ""
+        return output / (items + (f"concurrency-{load.concurrency}" if isinstance(load, ClosedLoop) else f"rate-{load.rate:g}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,10 @@ class BenchArguments:
         url: of the server, such as "http://127.0.0.1:8000".
         model: the name that the server knows it by.
         isl, osl: prompt and output lengths in tokens: a number or a distribution; not needed where a trace has them.
-        endpoint_type: "chat", "completions", "responses", "embeddings" or "generate".
+        endpoint_type: "chat", "completions", "responses", "embeddings", "generate" or "infer".
+        items: of an inference: items of a request, such as images, one load each ("1,2,8").
+        tensor: inputs of an inference, such as "pixels=FP32[3,224,224]", where the server's metadata leaves them open.
+        binary_tensors: whether the values of an inference travel as bytes in place of JSON.
         streaming: whether replies are streamed.
         concurrency: clients of a closed loop, one load each ("1,2,5"); or
         request_rate: requests per second of an open loop, one load each.
@@ -115,6 +120,9 @@ class BenchArguments:
     isl: str | float | None = None
     osl: str | float | None = None
     endpoint_type: str = "chat"
+    items: Many | None = None
+    tensor: Sequence[str] = ()
+    binary_tensors: bool = False
     streaming: bool = True
     concurrency: Many | None = None
     request_rate: str | float | Iterable[float] | None = None
@@ -164,14 +172,17 @@ def prepare_bench(**asked: Any) -> Bench:
     """
     a = BenchArguments(**asked)
     target = parse_url(a.url)
-    endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=a.streaming, pinned=a.pin_output, extra=_extra(a.extra_inputs))
+    infers = a.endpoint_type == "infer"
+    streaming = a.streaming and not infers
+    endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=streaming, pinned=a.pin_output, extra=_extra(a.extra_inputs))
     arrivals, pairs = _arrivals(a.concurrency, a.request_rate, a.trace, a.arrival_pattern, a.cv)
-    made = _prompts(a.prompt_file, a.tokenizer, a.characters_per_token, a.shared_prefix, a.seed)
-    talk = _talk(a, made)
+    a, items = _inference(a, infers)
+    made = _made(a, target, infers)
+    talk = _talk(a, made) if not isinstance(made, Tensors) else None
     if talk is not None:
         endpoint.talk((), "", 1)
-    question = _question(a, arrivals[0], pairs, made, talk, embeds=endpoint.kind == "embeddings")
-    if a.export and not (a.tokens and a.streaming):
+    question = _question(a, arrivals[0], pairs, made, talk, embeds=infers or endpoint.kind == "embeddings")
+    if a.export and not (a.tokens and streaming):
         raise InputError(f"{option('export')}: needs the moments of single tokens; stream the replies and keep {option('tokens')}")
     headers = _headers(a.header)
     setup = Setup(
@@ -190,13 +201,47 @@ def prepare_bench(**asked: Any) -> Bench:
     )
     return Bench(
         setup=setup,
-        questions=tuple(_with(question, load) for load in arrivals),
+        questions=tuple(_with(replace(question, isl=size), load) for size in items or (question.isl,) for load in arrivals),
         wanted=Wanted(percentiles=_percentiles(a.percentiles), error_rate=a.max_error_rate, slo=_slo(a.slo), tokens=a.tokens, seed=a.seed),
         scenario=_scenario(target, question, setup),
         metrics_urls=_pages(target, a.metrics_url),
         exports=tuple(check_export(name) for name in a.export),
         gpus=Nvml() if a.gpu_metrics else None,
     )
+
+
+OF_TEXT = ("isl", "osl", "trace", "conversation_num", "conversation_turns", "conversation_file", "tokenizer", "prompt_file")
+"""What only endpoints that take text have."""
+
+
+def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[Lengths, ...]]:
+    """The question in the terms of a text, whose length is that of the items; and each number of items.
+
+    Raises:
+        InputError: what belongs to an inference without one, or to a text with one.
+    """
+    if not infers:
+        for name in ("items", "tensor", "binary_tensors"):
+            if getattr(a, name) not in (None, (), [], False):
+                raise InputError(f"{option(name)}: belongs to an inference; add {option('endpoint_type')} infer")
+        return a, ()
+    for name in OF_TEXT:
+        if getattr(a, name) is not None:
+            raise InputError(f"{option(name)}: an inference has no tokens; give {option('items')} of a request, such as 8")
+    items = whole_numbers(1 if a.items is None else a.items, option("items"))
+    return replace(a, isl=items[0]), tuple(lengths_of(f"exact:{count}", option("items")) for count in items)
+
+
+def _made(a: BenchArguments, target: Target, infers: bool) -> Prompts | FilePrompts | Tensors:
+    """What gives each request its prompt or its tensors."""
+    if infers:
+        page = _address(target) + model_path(a.model)
+        return tensors(page, fetch(page), written=tuple(a.tensor), binary=a.binary_tensors, seed=a.seed)
+    return _prompts(a.prompt_file, a.tokenizer, a.characters_per_token, a.shared_prefix, a.seed)
+
+
+def _address(target: Target) -> str:
+    return f"{'https' if target.tls else 'http'}://{target.authority}{target.path}"
 
 
 def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
@@ -240,7 +285,7 @@ def _alone(workers: int) -> int:
 
 
 def _question(
-    a: BenchArguments, load: Arrivals, pairs: Pairs | None, made: Prompts | FilePrompts, talk: Talk | None, *, embeds: bool
+    a: BenchArguments, load: Arrivals, pairs: Pairs | None, made: Prompts | FilePrompts | Tensors, talk: Talk | None, *, embeds: bool
 ) -> Question:
     """The load as it was requested, with lengths from flags, a trace, or the prompts of a file."""
     osl = 1 if embeds and a.osl is None else a.osl
@@ -433,7 +478,7 @@ def _scenario(target: Target, question: Question, setup: Setup) -> dict[str, Any
     """What was asked, without any key."""
     return {
         **dict.fromkeys(("gpu", "precision", "tp", "engine")),  # what no client can see: whoever reads the run says it
-        "url": f"{'https' if target.tls else 'http'}://{target.authority}{target.path}",
+        "url": _address(target),
         "model": setup.endpoint.model,
         "endpoint_type": setup.endpoint.kind,
         "streaming": setup.endpoint.streaming,

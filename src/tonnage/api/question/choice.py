@@ -20,9 +20,9 @@ from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
 from tonnage.plan.fleet import footprint
 from tonnage.plan.limit import Aim
-from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import RunnerUp
 from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason, Rejected, rejected
+from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.fleet.standby import Reserve, shifted, with_standby
 from tonnage.sizing.search.search import narrowed
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import Faults, Many, listed, rates, seed_of, slo, whole_numbers
+from tonnage.api.question.arguments import Faults, Many, ScenarioLike, document_of, listed, plain, rates, seed_of, slo, whole_numbers
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
-from tonnage.api.question.documents import ScenarioLike, document_of, plain
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.question.loads import loads_of, modulated_loads, window_of, with_classes, workload_of
 from tonnage.api.question.sessions import sessions_of, tiers_of
-from tonnage.api.question.typed_arguments import LengthsArguments, SessionsArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import Failures
@@ -22,10 +19,10 @@ from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
 from tonnage.sizing.question import check_context
 from tonnage.spec.deployment import Deployment, Slo
-from tonnage.spec.scenario import DemandAsked, LimitsAsked, Scenario
+from tonnage.spec.scenario import DemandAsked, LimitsAsked, Scenario, SimulationAsked
 from tonnage.spec.sessions import Sessions
 from tonnage.spec.use_cases import with_defaults
-from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Process, Simulated, TraceArrivals, Workload
+from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
@@ -39,111 +36,9 @@ KNOBS = (
 """Engine knobs that a scenario has."""
 
 
-class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
-    """Everything that ``tonnage.simulate`` takes by name, in place of what a scenario says."""
-
-    model: str
-    """Catalog id, or path of a Hugging Face ``config.json``."""
-    gpu: str | None
-    """GPU id (default: h100-sxm-80gb)."""
-    precision: str | None
-    """Number format (default: the one that the model is published in, FP16 for 16 bits)."""
-    tp: int | str | None
-    """Tensor-parallel degree (default: 1)."""
-    dp: int | str | None
-    """Data-parallel attention ranks of a mixture of experts (default: 1); loads are those of all ranks."""
-    ep: int | str | None
-    """Expert-parallel degree (default: 1)."""
-    engine: str | None
-    """Engine preset (default: tensorrt-llm)."""
-    concurrency: int | str | Iterable[int] | None
-    """Clients of a closed loop; several, "1,2,5", are several points."""
-    request_rate: str | float | Iterable[float] | None
-    """Requests per second of an open loop; several are several points."""
-    requests: int | None
-    """Requests per point (default: 1,000, and in a closed loop at least 10 per client)."""
-    window: str | None
-    """In a closed loop: count what completes within this time of a common start, such as "216s"."""
-    arrivals: Process | Literal["mmpp", "trace", "profile"] | None
-    """Arrival process of an open loop (default: poisson); "trace" replays the trace, stretched to a rate that is given."""
-    trace: str | Path | None
-    """File of recorded requests, replayed with its lengths unless others are given; sets ``arrivals``."""
-    mmpp: str | None
-    """States of a Markov-modulated Poisson process, "2/s for 60s, 20/s for 10s", with ``arrivals="mmpp"``; a rate gives another mean."""
-    cv: float | None
-    """Coefficient of variation of gamma arrivals (default: 1)."""
-    seed: int | None
-    """Seed of every random draw (default: 0)."""
-    batcher: Literal["static", "in-flight", "one-prefill", "max-utilization"] | None
-    """Batching (default: the engine's own)."""
-    max_batch_size: int | None
-    """Sequences that run at once (default: the engine's own, as for all knobs)."""
-    max_num_tokens: int | None
-    """Token budget of one step."""
-    chunked_prefill: bool | None
-    """Whether a prompt may be split over several steps."""
-    prefix_caching: bool | None
-    """Whether KV blocks of earlier prompts are used again (default: yes)."""
-    kv_tiers: str | None
-    """Memory below the KV cache, such as "host=256GB@50GB/s,disk=4TB@6GB/s"."""
-    stream_interval: int | None
-    """Output tokens in one streamed message."""
-    front_ends: int | None
-    """API servers of an instance (default: 1, and with data-parallel attention one for each rank)."""
-    receive_interval: int | None
-    """SGLang's ``scheduler_recv_interval``."""
-    batch_wait_steps: int | None
-    """TensorRT-LLM's ``batch_wait_timeout_iters``."""
-    batch_wait_ratio: float | None
-    """TensorRT-LLM's ``batch_wait_max_tokens_ratio``."""
-    overlap_schedule: bool | None
-    """Whether a step is scheduled while the one before it runs."""
-    queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None
-    """Queue order: which waiting request goes first (default: fcfs)."""
-    long_prefill_token_threshold: int | None
-    """vLLM: most tokens of one prompt in a step while other requests are there (default: no limit)."""
-    classes: str | None
-    """Classes of the traffic, the highest priority first: "chat 0.7 ttft=1s, batch 0.3"."""
-    shed: bool | None
-    """Whether requests whose first token cannot come within its limit any more are rejected (default: no)."""
-    graph_tokens: int | None
-    """Tokens up to which steps with prompts run as CUDA graphs."""
-    instances: int | None
-    """Instances behind a router, under one open loop (default: 1)."""
-    fail: str | None
-    """How instances fail: "mtbf=30d repair=2h", with crews=N and retry=none|unanswered|all (``api.changes``)."""
-    autoscale: str | None
-    """How a controller scales them: "metric=outstanding target=20 min=1 max=8", with start, hold, interval, warm, link and boot."""
-    seasons: str | None
-    """Limits of the engine by the hour of the day: "8-20 max_num_tokens=2048; drain=60s start=2min" (``api.seasons``)."""
-    profile: str | Path | Sequence[float] | None
-    """24 or 168 hourly loads in requests per second, simulated with ``arrivals="profile"``; ``request_rate`` gives them another mean."""
-    ttft: str | Sequence[str] | None
-    """Limit whose violations a fleet's run counts, such as "p95<=500ms"; so for ``tpot`` and ``e2e``."""
-    tpot: str | Sequence[str] | None
-    e2e: str | Sequence[str] | None
-    router: str | None
-    """Which instance gets a request, a name of ``simulator.router`` (default: least-outstanding)."""
-    disaggregated: str | None
-    """Prefill and decode apart: instances of each pool, such as "1:2"."""
-    kv_link: str | None
-    """Bytes per second that a GPU sends to the other pool, such as "50GB/s" (default: NVLink within one domain, else 50GB/s)."""
-    kv_overlap: bool | None
-    """Whether a layer's KV cache is sent as soon as it is computed (default: no)."""
-    speculation: str | None
-    """Speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too."""
-    coefficients: str | Path | None
-    """File that ``calibrate`` wrote (default: the shipped terms)."""
-    step_model: str | Path | None
-    """Source of the step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``)."""
-
-
 MOST_INSTANCES = 1_000
 
-OWN = (
-    *("concurrency", "request_rate", "requests", "window", "batcher", "receive_interval", "batch_wait_steps", "batch_wait_ratio"),
-    *("overlap_schedule", "graph_tokens", "instances", "fail", "autoscale", "seasons"),
-)
+OWN = tuple(one.name for one in fields(SimulationAsked))
 """Arguments that no scenario has; ``requests`` there is the size of a job."""
 
 LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale", "seasons")

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tonnage.api.question.aims import aim_of, growth_of, overrides_of, places, reserve_of, said_of_choice
+from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, said_of_choice, says_no_load
 from tonnage.api.question.arguments import Faults, Many, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.question.changes import check_scaling
 from tonnage.api.question.deployment import sized_pools
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.question.loads import recording_from
-from tonnage.api.question.people import check_day, says_no_load
 from tonnage.api.question.sessions import check_lengths, check_load, shared_blocks, sharing_of, sized_router
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source

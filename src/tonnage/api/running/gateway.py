@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, InputErrors, UnknownName, option
-from tonnage.spec.typed_values import FORBID, parse_yaml, read_as
+from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 if TYPE_CHECKING:
-    from tonnage.bench.request import Target
+    from tonnage.bench.connection import Target
     from tonnage.gateway.settings import Settings
     from tonnage.plan.candidate import Candidate
 
@@ -111,7 +111,7 @@ def _planned(
 
 def _backend(text: str) -> tuple[Target, float]:
     """An address and its weight."""
-    from tonnage.bench.request import parse_url
+    from tonnage.bench.connection import parse_url
 
     where = option("backend")
     url, equals, weight = text.partition("=")
@@ -137,7 +137,7 @@ def _backend(text: str) -> tuple[Target, float]:
 # The settings of a gateway from a YAML file.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class GatewayFile:
     """What a file may say; every key is a flag of the command with the same meaning.
 
@@ -157,8 +157,6 @@ class GatewayFile:
     seed: int | None = None
     host: str | None = None
     port: int | None = None
-
-    __pydantic_config__ = FORBID
 
 
 def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
@@ -218,7 +216,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> PlannedBack
     Raises:
         InputError: no plan, one that chose nothing or separate pools, or not one host for each of its systems.
     """
-    from tonnage.deploy.compose.gateway import FIRST_PORT, most_in_flight
+    from tonnage.deploy.compose import FIRST_PORT, most_in_flight
     from tonnage.report.plans.plan_document import read_plans
 
     where = option("plan")

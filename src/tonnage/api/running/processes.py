@@ -99,6 +99,25 @@ def processes(
             yield Processes(supervisor=supervisor, url=gateway.url, instances=tuple(one.name for one in instances))
 
 
+@contextmanager
+def served(**flags: object) -> Iterator[str]:
+    """The address of a simulated endpoint in a separate process, for as long as the block lasts.
+
+    Args:
+        flags: of ``tonnage serve``, such as ``model="llama-3.1-8b", precision="fp8"``; neither host nor port, which is a free one.
+
+    Raises:
+        InputError, TonnageError: it does not serve.
+    """
+    from tonnage.serve.supervision.supervisor import Supervisor
+
+    arguments = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    (program,) = served_instances(arguments, 1)
+    with tempfile.TemporaryDirectory(prefix="tonnage-served-") as logs, Supervisor([program], Path(logs)) as supervisor:
+        supervisor.wait_until_ready(timeout_s=READY_S)
+        yield program.url
+
+
 # ``tonnage serve --processes``: every instance in its own process, and the gateway before them.
 
 

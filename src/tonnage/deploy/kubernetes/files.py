@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.cluster_page import bench_command, compare_command
-from tonnage.deploy.kubernetes.autoscaling import adapter, hpa, keda
-from tonnage.deploy.kubernetes.bundle import bundle, disruptions
-from tonnage.deploy.kubernetes.names import metadata, selector
-from tonnage.deploy.kubernetes.workload import deployment
-from tonnage.deploy.plan_text import gpu_words, head, paragraph, summary
+from tonnage.deploy.kubernetes.workload import adapter, bundle, deployment, disruptions, hpa, keda, metadata, selector
+from tonnage.deploy.plan_text import bench_command, compare_command, gpu_words, head, paragraph, summary
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE

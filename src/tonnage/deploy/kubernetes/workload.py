@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tonnage.deploy.alerts import in_flight, rules
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.kubernetes.names import labels, metadata, selector
-from tonnage.deploy.plan_text import argv_notes, startup_line
+from tonnage.deploy.dashboard import dashboard_text
+from tonnage.deploy.plan_text import argv_notes, least_line, startup_line
 from tonnage.deploy.service import Service
-from tonnage.deploy.yaml_comments import noted
+from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
 from tonnage.spec.hardware import Gpu
 
@@ -177,3 +178,245 @@ def resources(service: Service) -> dict[str, Any]:
         "The weights on their way to the GPUs, 16 GiB for the processes, and shared memory; two cores for each front end, one for each GPU."
     )
     return {"requests": noted({"cpu": service.cpus, **shared}, told), "limits": shared}
+
+
+# The names and labels that the objects of a deployment share.
+
+
+def labels(service: Service) -> dict[str, str]:
+    """Of everything that belongs to the deployment."""
+    return {"app.kubernetes.io/name": service.name, "app.kubernetes.io/managed-by": "tonnage"}
+
+
+def selector(service: Service) -> dict[str, str]:
+    """The labels that its pods are found by; of one of two pools its role too, by which llm-d's picker knows them."""
+    role = {} if service.pool.role == "serve" else {"llm-d.ai/role": service.pool.role}
+    return {"app.kubernetes.io/name": service.name, **role}
+
+
+def metadata(service: Service, ending: str = "") -> dict[str, Any]:
+    """Name and labels of an object; an ending tells it from others of its kind."""
+    return {"name": service.name + ending, "labels": labels(service)}
+
+
+# What every target on a cluster has next to its instances: monitoring, rules, a dashboard, and the list of what kubectl applies.
+
+
+# What Prometheus reads and watches, for its operator.
+
+
+def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endpoint: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Every instance is scraped; its series get the deployment's name as a label.
+
+    Args:
+        service: what is deployed.
+        matched: labels of its pods (default: those of the Deployment).
+        endpoint: where they publish, in place of the port "http" (default: there).
+    """
+    labelled = {"targetLabel": "deployment", "replacement": service.name}
+    found = {**(endpoint or {"port": "http"})}
+    found = {**found, "path": found.get("path", service.signals.path), "interval": "15s", "relabelings": [labelled]}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": metadata(service),
+        "spec": {
+            "selector": {"matchLabels": dict(matched or selector(service))},
+            "podMetricsEndpoints": noted([found], "Rules, dashboard and autoscaling find the series by the label deployment."),
+        },
+    }
+
+
+def alert_rules(service: Service, *, autoscaled: bool) -> dict[str, Any]:
+    """The rules, as the operator takes them; with an autoscaler fewer instances than the plan's may run on purpose."""
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": metadata(service),
+        "spec": rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances),
+    }
+
+
+def _gpus(service: Service) -> str:
+    """The exporter of NVIDIA's GPU operator names the pod that uses a GPU, in one of two labels."""
+    pods = f'"{service.name}-.+"'
+    return f'DCGM_FI_DEV_GPU_UTIL{{exported_pod=~{pods}}} or DCGM_FI_DEV_GPU_UTIL{{pod=~{pods},exported_pod=""}}'
+
+
+UNCHECKED = "not schema-validated"
+"""What is in the comment of an object whose schema was not at hand (docs/deploy.md)."""
+
+
+def unchecked(read: str) -> str:
+    """The comment before such an object.
+
+    Args:
+        read: where its fields were read, or that they are recalled.
+    """
+    return f"{UNCHECKED}: {read}"
+
+
+def bundle(
+    service: Service,
+    applied: Mapping[str, str],
+    *,
+    beside: Mapping[str, str] | None = None,
+    monitored: Mapping[str, str] | None = None,
+    endpoint: Mapping[str, Any] | None = None,
+    autoscaled: bool = False,
+) -> dict[str, str]:
+    """The text of each file by its name.
+
+    Args:
+        service: what is deployed.
+        applied: files with objects that kubectl applies.
+        beside: files that it does not.
+        monitored: labels of the pods that publish the engine's metrics (default: those of the Deployment).
+        endpoint: how they are scraped, in addition to path and interval (default: the port "http").
+        autoscaled: whether fewer instances than the plan's may run on purpose.
+    """
+    found = {
+        **applied,
+        "pod-monitor.yaml": yaml_text(pod_monitor(service, monitored, endpoint)),
+        "alerts.yaml": yaml_text(alert_rules(service, autoscaled=autoscaled)),
+    }
+    names = sorted(found)
+    found.update(beside or {})
+    if len(service.halves) == 1:
+        found["dashboard.json"] = dashboard_text(service)
+    found["kustomization.yaml"] = yaml_text(kustomization(service, names))
+    return found
+
+
+def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
+    """What kubectl applies together."""
+    found = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
+    if len(service.halves) > 1:
+        return found
+    return {
+        **found,
+        "configMapGenerator": noted(
+            [
+                {
+                    "name": f"{service.name}-dashboard",
+                    "files": ["dashboard.json"],
+                    "options": {"labels": {"grafana_dashboard": "1"}, "disableNameSuffixHash": True},
+                }
+            ],
+            "Grafana's sidecar (kube-prometheus-stack) loads dashboards from ConfigMaps with this label.",
+        ),
+    }
+
+
+def disruptions(service: Service, matched: Mapping[str, str]) -> dict[str, Any]:
+    """How many instances an orderly disruption may take at once, of pods with these labels."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(service),
+        "spec": {
+            "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
+            "selector": {"matchLabels": dict(matched)},
+        },
+    }
+
+
+# How the number of instances follows the load: by requests in flight, on the target that the plan's simulation found.
+
+
+PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
+ADAPTED = "tonnage_requests_in_flight"
+
+
+def _target_note(service: Service) -> str:
+    if service.scaling is not None:
+        return (
+            f"Requests in flight, running and waiting, of one instance. The plan's rule was simulated with a start of "
+            f"{service.scaling.start_s:,.0f} s: where yours takes longer, size again with that time."
+        )
+    most = service.choice.concurrency_per_instance or 0
+    return (
+        f"Requests in flight, running and waiting, of one instance. The plan's limits hold up to {most:,.0f}. So many are in flight at "
+        f"the {service.choice.sized_rate:.4g} requests/s that it counts on."
+    )
+
+
+def _behaviour(service: Service) -> dict[str, Any]:
+    """Up at once, down slowly: an instance takes long to come back."""
+    wait = service.scale_down_seconds
+    down = {"stabilizationWindowSeconds": wait, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 120}]}
+    at_once = {"type": "Percent", "value": 100, "periodSeconds": 60}
+    if service.scaling is not None:  # which was simulated without a limit of pods per period
+        at_once = {"type": "Pods", "value": service.pool.instances, "periodSeconds": 15}
+    up = {"stabilizationWindowSeconds": 0, "policies": [at_once]}
+    return {"scaleUp": up, "scaleDown": noted(down, f"Down slowly: an instance takes up to {service.startup_seconds} s to come back.")}
+
+
+def _bounds(service: Service, least: str, most: str) -> dict[str, Any]:
+    return {
+        least: noted(service.least_instances, least_line(service)),
+        most: noted(service.pool.instances, "The plan's instances, spare ones included."),
+    }
+
+
+def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A ScaledObject of KEDA, which asks Prometheus and drives a HorizontalPodAutoscaler of its own.
+
+    Args:
+        service: what is deployed.
+        target: whose number of pods it moves (default: the Deployment).
+    """
+    trigger = {
+        "type": "prometheus",
+        "metricType": "AverageValue",
+        "metadata": {
+            "serverAddress": noted(PROMETHEUS, "The address of your Prometheus."),
+            "query": in_flight(service),
+            "threshold": noted(str(service.target_in_flight), _target_note(service)),
+        },
+    }
+    fallback = {"failureThreshold": 3, "replicas": service.pool.instances}
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": metadata(service),
+        "spec": {
+            "scaleTargetRef": dict(target or {"name": service.name}),
+            "pollingInterval": 15,
+            **_bounds(service, "minReplicaCount", "maxReplicaCount"),
+            "fallback": noted(fallback, "Without an answer of Prometheus, all of the plan's instances."),
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behaviour(service)}},
+            "triggers": [trigger],
+        },
+    }
+
+
+def hpa(service: Service) -> dict[str, Any]:
+    """The same as a HorizontalPodAutoscaler, where prometheus-adapter gives it the metric of each pod."""
+    target = {"type": "AverageValue", "averageValue": noted(str(service.target_in_flight), _target_note(service))}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": metadata(service),
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": service.name},
+            **_bounds(service, "minReplicas", "maxReplicas"),
+            "behavior": _behaviour(service),
+            "metrics": [{"type": "Pods", "pods": {"metric": {"name": ADAPTED}, "target": target}}],
+        },
+    }
+
+
+def adapter(service: Service) -> str:
+    """The comment before the HorizontalPodAutoscaler: what prometheus-adapter is told."""
+    signals = service.signals
+    return "\n".join(
+        [
+            "In place of autoscaling.yaml, on a cluster without KEDA; never both. prometheus-adapter needs this rule:",
+            f'  - seriesQuery: \'{signals.running}{{namespace!="",pod!=""}}\'',
+            "    resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}",
+            f"    name: {{as: {ADAPTED}}}",
+            f"    metricsQuery: sum({signals.running}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>) "
+            f"+ sum({signals.waiting}{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)",
+        ]
+    )

@@ -8,10 +8,9 @@ from typing import Any
 
 from tonnage.deploy.alerts import rules
 from tonnage.deploy.checkpoint import Loading, source_of
-from tonnage.deploy.cluster_page import bench_command, compare_command
 from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.plan_text import gpu_words, head, paragraph, summary
-from tonnage.deploy.ray_serve.files import engine_arguments
+from tonnage.deploy.plan_text import bench_command, compare_command, gpu_words, head, paragraph, summary
+from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import Service
 from tonnage.deploy.triton.configs import Config, detokenize, engine_model, ensemble, pbtxt, tokenize, vllm_model
 from tonnage.deploy.yaml_comments import noted, yaml_text
@@ -96,6 +95,9 @@ IMAGES = {
     "tensorrt-llm": "nvcr.io/nvidia/tritonserver:26.10-trtllm-python-py3",
 }
 """Pattern of the tags recalled, 2026-11-22; take the newest month there is."""
+
+SERVER = "nvcr.io/nvidia/tritonserver:26.10-py3"
+"""The image for models that are not LLMs."""
 
 
 def readme(service: Service) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tonnage.notebook import Displayed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
@@ -69,7 +71,7 @@ class Cloud:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class Plot(Displayed):
     """Points and lines over two axes."""
 
     key: str
@@ -108,7 +110,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
+class Bars(Displayed):
     """Horizontal bars from zero; one longer than ``cut`` is broken off there, so that the others can be seen."""
 
     key: str
@@ -131,7 +133,7 @@ class Swing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tornado:
+class Tornado(Displayed):
     """How far the answer moves from ``base`` with each input, widest first."""
 
     key: str
@@ -157,7 +159,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Boxes:
+class Boxes(Displayed):
     """Horizontal box plots under one another."""
 
     key: str
@@ -177,7 +179,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeatMap:
+class HeatMap(Displayed):
     """Counts over two axes, darker where there are more.
 
     Attributes:
@@ -214,7 +216,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gantt:
+class Gantt(Displayed):
     """Requests under one another over a common axis of time, which begins at ``start``."""
 
     key: str

@@ -14,8 +14,8 @@ from tonnage.report.numbers import dollars, number, percent, signed, usd
 from tonnage.report.plans.candidates import yearly_costs
 from tonnage.report.plans.cost import NAMES, priced, spread, yearly
 from tonnage.report.plans.deployments import MEMORY, deployment, name_of, of_pools, tip
+from tonnage.report.plans.explained import INPUTS, gpus_per_system, needed, other_size
 from tonnage.report.plans.question import METRICS, limit_text
-from tonnage.report.plans.sensitivity import INPUTS, gpus_per_system, needed, other_size
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate, CurvePoint

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, assert_never
 
 from tonnage.formats.measured_files import InvalidRun
 from tonnage.plan import note as notes
-from tonnage.plan import warning as warnings
 from tonnage.report.document import Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import number, percent, plain, whole
 from tonnage.report.plans.fleet import NAMES
@@ -212,35 +211,35 @@ def _settings(note: notes.UseCaseDefaults) -> list[str]:
     return found + [limit_text(limit) for limit in note.limits]
 
 
-def warning_text(warning: warnings.Warning) -> str:
+def warning_text(warning: notes.Warning) -> str:
     """One warning with its numbers."""
     match warning:
-        case warnings.PcieForLargeModel():
+        case notes.PcieForLargeModel():
             return (
                 f"{warning.model} has {whole(warning.parameters / 1e9)} billion parameters and {warning.gpu} joins its GPUs by PCIe: "
                 f"all-reduces take {percent(warning.value)} of a decode step; above 13 billion prefer NVLink"
             )
-        case warnings.WideOverPcie():
+        case notes.WideOverPcie():
             share = f"all-reduces take {percent(warning.value)} of a decode step"
             return f"TP {warning.tp} over PCIe on {warning.gpu}: {share}; the course advises TP 2 at most"
-        case warnings.LengthToShorten():
+        case notes.LengthToShorten():
             one, other = ("prompts", "answers") if warning.which == "isl" else ("answers", "prompts")
             share = f"{abs(100 * warning.change):.0f}% shorter"
             return (
                 f"shorten {one} first: {share} {one} save {number(warning.saved)} systems before rounding, {share} {other} "
                 f"{number(warning.other_saved)}"
             )
-        case warnings.LimitHalvesThroughput():
+        case notes.LimitHalvesThroughput():
             return (
                 f"{limit_text(warning.limit)} holds an instance to {number(warning.requests_per_second)} requests/s; without it, "
                 f"it carries {number(warning.requests_per_second_without)}, {warning.value:.1f} times as many"
             )
-        case warnings.BurstyTrace():
+        case notes.BurstyTrace():
             return (
                 f"the trace's gaps have a coefficient of variation of {number(warning.value)}: a Poisson peak of its mean, "
                 f"{plain(warning.poisson_peak)} requests in a second, is too low where {warning.peak_second} came"
             )
-        case warnings.SmallerModel():
+        case notes.SmallerModel():
             return (
                 f"{warning.other}, with {number(warning.other_parameters / 1e9)} billion parameters to {number(warning.parameters / 1e9)}, "
                 f"publishes {plain(warning.other_score)} in {warning.benchmark} ({warning.setting}) to the {plain(warning.score)} of "

@@ -24,12 +24,11 @@ from tonnage.report.plans.comparison import beside, compared, compared_table
 from tonnage.report.plans.confidence import chance_text, measurement_section, not_sure_text
 from tonnage.report.plans.cost import NAMES, cost_section, job_section, owned_and_cheapest, ways_table, yearly
 from tonnage.report.plans.explained import TITLE as EXPLAINED
-from tonnage.report.plans.explained import explained_items, limits_table, memory_table, step_table
+from tonnage.report.plans.explained import explained_items, limits_table, memory_table, sensitivity_section, sensitivity_table, step_table
 from tonnage.report.plans.fleet import autoscaling_section, existing_glance, existing_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import bound_text, length_text, peak_values, question_rows, used_share
 from tonnage.report.plans.screen import WARNED, Room, answer_rows, head, in_one, plotted, warnings_of
-from tonnage.report.plans.sensitivity import sensitivity_section, sensitivity_table
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -205,7 +204,7 @@ def _curve(plan: Plan) -> Section:
         "More load means more requests in a batch: throughput grows, and so does every latency. "
         "Dashed lines across are the limits; the answer is the last load at which all of them hold."
     )
-    numbers = None if plot is None else _points_table(plot, "The curve in numbers")
+    numbers = None if plot is None else points_table(plot, "The curve in numbers")
     if _shown(plan) == "curve":
         return section("curve", "Latency and throughput", numbers)
     return section("curve", "Latency and throughput", drawing(plot, reading, numbers))
@@ -218,7 +217,7 @@ def _hours_table(plan: Plan) -> Table:
     return Table(caption="The load in numbers", header=("hour", "requests per second"), rows=rows, folded=True)
 
 
-def _points_table(plot: Plot, caption: str) -> Table:
+def points_table(plot: Plot, caption: str) -> Table:
     """One row a load, one column a latency."""
     loads = sorted({p.x for s in plot.series for p in s.points})
     values = [{p.x: p.y for p in s.points} for s in plot.series]
@@ -297,10 +296,18 @@ def read_plans(path: str | Path) -> tuple[Plan, ...]:
     Raises:
         InputError: no such file, no JSON, or no plan of this version; every fault with its path.
     """
+    return plans_of(_document(path), path)
+
+
+def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
+    """The plans of what ``to_json`` wrote; ``path`` is where it comes from.
+
+    Raises:
+        InputError: no plan of this version; every fault with its path.
+    """
     from tonnage.plan.plan import Plan
     from tonnage.plan.use_cases import SCHEMA
 
-    document = _document(path)
     if isinstance(document, dict) and document.get("schema") == SCHEMA:
         raise InputError(f"{path}: holds several use cases, and one plan is needed; give one scenario file to tonnage size --output")
     if isinstance(document, dict) and document.get("schema") == COMPARISON and isinstance(document.get("plans"), list):

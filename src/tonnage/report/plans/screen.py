@@ -23,11 +23,10 @@ from tonnage.report.plans.comparison import compared_table, measured_text
 from tonnage.report.plans.confidence import beyond_text, chance_text, confidence_text, measurement_text, not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import other_way_text
-from tonnage.report.plans.explained import explained_section
+from tonnage.report.plans.explained import explained_section, risk_text
 from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text, growth_text, prefix_cache_text, router_text
 from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
-from tonnage.report.plans.sensitivity import risk_text
 from tonnage.report.writers.terminal import terminal, width
 
 if TYPE_CHECKING:

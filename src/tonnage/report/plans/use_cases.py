@@ -13,11 +13,10 @@ from tonnage.report.plans.answer import standby_text
 from tonnage.report.plans.confidence import not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import bought, deployment_text
-from tonnage.report.plans.explained import why_text
+from tonnage.report.plans.explained import risk_text, why_text
 from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
 from tonnage.report.plans.question import breach_text, limit_text, question_rows
 from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
-from tonnage.report.plans.sensitivity import risk_text
 
 if TYPE_CHECKING:
     from tonnage.plan.limit import LimitUse

@@ -10,10 +10,9 @@ from tonnage.bench.trends import DEFINITIONS, trends
 from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, number, plain, sentence_of
 from tonnage.report.runs.latency_figures import boxes, heat_map, loads_table, swept, ttft_by_prompt
-from tonnage.report.runs.server_figures import server_figures
 from tonnage.report.runs.shown_run import NO_GAPS, NO_TOKENS, load_words, name, reasons, remarks, verdict
-from tonnage.report.runs.time_figures import gaps_by_position, in_flight, percentiles_over_time, request_gantt
-from tonnage.report.timeline import timeline_page
+from tonnage.report.runs.time_figures import gaps_by_position, in_flight, percentiles_over_time, request_gantt, server_figures
+from tonnage.report.simulated import timeline_page
 
 if TYPE_CHECKING:
     from tonnage.report.runs.shown_run import ShownRun

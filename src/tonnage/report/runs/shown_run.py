@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from tonnage.results.batches import TOKENS, read_tokens
 from tonnage.results.metrics import Summary, counted_rows, summarize
 from tonnage.results.requests import Requests
 from tonnage.results.store import read_run
+from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,16 +153,22 @@ def _read(folder: Path) -> ShownRun:
     if (folder / TOKENS).is_file():
         offsets, lengths = read_tokens(folder)
         tokens = Tokens(offsets_ns=offsets, lengths=lengths)
+    made = shown(folder.resolve().name, found.requests, found.scenario, facts)
+    return replace(made, provenance=found.provenance, tokens=tokens, server=read_server_metrics(folder))
+
+
+def shown(name: str, requests: Requests, scenario: Mapping[str, Any], facts: Mapping[str, Any] | None = None) -> ShownRun:
+    """A run in memory: its record, its scenario, and of a measured one the facts of ``run.json``."""
     return ShownRun(
-        name=folder.resolve().name,
-        requests=found.requests,
-        summary=summarize(found.requests),
-        rows=counted_rows(found.requests),
-        scenario=found.scenario,
-        provenance=found.provenance,
-        facts=facts,
-        tokens=tokens,
-        server=read_server_metrics(folder),
+        name=name,
+        requests=requests,
+        summary=summarize(requests),
+        rows=counted_rows(requests),
+        scenario=scenario,
+        provenance={"tonnage": VERSION},
+        facts=facts or {},
+        tokens=None,
+        server={},
     )
 
 

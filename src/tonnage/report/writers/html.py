@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import tempfile
+from dataclasses import replace
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -23,6 +24,9 @@ from tonnage.report.drawing.draw import draw
 MOST_BESIDE = 2
 """Columns that have room side by side on a telephone; a wider table is there as one block for each row."""
 
+
+CLOSER = "h1 { font-size: 1.3rem; }\nsection { margin-top: .5rem; padding-top: .5rem; }\n"
+"""Where several answers follow each other, each takes less room than on a page."""
 
 _SPACE = re.compile(r"(\s+)")
 _ID = re.compile(r"[\w.+*,;:()]{1,24}(?:-[\w.+*,;:()]{1,24}){1,4}")
@@ -69,6 +73,25 @@ def html(made: Document) -> str:
     )
 
 
+def piece(made: Document) -> str:
+    """A document as a part of a foreign page, such as a notebook: the first section open, the others folded."""
+    heading = f"<header><h1>{_words(made.title)}</h1></header>\n" if made.title else ""
+    first, *rest = (one for one in made.sections if one.blocks)
+    folded = "".join(_section(replace(one, folded=bool(one.title)), anchor=False) for one in rest)
+    return _styled(f'{heading}<div class="first">{_section(first, anchor=False)}</div>\n{folded}')
+
+
+def drawn(block: Drawing) -> str:
+    """One figure as a part of a foreign page; its numbers folded."""
+    return _styled(_drawing(block if block.numbers is None else replace(block, numbers=replace(block.numbers, folded=True))))
+
+
+def _styled(inside: str) -> str:
+    """Markup with the style of our pages, which holds inside of it alone."""
+    style = re.sub(r"(?m)^( *)(:root|html) \{", r"\1:scope {", _asset("page.css"))
+    return in_python(f'<div class="tonnage"><style>@scope (.tonnage) {{\n{style}{CLOSER}}}</style>\n{inside}</div>\n')
+
+
 @cache
 def _asset(name: str) -> str:
     return files("tonnage.report.writers").joinpath(name).read_text(encoding="utf-8")
@@ -78,12 +101,14 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _section(section: Section) -> str:
-    key = escape(section.key)
+def _section(section: Section, *, anchor: bool = True) -> str:
+    """A section; without an anchor it may be on a page more than once."""
+    key, title = escape(section.key), escape(section.title)
     blocks = "\n".join(_block(block) for block in section.blocks)
-    heading = f'<h2 id="{key}-title">{escape(section.title)}</h2>'
+    heading = f'<h2 id="{key}-title">{title}</h2>' if anchor else f"<h2>{title}</h2>"
     inside = f"<details><summary>{heading}</summary>\n{blocks}\n</details>" if section.folded else f"{heading}\n{blocks}"
-    return f'<section id="{key}" aria-labelledby="{key}-title">{inside}\n</section>\n'
+    named = f'id="{key}" aria-labelledby="{key}-title"' if anchor else f'aria-label="{title}"'
+    return f"<section {named}>{inside}\n</section>\n"
 
 
 def _words(text: str) -> str:
@@ -146,3 +171,8 @@ def _row(cells: tuple[str, ...], numeric: tuple[bool, ...], mark: str, names: tu
 
 def _right(numeric: bool) -> str:
     return ' class="n"' if numeric else ""
+
+
+def fragment(*sections: Section) -> str:
+    """Sections as a part of a page that has the style and the script of a report already."""
+    return in_python("".join(map(_section, sections)))

@@ -26,7 +26,8 @@ def plain(text: str) -> str:
 
 
 def _section(section: Section) -> list[str]:
-    return [f"## {plain(section.title)}", *filter(None, map(_block, section.blocks))]
+    heading = [f"## {plain(section.title)}"] if section.title else []
+    return [*heading, *filter(None, map(_block, section.blocks))]
 
 
 def _block(block: Block) -> str:
@@ -48,7 +49,8 @@ def _table(table: Table) -> str:
     lines = [_line(table.header, bold=False), f"|{rule}|"]
     lines += [_line(row, bold=i == table.chosen) for i, row in enumerate(table.rows)]
     note = f"\n\n{plain(table.note)}" if table.note else ""
-    return f"{plain(table.caption)}:\n\n" + "\n".join(lines) + note
+    caption = f"{plain(table.caption)}:\n\n" if table.caption else ""
+    return caption + "\n".join(lines) + note
 
 
 def _line(cells: tuple[str, ...], bold: bool) -> str:

@@ -22,25 +22,25 @@ function hide() {
   tip.hidden = true;
 }
 
-for (const title of document.querySelectorAll(".mark > title")) title.remove();
-for (const figure of document.querySelectorAll(".figure")) {
+// Figures may come later than this script, so that the document listens for all of them.
+const figureOf = (event) => event.target instanceof Element ? event.target.closest(".figure") : null;
+document.addEventListener("pointerover", (event) => {
+  const mark = figureOf(event) && event.target.closest(".mark");
+  for (const title of mark ? mark.querySelectorAll(":scope > title") : []) title.remove();
+  if (mark) show(mark);
+  else if (current && !figureOf(event)) hide();
+});
+document.addEventListener("focusout", hide);
+document.addEventListener("keydown", (event) => {
+  const figure = figureOf(event), step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (figure && event.key === "Escape") hide();
+  if (!figure || !step) return;
   const marks = [...figure.querySelectorAll(".mark")];
-  let place = -1;
-  figure.addEventListener("pointerover", (event) => {
-    const mark = event.target.closest(".mark");
-    if (mark) show(mark);
-  });
-  figure.addEventListener("pointerleave", hide);
-  figure.addEventListener("blur", () => { place = -1; hide(); });
-  figure.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (event.key === "Escape") hide();
-    if (!step || !marks.length) return;
-    event.preventDefault();
-    place = place < 0 ? (step > 0 ? 0 : marks.length - 1) : (place + step + marks.length) % marks.length;
-    show(marks[place]);
-  });
-}
+  if (!marks.length) return;
+  event.preventDefault();
+  const place = marks.indexOf(current);
+  show(marks[place < 0 ? (step > 0 ? 0 : marks.length - 1) : (place + step + marks.length) % marks.length]);
+});
 addEventListener("scroll", hide, { passive: true });
 
 // A link to a folded part opens it; the list of parts shows which one is being read.

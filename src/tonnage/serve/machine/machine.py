@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.spec.typed_values import FORBID, read_as
+from tonnage.spec.typed_values import read_as, strict
 
 OTHERS_USE = 0.05
 """Share of a GPU's memory that others may use while it still counts as free: a display, a context, an exporter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Device:
     """One GPU.
 
@@ -28,8 +28,6 @@ class Device:
         numa: node of the memory that it is nearest to; None where it is not known.
         linked: indices of the GPUs that NVLink or Infinity Fabric joins it with.
     """
-
-    __pydantic_config__ = FORBID
 
     index: int
     name: str
@@ -47,7 +45,7 @@ class Device:
         return self.used_bytes <= OTHERS_USE * self.memory_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Machine:
     """One machine.
 
@@ -58,8 +56,6 @@ class Machine:
         memory_bytes: main memory.
         notes: what could not be found out, in words.
     """
-
-    __pydantic_config__ = FORBID
 
     devices: tuple[Device, ...] = ()
     driver: str = ""

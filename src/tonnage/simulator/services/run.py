@@ -17,7 +17,9 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, UNFINISHED, Requests
+from tonnage.simulator.acceptance import draw, threshold
 from tonnage.simulator.services.queue import Batch, ModelQueue, Ticket
+from tonnage.spec.service import taken_stages
 from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 
 if TYPE_CHECKING:
@@ -133,6 +135,8 @@ class _Request:
     due: int
     left: list[int]
     to_end: int
+    taken: list[bool]
+    passes: list[int]
     status: int = UNFINISHED
     ended: int = -1
 
@@ -153,8 +157,9 @@ class _Model:
 class _Run:
     """The state of a run."""
 
-    def __init__(self, service: Service, dues: Sequence[NDArray[np.int64]], most: int) -> None:
+    def __init__(self, service: Service, dues: Sequence[NDArray[np.int64]], most: int, seed: int = 0) -> None:
         self.service = service
+        self.seed = seed
         self.models = {
             name: _Model(spec, ModelQueue(spec.batching, spec.max_batch_size), dict.fromkeys(spec.gpus, spec.instances))
             for name, spec in service.models.items()
@@ -210,15 +215,21 @@ class _Run:
             self.cursor[place] += 1
             if self.cursor[place] < len(self.dues[place]):
                 self.push(int(self.dues[place][self.cursor[place]]), COME, place)
-        request = _Request(len(self.requests), place, self.now, [len(stage.after) for stage in stream.stages], len(stream.stages))
+        number, stages = len(self.requests), stream.stages
+        waits, passes = [len(stage.after) for stage in stages], [0] * len(stages)
+        draws = {at: draw(self.seed, number, at) < threshold(stage.share) for at, stage in enumerate(stages) if stage.share < 1}
+        request = _Request(number, place, self.now, waits, len(stages), taken_stages(stages, draws), passes)
         self.requests.append(request)
         for stage, one in enumerate(stream.stages):
             if not one.after:
                 self.enter(request, stage)
 
     def enter(self, request: _Request, stage: int) -> None:
-        """A request joins the queue of a stage's model."""
+        """A request joins the queue of a stage's model, or passes the stage by."""
         if request.status != UNFINISHED:
+            return
+        if not request.taken[stage]:
+            self.go_on(request, stage)
             return
         stream = self.service.streams[request.stream]
         name = stream.stages[stage].model
@@ -297,18 +308,27 @@ class _Run:
             self.release(model)
 
     def answer(self, ticket: Ticket) -> None:
-        """A stage of a request is done: the stages that waited for it go on, and with the last of all it has its answer."""
+        """A request has gone through a stage; a share of them goes through it again."""
         request = self.requests[ticket.request]
         if request.status != UNFINISHED:
             return
+        again = self.service.streams[request.stream].stages[ticket.stage].again
+        request.passes[ticket.stage] += 1
+        if again and draw(self.seed, request.number, (request.passes[ticket.stage] << 16) + ticket.stage) < threshold(again):
+            self.enter(request, ticket.stage)
+        else:
+            self.go_on(request, ticket.stage)
+
+    def go_on(self, request: _Request, stage: int) -> None:
+        """A stage of a request is over: the stages that waited for it begin, and with the last of all it has its answer."""
         request.to_end -= 1
         if request.to_end == 0:
             self.close(request, COMPLETED)
             return
-        for stage in self.next_stages[request.stream][ticket.stage]:
-            request.left[stage] -= 1
-            if request.left[stage] == 0:
-                self.enter(request, stage)
+        for later in self.next_stages[request.stream][stage]:
+            request.left[later] -= 1
+            if request.left[later] == 0:
+                self.enter(request, later)
 
     def close(self, request: _Request, status: int) -> None:
         """A request has its answer, or will have none; a client of a closed loop sends the next one."""
@@ -333,7 +353,7 @@ def run_service(service: Service, *, requests: int, seed: int) -> ServiceRun:
     """
     if requests < 1:
         raise InputError(f"{option('requests')}: {requests} is not a number of requests; write 1 or more")
-    run = _Run(service, _arrivals(service, requests, seed), requests)
+    run = _Run(service, _arrivals(service, requests, seed), requests, seed)
     for stream in service.streams:
         if stream.concurrency and any(_bounded(service.models[stage.model]) for stage in stream.stages):
             raise InputError("traffic: clients of a closed loop ask again at once, so that a bounded queue would turn them away for ever")

@@ -63,6 +63,11 @@ class Runs:
         self._instances: dict[tuple[Deployment, Traffic], Instance] = {}
         self._kept: dict[Hashable, object] = {}
 
+    @property
+    def kept(self) -> int:
+        """How many answers of runs are kept."""
+        return len(self._kept)
+
     def instance(self, deployment: Deployment, traffic: Traffic) -> Instance:
         """The deployment under a kind of traffic.
 

@@ -1,6 +1,6 @@
 """Models, GPUs, systems and engines that Tonnage knows by name, each with its source and date."""
 
-from tonnage.spec.catalog.accuracy import QualityScore, find_quality, find_score
+from tonnage.spec.catalog.accuracy import QualityScore, TradeOff, accuracy_and_calibration, find_quality, find_score, trade_offs
 from tonnage.spec.catalog.lookup import (
     Entry,
     engines,
@@ -16,7 +16,6 @@ from tonnage.spec.catalog.lookup import (
     system_of,
     systems,
 )
-from tonnage.spec.catalog.trade_offs import TradeOff, accuracy_and_calibration, trade_offs
 
 __all__ = [
     "Entry",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DataError, InputError
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.catalog.lookup import find_model
-from tonnage.spec.typed_values import FORBID, read_as, read_entries
+from tonnage.spec.typed_values import read_as, read_entries, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ HALF = ("fp16", "bf16")
 """Formats of 16 bits, each of which an engine casts to the other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Method:
     """A quantisation method of checkpoints, as in ``quantization_config`` of their ``config.json``.
 
@@ -38,8 +38,6 @@ class Method:
         source, date: source of the list of engines, and date of the lookup.
     """
 
-    __pydantic_config__ = FORBID
-
     name: str
     told: str
     engines: tuple[str, ...]
@@ -48,29 +46,25 @@ class Method:
     date: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Seen:
     """A source of checkpoint names, and the date of the lookup."""
-
-    __pydantic_config__ = FORBID
 
     name: str
     source: str
     date: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Makes:
     """A number format that a tool creates: the tool's scheme, and the engines that read the result."""
-
-    __pydantic_config__ = FORBID
 
     format: str
     scheme: str
     engines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Maker:
     """A tool that quantises a 16-bit checkpoint.
 
@@ -81,8 +75,6 @@ class Maker:
         source, date: source of the command line, and date of the lookup.
     """
 
-    __pydantic_config__ = FORBID
-
     tool: str
     command: str
     source: str
@@ -90,22 +82,18 @@ class Maker:
     makes: tuple[Makes, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _Quantisation:
     """``quantisation.yaml``."""
-
-    __pydantic_config__ = FORBID
 
     methods: tuple[Method, ...]
     seen: tuple[Seen, ...]
     makers: tuple[Maker, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _CheckpointEntry:
     """A checkpoint as ``checkpoints.yaml`` writes it, below its model."""
-
-    __pydantic_config__ = FORBID
 
     repository: str
     format: str
@@ -114,11 +102,9 @@ class _CheckpointEntry:
     gated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class _ModelEntry:
     """A model with its checkpoints as ``checkpoints.yaml`` writes them."""
-
-    __pydantic_config__ = FORBID
 
     name: str
     licence: str

@@ -6,13 +6,13 @@ A preset that says ``extends: NAME`` takes every key from the preset of that nam
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.engine import EnginePreset, LaunchEntry, MemoryDefault
-from tonnage.spec.typed_values import FORBID, read_entries
+from tonnage.spec.typed_values import read_entries, strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,11 +23,9 @@ OWN = ("name", "aliases", "notes", "extends")
 """Keys that a preset does not take over from the one that it extends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class MemoryEntry:
     """A ``MemoryDefault`` as the file writes it: memory in GiB."""
-
-    __pydantic_config__ = FORBID
 
     min_gib: int
     excluded: str = ""
@@ -46,11 +44,9 @@ class MemoryEntry:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class EngineEntry(EngineKnobs):
     """An ``EnginePreset`` as the file writes it, its knobs among the other keys."""
-
-    __pydantic_config__ = FORBID
 
     name: str
     aliases: tuple[str, ...] = ()

@@ -17,10 +17,11 @@ from tonnage.spec.catalog.engine_presets import read_presets
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
-from tonnage.spec.typed_values import FORBID, parse_yaml, read_entries
+from tonnage.spec.typed_values import parse_yaml, read_entries, strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
 
 _HERE = resources.files("tonnage.spec.catalog")
 
@@ -40,29 +41,23 @@ class Shelf(Generic[T]):
     aliases: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class ModelEntry(Model):
     """A model as its file writes it."""
 
-    __pydantic_config__ = FORBID
-
     aliases: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class GpuEntry(Gpu):
     """A GPU as ``gpus.yaml`` writes it."""
 
-    __pydantic_config__ = FORBID
-
     aliases: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SystemEntry(System):
     """A system as ``systems.yaml`` writes it."""
-
-    __pydantic_config__ = FORBID
 
     aliases: tuple[str, ...]
 
@@ -156,3 +151,37 @@ def engine_shelf() -> Shelf[EnginePreset]:
         DataErrors: the file has unknown keys or values of another kind.
     """
     return _shelf(read_presets(shipped_yaml("engines.yaml"), "engines.yaml"), "engines.yaml")
+
+
+# ``images.yaml`` names the container image of each engine preset that has a published one.
+
+
+@strict
+class Image:
+    """The container image of an engine preset.
+
+    Attributes:
+        name: of the preset.
+        image: with its tag.
+        source, date: where it is published, and when that was taken down.
+    """
+
+    name: str
+    image: str
+    source: str
+    date: str
+
+
+@cache
+def _images() -> Mapping[str, Image]:
+    made = read_entries(Image, shipped_yaml("images.yaml"), "catalog/images.yaml")
+    return MappingProxyType({one.name: one for one in made})
+
+
+def find_image(preset: str) -> Image | None:
+    """The image of an engine preset; None where none is known.
+
+    Raises:
+        DataErrors: ``images.yaml`` is damaged.
+    """
+    return _images().get(preset)

@@ -8,14 +8,12 @@ token and per sequence, what a step costs in arithmetic and traffic beyond its m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tonnage.spec.layers.compressed import CompressedLayer
 from tonnage.spec.layers.cost import Cache, Work
 from tonnage.spec.layers.full import BlockSparseAttention, FullAttention, SlidingAttention
 from tonnage.spec.layers.latent import LatentAttention, LatentLayer, SparseLatentLayer
 from tonnage.spec.layers.linear import GatedDeltaNet, KimiDeltaAttention, Mamba2
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 Mixer = (
     FullAttention
@@ -49,7 +47,7 @@ WITH_LATENT = ("latent", "sparse-latent", "compressed")
 """Kinds whose cache is one vector for all heads, which tensor parallelism cannot divide."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Layers:
     """Some layers of one kind.
 
@@ -57,8 +55,6 @@ class Layers:
         layers: how many.
         mixer: what mixes tokens in each.
     """
-
-    __pydantic_config__ = FORBID
 
     layers: int
     mixer: Mixer

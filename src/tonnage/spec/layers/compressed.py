@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.spec.layers.cost import Cache, Work
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 BITS_8 = 8
 NARROW_SCALES = 8
 """Bytes of the scales of an FP8 entry, whose part with position stays in 16 bits (recalled from vLLM)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class CompressedLayer:
     """One key/value head that is key and value at once; it is not divided by tensor parallelism.
 
@@ -29,8 +28,6 @@ class CompressedLayer:
         o_groups, o_lora_rank: groups of heads whose outputs are compressed, and to which width.
         index_heads, index_dim, topk: the indexer's heads, the width of its keys, and how many entries it chooses; 0 without one.
     """
-
-    __pydantic_config__ = FORBID
 
     kind: Literal["compressed"] = "compressed"
     heads: int

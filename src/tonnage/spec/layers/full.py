@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.spec.layers.cost import Cache, Work, go_into, of_heads
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class FullAttention:
     """Every token attends to all before it (arXiv 1706.03762; grouped key/value heads: arXiv 2305.13245).
 
@@ -21,8 +20,6 @@ class FullAttention:
         keys_are_values: values are the keys before norm and position, so that there is one projection; both are cached (Gemma 4).
         shared_cache: the layer has no keys and values and reads those of an earlier layer (Gemma 4 E2B and E4B).
     """
-
-    __pydantic_config__ = FORBID
 
     kind: Literal["full"] = "full"
     heads: int
@@ -68,7 +65,7 @@ class FullAttention:
 # Attention to the last tokens of a window.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SlidingAttention:
     """Every token attends to the last ``window`` tokens (arXiv 2004.05150); often beside layers that attend to all.
 
@@ -77,8 +74,6 @@ class SlidingAttention:
         window: tokens.
         shared_cache: the layer reads the cache of an earlier layer of its kind.
     """
-
-    __pydantic_config__ = FORBID
 
     kind: Literal["sliding"] = "sliding"
     heads: int
@@ -122,7 +117,7 @@ class SlidingAttention:
 # Grouped attention to the blocks of the context that an indexer chooses (MiniMax-M3).
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class BlockSparseAttention:
     """Keys and values of all tokens are cached; a query attends to the ``topk_blocks`` best blocks, its own among them.
 
@@ -133,8 +128,6 @@ class BlockSparseAttention:
         block, topk_blocks: tokens of a block, and blocks that a query attends to.
         index_heads, index_dim: heads of the indexer, and the width of its keys.
     """
-
-    __pydantic_config__ = FORBID
 
     kind: Literal["block-sparse"] = "block-sparse"
     heads: int

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.spec.layers.cost import Cache, Work
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LatentAttention:
     """The widths of multi-head latent attention (MLA).
 
@@ -22,8 +21,6 @@ class LatentAttention:
         qk_rope_head_dim: width of the part with position, which all heads share in the cache; 0 where there is none.
         v_head_dim: width of a value head.
     """
-
-    __pydantic_config__ = FORBID
 
     q_lora_rank: int
     kv_lora_rank: int
@@ -54,7 +51,7 @@ class LatentAttention:
         return 2 * self.kv_lora_rank + self.qk_rope_head_dim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class LatentLayer:
     """A layer with latent attention to the whole context. Its cache is one vector for all heads: tensor parallelism does not divide it.
 
@@ -63,8 +60,6 @@ class LatentLayer:
         widths: of queries, keys and values.
         output_gate: a further projection gates the output (Kimi K3).
     """
-
-    __pydantic_config__ = FORBID
 
     kind: Literal["latent"] = "latent"
     heads: int
@@ -112,7 +107,7 @@ LEAST_HEADS = 64
 """Query heads to which kernels of sparse attention fill up what is left on a GPU (vLLM's recipe for DeepSeek V3.2)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class SparseLatentLayer:
     """A light indexer scores all tokens of the context, and latent attention reads the ``topk`` best (arXiv 2512.02556).
 
@@ -123,8 +118,6 @@ class SparseLatentLayer:
         pooled: tokens that one index key stands for (``index_kpool`` of GLM-5.3-Flash).
         reuses_choice: the layer has no indexer of its own and takes the choice of an earlier layer (GLM-5.2).
     """
-
-    __pydantic_config__ = FORBID
 
     kind: Literal["sparse-latent"] = "sparse-latent"
     heads: int

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.spec.layers.cost import Cache, Work, go_into, of_heads
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.typed_values import strict
 
 CHUNK = 64
 """Tokens that kernels compute together in prefill (flash-linear-attention)."""
@@ -15,7 +14,7 @@ CONV_BYTES = 2
 """Bytes of an element of the convolution's state."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class GatedDeltaNet:
     """Every value head keeps a matrix of key by value (arXiv 2412.06464). The counts of arithmetic per token are our own.
 
@@ -24,8 +23,6 @@ class GatedDeltaNet:
         conv_kernel: tokens that the convolution before it sees.
         state_bytes: bytes of an element of the matrix, as the model's ``config.json`` asks for.
     """
-
-    __pydantic_config__ = FORBID
 
     kind: Literal["gated-delta"] = "gated-delta"
     key_heads: int
@@ -72,7 +69,7 @@ class GatedDeltaNet:
 # Kimi delta attention: the gated delta rule with a decay for every channel (Kimi Linear, Kimi K3, GLM-5.3-Flash).
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class KimiDeltaAttention:
     """Every head keeps a matrix of key by value (arXiv 2510.26692).
 
@@ -82,8 +79,6 @@ class KimiDeltaAttention:
         full_gate: the output gate is one matrix instead of two of low rank (Kimi K3).
         state_bytes: bytes of an element of the matrix.
     """
-
-    __pydantic_config__ = FORBID
 
     kind: Literal["kda"] = "kda"
     heads: int
@@ -134,7 +129,7 @@ MAMBA2_CHUNK = 128
 """Bytes of an element of the convolution's state."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Mamba2:
     """Every head keeps a matrix of its width by the state size (arXiv 2405.21060).
 
@@ -145,8 +140,6 @@ class Mamba2:
         conv_kernel: tokens that the convolution before it sees.
         state_bytes: bytes of an element of the matrix, as the model's ``config.json`` asks for.
     """
-
-    __pydantic_config__ = FORBID
 
     kind: Literal["mamba2"] = "mamba2"
     heads: int

@@ -1,0 +1,258 @@
+"""``tonnage mcp``: the questions of the command as tools of the Model Context Protocol, over standard input and output.
+
+A tool answers in Markdown, in the words of the report, and in JSON. An error says what to ask instead, so that an agent can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from tonnage.errors import TonnageError
+from tonnage.report.document import Document
+from tonnage.version import VERSION
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import Server
+    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+
+    from tonnage.plan.plan import Plan
+    from tonnage.sizing.planner import Progress
+
+INSTRUCTIONS = (
+    "Sizes GPU systems for LLM traffic by simulation. Begin with size; simulate shows one deployment under a load, memory what a GPU "
+    "holds, catalog the names that the others take. Every answer states its assumptions: repeat them to the user."
+)
+Answer = tuple[Document, Any]
+"""What a tool says in words and as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One tool: what it is for, the JSON Schema of its arguments, and who answers."""
+
+    about: str
+    schema: Callable[[], dict[str, Any]]
+    answer: Callable[[dict[str, Any], Progress], Answer]
+
+
+def agents_server() -> Server[Any]:
+    """The server of all tools.
+
+    Raises:
+        TonnageError: the SDK is not installed.
+    """
+    try:
+        import mcp_types as types
+        from mcp.server.lowlevel import Server
+    except ImportError:
+        raise TonnageError("the mcp SDK is not installed; pip install 'tonnage[mcp]'") from None
+
+    async def listed(context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
+        hints = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+        made = [
+            types.Tool(name=name, description=one.about, input_schema=one.schema(), annotations=hints) for name, one in QUESTIONS.items()
+        ]
+        return types.ListToolsResult(tools=made)
+
+    return Server("tonnage", version=VERSION, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=_called)
+
+
+async def _called(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+    """The answer of a tool, worked out in a thread, which tells its progress meanwhile."""
+    import anyio
+    import anyio.lowlevel
+    import mcp_types as types
+
+    from tonnage.report.writers.markdown import markdown
+
+    here = anyio.lowlevel.current_token()
+
+    def progress(done: int, total: int, name: str) -> None:
+        anyio.from_thread.run(context.session.report_progress, float(done), float(total), name, token=here)
+
+    question = QUESTIONS.get(params.name)
+    if question is None:
+        words, values, failed = f"there is no tool '{params.name[:40]}'; the tools are {', '.join(QUESTIONS)}", None, True
+    else:
+        try:
+            document, values = await anyio.to_thread.run_sync(partial(question.answer, dict(params.arguments or {}), progress))
+            words, failed = markdown(document), False
+        except TonnageError as error:
+            words, values, failed = str(error), None, True
+    return types.CallToolResult(content=[types.TextContent(text=words)], structured_content=values, is_error=failed)
+
+
+def serve_agents() -> None:
+    """Answer over standard input and output until the client closes them.
+
+    Raises:
+        TonnageError: the SDK is not installed.
+    """
+    server = agents_server()
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def run() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(run)
+
+
+# The questions, as the functions of the same names answer them.
+
+
+def _size(asked: dict[str, Any], progress: Progress) -> Answer:
+    from tonnage.report.plans.plan_document import first_page, report, to_json
+
+    full = bool(asked.pop("full", False))
+    plans = _plans(asked, progress)
+    if full:
+        return report(*plans), to_json(plans)
+    sections = tuple(first_page(plan) for plan in plans)
+    return Document(title="", subtitle="", sections=sections), {"plans": [_in_short(plan) for plan in plans]}
+
+
+def _plans(scenario: Mapping[str, Any], progress: Progress) -> tuple[Plan, ...]:
+    from tonnage.api.size import answer, ask
+
+    return answer(ask(scenario), progress=progress)
+
+
+def _in_short(plan: Plan) -> dict[str, Any]:
+    """What a caller can reckon with; the whole plan has some 50 kB."""
+    document = plan.to_json()
+    return {"model": plan.scenario.model, **{name: document[name] for name in ("choice", "demand", "warnings")}}
+
+
+def _simulate(asked: dict[str, Any], progress: Progress) -> Answer:
+    from tonnage.api.simulate import simulate_sweep
+    from tonnage.report.simulated import simulated
+
+    runs = simulate_sweep(progress=progress, **_known(asked, "simulate"))
+    return simulated(runs), {"points": [run.to_json() for run in runs]}
+
+
+def _memory(asked: dict[str, Any], progress: Progress) -> Answer:
+    from tonnage.api.facts import memory
+    from tonnage.report.facts import memory as document
+
+    found = memory(**_known(asked, "memory"))
+    return document(found.lines()), found.to_json()
+
+
+def _compare(asked: dict[str, Any], progress: Progress) -> Answer:
+    from tonnage.report.plans.diff import diff_json, diff_text, differences
+
+    first, second = (_plans(_known(asked, "compare")[name], progress) for name in ("first", "second"))
+    if len(first) > 1 or len(second) > 1:
+        raise TonnageError("first, second: a question names several models; give each one model")
+    found = differences(first[0], second[0])
+    return diff_text(found, ("first", "second")), diff_json(found)
+
+
+def _catalog(asked: dict[str, Any], progress: Progress) -> Answer:
+    from tonnage.api.facts import catalog
+    from tonnage.report.facts import catalogued
+
+    found = catalog(str(_known(asked, "catalog").get("text", "")))
+    return catalogued(found), {kind: entries for kind, entries in found.items() if entries}
+
+
+def _known(asked: dict[str, Any], tool: str) -> dict[str, Any]:
+    """The arguments, refused where one is unknown or of another kind.
+
+    Raises:
+        TonnageError: naming what is wrong with each.
+    """
+    from jsonschema import Draft202012Validator
+
+    faults = sorted(Draft202012Validator(QUESTIONS[tool].schema()).iter_errors(asked), key=str)
+    if faults:
+        raise TonnageError("; ".join(f"{'.'.join(map(str, fault.path)) or tool}: {fault.message[:200]}" for fault in faults[:5]))
+    return asked
+
+
+# The JSON Schemas of their arguments.
+
+
+def _scenario() -> dict[str, Any]:
+    from tonnage.spec.scenario_file import json_schema
+
+    return json_schema()
+
+
+def _scenario_and_full() -> dict[str, Any]:
+    schema = _scenario()
+    full = {"type": "boolean", "description": "Whether the answer is the whole report and plan (some 50 kB), not its first page."}
+    return {**schema, "properties": {**schema["properties"], "full": full}}
+
+
+def _two() -> dict[str, Any]:
+    scenario = _scenario()
+    definitions = scenario.pop("$defs", {})
+    properties = {name: {"$ref": "#/$defs/Scenario"} for name in ("first", "second")}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+        "$defs": {**definitions, "Scenario": scenario},
+    }
+
+
+def _text() -> dict[str, Any]:
+    about = "What to look for, such as h100 or llama; or a kind: models, gpus, systems, engines, prices, quality or checkpoints."
+    return {"type": "object", "properties": {"text": {"type": "string", "description": about}}, "additionalProperties": False}
+
+
+def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
+    """The arguments of ``simulate``, or those of these names, each with what it says: the model is needed."""
+    from pydantic import ConfigDict, Field, create_model
+
+    from tonnage.api.question.typed_arguments import SimulateArguments
+    from tonnage.spec.scenario import simulated_leaves
+
+    about = {leaf.name: leaf.about for leaf in simulated_leaves()}
+    fields: dict[str, Any] = {
+        name: (hint | None, Field(None, description=about.get(name)))
+        for name, hint in get_type_hints(SimulateArguments).items()
+        if name in names or not names
+    }
+    fields["model"] = (str, Field(description=about["model"]))
+    made: dict[str, Any] = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields).model_json_schema()
+    return made
+
+
+MEMORY = ("model", "gpu", "precision", "tp", "dp", "ep", "engine", "isl", "osl", "speculation")
+
+
+QUESTIONS = {
+    "size": Question(
+        about="How many GPU systems an LLM's traffic needs inside latency limits, with confidence, cost and alternatives. Takes seconds to "
+        "minutes. Name the model, prompt and output lengths, the demand (such as demand.peak_rps) and limits (such as limits.ttft "
+        '"p95<=500ms").',
+        schema=_scenario_and_full,
+        answer=_size,
+    ),
+    "simulate": Question(
+        about="TTFT, ITL, TPOT, E2E and throughput of one deployment under one load or several: give request_rate or concurrency.",
+        schema=_arguments,
+        answer=_simulate,
+    ),
+    "memory": Question(
+        about="Where the memory of an instance's GPUs goes, with the arithmetic, and how many requests fit at once.",
+        schema=partial(_arguments, MEMORY),
+        answer=_memory,
+    ),
+    "compare": Question(
+        about="Two questions sized, and what differs: in the question, the answer, its cost and the prices behind it.",
+        schema=_two,
+        answer=_compare,
+    ),
+    "catalog": Question(about="Models, GPUs, systems, engines and prices known by name.", schema=_text, answer=_catalog),
+}

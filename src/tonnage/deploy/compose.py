@@ -1,0 +1,377 @@
+"""The files of a deployment with Docker Compose."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tonnage.deploy.alerts import rules
+from tonnage.deploy.checkpoint import FOLDER
+from tonnage.deploy.dashboard import dashboard_text
+from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, gpu_words, head, paragraph, startup_line, summary
+from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
+from tonnage.plan.launch import FILE
+
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name; several machines get the same files."""
+    gpus = f'DCGM_FI_DEV_GPU_UTIL{{deployment="{service.name}"}}'
+    found = {
+        "compose.yaml": yaml_text(compose(service), head=head(service)),
+        "gateway.yaml": yaml_text(gateway(service)),
+        "nginx.conf": nginx(service),
+        "envoy.yaml": yaml_text(envoy(service)),
+        "prometheus.yaml": yaml_text(prometheus(service)),
+        "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances)),
+        "grafana/datasource.yaml": yaml_text(_datasource()),
+        "grafana/provider.yaml": yaml_text(_provider()),
+        "grafana/dashboards/plan.json": dashboard_text(service),
+        "README.md": readme(service),
+    }
+    if service.file:
+        found[FILE] = yaml_text(service.file)
+    return found
+
+
+def prometheus(service: Service) -> dict[str, Any]:
+    """What is scraped, and which rules are watched."""
+    label = {"deployment": service.name}
+    engines, exporters = [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)], [f"gpu-exporter:{EXPORTER_PORT}"]
+    if service.pool.systems > 1:
+        engines = [address(service, place) for place in range(service.pool.instances)]
+        exporters = [f"{name}:{EXPORTER_PORT}" for name in dict.fromkeys(map(service.machine_of, range(service.pool.instances)))]
+    path = {"metrics_path": service.signals.path} if service.signals.path != "/metrics" else {}
+    return {
+        "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
+        "rule_files": ["alerts.yaml"],
+        "scrape_configs": [
+            {"job_name": "engines", **path, "static_configs": [{"targets": engines, "labels": label}]},
+            {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]},
+            noted(
+                {"job_name": "gateway", "static_configs": [{"targets": ["host.docker.internal:8080"]}]}, "It runs on the machine itself."
+            ),
+        ],
+    }
+
+
+def _datasource() -> dict[str, Any]:
+    one = {"name": "Prometheus", "type": "prometheus", "access": "proxy", "url": "http://prometheus:9090", "isDefault": True}
+    return {"apiVersion": 1, "datasources": [one]}
+
+
+def _provider() -> dict[str, Any]:
+    one = {"name": "plan", "type": "file", "options": {"path": "/var/lib/grafana/dashboards"}}
+    return {"apiVersion": 1, "providers": [one]}
+
+
+# ``compose.yaml``: an engine for each instance, with own GPUs, and what watches them.
+
+
+IMAGES = {
+    "prometheus": "prom/prometheus:v3.5.0",
+    "grafana": "grafana/grafana:12.1.0",
+    "gpu-exporter": "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3-4.1.3-ubuntu22.04",
+}
+"""Recalled, 2026-11-22."""
+
+EXPORTER_PORT = 9400
+WATCHING = "watching"
+"""Compose profile of the services that run only on the first of several machines."""
+
+
+def compose(service: Service) -> dict[str, Any]:
+    """The whole file."""
+    instances = {f"instance-{place + 1}": _instance(service, place) for place in range(service.per_machine)}
+    return {
+        "x-engine": Noted(value=engine(service), anchor="engine", note=_about(service)),
+        "services": instances | watching(several=service.pool.systems > 1),
+        "volumes": {"model-cache": {}, "prometheus": {}},
+    }
+
+
+def _about(service: Service) -> str:
+    if service.pool.systems > 1:
+        return f"Common settings of the {service.per_machine} instances on each of {service.pool.systems} machines."
+    return f"What all {service.per_machine} instances share." if service.per_machine > 1 else "The engine."
+
+
+def engine(service: Service) -> dict[str, Any]:
+    """What the instances share."""
+    command, *arguments = service.argv
+    said = [f"/etc/engine/{FILE}" if word == FILE else word for word in arguments]
+    kept = f"./models:{FOLDER}" if service.local else f"model-cache:{FOLDER}"
+    volumes = [kept, *([f"./{FILE}:/etc/engine/{FILE}:ro"] if service.file else [])]
+    asked = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
+    return {
+        "image": noted(service.image, f"{service.pool.engine_preset}; {service.image_source}"),
+        "entrypoint": [command],
+        "command": noted(said, argv_notes(service)),
+        "environment": noted([f"HF_HOME={FOLDER}", "HF_TOKEN"], "HF_TOKEN is taken from your shell; gated models need it."),
+        "volumes": volumes,
+        "shm_size": noted(f"{service.shared_memory_gib}gb", "Shared memory of NCCL and the engine's processes."),
+        "restart": "unless-stopped",
+        "stop_grace_period": noted(
+            f"{service.drain_seconds}s", "Running requests may end: the plan's p99 of E2E at the limit, at least 30 s."
+        ),
+        "healthcheck": {
+            "test": ["CMD", "python3", "-c", asked],
+            "interval": "10s",
+            "timeout": "10s",
+            "retries": 6,
+            "start_period": noted(f"{service.startup_seconds}s", startup_line(service)),
+        },
+    }
+
+
+def _instance(service: Service, place: int) -> dict[str, Any]:
+    """One instance: the next GPUs of the machine, and a port on it."""
+    ids = [str(place * service.gpus + number) for number in range(service.gpus)]
+    devices = [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]
+    memory = {"limits": {"memory": f"{service.memory_gib}g"}, "reservations": {"devices": devices}}
+    return {
+        "<<": Alias(name="engine"),
+        "ports": [_published(FIRST_PORT + place, PORT, several=service.pool.systems > 1)],
+        "deploy": {"resources": memory},
+    }
+
+
+def _published(port: int, inside: int, *, several: bool) -> str:
+    """A published port: on 127.0.0.1, or on all interfaces if the plan has several machines."""
+    return f"{port}:{inside}" if several else f"127.0.0.1:{port}:{inside}"
+
+
+def watching(*, several: bool) -> dict[str, Any]:
+    """Prometheus, Grafana and NVIDIA's GPU exporter; with several machines, Prometheus and Grafana run only on the first."""
+    first = {"profiles": [WATCHING]} if several else {}
+    every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+    return {
+        "prometheus": {
+            **first,
+            "image": IMAGES["prometheus"],
+            "command": ["--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.retention.time=30d"],
+            "volumes": [
+                "./prometheus.yaml:/etc/prometheus/prometheus.yaml:ro",
+                "./alerts.yaml:/etc/prometheus/alerts.yaml:ro",
+                "prometheus:/prometheus",
+            ],
+            "extra_hosts": ["host.docker.internal:host-gateway"],
+            "ports": ["127.0.0.1:9090:9090"],
+            "restart": "unless-stopped",
+        },
+        "grafana": {
+            **first,
+            "image": IMAGES["grafana"],
+            "environment": noted(["GF_SECURITY_ADMIN_PASSWORD"], "Taken from your shell."),
+            "volumes": [
+                "./grafana/datasource.yaml:/etc/grafana/provisioning/datasources/plan.yaml:ro",
+                "./grafana/provider.yaml:/etc/grafana/provisioning/dashboards/plan.yaml:ro",
+                "./grafana/dashboards:/var/lib/grafana/dashboards:ro",
+            ],
+            "ports": ["127.0.0.1:3000:3000"],
+            "restart": "unless-stopped",
+        },
+        "gpu-exporter": {
+            "image": IMAGES["gpu-exporter"],
+            "cap_add": ["SYS_ADMIN"],
+            **({"ports": [_published(EXPORTER_PORT, EXPORTER_PORT, several=True)]} if several else {}),
+            "deploy": {"resources": {"reservations": {"devices": [every]}}},
+            "restart": "unless-stopped",
+        },
+    }
+
+
+# The settings of ``tonnage gateway`` before the instances, and of nginx or Envoy before it, for TLS, keys and rate limits.
+
+
+FIRST_PORT = 8001
+"""Of the first instance on its machine; the others follow."""
+
+GATEWAY_PORT = 8080
+
+MACHINES = "Placeholder names: replace them by the addresses of the machines."
+
+
+def gateway(service: Service) -> dict[str, Any]:
+    """What ``tonnage gateway --config`` reads."""
+    bound = _bound(service)
+    backends: Any = [f"http://{address(service, place)}" for place in range(service.pool.instances)]
+    if service.pool.systems > 1:
+        backends = noted(backends, MACHINES)
+    return {
+        "backends": backends,
+        "policy": noted(service.router, "The router that the plan's number of systems rests on."),
+        "host": noted("127.0.0.1", "This machine alone. For others, put nginx.conf or envoy.yaml before it: TLS, keys, rate limits."),
+        "port": GATEWAY_PORT,
+        **bound,
+    }
+
+
+def address(service: Service, place: int) -> str:
+    """Host and port of an instance, counted from 0."""
+    return f"{service.machine_of(place)}:{FIRST_PORT + place % service.per_machine}"
+
+
+def _bound(service: Service) -> dict[str, Any]:
+    """Requests at once; nothing where the plan knows no concurrency."""
+    most = service.choice.concurrency_per_instance
+    value = most_in_flight(most, service.pool.instances)
+    if most is None or value is None:
+        return {}
+    return {
+        "max_in_flight": noted(value, f"Twice what all instances hold where the limits end, {most:,.0f} each; further requests get 429.")
+    }
+
+
+def most_in_flight(per_instance: float | None, instances: int) -> int | None:
+    """Twice what all instances hold at the limit, at least 64; None where that is not known."""
+    return None if per_instance is None else max(64, math.ceil(2 * per_instance * instances))
+
+
+TLS_PORT = 8443
+NGINX = """\
+# TLS, API keys and a rate limit before tonnage gateway: nginx -c "$PWD/nginx.conf"
+# Put the certificate and its key into tls.crt and tls.key, and your keys into the map.
+events {{ worker_connections 4096; }}
+http {{
+  map $http_authorization $client {{
+    default "";
+    "Bearer replace-this-key" "team-a";
+  }}
+  limit_req_zone $client zone=by_client:10m rate={rate}r/s;
+  upstream gateway {{ server 127.0.0.1:{port}; keepalive 64; }}
+  server {{
+    listen {tls} ssl;
+    ssl_certificate tls.crt;
+    ssl_certificate_key tls.key;
+    client_max_body_size 32m;
+    location / {{
+      if ($client = "") {{ return 401; }}
+      limit_req zone=by_client burst={burst} nodelay;
+      limit_req_status 429;
+      proxy_pass http://gateway;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_set_header Authorization "";
+      proxy_buffering off;
+      proxy_read_timeout 600s;
+    }}
+  }}
+}}
+"""
+"""Directives of nginx 1.22 (nginx.org/en/docs, read 2026-11-24); without buffering, tokens reach the client as they come."""
+
+
+def nginx(service: Service) -> str:
+    """``nginx.conf``: who may ask, how often, and over TLS."""
+    rate = _requests_per_second(service)
+    return NGINX.format(rate=rate, burst=2 * rate, port=GATEWAY_PORT, tls=TLS_PORT)
+
+
+def envoy(service: Service) -> dict[str, Any]:
+    """``envoy.yaml``: the same with Envoy 1.34 (envoyproxy.io/docs, read 2026-11-24)."""
+    rate = _requests_per_second(service)
+    bucket = {"max_tokens": 2 * rate, "tokens_per_fill": rate, "fill_interval": "1s"}
+    always = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
+    limit = {"stat_prefix": "rate_limit", "token_bucket": bucket, "filter_enabled": always, "filter_enforced": always}
+    keys = {
+        "credentials": noted([{"key": "replace-this-key", "client": "team-a"}], "Your keys, one for each client."),
+        "key_sources": [{"header": "Authorization"}],
+    }
+    route = {"match": {"prefix": "/"}, "route": noted({"cluster": "gateway", "timeout": "0s"}, "A stream may take as long as it takes.")}
+    manager = {
+        "stat_prefix": "ingress",
+        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
+        "http_filters": [
+            _typed("envoy.filters.http.api_key_auth", "filters.http.api_key_auth.v3.ApiKeyAuth", keys),
+            _typed("envoy.filters.http.local_ratelimit", "filters.http.local_ratelimit.v3.LocalRateLimit", limit),
+            _typed("envoy.filters.http.router", "filters.http.router.v3.Router", {}),
+        ],
+    }
+    certificate = {"certificate_chain": {"filename": "tls.crt"}, "private_key": {"filename": "tls.key"}}
+    tls = {"common_tls_context": {"tls_certificates": [certificate]}}
+    chain = {
+        "transport_socket": _typed("envoy.transport_sockets.tls", "transport_sockets.tls.v3.DownstreamTlsContext", tls),
+        "filters": [
+            _typed(
+                "envoy.filters.network.http_connection_manager",
+                "filters.network.http_connection_manager.v3.HttpConnectionManager",
+                manager,
+            )
+        ],
+    }
+    endpoint = {"endpoint": {"address": _socket("127.0.0.1", GATEWAY_PORT)}}
+    cluster = {
+        "name": "gateway",
+        "connect_timeout": "2s",
+        "load_assignment": {"cluster_name": "gateway", "endpoints": [{"lb_endpoints": [endpoint]}]},
+    }
+    listener = {"name": "tls", "address": _socket("0.0.0.0", TLS_PORT), "filter_chains": [chain]}
+    return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
+
+
+def _typed(name: str, kind: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "typed_config": {"@type": f"type.googleapis.com/envoy.extensions.{kind}", **values}}
+
+
+def _socket(address: str, port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": address, "port_value": port}}
+
+
+def _requests_per_second(service: Service) -> int:
+    """What the plan's instances carry together, rounded up: beyond it requests wait longer than the limits allow."""
+    return max(1, math.ceil(service.capacity))
+
+
+# The page that says how to start the machine, test what runs, and compare it with the plan.
+
+
+def readme(service: Service) -> str:
+    """The page in Markdown."""
+    each = f"{service.per_machine} instances with {gpu_words(service)} each"
+    return f"""# {service.served} with Docker Compose
+
+{summary(service)}
+
+{_needs(service)}
+
+```sh
+export HF_TOKEN GF_SECURITY_ADMIN_PASSWORD    # their values: of the hub for gated models, and of your choice
+{_start(service)}
+tonnage gateway --config gateway.yaml &
+{bench_command(service, f"http://127.0.0.1:{GATEWAY_PORT}", instances=service.pool.instances)}
+{compare_command(instances=None)}
+```
+
+Grafana is on port 3000 with the plan's capacity and limits as dashed lines, Prometheus on 9090; both for the machine itself alone.
+Prometheus reaches the gateway's metrics once the gateway listens on an address that containers see (`host` in `gateway.yaml`).
+
+| file | what |
+|---|---|
+| `compose.yaml` | {each}, Prometheus, Grafana and an exporter |
+| `gateway.yaml` | what `tonnage gateway` balances, and how |
+| `nginx.conf`, `envoy.yaml` | for clients on other machines: either of them before the gateway, with TLS, API keys and a rate limit |
+| `prometheus.yaml`, `alerts.yaml` | what is scraped, and the rules |
+| `grafana/` | the dashboard and its data source |
+| `plan.json` | the plan |
+"""
+
+
+def _start(service: Service) -> str:
+    profile = f" --profile {WATCHING}" if service.pool.systems > 1 else ""
+    return f"docker compose{profile} up --detach --wait --wait-timeout {service.startup_seconds + 120}"
+
+
+def _needs(service: Service) -> str:
+    """Requirements of the machine, and the steps for several machines."""
+    if service.pool.systems == 1:
+        return "The machine needs Docker with NVIDIA's container toolkit, and tonnage."
+    last = service.pool.instances % service.per_machine
+    fewer = f" On the last machine, start only {last} instances: add `instance-1` to `instance-{last}` after `up`." if last else ""
+    return paragraph(
+        f"Docker Compose manages one machine, and the plan has {service.pool.systems}. Copy this folder to each machine, and replace "
+        "`machine-1` and so on in `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Run the commands below on the first "
+        f"machine, which also runs the gateway, Prometheus and Grafana; on the others run `docker compose up` without `--profile`.{fewer} "
+        "Every machine needs Docker with NVIDIA's container toolkit; the first one also needs tonnage. The engines' ports are not "
+        "protected by keys: keep them on a private network."
+    )

@@ -1,1 +1,0 @@
-"""Docker Compose: the instances of one machine, with Prometheus and Grafana, and the gateway's settings."""

@@ -1,0 +1,215 @@
+"""The files of a deployment with NVIDIA Dynamo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.deploy.checkpoint import FOLDER
+from tonnage.deploy.flags import transfer_file, transfer_words, without
+from tonnage.deploy.kubernetes.files import engine_config, labelled, model_cache
+from tonnage.deploy.kubernetes.workload import (
+    CONFIG,
+    bundle,
+    disruptions,
+    file_volume,
+    keda,
+    metadata,
+    model_volume,
+    placing,
+    resources,
+    unchecked,
+)
+from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_words
+from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.yaml_comments import noted, yaml_text
+from tonnage.plan.launch import FILE
+from tonnage.plan.pool import Pool
+
+READ = "deploy/operator/api/v1beta1 of Dynamo and its templates of 1.6 were read on 2026-11-22."
+VERSION = "1.6.0"
+IMAGES = {
+    "vllm": f"nvcr.io/nvidia/ai-dynamo/vllm-runtime:{VERSION}",
+    "sglang": f"nvcr.io/nvidia/ai-dynamo/sglang-runtime:{VERSION}",
+    "tensorrt-llm": f"nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:{VERSION}",
+}
+"""The repositories of vLLM's and TensorRT-LLM's images were read in Dynamo's templates and examples; SGLang's, and that the tag is the
+version, are recalled, 2026-11-23."""
+
+MODULES = {"vllm": "dynamo.vllm", "sglang": "dynamo.sglang", "tensorrt-llm": "dynamo.trtllm"}
+MODELS = {"vllm": "--model", "sglang": "--model-path", "tensorrt-llm": "--model"}
+SERVERS = ("--api-server-count", "--tokenizer-worker-num", "--num_postprocess_workers")
+"""Flags of an engine's own front ends, in whose place Dynamo's stands."""
+
+RENAMED = {
+    "--tp_size": "--tensor-parallel-size",
+    "--pp_size": "--pipeline-parallel-size",
+    "--ep_size": "--expert-parallel-size",
+    "--max_batch_size": "--max-batch-size",
+    "--max_num_tokens": "--max-num-tokens",
+    "--max_seq_len": "--max-seq-len",
+    "--kv_cache_free_gpu_memory_fraction": "--free-gpu-memory-fraction",
+    "--extra_llm_api_options": "--extra-engine-args",
+}
+"""Flags of trtllm-serve as Dynamo's worker of TensorRT-LLM calls them (ai-dynamo 1.6.1, trtllm/backend_args.py, read 2026-11-23)."""
+
+METRICS_PORT = 9090
+"""Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (recalled)."""
+
+
+def lacks(pool: Pool, family: str) -> str:
+    """The reason why Dynamo cannot run a pool, as a clause; empty if it can."""
+    if pool.dp > 1 and family != "tensorrt-llm":
+        return "dynamo runs data-parallel attention ranks as separate workers, which deploy does not write yet"
+    return ""
+
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name."""
+    written = {
+        "graph.yaml": yaml_text(graph(service), head=f"{head(service)}\n{unchecked(READ)}"),
+        "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
+    }
+    if service.file:
+        written["engine-config.yaml"] = yaml_text(engine_config(service, {file_name(one): worker_file(one) for one in service.halves}))
+    if service.local:
+        written["model-cache.yaml"] = yaml_text(model_cache(service))
+    scaled = service.target_in_flight is not None
+    if scaled:
+        adapter = {"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeploymentScalingAdapter", "name": f"{service.name}-worker"}
+        told = unchecked("the name of the scaling adapter, which the operator makes for the component, is recalled.")
+        written["autoscaling.yaml"] = yaml_text(keda(service, adapter), head=told)
+    return bundle(
+        service,
+        written,
+        beside={"README.md": page(service)},
+        monitored=labelled(service),
+        endpoint={"portNumber": METRICS_PORT, "path": "/metrics"},
+        autoscaled=scaled,
+    )
+
+
+def graph(service: Service) -> dict[str, Any]:
+    """The front end and its workers; of two pools those of each."""
+    return {
+        "apiVersion": "nvidia.com/v1beta1",
+        "kind": "DynamoGraphDeployment",
+        "metadata": metadata(service),
+        "spec": {"components": [front_end(service), *map(worker, service.halves)]},
+    }
+
+
+def front_end(service: Service) -> dict[str, Any]:
+    """What takes requests and routes them by the KV caches of the workers."""
+    main = {
+        "name": "main",
+        "image": noted(IMAGES[service.family], "Your version of Dynamo; its engine is a version of its own, look at which."),
+        "env": [
+            noted({"name": "DYN_ROUTER_MODE", "value": "kv"}, f"By the KV caches of the workers; the plan counts on {service.router}.")
+        ],
+        "resources": {"requests": {"cpu": "4", "memory": "8Gi"}, "limits": {"memory": "16Gi"}},
+    }
+    return {"name": "Frontend", "type": "frontend", "replicas": 1, "podTemplate": {"spec": {"containers": [main]}}}
+
+
+def worker(service: Service) -> dict[str, Any]:
+    """The instances."""
+    token = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
+    scaled = {"scalingAdapter": noted({}, "An autoscaler moves the replicas through it.")} if service.target_in_flight is not None else {}
+    main = {
+        "name": "main",
+        "image": IMAGES[service.family],
+        "command": ["python3", "-m", MODULES[service.family]],
+        "args": noted(arguments(service), argv_notes(service)),
+        "env": [{"name": "HF_TOKEN", "valueFrom": token}, {"name": "DYN_SYSTEM_PORT", "value": str(METRICS_PORT)}],
+        "resources": resources(service),
+        "startupProbe": noted(
+            {"periodSeconds": 10, "failureThreshold": -(-service.startup_seconds // 10)},
+            f"{service.startup_seconds} s to start; what is asked is the operator's own probe.",
+        ),
+    }
+    mounted: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        *([(model_volume(service), {"mountPath": FOLDER})] if service.local else []),
+        *([(file_volume(service), {"mountPath": CONFIG, "readOnly": True})] if service.file else []),
+    ]
+    if mounted:
+        main["volumeMounts"] = [{"name": volume["name"], **mount} for volume, mount in mounted]
+    volumes = {"volumes": [volume for volume, _ in mounted]} if mounted else {}
+    pod = {"terminationGracePeriodSeconds": service.drain_seconds, **placing(service.gpu), "containers": [main], **volumes}
+    return {
+        "name": "worker" if service.pool.role == "serve" else service.pool.role,
+        "type": "worker" if service.pool.role == "serve" else service.pool.role,
+        "replicas": noted(service.pool.instances, "The plan's instances, spare ones included."),
+        **scaled,
+        "sharedMemorySize": f"{service.shared_memory_gib}Gi",
+        "podTemplate": {"metadata": {"labels": labelled(service)}, "spec": pod},
+    }
+
+
+def arguments(service: Service) -> list[str]:
+    """The engine's flags as Dynamo's worker takes them: the model by a flag, and no front ends."""
+    launch, named = service.pool.launch, [MODELS[service.family], service.checkpoint, "--served-model-name", service.served]
+    if service.family == "tensorrt-llm":
+        flags = [RENAMED.get(word, word) for word in without(launch[2:], "--backend", *SERVERS)]
+        flags = [f"{CONFIG}/{file_name(service)}" if word == FILE else word for word in flags]
+        block = ["--kv-block-size", str(service.pool.knobs.tokens_per_block)] if service.pool.knobs else []
+        return [*named, *flags, *block, "--publish-kv-events", "--publish-metrics", *_role_words(service)]
+    start = 3 if service.family == "vllm" else launch.index(MODELS[service.family]) + 2
+    return [*named, *without(launch[start:], *SERVERS), *_role_words(service)]
+
+
+def _role_words(service: Service) -> tuple[str, ...]:
+    """What makes a worker one of two pools (Dynamo's examples/backends/*/deploy/v1beta1/disagg.yaml, read 2026-11-23)."""
+    role = service.pool.role
+    if role == "serve":
+        return ()
+    own = ("--host", "0.0.0.0") if service.family == "sglang" else ("--disaggregation-mode", role)
+    return (*transfer_words(service.family, role), *own)
+
+
+def file_name(service: Service) -> str:
+    """Of TensorRT-LLM's configuration; each of two pools has one."""
+    return FILE if service.pool.role == "serve" else f"{service.pool.role}.yaml"
+
+
+def worker_file(service: Service) -> dict[str, Any]:
+    """TensorRT-LLM's configuration for Dynamo's worker, which replaces whole sections: kv_cache_config therefore repeats its fraction."""
+    found, knobs = dict(service.pool.launch_file), service.pool.knobs
+    if knobs is not None and "kv_cache_config" in found:
+        found["kv_cache_config"] = {"free_gpu_memory_fraction": knobs.kv_fraction, **found["kv_cache_config"]}
+    if service.family == "tensorrt-llm":
+        found.update(transfer_file(service.pool.role, service.pool.launch))
+    return found
+
+
+def page(service: Service) -> str:
+    """The page in Markdown."""
+    keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
+    rows = [
+        ("`graph.yaml`", f"a front end and {instances_words(service.choice.pools, 'worker')}, the engine's arguments, probes, resources"),
+        ("`disruption-budget.yaml`", "one worker at a time"),
+    ]
+    if service.target_in_flight is not None:
+        rows.append(("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} workers, by KEDA"))
+    return cluster_page(
+        service,
+        runs_on="NVIDIA Dynamo",
+        needs=(
+            f"The cluster needs Dynamo's platform (its operator, version "
+            f"{VERSION} or newer), NVIDIA's "
+            f"GPU operator and kube-prometheus-stack{keda_too}. A gated model needs a Secret "
+            "`hf-token` with the key `token`."
+        ),
+        commands=(
+            "kubectl apply --kustomize .",
+            f"kubectl wait dynamographdeployment/{service.name} --for condition=Ready --timeout {service.startup_seconds + 300}s",
+            f"kubectl port-forward service/{service.name}-frontend 8080:{PORT} &",
+        ),
+        url="http://127.0.0.1:8080",
+        instances=service.pool.instances,
+        rows=rows,
+        further=(
+            "A worker has no HTTP responses of its own, so that the rule on failed requests sees nothing here; "
+            "Dynamo's front end counts them "
+            "under its own names."
+        ),
+    )

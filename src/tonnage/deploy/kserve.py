@@ -1,0 +1,188 @@
+"""The files of a deployment with KServe."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from tonnage.deploy.checkpoint import FOLDER
+from tonnage.deploy.flags import without
+from tonnage.deploy.kubernetes.files import engine_config, labelled, model_cache
+from tonnage.deploy.kubernetes.workload import (
+    PROBE_S,
+    bundle,
+    container,
+    disruptions,
+    keda,
+    metadata,
+    placing,
+    pod,
+    resources,
+    startup_tries,
+    unchecked,
+)
+from tonnage.deploy.plan_text import argv_notes, cluster_page, head
+from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.yaml_comments import noted, yaml_text
+
+READ = "pkg/apis/serving/v1alpha2/llm_inference_service_types.go of KServe was read on 2026-11-22."
+CUSTOM_READ = (
+    "InferenceService of serving.kserve.io/v1beta1 as KServe's documentation of custom predictors has it, read on 2026-11-23; the class "
+    "of autoscaler is recalled."
+)
+SECURED = {"portNumber": PORT, "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
+OWN = ("--tensor-parallel-size",)
+"""Flags that KServe's template of vLLM says by itself, from ``parallelism``."""
+
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name: KServe's vLLM template if it fits, else a custom predictor with the plan's command."""
+    templated = service.family == "vllm" and service.pool.dp == service.pool.pp == 1
+    made, read = (inference_service(service), READ) if templated else (custom_service(service), CUSTOM_READ)
+    written = {
+        "inference-service.yaml": yaml_text(made, head=f"{head(service)}\n{unchecked(read)}"),
+        "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
+    }
+    if service.local or not templated:
+        written["model-cache.yaml"] = yaml_text(model_cache(service))
+    if templated:
+        beside = {"README.md": page(service)}
+        return bundle(service, written, beside=beside, monitored=labelled(service), endpoint=SECURED)
+    scaled = service.target_in_flight is not None
+    if service.file:
+        written["engine-config.yaml"] = yaml_text(engine_config(service))
+    if scaled:
+        moved = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{service.name}-predictor"}
+        told = unchecked("that KServe calls the Deployment so was read in its documentation on 2026-11-23.")
+        written["autoscaling.yaml"] = yaml_text(keda(service, moved), head=told)
+    return bundle(service, written, beside={"README.md": custom_page(service)}, monitored=labelled(service), autoscaled=scaled)
+
+
+def inference_service(service: Service) -> dict[str, Any]:
+    """The model, its instances, and the router before them."""
+    scaling = (
+        f"The plan's instances, spare ones included. KServe scales by its own signal in place of this number (scaling.wva); the plan's "
+        f"bounds are {service.least_instances} to {service.pool.instances}."
+    )
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "metadata": metadata(service),
+        "spec": {
+            "model": {"uri": _uri(service), "name": service.served},
+            "replicas": noted(service.pool.instances, scaling),
+            "parallelism": {"tensor": service.pool.tp},
+            "labels": labelled(service),
+            "template": template(service),
+            "router": noted(
+                {"gateway": {}, "route": {}, "scheduler": {}},
+                "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache.",
+            ),
+        },
+    }
+
+
+def _uri(service: Service) -> str:
+    """The checkpoint at Hugging Face, or in the claim that holds its folder."""
+    return f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}" if service.local else f"hf://{service.checkpoint}"
+
+
+def template(service: Service) -> dict[str, Any]:
+    """What is laid over KServe's own pod of vLLM, by the names of container and volume."""
+    flags = " ".join(shlex.quote(word) for word in without(service.pool.launch[3:], *OWN))
+    token = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
+    memory = {"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"}
+    told = (
+        f"{argv_notes(service)}\n"
+        "KServe's template starts vllm serve with these words behind its own; an image or arguments would replace it."
+    )
+    main = {
+        "name": "main",
+        "env": [noted({"name": "VLLM_ADDITIONAL_ARGS", "value": flags}, told), {"name": "HF_TOKEN", "valueFrom": token}],
+        "resources": resources(service),
+        "startupProbe": noted(
+            {"periodSeconds": PROBE_S, "timeoutSeconds": 5, "failureThreshold": startup_tries(service)},
+            f"{service.startup_seconds} s to start; what is asked is KServe's own probe, over HTTPS.",
+        ),
+        "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],
+    }
+    return {
+        "terminationGracePeriodSeconds": service.drain_seconds,
+        **placing(service.gpu),
+        "containers": [noted(main, f"The plan is for {service.pool.engine_preset}: look at which vLLM the image of your KServe has.")],
+        "volumes": [{"name": "shared-memory", "emptyDir": memory}],
+    }
+
+
+def custom_service(service: Service) -> dict[str, Any]:
+    """The instances as a custom predictor: the engine's own container, in a plain Deployment that KServe makes."""
+    engine = {**container(service), "name": "kserve-container"}
+    spec = {**pod(service), "containers": [engine]}
+    told = "A plain Deployment; KEDA, not KServe, sets its replicas."
+    annotations = {"serving.kserve.io/deploymentMode": "Standard", "serving.kserve.io/autoscalerClass": "external"}
+    replicas = {
+        "minReplicas": noted(service.pool.instances, "The plan's instances, spare ones included; the autoscaler moves this number."),
+        "maxReplicas": service.pool.instances,
+    }
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {**metadata(service), "annotations": noted(annotations, told)},
+        "spec": {"predictor": {**replicas, "labels": labelled(service), **spec}},
+    }
+
+
+def page(service: Service) -> str:
+    """The page of KServe's own template, in Markdown."""
+    name = service.name
+    rows = [
+        ("`inference-service.yaml`", f"{service.pool.instances} instances, the engine's arguments, probes, resources, the router"),
+        ("`disruption-budget.yaml`", "one pod at a time"),
+    ]
+    return cluster_page(
+        service,
+        runs_on="KServe",
+        needs=(
+            "The cluster needs KServe with its controller for LLMs, a gateway that it knows, NVIDIA's GPU operator and "
+            "kube-prometheus-stack. A gated model needs a Secret `hf-token` with the key `token`."
+        ),
+        commands=(
+            "kubectl apply --kustomize .",
+            f"kubectl wait llminferenceservice/{name} --for condition=Ready --timeout {service.startup_seconds + 300}s",
+            f"URL=$(kubectl get llminferenceservice {name} --output jsonpath='{{.status.url}}')",
+        ),
+        url='"$URL"',
+        instances=service.pool.instances,
+        rows=rows,
+    )
+
+
+def custom_page(service: Service) -> str:
+    """The page of a custom predictor, in Markdown."""
+    name = service.name
+    rows = [
+        ("`inference-service.yaml`", f"{service.pool.instances} pods of {service.pool.engine}, its arguments, probes, resources"),
+        ("`model-cache.yaml`, `disruption-budget.yaml`", "room for the checkpoint, one pod at a time"),
+    ]
+    if service.target_in_flight is not None:
+        rows.append(("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA"))
+    return cluster_page(
+        service,
+        runs_on="KServe",
+        needs=(
+            "The cluster needs KServe, NVIDIA's GPU operator, a storage class with ReadWriteMany, kube-prometheus-stack, and KEDA for "
+            "the autoscaling. A gated model needs a Secret `hf-token` with the key `token`."
+        ),
+        commands=(
+            "kubectl apply --kustomize .",
+            f"kubectl wait inferenceservice/{name} --for condition=Ready --timeout {service.startup_seconds + 300}s",
+            f"kubectl port-forward service/{name}-predictor 8080:80 &",
+        ),
+        url="http://127.0.0.1:8080",
+        instances=1,
+        rows=rows,
+        further=(
+            f"KServe's LLM template covers only vLLM with tensor parallelism. This deployment runs {service.pool.engine} as a custom "
+            "predictor, without the template's scheduler. The port-forward reaches one pod, which gets its share of the plan's peak."
+        ),
+    )

@@ -1,0 +1,255 @@
+"""The files of a deployment with llm-d."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.deploy.kubernetes.files import objects
+from tonnage.deploy.kubernetes.workload import bundle, deployment, metadata, pod, selector, unchecked
+from tonnage.deploy.plan_text import cluster_page, head, instances_words
+from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.yaml_comments import noted, yaml_text
+
+# The pods as a pool, and the way to it from a gateway.
+
+
+PICKER_PORT = 9002
+"""Of the picker's external processing, by its own default (recalled)."""
+
+
+def pool(service: Service) -> dict[str, Any]:
+    """The pool."""
+    picked = {"name": f"{service.name}-picker", "port": {"number": PICKER_PORT}, "failureMode": "FailOpen"}
+    return {
+        "apiVersion": "inference.networking.k8s.io/v1",
+        "kind": "InferencePool",
+        "metadata": metadata(service),
+        "spec": {
+            "selector": {"matchLabels": selector(service)},
+            "targetPorts": [{"number": PORT}],
+            "endpointPickerRef": noted(picked, "Without the picker requests go to any pod."),
+        },
+    }
+
+
+def route(service: Service) -> dict[str, Any]:
+    """From the gateway to the pool."""
+    behind = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": service.name}
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/v1"}}],
+        "backendRefs": [behind],
+        "timeouts": noted({"request": "0s"}, "Streams last as long as they last."),
+    }
+    return {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": metadata(service),
+        "spec": {"parentRefs": [noted({"name": "inference-gateway"}, "Your gateway.")], "rules": [rule]},
+    }
+
+
+# The endpoint picker: a Deployment that the gateway asks which pod gets a request.
+
+
+IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"
+IMAGE_SOURCE = "as KServe's templates of 2026 name it (read in a secondary source, 2026-11-22)"
+HEALTH_PORT = 9003
+
+WEIGHTS = {"prefix-cache-scorer": 3, "queue-scorer": 2, "kv-cache-utilization-scorer": 2}
+"""What a pod is scored by (llm-d's defaults, recalled)."""
+
+
+ALWAYS = "always-disagg-pd-decider"
+"""The plugin that sends every request through both pools, as in the plan (llm-d's guides/pd-disaggregation, read 2026-11-23)."""
+
+
+def picker(service: Service) -> dict[str, Any]:
+    """The Deployment."""
+    matched = {"app.kubernetes.io/name": f"{service.name}-picker"}
+    arguments = ["--pool-name", service.name, "--pool-namespace", "$(NAMESPACE)", "--config-file", "/config/picker.yaml"]
+    check = {"grpc": {"port": HEALTH_PORT, "service": "inference-extension"}}
+    container = {
+        "name": "picker",
+        "image": noted(IMAGE, IMAGE_SOURCE),
+        "args": noted(
+            [*arguments, "--grpc-port", str(PICKER_PORT), "--grpc-health-port", str(HEALTH_PORT)], "Names of flags are recalled."
+        ),
+        "env": [{"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
+        "ports": [{"name": "picker", "containerPort": PICKER_PORT}],
+        "readinessProbe": {**check, "periodSeconds": 5},
+        "livenessProbe": {**check, "periodSeconds": 10},
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "config", "mountPath": "/config", "readOnly": True}],
+    }
+    pod = {
+        "serviceAccountName": f"{service.name}-picker",
+        "containers": [container],
+        "volumes": [{"name": "config", "configMap": {"name": f"{service.name}-picker-config"}}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(service, "-picker"),
+        "spec": {
+            "replicas": noted(1, "It remembers which pod has seen which prefix."),
+            "selector": {"matchLabels": matched},
+            "template": {"metadata": {"labels": matched}, "spec": pod},
+        },
+    }
+
+
+def picker_service(service: Service) -> dict[str, Any]:
+    """Its address."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(service, "-picker"),
+        "spec": {
+            "selector": {"app.kubernetes.io/name": f"{service.name}-picker"},
+            "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "kubernetes.io/h2c"}],
+        },
+    }
+
+
+def permissions(service: Service) -> tuple[dict[str, Any], ...]:
+    """What it may read: its pool and the pods in it."""
+    name = f"{service.name}-picker"
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+        {
+            "apiGroups": ["inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai"],
+            "resources": ["inferencepools", "inferenceobjectives", "inferencemodelrewrites"],
+            "verbs": ["get", "list", "watch"],
+        },
+    ]
+    subject = {"kind": "ServiceAccount", "name": name}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    return (
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(service, "-picker")},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata(service, "-picker"), "rules": rules},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata(service, "-picker"),
+            "subjects": [subject],
+            "roleRef": role,
+        },
+    )
+
+
+def picker_config(service: Service) -> dict[str, Any]:
+    """How pods are scored; of two pools each by itself, and no request is computed where it decodes."""
+    plugins: list[dict[str, Any]] = [{"type": name} for name in (*WEIGHTS, "max-score-picker")]
+    weighed = [*({"pluginRef": name, "weight": weight} for name, weight in WEIGHTS.items()), {"pluginRef": "max-score-picker"}]
+    profiles = [{"name": "default", "plugins": weighed}]
+    if len(service.halves) > 1:
+        plugins = [{"type": name} for name in ("disagg-headers-handler", ALWAYS, "prefill-filter", "decode-filter")] + plugins
+        plugins.append({"type": "disagg-profile-handler", "parameters": {"deciders": {"prefill": ALWAYS}}})
+        profiles = [{"name": role, "plugins": [{"pluginRef": f"{role}-filter"}, *weighed]} for role in ("prefill", "decode")]
+    config = {
+        "apiVersion": "inference.networking.x-k8s.io/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": plugins,
+        "schedulingProfiles": profiles,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(service, "-picker-config"),
+        "data": {"picker.yaml": yaml_text(config)},
+    }
+
+
+# The pods of two pools with llm-d: prefill pods, and decode pods whose routing sidecar has a prompt computed elsewhere first.
+
+
+SIDECAR = "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0"
+SIDECAR_READ = "flags were read in llm-d's guides/recipes/modelserver on 2026-11-23; the tag is the picker's"
+CONNECTORS = {"vllm": "nixlv2", "sglang": "sglang"}
+"""Of the sidecar, by the engine's family."""
+
+
+def half(service: Service) -> dict[str, Any]:
+    """The Deployment of one pool.
+
+    Args:
+        service: one of ``Service.halves``.
+    """
+    role, spec = service.pool.role, pod(service)
+    (engine,) = spec["containers"]
+    if service.family == "vllm":
+        address = {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+        engine["env"] = [*engine["env"], noted(address, "Where the other pool's engines fetch KV caches.")]
+    if role == "decode":
+        arguments = [
+            f"--port={PORT}",
+            f"--vllm-port={service.port}",
+            f"--kv-connector={CONNECTORS[service.family]}",
+            "--secure-serving=false",
+        ]
+        sidecar = {
+            "name": "routing-proxy",
+            "image": noted(SIDECAR, SIDECAR_READ),
+            "args": arguments,
+            "ports": [{"name": "proxy", "containerPort": PORT}],
+            "restartPolicy": "Always",
+            "securityContext": {"allowPrivilegeEscalation": False, "runAsNonRoot": True},
+        }
+        spec = {**spec, "initContainers": [sidecar]}
+    return deployment(service, spec, further={"llm-d.ai/engine-type": service.family})
+
+
+POOL_READ = "fields of inference.networking.k8s.io/v1 were read in llm-d's API reference on 2026-11-22."
+CONFIG_READ = "plugins and weights of EndpointPickerConfig are recalled."
+
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name."""
+    written = objects(service, {"llm-d.ai/engine-type": service.family})
+    del written["service.yaml"]
+    if len(service.halves) > 1:
+        written["deployment.yaml"] = yaml_text(*map(half, service.halves), head=head(service))
+    written |= {
+        "inference-pool.yaml": yaml_text(pool(service), head=unchecked(POOL_READ)),
+        "route.yaml": yaml_text(route(service)),
+        "picker.yaml": yaml_text(picker(service), picker_service(service), *permissions(service)),
+        "picker-config.yaml": yaml_text(picker_config(service), head=unchecked(CONFIG_READ)),
+    }
+    scaled = service.target_in_flight is not None
+    return bundle(service, written, beside={"README.md": page(service)}, autoscaled=scaled)
+
+
+def page(service: Service) -> str:
+    """The page in Markdown."""
+    keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
+    rows = [
+        (
+            "`deployment.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
+            f"{instances_words(service.choice.pools, 'pod')} of {service.pool.engine} and their cache",
+        ),
+        ("`inference-pool.yaml`, `route.yaml`", "the pods as a pool, and the way to it from a gateway"),
+        ("`picker.yaml`, `picker-config.yaml`", "llm-d's endpoint picker: which pod gets a request, by prefix, queue and KV cache"),
+    ]
+    if service.target_in_flight is not None:
+        rows.append(("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA"))
+    return cluster_page(
+        service,
+        runs_on="llm-d",
+        needs=(
+            "The cluster needs the Gateway API with its inference extension, a Gateway "
+            "`inference-gateway` of a controller that knows it, NVIDIA's GPU operator, a storage class with ReadWriteMany, "
+            f"kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`."
+        ),
+        commands=(
+            "kubectl apply --kustomize .",
+            f"kubectl wait deployment --selector app.kubernetes.io/name={service.name} --for condition=Available"
+            f" --timeout {service.startup_seconds + 300}s"
+            if len(service.halves) > 1
+            else f"kubectl rollout status deployment/{service.name} --timeout {service.startup_seconds + 300}s",
+            "HOST=$(kubectl get gateway inference-gateway --output jsonpath='{.status.addresses[0].value}')",
+        ),
+        url='"http://$HOST"',
+        instances=service.pool.instances,
+        rows=rows,
+    )

@@ -1,0 +1,166 @@
+"""The files of a deployment with NVIDIA NIM."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+from tonnage.deploy.checkpoint import FOLDER, Loading
+from tonnage.deploy.flags import without
+from tonnage.deploy.kubernetes.files import disruption_budget, model_cache, network_service
+from tonnage.deploy.kubernetes.workload import bundle, container, deployment, keda, pod, startup_tries
+from tonnage.deploy.plan_text import cluster_page, head
+from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.yaml_comments import noted, yaml_text
+from tonnage.plan.pool import Pool
+from tonnage.spec.precision import find_precision
+
+CACHE = "/opt/nim/.cache"
+METRICS = "/v1/metrics"
+SAID = {
+    "vllm": ("--max-model-len", "--tensor-parallel-size", "--pipeline-parallel-size"),
+    "sglang": ("--context-length", "--tp-size", "--pp-size"),
+}
+"""Flags that variables and the profile say, the context's first."""
+
+FREE = {
+    "vllm": "nvcr.io/nim/nvidia/vllm-model-free-nim:2.1.0",
+    "sglang": "nvcr.io/nim/nvidia/sglang-model-free-nim:2.1.0",
+}
+"""Model-free images, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0, read 2026-11-23)."""
+
+FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
+"""What a profile's name calls a number format."""
+
+SOURCE = (
+    "NIM for LLMs, its pages on profiles and on model-free NIM were read on 2026-11-23 (ENGINE-FORMAT-tpN-pp1; NIM_MODEL_PROFILE takes "
+    "the name; NIM_MODEL_PATH, NIM_SERVED_MODEL_NAME, NIM_PASSTHROUGH_ARGS); the other variables and the paths of cache, health and "
+    "metrics are recalled"
+)
+
+
+def lacks(pool: Pool, family: str) -> str:
+    """The reason why NIM cannot run a pool, as a clause; empty if it can."""
+    return "nim has no profile with data-parallel attention" if pool.dp > 1 else ""
+
+
+def loads(service: Service) -> Loading:
+    """The checkpoint on NIM: a model-specific image contains it."""
+    return replace(service.loading, told="The image given with `--checkpoint` contains the model.") if _named(service) else service.loading
+
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name."""
+    scaled = service.target_in_flight is not None
+    written = {
+        "deployment.yaml": yaml_text(instances(service), head=f"{head(service)}\n{SOURCE}."),
+        "service.yaml": yaml_text(network_service(service)),
+        "model-cache.yaml": yaml_text(model_cache(service)),
+        "disruption-budget.yaml": yaml_text(disruption_budget(service)),
+        **({"autoscaling.yaml": yaml_text(keda(service))} if scaled else {}),
+    }
+    scraped = {"port": "http", "path": METRICS}
+    return bundle(service, written, beside={"README.md": page(service)}, endpoint=scraped, autoscaled=scaled)
+
+
+def image(service: Service) -> str:
+    """The model-specific image if the caller gave one (owner/name:tag), else the model-free image."""
+    return f"nvcr.io/nim/{service.checkpoint}" if _named(service) else FREE[service.family]
+
+
+def _named(service: Service) -> bool:
+    """Whether the checkpoint is an image of NIM."""
+    return ":" in service.checkpoint
+
+
+def instances(service: Service) -> dict[str, Any]:
+    """The Deployment of the Kubernetes target with NIM's container in it."""
+    pulled = noted([{"name": "ngc-registry"}], "A Secret of kind docker-registry for nvcr.io.")
+    return deployment(service, {**pod(service), "containers": [nim(service)], "imagePullSecrets": pulled})
+
+
+def environment(service: Service) -> list[Any]:
+    """Environment variables: model, profile, context, and the engine's other flags."""
+    skipped, launch = SAID[service.family], service.pool.launch
+    context = launch[launch.index(skipped[0]) + 1]
+    start = 3 if service.family == "vllm" else launch.index("--model-path") + 2
+    stored = "bf16" if service.loading.words else FORMATS.get(find_precision(service.pool.precision).weight_format)
+    watched = ["--enable-metrics"] if service.family == "sglang" else []
+    further = shlex.join([*without(launch[start:], *(skipped if stored else skipped[:1])), *watched])
+    keys: dict[str, dict[str, Any]] = {"NGC_API_KEY": {"name": "ngc-api", "key": "NGC_API_KEY"}}
+    if not _named(service):
+        keys["HF_TOKEN"] = {"name": "hf-token", "key": "token", "optional": True}
+    path = service.checkpoint if service.local else f"hf://{service.checkpoint}"
+    model = [] if _named(service) else [noted({"name": "NIM_MODEL_PATH", "value": path}, "The model that the model-free image serves.")]
+    profile = f"{service.family}-{stored}-tp{service.pool.tp}-pp{service.pool.pp}"
+    told = "The checkpoint's format and the plan's degrees; list-model-profiles in the container shows whether it has this one."
+    return [
+        *({"name": name, "valueFrom": {"secretKeyRef": key}} for name, key in keys.items()),
+        *model,
+        *([noted({"name": "NIM_MODEL_PROFILE", "value": profile}, told)] if stored else []),
+        {"name": "NIM_MAX_MODEL_LEN", "value": context},
+        {"name": "NIM_SERVED_MODEL_NAME", "value": service.served},
+        noted({"name": "NIM_PASSTHROUGH_ARGS", "value": further}, f"The plan's other knobs, for {service.family} behind NIM."),
+        {"name": "NIM_CACHE_PATH", "value": CACHE},
+    ]
+
+
+def nim(service: Service) -> dict[str, Any]:
+    """NIM's container: the image, what is set by variables, its own probes."""
+    own = container(service)
+    live, ready = ({"httpGet": {"path": f"/v1/health/{name}", "port": "http"}} for name in ("live", "ready"))
+    return {
+        "name": "nim",
+        "image": noted(image(service), f"Its {service.family} is a version of its own, and the plan is for {service.pool.engine_preset}."),
+        "env": environment(service),
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "startupProbe": noted(
+            {**ready, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": startup_tries(service)},
+            f"{service.startup_seconds} s to start: an allowance by the size of the weights; measure your own.",
+        ),
+        "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2},
+        "livenessProbe": {**live, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6},
+        "lifecycle": own["lifecycle"],
+        "resources": own["resources"],
+        "securityContext": own["securityContext"],
+        "volumeMounts": [
+            {"name": "model-cache", "mountPath": CACHE},
+            *([{"name": "model-cache", "mountPath": FOLDER}] if service.local else []),
+            {"name": "shared-memory", "mountPath": "/dev/shm"},
+        ],
+    }
+
+
+def page(service: Service) -> str:
+    """The page in Markdown."""
+    scaled = [("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA")]
+    rows = [
+        ("`deployment.yaml`", f"{service.pool.instances} pods of NIM, its profile and variables, probes, resources"),
+        ("`service.yaml`, `model-cache.yaml`, `disruption-budget.yaml`", "address, cache, one pod at a time"),
+        *(scaled if service.target_in_flight is not None else []),
+    ]
+    peak = service.plan.demand.sizing_requests_per_second
+    return cluster_page(
+        service,
+        runs_on="NVIDIA NIM",
+        needs=(
+            f"The image is `{image(service)}`, for which you need a licence of NVIDIA AI Enterprise and a key of NGC, as the Secrets "
+            "`ngc-api` (key `NGC_API_KEY`) and `ngc-registry` (docker-registry). The cluster needs NVIDIA's GPU operator, a storage class "
+            "with ReadWriteMany, kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the "
+            "key `token`."
+        ),
+        commands=(
+            "kubectl apply --kustomize .",
+            f"kubectl rollout status deployment/{service.name} --timeout {service.startup_seconds + 300}s",
+            f"kubectl port-forward deployment/{service.name} 8080:{PORT} &",
+        ),
+        url="http://127.0.0.1:8080",
+        instances=1,
+        rows=rows,
+        further=(
+            "The port-forward leads to one pod, which gets its share of the plan's peak. For all of them run "
+            "`tonnage bench` in a pod of the "
+            f"cluster against `http://{service.name}` with `--request-rate {peak:.6g}`."
+        ),
+    )

@@ -1,0 +1,281 @@
+"""A sized service of models that are not LLMs as files: Triton's model repository, and KServe's InferenceService around it.
+
+Fields of ``config.pbtxt`` are those of ``protobuf/model_config.proto`` of Triton (read 2026-11-22). KServe's InferenceService with the
+runtime ``kserve-tritonserver`` and the names of the backends' files are recalled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.deploy.plan_text import paragraph
+from tonnage.deploy.triton.configs import Config, Said, Word, pbtxt
+from tonnage.deploy.triton.files import SERVER
+from tonnage.deploy.yaml_comments import noted, yaml_text
+from tonnage.errors import InputError, option
+from tonnage.spec.service import DynamicBatching, QueuePolicy, ServedModel, Service, Stage, Stream, Tensor
+
+MODEL_FILES = {
+    "onnxruntime": "model.onnx",
+    "tensorrt": "model.plan",
+    "pytorch": "model.pt",
+    "tensorflow": "model.savedmodel",
+    "openvino": "model.xml and model.bin",
+    "python": "model.py",
+    "fil": "xgboost.json, or the file of another library of trees",
+}
+"""What each backend of Triton reads in the folder of a version."""
+
+TARGETS = ("triton", "kserve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizedFiles:
+    """Everything that the files are made of.
+
+    Attributes:
+        name: of the deployment, for objects and containers.
+        service: one server with the chosen settings and its share of the traffic.
+        servers: how many of them.
+        source: the service file, for the commands.
+        answer: the sizing in a sentence.
+    """
+
+    name: str
+    service: Service
+    servers: int
+    source: str
+    answer: str
+
+
+def service_files(found: SizedFiles, target: str) -> dict[str, str]:
+    """The text of each file by its name.
+
+    Raises:
+        InputError: a target that runs no such services, a model without a backend, or a pipeline whose tensors are not known.
+    """
+    if target not in TARGETS:
+        raise InputError(
+            f"{option('target')}: a service of models that are not LLMs is written for {' or '.join(TARGETS)}, not for {target}"
+        )
+    lacking = [name for name, model in found.service.models.items() if model.backend not in MODEL_FILES]
+    if lacking:
+        raise InputError(f"service.models.{lacking[0]}.backend: is missing or unknown; write one of {', '.join(MODEL_FILES)}")
+    written = {f"repository/{name}/config.pbtxt": pbtxt(model_config(model)) for name, model in found.service.models.items()}
+    for name, model in found.service.models.items():
+        written[f"repository/{name}/1/README"] = f"Put {MODEL_FILES[model.backend]} here.\n"
+    for stream in _ensembles(found.service):
+        written[f"repository/{stream.name}/config.pbtxt"] = pbtxt(ensemble(stream, found.service.models))
+        written[f"repository/{stream.name}/1/README"] = "A version's folder must be there, though an ensemble has no file.\n"
+    if target == "kserve":
+        written["inference-service.yaml"] = yaml_text(inference_service(found), head=f"{found.answer}\nKServe's fields are recalled.")
+        written["models-volume.yaml"] = yaml_text(volume(found))
+    written["README.md"] = readme(found, target)
+    return written
+
+
+def _ensembles(service: Service) -> list[Stream]:
+    """Streams through several models that neither branch nor loop."""
+    return [one for one in service.streams if one.name not in service.models and not any(map(_chance, one.stages))]
+
+
+def _chance(stage: Stage) -> bool:
+    return stage.share < 1 or stage.again > 0 or bool(stage.instead_of)
+
+
+def model_config(model: ServedModel) -> Config:
+    """One model: its largest batch, its tensors, how requests are batched, and its copies."""
+    kind = {"count": model.instances, "kind": Word("KIND_GPU"), "gpus": list(model.gpus)}
+    tensors = {name: [_tensor(one) for one in found] for name, found in (("input", model.inputs), ("output", model.outputs)) if found}
+    open_tensors = {} if tensors else {"_": Said("Without input and output Triton reads the tensors from the model's file, where it can.")}
+    batching = {} if model.batching is None else {"dynamic_batching": _batching(model.batching)}
+    named = {"name": model.name, "backend": model.backend, "max_batch_size": model.max_batch_size}
+    return {**open_tensors, **named, **tensors, **batching, "instance_group": [kind]}
+
+
+def _tensor(tensor: Tensor) -> Config:
+    kind = "STRING" if tensor.data_type == "BYTES" else tensor.data_type
+    return {"name": tensor.name, "data_type": Word(f"TYPE_{kind}"), "dims": list(tensor.dims)}
+
+
+def _batching(rules: DynamicBatching) -> Config:
+    found: Config = {"max_queue_delay_microseconds": round(rules.delay_s * 1e6)}
+    if rules.preferred:
+        found = {"preferred_batch_size": list(rules.preferred), **found}
+    if rules.preserve_ordering:
+        found["preserve_ordering"] = True
+    if rules.levels:
+        found |= {"priority_levels": rules.levels, "default_priority_level": rules.default_level}
+    if rules.policy != QueuePolicy():
+        found["default_queue_policy"] = _policy(rules.policy)
+    if rules.policies:
+        found["priority_queue_policy"] = [{"key": level, "value": _policy(policy)} for level, policy in rules.policies.items()]
+    return found
+
+
+def _policy(policy: QueuePolicy) -> Config:
+    return {
+        "timeout_action": Word(policy.timeout_action),
+        "default_timeout_microseconds": round(policy.timeout_s * 1e6),
+        "allow_timeout_override": policy.allow_timeout_override,
+        "max_queue_size": policy.max_queue_size,
+    }
+
+
+def ensemble(stream: Stream, models: Mapping[str, ServedModel]) -> Config:
+    """A pipeline as Triton's ensemble: the inputs of a step are the outputs of those before it, by name or else in their order.
+
+    Raises:
+        InputError: a model on the way does not say its tensors, or they do not fit together.
+    """
+    stages, followed = stream.stages, {before for stage in stream.stages for before in stage.after}
+    ends = [place for place in range(len(stages)) if place not in followed]
+    first: dict[str, Tensor] = {}
+    last: dict[str, Tensor] = {}
+    steps = []
+    for place, stage in enumerate(stages):
+        model = models[stage.model]
+        if not model.inputs or not model.outputs:
+            missing = "inputs" if not model.inputs else "outputs"
+            raise InputError(
+                f"service.models.{stage.model}.{missing}: missing; the pipeline {stream.name} needs them, such as x: FP32[128]"
+            )
+        sources = _sources(stream, place, models) if stage.after else {one.name: one.name for one in model.inputs}
+        first |= {} if stage.after else {one.name: one for one in model.inputs}
+        made = {one.name: one.name if place in ends else _between(place, stage, one.name) for one in model.outputs}
+        last |= {one.name: one for one in model.outputs if place in ends}
+        maps = {"input_map": sources, "output_map": made}
+        pairs = {name: [{"key": key, "value": value} for key, value in found.items()] for name, found in maps.items()}
+        steps.append({"model_name": stage.model, "model_version": -1, **pairs})
+    return {
+        "name": stream.name,
+        "platform": "ensemble",
+        "max_batch_size": min(models[stage.model].max_batch_size for stage in stages),
+        "input": [_tensor(one) for one in first.values()],
+        "output": [_tensor(one) for one in last.values()],
+        "ensemble_scheduling": {"step": steps},
+    }
+
+
+def _between(place: int, stage: Stage, tensor: str) -> str:
+    """The name of a tensor between two steps."""
+    return f"{place}_{stage.model}_{tensor}"
+
+
+def _sources(stream: Stream, place: int, models: Mapping[str, ServedModel]) -> dict[str, str]:
+    stage = stream.stages[place]
+    offered = [
+        (one.name, _between(before, stream.stages[before], one.name))
+        for before in stage.after
+        for one in models[stream.stages[before].model].outputs
+    ]
+    wanted, by_name = models[stage.model].inputs, dict(offered)
+    if all(one.name in by_name for one in wanted):
+        return {one.name: by_name[one.name] for one in wanted}
+    if len(wanted) != len(offered):
+        names = ", ".join(name for name, _ in offered)
+        raise InputError(f"service.pipelines.{stream.name}: {stage.model} has {len(wanted)} inputs, and the steps before it give {names}")
+    return {one.name: between for one, (_, between) in zip(wanted, offered, strict=True)}
+
+
+def inference_service(found: SizedFiles) -> dict[str, Any]:
+    """KServe's service: as many Tritons as the sizing asks for."""
+    gpus = {"nvidia.com/gpu": found.service.gpus}
+    model = {
+        "modelFormat": {"name": "triton"},
+        "runtime": "kserve-tritonserver",
+        "protocolVersion": "v2",
+        "storageUri": f"pvc://{found.name}-models/repository",
+        "resources": {"limits": gpus, "requests": gpus},
+    }
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": found.name},
+        "spec": {"predictor": {"minReplicas": noted(found.servers, found.answer), "maxReplicas": found.servers, "model": model}},
+    }
+
+
+def volume(found: SizedFiles) -> dict[str, Any]:
+    """Where the repository is, for every server."""
+    told = "Several nodes read it: a storage class with ReadWriteMany. Set the size of your models."
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": f"{found.name}-models"},
+        "spec": {"accessModes": noted(["ReadWriteMany"], told), "resources": {"requests": {"storage": "10Gi"}}},
+    }
+
+
+def readme(found: SizedFiles, target: str) -> str:
+    """The page in Markdown: the models' files, the start, the measurement."""
+    service = found.service
+    files = "\n".join(f"| `repository/{name}/1` | `{MODEL_FILES[model.backend]}` |" for name, model in service.models.items())
+    start = (
+        f"docker run --detach --name {found.name} --gpus {service.gpus} --publish 8000:8000 --publish 8002:8002 \\\n"
+        f"    --volume $PWD/repository:/models {SERVER} tritonserver --model-repository /models\n"
+        "curl --fail --retry 100 --retry-connrefused --retry-delay 5 http://127.0.0.1:8000/v2/health/ready"
+    )
+    if target == "kserve":
+        start = (
+            "kubectl apply --filename models-volume.yaml --filename inference-service.yaml\n"
+            f"kubectl wait inferenceservice/{found.name} --for condition=Ready --timeout 600s\n"
+            f"kubectl port-forward service/{found.name}-predictor 8000:80 &"
+        )
+    bench = "tonnage bench --url 127.0.0.1:8000 --endpoint-type infer --binary-tensors"
+    loads = [_load(bench, one) for one in service.streams if one.name in service.models or one in _ensembles(service)]
+    sizes = {name: ",".join(str(2**n) for n in range(model.max_batch_size.bit_length())) for name, model in service.models.items()}
+    times = [
+        f"{bench} --model {name} --items {sizes[name]} --concurrency 1 --request-count 200 --artifact-dir runs/{name}" for name in sizes
+    ]
+    scripts = [one.name for one in service.streams if any(map(_chance, one.stages))]
+    script = paragraph(
+        f"{', '.join(scripts)} branches or loops, which no ensemble can. Write it as a Python model that calls the models of this "
+        "repository (Triton's business logic scripting); they carry its traffic here."
+    )
+    engines = [name for name, model in service.models.items() if model.backend == "tensorrt"]
+    builds = [
+        f"trtexec --onnx={name}.onnx --fp16 --saveEngine=repository/{name}/1/model.plan" + _shapes(service.models[name]) for name in engines
+    ]
+    compiled = "\n\nCompile the engines on the GPU that serves them:\n\n```sh\n" + "\n".join(builds) + "\n```" if builds else ""
+    further = "" if target == "kserve" or found.servers == 1 else f"\nStart {found.servers} such servers behind a load balancer.\n"
+    return f"""# {service.title or found.name} with {"KServe" if target == "kserve" else "Triton"}
+
+{paragraph(found.answer)}
+
+| folder | file to put there |
+|---|---|
+{files}{compiled}{chr(10) + chr(10) + script if scripts else ""}
+
+```sh
+{start}
+```
+{further}
+Measure the times of batches, write them into the service file and size again; then measure one server under its share of the traffic:
+
+```sh
+{chr(10).join(times)}
+tonnage calibrate {found.source} {" ".join(f"runs/{name}" for name in sizes)} --output measured.yaml
+tonnage size measured.yaml
+{chr(10).join(loads)}
+```
+"""
+
+
+def _load(bench: str, stream: Stream) -> str:
+    load = f"--concurrency {stream.concurrency}" if stream.concurrency else f"--request-rate {stream.rate:.6g}"
+    return f"{bench} --model {stream.name} --items {stream.items} {load} --benchmark-duration 60s"
+
+
+def _shapes(model: ServedModel) -> str:
+    """The profile of batch sizes for trtexec, from one item to the largest batch."""
+    if not model.inputs:
+        return ""
+
+    def words(items: int) -> str:
+        return ",".join(f"{one.name}:{'x'.join(map(str, (items, *one.dims)))}" for one in model.inputs)
+
+    most = model.max_batch_size
+    return f" --minShapes={words(1)} --optShapes={words(max(most // 2, 1))} --maxShapes={words(most)}"

@@ -1,0 +1,1 @@
+"""The local page and its HTTP interface: what ``tonnage ui`` serves."""

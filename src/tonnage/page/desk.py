@@ -1,0 +1,103 @@
+"""What the page holds while it runs: its folder, its token, the processes that work for it, and the answers that it keeps."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tonnage.api import Asked, ask
+from tonnage.errors import InputError
+from tonnage.page.jobs import Worker
+from tonnage.page.question import check_inside, command_of, query_of
+from tonnage.plan.plan import Plan
+from tonnage.report.plans.plan_document import plans_of
+from tonnage.sizing.estimate import Estimate, estimates
+from tonnage.sizing.planner import Runs
+
+MOST_KEPT = 64
+"""Answers that are kept; the least recently used goes first."""
+MOST_PREPARED = 4_000
+"""Closed forms that are kept."""
+
+
+class Desk:
+    """One page server."""
+
+    def __init__(self, folder: Path, token: str = "") -> None:
+        """Work in a folder, which is made if it is not there."""
+        self.folder = folder.resolve()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.token = token or secrets.token_urlsafe(24)
+        self.worker = Worker(self.folder)
+        self.bench = Worker(self.folder)
+        self._kept: OrderedDict[str, str] = OrderedDict()
+        self._prepared = Runs()
+
+    def files(self, *endings: str) -> tuple[str, ...]:
+        """Names of the files in the folder, those with certain endings, or all."""
+        found = sorted(one.name for one in self.folder.iterdir() if one.is_file() and not one.name.startswith("."))
+        return tuple(name for name in found if not endings or name.lower().endswith(endings))
+
+    def understood(self, asked: Mapping[str, Any]) -> Asked:
+        """The question of a form.
+
+        Raises:
+            InputErrors: everything that is wrong with it.
+        """
+        check_inside(asked, self.folder)
+        return ask(None, **asked)
+
+    def estimated(self, asked: Mapping[str, Any]) -> tuple[Estimate, ...]:
+        """What closed forms say of the question, of its first model.
+
+        Raises:
+            InputErrors: everything that is wrong with it.
+        """
+        if self._prepared.kept > MOST_PREPARED:
+            self._prepared = Runs()
+        return estimates(self.understood(asked).questions[0], self._prepared)
+
+    async def sized(self, asked: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        """The progress of an answer, and last the answer, as the plan's JSON text."""
+        check_inside(asked, self.folder)
+        key = query_of(asked)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            yield {"answer": self._kept[key]}
+            return
+        today = datetime.now(tz=UTC).date().isoformat()
+        async with aclosing(self.worker.run("size", asked=dict(asked), command=command_of(asked), today=today)) as run:
+            async for said in run:
+                if "answer" in said:
+                    self._kept[key] = said["answer"]
+                    while len(self._kept) > MOST_KEPT:
+                        self._kept.popitem(last=False)
+                yield said
+
+    async def plan_text(self, asked: Mapping[str, Any]) -> str:
+        """The plan's JSON text.
+
+        Raises:
+            InputError: the question cannot be answered.
+        """
+        last: dict[str, Any] = {}
+        async for said in self.sized(asked):
+            last = said
+        if "answer" not in last:
+            raise InputError("\n".join(last.get("faults", ["cancelled"])))
+        return str(last["answer"])
+
+    async def plans(self, asked: Mapping[str, Any]) -> tuple[Plan, ...]:
+        """The plans of a question, one for each model."""
+        return plans_of(json.loads(await self.plan_text(asked)), "the answer")
+
+    async def close(self) -> None:
+        """End the processes."""
+        await self.worker.close()
+        await self.bench.close()

@@ -1,0 +1,268 @@
+"""The six questions as a form: every control has the name of its leaf, and the rarely used ones are folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import Any, Literal, get_args, get_origin
+
+from tonnage.page.question import FORMS, LEAVES, form_of
+from tonnage.plan.candidate import CONFIDENCE
+from tonnage.spec.catalog import gpus
+from tonnage.spec.deployment import METRICS
+from tonnage.spec.scenario import Leaf, takes
+from tonnage.spec.use_cases import PRESETS
+
+SLIDERS: dict[str, tuple[float, float]] = {
+    "peak_rps": (0.1, 10_000),
+    "mean_rps": (0.1, 10_000),
+    "users": (10, 1_000_000),
+    "calls_per_year": (10_000, 1_000_000_000),
+    "requests": (1_000, 100_000_000),
+    "isl": (16, 131_072),
+    "osl": (1, 16_384),
+    "ttft": (20, 60_000),
+    "itl": (2, 1_000),
+    "tpot": (2, 1_000),
+    "e2e": (100, 300_000),
+}
+"""Ends of the logarithmic sliders; limits in milliseconds."""
+
+LABELS = {
+    "model": "Model",
+    "isl": "Prompt length, tokens",
+    "osl": "Output length, tokens",
+    "peak_rps": "Requests per second at the peak",
+    "mean_rps": "Mean requests per second",
+    "peak_percentile": "Percentile of per-second arrivals",
+    "peak_factor": "Peak as a multiple of the mean",
+    "profile": "Hourly profile (24 or 168 values)",
+    "users": "Users",
+    "requests_per_user_day": "Requests per user and day",
+    "working_hours": "Hours of the day",
+    "working_days": "Working days a week",
+    "calls_per_year": "Calls a year",
+    "requests_per_call": "Requests per call",
+    "trace": "Trace in the run folder",
+    "requests": "Requests of the job",
+    "within": "Time for the job",
+    "have": "Systems that exist",
+    "growth": "Growth of the load",
+    "spare": "Spare systems",
+    "confidence": "Confidence, %",
+}
+LIMITED = {"ttft": "First token (TTFT)", "itl": "Gap between tokens (ITL)", "tpot": "Time per token (TPOT)", "e2e": "Whole answer (E2E)"}
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+DEMANDS = {"peak": "Peak", "mean": "Mean", "users": "Users", "calls": "Calls", "trace": "Trace", "job": "Job"}
+HINTS = {
+    "have": "3xdgx-h100",
+    "growth": "5%/month",
+    "within": "8h",
+    "profile": "profile.csv",
+    "confidence": f"{100 * CONFIDENCE:.0f}",
+    "requests_per_user_day": "30",
+    "peak_factor": "3",
+    "peak_percentile": "95",
+    "requests_per_call": "1",
+    "working_hours": "8",
+    "working_days": "5",
+    "spare": "0",
+}
+BRANCHES = {
+    "lengths": "More about lengths",
+    "sessions": "Conversations and shared prefixes",
+    "search": "What may be combined",
+    "choice": "What is chosen",
+    "standby": "Standby for failures",
+    "scaling": "Scaling over the day",
+    "": "Everything else",
+}
+WAYS = (("on-prem", "owned"), ("cloud", "cloud"), ("hybrid", "owned + cloud"), ("api", "API"), ("hybrid-api", "owned + API"))
+SHOWN = {
+    "model",
+    "isl",
+    "osl",
+    "gpu",
+    "where",
+    "have",
+    "growth",
+    "spare",
+    "confidence",
+    *METRICS,
+    *(leaf for one in FORMS.values() for leaf in one),
+}
+OFFERED = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb", "gb200-186gb", "gb300-279gb", "a100-sxm-80gb", "l40s")
+"""GPUs that have a box; others are typed."""
+_LIMIT = re.compile(r"\s*(mean|p50|p90|p95|p99)\s*<?=?\s*([\d.]+)\s*(ms|s)\s*")
+
+
+def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
+    """The whole form.
+
+    Args:
+        asked: the question.
+        files: names of the files of the run folder.
+    """
+    parts = (
+        _model(asked),
+        _group("2", "How long are prompts and answers?", _number("isl", asked) + _number("osl", asked)),
+        _demand(asked, files),
+        _group("4", "How fast must it be?", _use_cases() + "".join(_limit(metric, asked) for metric in METRICS)),
+        _where(asked),
+        _group("6", "Growth, spare, confidence", "".join(_number(name, asked) for name in ("growth", "spare", "confidence"))),
+        _advanced(asked),
+    )
+    return (
+        '<form id="question" class="question" action="/size" method="get" hx-get="/size/estimate" hx-target="#estimate" '
+        'hx-trigger="input delay:40ms, load" hx-sync="this:replace" aria-label="The question" autocomplete="off">\n'
+        f'{"".join(parts)}<noscript><button class="button">Answer</button></noscript></form>\n'
+    )
+
+
+def _group(place: str, title: str, inside: str) -> str:
+    return f'<fieldset><legend><span class="place">{place}</span>{escape(title)}</legend>{inside}</fieldset>\n'
+
+
+def _value(name: str, asked: Mapping[str, Any]) -> str:
+    value = asked.get(name, "")
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _model(asked: Mapping[str, Any]) -> str:
+    return _group(
+        "1",
+        "Which model?",
+        '<div class="field"><label for="f-model" class="sr">Model</label>'
+        f'<input id="f-model" name="model" value="{escape(_value("model", asked))}" list="models" spellcheck="false" '
+        'placeholder="meta-llama/Llama-3.1-8B-Instruct" hx-get="/models" hx-trigger="input changed delay:120ms, focus once" '
+        'hx-target="#models" hx-swap="innerHTML" hx-sync="this:replace" hx-params="model">'
+        '<datalist id="models"></datalist><p class="hint">A name of Hugging Face or the catalog, or a config.json under Files</p></div>',
+    )
+
+
+def _number(name: str, asked: Mapping[str, Any]) -> str:
+    """A leaf by its name, with a slider where its range is known."""
+    hint = f' placeholder="{escape(HINTS[name])}"' if name in HINTS else ""
+    about = f' title="{escape(LEAVES[name].about)}"'
+    slider = _slider(name, LABELS[name]) if name in SLIDERS else ""
+    return (
+        f'<div class="field{" slid" if slider else ""}"><label for="f-{name}">{escape(LABELS[name])}</label>'
+        f'<input id="f-{name}" name="{name}" value="{escape(_value(name, asked))}" inputmode="decimal"{hint}{about}>{slider}</div>'
+    )
+
+
+def _slider(name: str, label: str) -> str:
+    low, high = SLIDERS[name]
+    ends = f'data-low="{low:g}" data-high="{high:g}"'
+    return f'<input type="range" min="0" max="1000" data-for="f-{name}" {ends} aria-label="{escape(label)}, slider">'
+
+
+def _demand(asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
+    chosen = form_of(asked)
+    radios = "".join(
+        f'<input type="radio" id="d-{name}" name="demand" value="{name}"{" checked" if name == chosen else ""}>'
+        f'<label for="d-{name}">{escape(title)}</label>'
+        for name, title in DEMANDS.items()
+    )
+    fields = []
+    for leaf in dict.fromkeys(leaf for parts in FORMS.values() for leaf in parts):
+        belongs = " ".join(name for name, parts in FORMS.items() if leaf in parts)
+        control = _files("trace", asked, files) if leaf == "trace" else _number(leaf, asked)
+        fields.append(f'<div class="of" data-of="{belongs}">{control}</div>')
+    segments = f'<div class="segments" role="radiogroup" aria-label="In which form">{radios}</div>'
+    return _group("3", "How much traffic?", f"{segments}{''.join(fields)}")
+
+
+def _files(name: str, asked: Mapping[str, Any], files: tuple[str, ...]) -> str:
+    chosen = _value(name, asked)
+    options = "".join(
+        f"<option{' selected' if one == chosen else ''}>{escape(one)}</option>" for one in dict.fromkeys((*filter(None, (chosen,)), *files))
+    )
+    return (
+        f'<div class="field"><label for="f-{name}">{escape(LABELS[name])}</label><select id="f-{name}" name="{name}">'
+        f'<option value="">choose …</option>{options}</select>'
+        '<p class="hint"><a href="/files">Files</a> takes a trace that is dropped there</p></div>'
+    )
+
+
+def _use_cases() -> str:
+    options = "".join(f'<option value="{name}">{name}</option>' for name, one in PRESETS.items() if any((one.limits.ttft, one.limits.itl)))
+    return (
+        '<div class="field"><label for="u-case">Usual limits of</label><select id="u-case" hx-get="/size/usual" name="usual" '
+        'hx-include="closest form" hx-target="#question" hx-swap="outerHTML" hx-trigger="change" hx-sync="this:replace">'
+        f'<option value="">choose …</option>{options}</select></div>'
+    )
+
+
+def _limit(metric: str, asked: Mapping[str, Any]) -> str:
+    """A limit as a statistic and a time; further ones of the metric are kept as they are written."""
+    written = asked.get(metric, [])
+    texts = [written] if isinstance(written, str) else list(written)
+    found = _LIMIT.fullmatch(texts[0]) if texts else None
+    statistic = found[1] if found else ""
+    most = "" if found is None else f"{float(found[2]) * (1 if found[3] == 'ms' else 1000):g}"
+    rest = texts[1:] if found else texts
+    options = "".join(f"<option{' selected' if one == statistic else ''}>{one}</option>" for one in STATISTICS)
+    label = escape(LIMITED[metric])
+    kept = "".join(f'<input type="hidden" name="{metric}" value="{escape(one)}"><p class="hint">also {escape(one)}</p>' for one in rest)
+    return (
+        f'<div class="field limit"><label for="f-{metric}">{label}</label>'
+        f'<span class="pair"><select name="{metric}.at" aria-label="{label}, statistic"><option value="">no limit</option>'
+        f'{options}</select><input id="f-{metric}" name="{metric}.ms" value="{most}" inputmode="decimal" data-limit="{metric}">'
+        f'<span class="unit">ms</span></span>{_slider(metric, LIMITED[metric])}{kept}</div>'
+    )
+
+
+def _where(asked: Mapping[str, Any]) -> str:
+    chosen = [one.strip() for one in _value("gpu", asked).split(",") if one.strip()]
+    known = {gpu.name for gpu in gpus()}
+    boxes = "".join(
+        _box("gpu", name, name, name in chosen)
+        for name in (*OFFERED, *(one for one in chosen if one not in OFFERED))
+        if name in known or name in chosen
+    )
+    ways = _value("where", asked).split(",")
+    priced = "".join(_box("where", name, title, name in ways) for name, title in WAYS)
+    return _group(
+        "5",
+        "Where does it run?",
+        _boxes("gpu", "GPUs to try", "none: the usual ones", boxes)
+        + _number("have", asked)
+        + _boxes("where", "Costs to compare", "none: all", priced),
+    )
+
+
+def _boxes(name: str, title: str, otherwise: str, inside: str) -> str:
+    label = f'<span class="label" id="l-{name}">{escape(title)} <em>({escape(otherwise)})</em></span>'
+    return f'<div class="field">{label}<div class="boxes" role="group" aria-labelledby="l-{name}">{inside}</div></div>'
+
+
+def _box(name: str, value: str, title: str, checked: bool) -> str:
+    state = " checked" if checked else ""
+    return f'<label class="box"><input type="checkbox" name="{name}" value="{escape(value)}"{state}><span>{escape(title)}</span></label>'
+
+
+def _advanced(asked: Mapping[str, Any]) -> str:
+    """Every other leaf under its branch; a branch of which something is set is open."""
+    found = []
+    for branch, title in BRANCHES.items():
+        mine = [leaf for leaf in LEAVES.values() if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN]
+        opened = " open" if any(leaf.name in asked for leaf in mine) else ""
+        found.append(f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, asked) for leaf in mine)}</details>")
+    return f'<div class="advanced"><h3>Advanced</h3>{"".join(found)}</div>'
+
+
+def _leaf(leaf: Leaf, asked: Mapping[str, Any]) -> str:
+    value, title = _value(leaf.name, asked), leaf.name.replace("_", " ")
+    choices: tuple[str, ...] = next((get_args(part) for part in get_args(leaf.kind) if get_origin(part) is Literal), ())
+    if not choices and takes(leaf.kind, bool) and not takes(leaf.kind, str):
+        choices = ("true", "false")
+    about = f'<p class="hint" id="h-{leaf.name}">{escape(leaf.about)}</p>'
+    named = f'id="f-{leaf.name}" name="{leaf.name}" aria-describedby="h-{leaf.name}"'
+    if choices:
+        options = "".join(f"<option{' selected' if one == value else ''}>{one}</option>" for one in choices)
+        control = f'<select {named}><option value="">default</option>{options}</select>'
+    else:
+        control = f'<input {named} value="{escape(value)}" spellcheck="false">'
+    return f'<div class="field"><label for="f-{leaf.name}">{escape(title)}</label>{control}{about}</div>'

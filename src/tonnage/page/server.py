@@ -1,0 +1,115 @@
+"""The application of the page, and the server that runs it on this machine alone."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from tonnage.errors import InputError, TonnageError, in_python, option
+from tonnage.page import http_api, size_view
+from tonnage.page.desk import Desk
+from tonnage.page.guard import COOKIE, Guard
+from tonnage.page.shell import faults, page
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+HOST = "127.0.0.1"
+ASSETS = {
+    "report.css": ("tonnage.report.writers", "page.css", "text/css"),
+    "report.js": ("tonnage.report.writers", "page.js", "text/javascript"),
+    "page.css": ("tonnage.page.static", "page.css", "text/css"),
+    "page.js": ("tonnage.page.static", "page.js", "text/javascript"),
+    "htmx.min.js": ("tonnage.page.static", "htmx.min.js", "text/javascript"),
+}
+"""Everything that a page loads: its name, and where it is."""
+
+
+def application(desk: Desk, port: int) -> Starlette:
+    """The page and its HTTP interface.
+
+    Args:
+        desk: what it works with.
+        port: of its address.
+    """
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        warming = asyncio.ensure_future(desk.worker.answer("warm"))
+        yield
+        warming.cancel()
+        await desk.close()
+
+    hosts = frozenset(f"{name}:{port}" for name in (HOST, "localhost", "[::1]"))
+    app = Starlette(
+        routes=[Route("/", first), Route("/static/{name:str}", asset), *size_view.routes(), *http_api.routes()],
+        middleware=[Middleware(Guard, token=desk.token, hosts=hosts)],
+        exception_handlers={InputError: wrong, TonnageError: wrong},
+        lifespan=life,
+    )
+    app.state.desk = desk
+    return app
+
+
+async def first(request: Request) -> Response:
+    """The first view; with the token of the printed address, a cookie that keeps it."""
+    response = RedirectResponse("/size")
+    told, desk = request.query_params.get("token", ""), size_view.desk_of(request)
+    if told and hmac.compare_digest(told.encode(), desk.token.encode()):
+        response.set_cookie(COOKIE, desk.token, httponly=True, samesite="strict")
+    return response
+
+
+async def asset(request: Request) -> Response:
+    """A script or a style."""
+    found = ASSETS.get(request.path_params["name"])
+    if found is None:
+        return PlainTextResponse("not found", status_code=404)
+    package, name, media = found
+    return Response(files(package).joinpath(name).read_bytes(), media_type=media, headers={"cache-control": "no-cache"})
+
+
+async def wrong(request: Request, error: Exception) -> Response:
+    """The faults of a request: as JSON for a program, as a page for a person."""
+    lines = [in_python(line) for line in (error.marked if isinstance(error, TonnageError) else str(error)).splitlines()]
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"errors": lines}, status_code=422)
+    return HTMLResponse(page("size", "Not possible", faults(lines)), status_code=422)
+
+
+def serve(folder: Path, *, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        folder: the run folder.
+        port: to listen on; 0 takes a free one.
+        ready: told the address once connections are taken.
+
+    Raises:
+        InputError: the port is taken.
+    """
+    import uvicorn
+
+    try:
+        listening = socket.create_server((HOST, port))
+    except OSError as error:
+        raise InputError(f"{option('port')}: cannot listen on {HOST}:{port} ({error.strerror}); choose another") from None
+    number = listening.getsockname()[1]
+    desk = Desk(folder)
+    os.chdir(desk.folder)
+    config = uvicorn.Config(application(desk, number), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    with listening:
+        ready(f"http://{HOST}:{number}/?token={desk.token}")
+        uvicorn.Server(config).run(sockets=[listening])

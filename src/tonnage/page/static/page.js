@@ -1,0 +1,88 @@
+"use strict";
+// Sliders move fields, fields ask for an estimate (htmx), and a question that rests is simulated and streamed in.
+const RESTS_MS = 500;
+const find = (id) => document.getElementById(id);
+
+// Sliders: a logarithmic range next to the field that it moves.
+const toPlace = (value, low, high) => Math.round(1000 * Math.log(Math.min(Math.max(value, low), high) / low) / Math.log(high / low));
+function fromPlace(place, low, high) {
+  const value = low * Math.pow(high / low, place / 1000), scale = Math.pow(10, Math.floor(Math.log10(value)) - 1);
+  return +(Math.round(value / scale) * scale).toPrecision(2);
+}
+function follow(root) {
+  for (const slider of root.querySelectorAll("input[type=range][data-for]")) {
+    const field = find(slider.dataset.for), low = +slider.dataset.low, high = +slider.dataset.high;
+    const value = parseFloat(field.value);
+    slider.value = value > 0 ? toPlace(value, low, high) : 0;
+    slider.setAttribute("aria-valuetext", field.value || "not set");
+  }
+}
+document.addEventListener("input", (event) => {
+  const slider = event.target;
+  if (slider.matches("input[type=range][data-for]")) {
+    const field = find(slider.dataset.for);
+    field.value = fromPlace(+slider.value, +slider.dataset.low, +slider.dataset.high);
+    slider.setAttribute("aria-valuetext", field.value);
+    limited(field);
+  } else if (slider.form && slider.form.id === "question") {
+    if (slider.dataset.limit) limited(slider);
+    follow(slider.form);
+  }
+});
+// A limit that gets a number and has no statistic yet is one on the 95th percentile.
+function limited(field) {
+  const statistic = field.dataset.limit && field.form && field.form.elements[field.dataset.limit + ".at"];
+  if (statistic && !statistic.value && field.value) statistic.value = "p95";
+}
+
+// The simulated answer: begun when the question rests, dropped when it changes.
+let source = null, resting = 0, shown = "";
+function stop() {
+  clearTimeout(resting);
+  if (source) source.close();
+  source = null;
+  if (find("progress")) find("progress").hidden = true;
+}
+function simulate(query) {
+  stop();
+  if (query === shown) return;
+  const box = find("progress"), bar = box.querySelector("progress"), said = box.querySelector(".said"), place = find("simulated");
+  place.classList.add("old");
+  resting = setTimeout(() => {
+    box.hidden = false;
+    bar.removeAttribute("value");
+    said.textContent = "Simulating …";
+    source = new EventSource("/size/stream?" + query);
+    source.addEventListener("progress", (event) => {
+      const [done, total, name] = JSON.parse(event.data);
+      bar.max = total;
+      bar.value = done;
+      said.textContent = `Simulated ${done} of ${total}: ${name}`;
+    });
+    source.addEventListener("answer", (event) => {
+      stop();
+      shown = query;
+      place.classList.remove("old");
+      place.innerHTML = event.data;
+      htmx.process(place);
+      document.dispatchEvent(new CustomEvent("answered", { detail: query }));
+    });
+    source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) stop(); };
+  }, RESTS_MS);
+}
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-stop]")) stop();
+});
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (event.target.id === "question") follow(document);
+  if (event.target.id !== "estimate") return;
+  event.target.setAttribute("aria-busy", "false");
+  const asked = event.target.querySelector("[data-query]");
+  if (asked) simulate(asked.dataset.query);
+  else stop();
+  for (const link of document.querySelectorAll('nav.views a[href^="/size"], nav.views a[href^="/what-if"]')) {
+    if (asked) link.href = link.pathname + "?" + asked.dataset.query;
+  }
+});
+addEventListener("pagehide", stop);
+follow(document);

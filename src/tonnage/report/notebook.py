@@ -1,0 +1,236 @@
+"""Values in a notebook: the sections of their report as a piece of HTML, their figures, and their rows as a table.
+
+``tonnage.notebook`` loads this file by its name when a notebook asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tonnage.report.document import Document, Drawing
+from tonnage.report.drawing.figure import Axis, Figure, Plot, Point, Rule, Series
+from tonnage.report.numbers import number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tonnage.bench.benchmark import Measured
+    from tonnage.bench.compare import Comparison
+    from tonnage.evidence.calibrate import CalibrationReport
+    from tonnage.evidence.replay import RunBesidePlan
+    from tonnage.evidence.score import ScoreReport
+    from tonnage.plan.plan import Plan
+    from tonnage.plan.use_cases import UseCases
+    from tonnage.results.requests import Requests
+    from tonnage.workload.description import Description
+
+
+def html_of(value: Any) -> str:
+    """A value as HTML that brings its own style, which holds inside of it alone."""
+    from tonnage.report.writers.html import drawn, piece
+
+    if isinstance(value, Figure):
+        return drawn(_drawing(value))
+    return piece(_document(value))
+
+
+def figures(value: Any) -> dict[str, Figure]:
+    """The figures of a value's report by their keys, such as "curve"; a notebook draws each as SVG.
+
+    Args:
+        value: a plan, a simulated or measured run, a comparison of two runs, or a workload.
+    """
+    blocks = (block for section in _document(value).sections for block in section.blocks)
+    return {block.figure.key: block.figure for block in blocks if isinstance(block, Drawing)}
+
+
+def plot(
+    title: str,
+    *,
+    x: str,
+    y: str,
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    limits: Mapping[str, float] | None = None,
+    log: bool = False,
+) -> Plot:
+    """A figure of one's own in the form of the report's, such as two measured curves next to each other.
+
+    Args:
+        title: above the figure.
+        x, y: what the axes show, with the unit.
+        lines: the points of each, as (x, y), by its name.
+        limits: lines across, by their names.
+        log: whether y is logarithmic.
+    """
+    series = tuple(
+        Series(
+            name=name,
+            points=tuple(Point(x=a, y=b, tip=f"{name}\n{number(a)} {x}\n{number(b)} {y}") for a, b in points),
+            tone=tone,
+            line=True,
+        )
+        for tone, (name, points) in enumerate(lines.items())
+    )
+    rules = tuple(Rule(along="y", value=value, label=name) for name, value in (limits or {}).items())
+    return Plot(key="plot", title=title, x=Axis(title=x), y=Axis(title=y, log=log), series=series, rules=rules)
+
+
+def _drawing(figure: Figure) -> Drawing:
+    """A figure by itself; of a plot with its numbers, since no other section has them."""
+    from tonnage.report.plans.plan_document import points_table
+
+    numbers = points_table(figure, "In numbers") if isinstance(figure, Plot) and len(figure.series) <= MOST_COLUMNS else None
+    return Drawing(figure=figure, reading="", numbers=numbers)
+
+
+MOST_COLUMNS = 6
+"""Lines of a plot of which a table can be read."""
+
+
+# The document of each class, by the class's name: so a notebook that shows a plan loads nothing of measurements.
+
+
+def _document(value: Any) -> Document:
+    return DOCUMENTS[type(value).__name__](value)
+
+
+def _plan(plan: Plan) -> Document:
+    from tonnage.report.plans.plan_document import report
+
+    return report(plan)
+
+
+def _use_cases(found: UseCases) -> Document:
+    from tonnage.report.plans.use_cases import use_cases_report
+
+    return use_cases_report(found)
+
+
+def _simulated(run: Any) -> Document:
+    from tonnage.report.runs.run_document import run_report
+    from tonnage.report.runs.shown_run import shown
+
+    return run_report((shown("", run.requests, run.scenario()),))
+
+
+def _measured(run: Measured) -> Document:
+    from tonnage.report.runs.run_document import run_report
+    from tonnage.report.runs.shown_run import shown
+
+    load = run.load
+    arrivals = {"concurrency": load.concurrency} if load.concurrency else {"rate": load.rate, "process": load.pattern}
+    return run_report((shown("", run.requests, {"arrivals": arrivals}, run.run_json),))
+
+
+def _comparison(found: Comparison) -> Document:
+    from tonnage.report.comparison import two_runs_page
+
+    return two_runs_page(found, "the first run", "the second run")
+
+
+def _beside(found: RunBesidePlan) -> Document:
+    from tonnage.report.comparison import run_and_plan
+
+    return run_and_plan(found, "the run")
+
+
+def _workload(found: Description) -> Document:
+    from tonnage.report.workload import described
+
+    return described(found)
+
+
+def _lesson(found: Any) -> Document:
+    from tonnage.report.simulated import lesson
+
+    return lesson(found)
+
+
+def _scored(found: ScoreReport) -> Document:
+    from tonnage.report.scored import scored
+
+    return scored(found)
+
+
+def _calibrated(found: CalibrationReport) -> Document:
+    from tonnage.report.scored import calibrated
+
+    return calibrated(found)
+
+
+DOCUMENTS: Mapping[str, Callable[[Any], Document]] = {
+    "Plan": _plan,
+    "UseCases": _use_cases,
+    "SimulatedRun": _simulated,
+    "Measured": _measured,
+    "Comparison": _comparison,
+    "RunBesidePlan": _beside,
+    "Description": _workload,
+    "LessonResult": _lesson,
+    "ScoreReport": _scored,
+    "CalibrationReport": _calibrated,
+}
+
+
+# The rows of each class.
+
+
+def table_of(value: Any) -> pa.Table:
+    """The rows of a value as an Arrow table."""
+    return TABLES[type(value).__name__](value)
+
+
+def _rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(list(map(dict, rows)))
+
+
+def _deployments(plan: Plan) -> pa.Table:
+    """The lines of ``size --csv``: a row for each deployment, the chosen one first."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    from tonnage.report.plans.plan_document import plan_csv
+
+    return csv.read_csv(pa.BufferReader(plan_csv([plan]).encode()), convert_options=csv.ConvertOptions(strings_can_be_null=True))
+
+
+def _requests(run: Any) -> pa.Table:
+    """A row for each request: the columns of requests.parquet, and its latencies, null where it has none."""
+    import numpy as np
+    import pyarrow as pa
+
+    from tonnage.results.metrics import counted_rows
+    from tonnage.results.store import requests_table
+
+    record: Requests = run.requests
+    table, counted = requests_table(record), np.zeros(len(record), dtype=bool)
+    counted[counted_rows(record)] = True
+    first, last = record.first_token_ns - record.due_ns, record.last_token_ns - record.due_ns
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = (last - first) / (record.osl - 1)
+    for name, values, known in (("ttft_ms", first, counted), ("tpot_ms", tpot, counted & (record.osl > 1)), ("e2e_ms", last, counted)):
+        table = table.append_column(name, pa.array(np.where(known, values / 1e6, np.nan), mask=~known))
+    return table
+
+
+def _recorded(found: Description) -> pa.Table:
+    """A row for each recorded request: seconds since the first, and lengths."""
+    import pyarrow as pa
+
+    recording = found.traffic.recording
+    return pa.table({"due_s": [due / 1e9 for due in recording.due_ns], "isl": list(recording.isl), "osl": list(recording.osl)})
+
+
+TABLES: Mapping[str, Callable[[Any], pa.Table]] = {
+    "Plan": _deployments,
+    "SimulatedRun": _requests,
+    "Measured": _requests,
+    "Comparison": lambda found: _rows([ratio.to_json() for ratio in found.ratios]),
+    "RunBesidePlan": lambda found: _rows([metric.to_json() for metric in found.metrics]),
+    "Description": _recorded,
+    "LessonResult": lambda found: _rows([asdict(step) for step in found.steps]),
+}

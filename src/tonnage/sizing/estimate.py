@@ -1,0 +1,84 @@
+"""What closed forms say at once of a question, before anything is simulated: an estimate for each type of GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.plan.pool import Identity
+from tonnage.sizing.loads.ready import MARGIN, Ready
+from tonnage.sizing.search.pooled import contenders_of, poolable
+from tonnage.sizing.search.search_space import prepare
+
+if TYPE_CHECKING:
+    from tonnage.sizing.loads.runs import Runs
+    from tonnage.sizing.question import Question
+    from tonnage.sizing.search.contender import Contender
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One deployment by closed forms: they know no queue, so that the number of systems is rather too low than too high.
+
+    Attributes:
+        deployment: as the plan would name it.
+        system: that it is bought in.
+        systems: whole systems, spare ones included.
+        systems_exact: before rounding up, spare ones left out.
+        gpus: of the whole systems.
+        requests_per_second: of one instance.
+        ttft_ms, tpot_ms: of a single request on an empty engine.
+    """
+
+    deployment: Identity
+    system: str
+    systems: int
+    systems_exact: float
+    gpus: int
+    requests_per_second: float
+    ttft_ms: float
+    tpot_ms: float
+
+
+def estimates(question: Question, runs: Runs) -> tuple[Estimate, ...]:
+    """The deployment of each GPU type that needs the fewest GPUs by closed forms, the fewest first; none for an offline job.
+
+    Args:
+        question: the question.
+        runs: the memory of what was prepared; nothing is simulated.
+
+    Raises:
+        InputError: the question contradicts itself.
+    """
+    question.check()
+    if question.offline or question.load == "closed":
+        return ()
+    ready = [one for one in poolable(question, prepare(question, runs)) if isinstance(one, Ready)]
+    found: dict[str, Estimate] = {}
+    for one in contenders_of(question, ready, runs):
+        estimate = _estimate(one)
+        gpu = estimate.deployment.gpu
+        if estimate.requests_per_second > 0 and (gpu not in found or _key(estimate) < _key(found[gpu])):
+            found[gpu] = estimate
+    return tuple(sorted(found.values(), key=_key))
+
+
+def _key(one: Estimate) -> tuple[float, ...]:
+    return (one.gpus, one.systems_exact * one.gpus / max(one.systems, 1))
+
+
+def _estimate(one: Contender) -> Estimate:
+    question, trial = one.question, one.ready.trial
+    slower = one.slowdown(question.confidence)
+    rate = float(one.bound(slower)) / MARGIN
+    systems = one.layout.carrying(one.load, rate).systems + question.spare if rate > 0 else 0
+    return Estimate(
+        deployment=trial.identity,
+        system=trial.system.name,
+        systems=systems,
+        systems_exact=float(one.layout.exactly(one.load, rate)) if rate > 0 else 0.0,
+        gpus=systems * trial.system.gpus,
+        requests_per_second=rate,
+        ttft_ms=1e3 * float(one.instance.unloaded_ttft_s()),
+        tpot_ms=1e3 * float(one.instance.unloaded_tpot_s()),
+    )

@@ -1,0 +1,156 @@
+"""`bench --endpoint-type infer` against a small v2 server of the test's own, and the service file that its runs make."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from tonnage.cli.main import run
+
+INPUTS = [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}, {"name": "words", "datatype": "BYTES", "shape": [-1, 1]}]
+
+
+class Server(ThreadingHTTPServer):
+    """A model that sums its numbers; keeps what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[dict[str, Any]] = []
+        self.inputs = INPUTS
+        self.fails = False
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The v2 protocol: metadata, and infer with values as JSON or as bytes."""
+
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def log_message(self, *words: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        known = self.path == "/v2/models/summing"
+        self.reply(200 if known else 404, {"name": "summing", "inputs": self.server.inputs} if known else {})
+
+    def do_POST(self) -> None:
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        head = int(self.headers.get("Inference-Header-Content-Length", len(data)))
+        asked, rest = json.loads(data[:head]), data[head:]
+        for one in asked["inputs"]:
+            if "data" not in one:
+                size = one["parameters"]["binary_data_size"]
+                one["bytes"], rest = rest[:size], rest[size:]
+        self.server.asked.append({"path": self.path, "left": rest, **asked})
+        time.sleep(0.002 + 0.001 * asked["inputs"][0]["shape"][0])
+        self.reply(200, {"error": "no memory"} if self.server.fails else {"outputs": [{"name": "y", "data": [0.0]}]})
+
+    def reply(self, status: int, document: dict[str, Any]) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def asked(server: Server, *words: str) -> list[str]:
+    at = f"http://127.0.0.1:{server.server_address[1]}"
+    fixed = ["--model", "summing", "--endpoint-type", "infer", "--no-selftest", "--metrics-url", "none"]
+    return ["bench", "--url", at, *fixed, *words]
+
+
+def test_runs_of_several_items_make_a_service_file(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, file = tmp_path / "runs", tmp_path / "service.yaml"
+    load = ["--items", "1,4", "--concurrency", "1,2", "--request-count", "12", "--artifact-dir", str(runs)]
+    run(asked(server, *load))
+    assert "inferences/s" in capsys.readouterr().out
+    assert {path.name for path in runs.iterdir()} == {f"items-{n}-concurrency-{c}" for n in (1, 4) for c in (1, 2)}
+    shapes = {tuple(one["shape"]) for sent in server.asked for one in sent["inputs"]}
+    assert shapes == {(1, 3), (1, 1), (4, 3), (4, 1)}
+    assert {sent["path"] for sent in server.asked} == {"/v2/models/summing/infer"}
+    assert run(["calibrate", str(runs), "--include-invalid", "--output", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["times_ms"]["summing"]["4"] >= found["times_ms"]["summing"]["1"] > 3  # it sleeps so long at least
+    assert len(found["loads"]) == 2
+    written = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert list(written["service"]["models"]["summing"]["time"]) == [1, 4]
+    assert run(["size", str(file), "--requests", "300", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["servers"] == 1
+
+
+def test_measured_times_take_the_place_of_those_of_a_file(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, old, new = tmp_path / "runs", tmp_path / "old.yaml", tmp_path / "new.yaml"
+    run(asked(server, "--concurrency", "1", "--request-count", "6", "--artifact-dir", str(runs)))
+    old.write_text("service: {models: {summing: {time: {1: 9s}}}}\ntraffic: [{to: summing, rate: 5}]\nlatency: p99<=1s\n", encoding="utf-8")
+    assert run(["calibrate", str(old), str(runs), "--include-invalid", "--output", str(new)]) == 0
+    written = yaml.safe_load(new.read_text(encoding="utf-8"))
+    assert float(written["service"]["models"]["summing"]["time"][1].removesuffix("ms")) < 1000
+    assert written["traffic"] == [{"to": "summing", "rate": 5}]
+    old.write_text(old.read_text(encoding="utf-8").replace("summing", "other"), encoding="utf-8")
+    capsys.readouterr()
+    assert run(["calibrate", str(old), str(runs), "--include-invalid"]) == 2
+    assert "has no 'summing', which was measured; it has other" in capsys.readouterr().err
+
+
+def test_bytes_hold_the_values_that_json_holds(server: Server) -> None:
+    for words in ((), ("--binary-tensors",)):
+        run(asked(server, "--items", "2", "--concurrency", "1", "--request-count", "1", *words))
+    plain, packed = server.asked
+    assert packed["left"] == b""
+    numbers = np.frombuffer(packed["inputs"][0]["bytes"], "<f4")
+    assert numbers.tolist() == pytest.approx(plain["inputs"][0]["data"])
+    texts = packed["inputs"][1]["bytes"]
+    assert texts == 2 * (len(b"tonnage").to_bytes(4, "little") + b"tonnage")
+    assert plain["inputs"][1]["data"] == ["tonnage", "tonnage"]
+
+
+def test_an_error_in_the_reply_fails_the_request(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.fails = True
+    assert run(asked(server, "--concurrency", "1", "--request-count", "3", "--json")) == 3
+    assert json.loads(capsys.readouterr().out)["errors_by_kind"] == {"error in the reply": 3}
+
+
+def test_what_the_metadata_leaves_open_is_asked_for(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    load = ("--concurrency", "1", "--request-count", "1")
+    server.inputs = [{"name": "x", "datatype": "FP32", "shape": [-1, -1]}]
+    assert run(asked(server, *load)) == 2
+    assert "'x' has an open length; write one, such as 'x=FP32[128]'" in capsys.readouterr().err
+    assert run(asked(server, *load, "--tensor", "x=FP32[5]", "--json")) in (0, 3)
+    assert server.asked[-1]["inputs"][0]["shape"] == [1, 5]
+    capsys.readouterr()
+    for words, said in (
+        (("--tensor", "z=FP32[5]"), "'z' is no input of the model; it has x"),
+        (("--tensor", "x=FP32"), "'x=FP32' is no tensor"),
+        (("--isl", "5"), "--isl: an inference has no tokens; give --items"),
+    ):
+        assert run(asked(server, *load, *words)) == 2
+        assert said in capsys.readouterr().err
+    server.inputs = []
+    assert run(asked(server, *load)) == 2
+    assert "describes no inputs; write them" in capsys.readouterr().err
+
+
+def test_items_belong_to_an_inference(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--isl", "5", "--osl", "5", "--concurrency", "1", "--request-count", "1", "--items", "2"]
+    assert run(["bench", "--url", "http://127.0.0.1:9", "--model", "m", *words]) == 2
+    assert "--items: belongs to an inference; add --endpoint-type infer" in capsys.readouterr().err

@@ -1,0 +1,310 @@
+"""What a measurement of the choice would buy: in the plan, as commands that the tool takes, and as it turns out."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.measurement import Machine, Truth, measured
+from tests.questions import contenders, question
+from tests.serve.test_chain import flags_of, loads, slower
+from tonnage import api
+from tonnage.api import bench as bench_api
+from tonnage.api.running.deploy import planned
+from tonnage.api.size import size
+from tonnage.cli.main import run
+from tonnage.evidence.measurement import POINTS, Afterwards, design, greedy, width_left
+from tonnage.evidence.rows import LoadedRows
+from tonnage.formats.measured_files import read_measured
+from tonnage.perf.residuals import LEVELS, SCALE, Residuals
+from tonnage.perf.terms_file import shipped
+from tonnage.plan.cost import YearlyCost
+from tonnage.plan.plan import Plan
+from tonnage.plan.provenance import FOLDER
+from tonnage.report.plans.confidence import measurement_section, measurement_text
+from tonnage.results.metrics import summarize
+from tonnage.results.store import read_run, write_run
+from tonnage.simulator.simulate import simulate_many
+from tonnage.sizing.loads.confidence import StepErrors, step_errors
+from tonnage.spec.lengths import parse_lengths
+from tonnage.spec.workload import Workload
+
+ASKED: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "gpu": "h100",
+    "precision": "fp8",
+    "tp": "1",
+    "engine": "tensorrt-llm",
+    "isl": 1000,
+    "osl": 100,
+    "peak_rps": 2000,
+    "ttft": "p95<=500ms",
+    "tpot": "p95<=50ms",
+}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return size(**ASKED)
+
+
+def test_a_plan_says_what_ten_points_would_buy(plan: Plan) -> None:
+    found, choice = plan.measurement, plan.choice
+    assert found is not None
+    assert choice is not None
+    assert choice.confidence is not None
+    assert found.points == 10
+    assert found.systems == choice.confidence.systems
+    for level, now in found.systems.items():  # never wider
+        after, middle = found.after[level], found.after["50"]
+        assert now is not None
+        assert after is not None
+        assert middle is not None
+        assert middle <= after <= now
+    assert found.now is not None
+    assert found.expected_systems is not None
+    assert found.after["80"] is not None
+    assert found.narrows
+    assert 0 < found.left < 0.5
+    assert 600 < found.seconds < 7200
+
+
+def test_it_is_worth_the_systems_that_it_saves(plan: Plan) -> None:
+    found = plan.measurement
+    assert found is not None
+    assert plan.choice is not None
+    assert isinstance(plan.cost, YearlyCost)
+    each = min(way.total_usd_per_year for way in plan.cost.ways if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None)
+    each /= plan.choice.systems
+    assert found.usd == pytest.approx(each * found.seconds / (3600 * 8760), rel=0.01)
+    assert found.saved_usd_per_year == pytest.approx(each * found.saved_systems - (found.usd or 0), rel=0.01)
+
+
+def test_a_plan_with_it_is_the_same_when_it_is_read_back(plan: Plan) -> None:
+    written = json.loads(json.dumps(plan.to_json()))
+    assert Plan.from_json(written) == plan
+    assert written["measurement"]["points"] == 10
+    assert written["measurement"]["calibrate"][:2] == ["tonnage", "calibrate"]
+    written["measurement"]["bench"][0][3] = "elsewhere:1"
+    with pytest.raises(Exception, match=r"measurement\.bench.*contradicts"):
+        Plan.from_json(written)
+
+
+def test_bench_takes_the_proposed_commands_as_they_stand(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsed and checked by the command itself, up to where it would send its first request."""
+    found, prepared = plan.measurement, list[Any]()
+    assert found is not None
+
+    def noted(made: Any, **_: Any) -> tuple[()]:
+        prepared.append(made)
+        return ()
+
+    monkeypatch.setattr(bench_api, "run_bench", noted)
+    monkeypatch.setattr("tonnage.cli.bench.print_answer", lambda *_, **__: None)
+    for argv in found.bench:
+        assert run(argv[1:]) == 0
+    for made, sweep in zip(prepared, found.sweeps, strict=True):
+        assert tuple(one.arrivals.concurrency for one in made.questions) == sweep.concurrency
+        assert {(one.isl.mean, one.osl.mean, one.seconds) for one in made.questions} == {(sweep.isl, sweep.osl, sweep.seconds)}
+
+
+@pytest.mark.parametrize("factor", [1.25, 0.9])
+def test_measured_as_proposed_the_answer_is_within_one_system_of_the_truth(
+    plan: Plan, factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run folders as ``bench`` leaves them, of a machine that takes so many times as long, and the calibrate command as it stands."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()), encoding="utf-8")
+    assert plan.measurement is not None
+    deployment = planned("plan.json").deployment
+    monkeypatch.setattr("tests.serve.test_chain.SLOWER", factor)
+    for argv in plan.measurement.bench:
+        asked = flags_of(" ".join(argv))
+        for where, arrivals, said in loads(asked):
+            clients = int(said["concurrency"])
+            lengths = {name: parse_lengths(asked[f"--{name}"], name) for name in ("isl", "osl")}
+            (record,) = simulate_many([(deployment, Workload(arrivals=arrivals, requests=6 * clients, **lengths))], seed=0)
+            unknown = dict.fromkeys(("gpu", "precision", "tp", "engine"))
+            scenario = {"model": asked["--model"], **unknown, "isl": asked["--isl"], "osl": asked["--osl"], "requests": 6 * clients}
+            shown = slower(record)
+            write_run(tmp_path / where, {**scenario, "arrivals": said}, shown, summarize(shown), {})
+    assert (tmp_path / FOLDER).is_dir()
+    assert run(plan.measurement.calibrate[1:]) == 0, capsys.readouterr().err
+    again = size(**ASKED, coefficients=plan.measurement.calibrate[-1])
+    truth = Truth.of(plan, **ASKED).systems(Machine(factor=factor))
+    assert truth is not None
+    assert again.choice is not None
+    assert abs(again.choice.systems - truth) <= 1
+    assert again.measurement is None  # it is measured
+
+
+def test_the_words_name_both_intervals_and_the_saving(plan: Plan) -> None:
+    found = plan.measurement
+    assert found is not None
+    made = replace(
+        found,
+        systems={"50": 5, "80": 8, "95": None},
+        after={"50": 5, "80": 6, "95": 7},
+        expected_systems=6.4,
+        seconds=3600,
+        usd=30.0,
+        saved_usd_per_year=340_000.0,
+    )
+    assert measurement_text(made) == (
+        "10 points (60 min of one system) would narrow 8 systems (5 to …) to 6 (5 to 7); on average 1.6 fewer, 340,000 USD a year"
+    )
+    dear = replace(made, saved_usd_per_year=-1.0)
+    assert measurement_text(dear).endswith("to 6 (5 to 7)")
+    useless = replace(made, after=made.systems, expected_systems=8.0)
+    assert measurement_text(useless) == measurement_text(None) == ""
+    assert not measurement_section(replace(plan, measurement=useless)).blocks
+
+
+def test_a_job_is_not_said_to_gain_from_one() -> None:
+    asked = {name: value for name, value in ASKED.items() if name not in ("peak_rps", "ttft", "tpot")}
+    assert size(**asked, mode="offline", requests=1_000_000, within="2h").measurement is None
+
+
+def test_the_simulation_of_its_worth_measures_what_it_says() -> None:
+    """A row that the benchmark makes up is the prediction itself where nothing scatters, and as much longer where steps are slower."""
+
+    class Nothing:
+        def standard_normal(self, size: int) -> Any:
+            return np.zeros(size)
+
+        def integers(self, most: int) -> int:
+            return 0
+
+    row = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "engine": "tensorrt-llm-1.2"}
+    row |= {"isl": 1000, "osl": 100, "concurrency": 16, "requests": 160}
+    same, longer = (measured(row, Machine(factor=factor), Nothing()) for factor in (1.0, 1.3))  # type: ignore[arg-type]
+    assert longer["itl_ms"] == pytest.approx(1.3 * same["itl_ms"], rel=0.05)
+    assert longer["requests_s"] == pytest.approx(same["requests_s"] / 1.3, rel=0.1)
+
+
+# The points that a measurement takes: what they leave of a variance, beside the closed form of linear Gaussian inference.
+
+
+@given(slope=st.floats(0.01, 20.0), count=st.integers(1, 12))
+def test_equal_points_of_one_factor_leave_what_the_closed_form_says(slope: float, count: int) -> None:
+    """The variance of a normal mean with prior variance 1 after n measurements of precision s² is 1 / (1 + n s²)."""
+    _, left, _ = greedy(np.full((count, 1, 1), slope), np.array([2.0]))
+    assert left == pytest.approx([1 / (1 + n * slope**2) for n in range(min(count, POINTS) + 1)])
+
+
+@given(seed=st.integers(0, 10_000), points=st.integers(6, 20), terms=st.integers(1, 6), metrics=st.integers(1, 4))
+def test_what_is_left_is_the_posterior_variance_and_never_grows(seed: int, points: int, terms: int, metrics: int) -> None:
+    rng = np.random.default_rng(seed)
+    told, wanted = rng.normal(size=(points, terms, metrics)), rng.normal(size=terms)
+    chosen, left, _ = greedy(told, wanted)
+    assert len(chosen) == len(set(chosen)) == min(points, POINTS)
+    assert all(0 <= after <= before + 1e-12 for before, after in pairwise(left))
+    for count in (1, len(chosen)):  # the covariance of a posterior, by conditioning on the measured values
+        h = np.concatenate([told[i].T for i in chosen[:count]])
+        posterior = np.eye(terms) - h.T @ np.linalg.solve(h @ h.T + np.eye(len(h)), h)
+        assert left[count] == pytest.approx(wanted @ posterior @ wanted / (wanted @ wanted), abs=1e-9)
+    first = [wanted @ np.linalg.solve(np.eye(terms) + one @ one.T, wanted) for one in told]
+    assert first[chosen[0]] == pytest.approx(min(first))
+
+
+def test_the_points_of_a_deployment_fit_into_it_and_tell_of_the_load() -> None:
+    contender = contenders(question(tp="1"))[0]
+    found = design(contender.running, "itl_ms", rate=10.0, clients=40.0)
+    assert found is not None
+    assert len(found.points) == len(set(found.points)) == POINTS
+    assert all(one.isl + one.osl <= 2 * (1000 + 100) for one in found.points)
+    assert max(one.clients for one in found.points) <= 80
+    assert found.left[0] == 1.0
+    assert found.left[-1] == found.left_of["itl_ms"] < 0.5
+    assert found.left[-1] < found.left[3] < found.left[1]
+    few = design(contender.running, "itl_ms", rate=0.1, clients=0.2)
+    assert few is None or len(few.points) >= 6
+
+
+def _normal(width: float) -> StepErrors:
+    """Errors that are normal with that standard deviation, and half of it after a calibration."""
+    plain = tuple(width * z for z in SCALE)
+    table = {"itl_ms": {"loaded": plain, "calibrated": tuple(z / 2 for z in plain)}}
+    regime = step_errors(question(), contenders(question(tp="1"))[0].ready.trial.deployment)["requests_s"].regime
+    known = replace(regime, known_gpu=True, known_engine=True, known_model=True, known_format=True, known_family=True, current=False)
+    return StepErrors(metric="itl_ms", regime=known, residuals=Residuals(quantiles=table, stretch={}, unseen_gpu={}))
+
+
+def test_what_is_found_and_what_is_left_add_up_to_the_errors_now() -> None:
+    """Law of total variance: normal findings and a normal rest make the normal errors of today."""
+    errors = _normal(0.2)
+    share = width_left(errors, 0.0)
+    assert share == pytest.approx(0.5)
+    assert width_left(errors, 1.0) == pytest.approx(1.0)
+    assert width_left(errors, 0.0) < width_left(errors, 0.3) < width_left(errors, 0.6) < 1.0
+    spread = []
+    for p in (0.1, 0.5, 0.9):
+        after = Afterwards(metric=errors.metric, regime=errors.regime, residuals=errors.residuals, kept=share, found=p)
+        assert math.log(after.factor(0.9) / after.factor(0.5)) == pytest.approx(share * 0.2 * NormalDist().inv_cdf(0.9))
+        spread.append(math.log(after.factor(0.5)))
+    found = (spread[2] - spread[0]) / (2 * NormalDist().inv_cdf(0.9))
+    assert math.hypot(found, share * 0.2) == pytest.approx(0.2)
+    nothing = Afterwards(metric=errors.metric, regime=errors.regime, residuals=errors.residuals, kept=1.0, found=0.95)
+    assert [nothing.factor(p) for p in LEVELS] == pytest.approx([errors.factor(p) for p in LEVELS])
+
+
+# A run folder is simulated as it was: the same lengths in the same order, and in an open loop the same moments.
+
+
+WHAT: dict[str, Any] = {"model": "llama-3-8b", "engine": "nim-2024", "isl": "uniform:100-900", "osl": "uniform:10-90", "seed": 7}
+
+
+def rows_of(folder: Path, **load: Any) -> LoadedRows:
+    """The row of one run of the shipped machine, simulated again with the shipped terms."""
+    (run,) = api.simulate_sweep(**WHAT, **load)
+    api.write_runs(folder, [run], {"seed": 7})
+    loaded = LoadedRows(read_measured(folder, {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1}))
+    loaded.simulate(shipped())
+    return loaded
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 5, "requests": 60}, {"request_rate": 6.0, "requests": 60}])
+def test_a_run_of_the_shipped_machine_comes_back_exactly(load: dict[str, Any], tmp_path: Path) -> None:
+    """Drawn anew, the lengths and arrivals would differ; as recorded, every latency is what it was."""
+    loaded = rows_of(tmp_path / "run", **load)
+    for name in ("ttft_ms", "ttft_p95_ms", "e2e_ms", "itl_ms"):
+        assert loaded.simulated(name)[0] == pytest.approx(loaded.measured[name][0], rel=1e-6), name
+    assert loaded.predict(shipped())["itl_ms"][0] == pytest.approx(loaded.measured["itl_ms"][0], rel=1e-6)
+
+
+def test_the_lengths_and_moments_are_those_of_the_record(tmp_path: Path) -> None:
+    loaded = rows_of(tmp_path / "run", request_rate=6.0, requests=40)
+    trace = loaded.workload(0, model=None, turnaround_s=0.0).trace(0)
+    record = read_run(tmp_path / "run").requests
+    order = np.argsort(record.due_ns, kind="stable")
+    assert trace.isl.tolist() == record.isl[order].tolist()
+    assert trace.osl.tolist() == record.osl[order].tolist()
+    assert trace.due_ps.tolist() == (record.due_ns[order] * 1000).tolist()
+
+
+def test_a_folder_that_is_measured_again_is_read_again(tmp_path: Path) -> None:
+    first = rows_of(tmp_path / "run", request_rate=6.0, requests=40)
+    shutil.rmtree(tmp_path / "run")
+    second = rows_of(tmp_path / "run", request_rate=6.0, requests=20)
+    assert [len(each.workload(0, model=None, turnaround_s=0.0).trace(0)) for each in (first, second)] == [20, 20]
+
+
+def test_a_row_with_knobs_ran_with_these(tmp_path: Path) -> None:
+    (run,) = api.simulate_sweep(**WHAT, concurrency=40, requests=80, max_batch_size=4)
+    api.write_runs(tmp_path / "run", [run], {})
+    (row,) = read_measured(tmp_path / "run", {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1})
+    for knobs, near in ({"knobs": run.deployment.knobs}, True), ({}, False):
+        loaded = LoadedRows([{**row, **knobs}])
+        loaded.simulate(shipped())
+        assert bool(loaded.simulated("ttft_ms")[0] == pytest.approx(loaded.measured["ttft_ms"][0], rel=1e-6)) is near

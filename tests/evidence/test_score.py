@@ -1,0 +1,341 @@
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.strategies import step_models
+from tonnage.errors import InputError
+from tonnage.evidence.predict import OPEN_MOST, predict, read_point, reported_metrics, static_latencies_s, workload_of
+from tonnage.evidence.reasons import HOLDS, QUEUES, cache_group, reason
+from tonnage.evidence.score import ScoreReport, score
+from tonnage.perf.memory import memory_plan
+from tonnage.perf.step import StepModel
+from tonnage.perf.terms import step_model
+from tonnage.results.requests import COMPLETED, REJECTED, Requests
+from tonnage.simulator.kernel import run
+from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.workload import Trace
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked")
+
+STATIC = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 128, "osl": 128, "batch": 8}
+CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 200, "osl": 20, "concurrency": 4}
+
+
+def table(tmp_path: Path, *lines: str) -> Path:
+    file = tmp_path / "measured.csv"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def test_stages_are_named_in_the_report() -> None:
+    row = {"model": "llama-3.1-70b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 4, "pp": 2, "isl": 1000, "osl": 50, "concurrency": 8}
+    report = score([row | {"itl_ms": 12.0}])
+    assert (report.predicted, report.worst[0].to_json()["pp"]) == (1, 2)
+    assert report.worst[0].group["deployment"].endswith("tp4 pp2")
+    assert "no measurement of a pipelined engine" in report.worst[0].reason
+
+
+def rows(**measured: float) -> list[dict[str, Any]]:
+    return [CLOSED | {"line": 2, "requests": 20} | measured]
+
+
+def test_errors_are_relative_and_signed() -> None:
+    truth = predict(read_point(rows()[0]))
+    high, low = (rows(ttft_ms=truth["ttft_ms"] / f, e2e_ms=truth["e2e_ms"])[0] for f in (1.10, 0.80))
+    report = score([high, low])
+    error = report.overall["ttft_ms"]
+    assert (error.mape, error.bias, error.median_ape, error.n) == pytest.approx((15.0, -5.0, 15.0, 2))
+    assert report.overall["e2e_ms"].mape == pytest.approx(0.0, abs=1e-9)
+    assert "requests_s" not in report.overall
+    assert report.groups["model"]["llama-3-8b"]["ttft_ms"] == error
+    assert report.groups["deployment"]["llama-3-8b × h100-sxm-80gb × fp16 × tp1"]["ttft_ms"].n == 2
+    assert set(report.groups) >= {"family", "model", "gpu", "precision", "engine", "deployment"}
+    assert report.worst[0].errors["ttft_ms"] == pytest.approx(-20.0)
+    assert json.loads(json.dumps(report.to_json(), allow_nan=False))["overall"]["ttft_ms"]["n"] == 2
+
+
+def test_rows_that_were_not_steady_are_apart() -> None:
+    truth = predict(read_point(rows()[0]))
+    steady = rows(ttft_ms=truth["ttft_ms"], e2e_ms=100.0, requests_s=0.96 * 40)[0]
+    unsteady = rows(ttft_ms=truth["ttft_ms"] * 2, e2e_ms=100.0, requests_s=0.94 * 40)[0]
+    report = score([steady, unsteady])
+    assert report.overall["ttft_ms"].n == 2
+    assert report.steady["ttft_ms"].mape == pytest.approx(0.0, abs=1e-9)
+    assert report.not_steady["ttft_ms"].mape == pytest.approx(50.0)
+    assert [row.steady for row in report.worst].count(False) == 1
+
+
+def test_unknown_names_are_counted_and_named() -> None:
+    known = rows(ttft_ms=10.0)[0]
+    unseen = [known | {"model": "llama-9"}, known | {"gpu": "h900"}, known | {"model": "llama-9", "line": 9}, known]
+    report = score(unseen)
+    assert report.unknown == {"model": {"llama-9": 2}, "GPU": {"h900": 1}}
+    assert (report.rows, report.predicted, len(report.skipped)) == (4, 1, 3)
+    assert "llama-9" in report.skipped[0].reason
+
+
+def test_rows_that_cannot_be_run_say_why() -> None:
+    known = rows(ttft_ms=10.0)[0]
+    stages = known | {"concurrency": None, "batch": 4, "pp": 2}
+    report = score([known | {"model": "llama-3-70b"}, stages, known | {"isl": 10**7, "line": 5}])
+    assert report.predicted == 0
+    assert "do not fit" in report.skipped[0].reason
+    assert "pipeline" in report.skipped[1].reason
+    assert "no request completes" in report.skipped[2].reason
+    assert report.overall == {}
+
+
+def test_a_broken_table_names_file_line_and_column(tmp_path: Path) -> None:
+    header = "model,gpu,precision,tp,isl,osl,concurrency,ttft_ms"
+    good = "llama-3-8b,h100-sxm-80gb,fp16,1,200,20,1,12.5"
+    with pytest.raises(InputError, match=r"measured\.csv, line 3, column 'isl'.*-5"):
+        score(table(tmp_path, header, good, "llama-3-8b,h100-sxm-80gb,fp16,1,-5,20,1,12.5"))
+    with pytest.raises(InputError, match=r"line 2.*7 cells"):
+        score(table(tmp_path, header, "llama-3-8b,h100-sxm-80gb,fp16,1,200,20,1"))
+    with pytest.raises(InputError, match=r"missing columns precision, tp, isl, osl; .*, or give precision, tp, isl, osl"):
+        score(table(tmp_path, "model,gpu,concurrency,ttft_ms", "a,b,1,2"))
+    assert score(table(tmp_path, header, good)).predicted == 1
+
+
+def test_threads_and_progress_change_nothing() -> None:
+    many = [CLOSED | {"requests": 12, "concurrency": c, "ttft_ms": 20.0, "line": c} for c in (1, 2, 3, 4, 5, 6)]
+    seen: list[tuple[int, int, str]] = []
+    one, four = score(many, workers=1), score(many, workers=4, progress=lambda d, n, name: seen.append((d, n, name)))
+    assert one.to_json() == four.to_json()
+    assert [d for d, _, _ in seen] == [1, 2, 3, 4, 5, 6]
+    assert {(n, name) for _, n, name in seen} == {(6, "llama-3-8b")}
+
+
+@pytest.fixture(scope="module")
+def static() -> ScoreReport:
+    return score(DATA / "trtllm_static_batch.csv")
+
+
+@pytest.fixture(scope="module")
+def nim() -> ScoreReport:
+    return score(DATA / "nim_inflight.csv")
+
+
+@needs_data
+def test_static_batches_within_the_targets(static: ScoreReport) -> None:
+    assert (static.rows, static.predicted) == (2790, 2790)
+    dense, experts = static.groups["family"]["dense"], static.groups["family"]["moe"]
+    assert dense["ttft_ms"].mape < 6
+    assert dense["itl_ms"].mape < 6
+    assert experts["ttft_ms"].mape < 8
+    assert experts["itl_ms"].mape < 11
+    for errors in static.groups["gpu"].values():
+        assert abs(errors["itl_ms"].bias) < 6
+
+
+@needs_data
+def test_nim_within_the_targets(nim: ScoreReport) -> None:
+    assert (nim.rows, nim.predicted) == (240, 240)
+    limits = {"ttft_ms": 9, "ttft_p95_ms": 11, "itl_ms": 4, "itl_p95_ms": 7, "e2e_ms": 4, "requests_s": 4, "e2e_p95_ms": 4}
+    for name, limit in limits.items():
+        assert nim.steady[name].n == 212
+        assert nim.steady[name].mape < limit, name
+        assert abs(nim.steady[name].bias) < 5, name
+    assert nim.not_steady["requests_s"].n == 28
+    assert nim.not_steady["requests_s"].mape < 8
+
+
+@needs_data
+def test_throughput_within_the_target() -> None:
+    report = score(DATA / "trtllm_throughput.csv")
+    assert (report.rows, report.predicted) == (388, 388)
+    assert report.overall["output_tok_s"].mape < 10
+    assert report.overall["output_tok_s"].median_ape < 6
+
+
+def test_expert_parallel_rows_are_predicted() -> None:
+    row = {"model": "mixtral-8x7b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 4, "ep": 4, "isl": 200, "osl": 20, "batch": 4}
+    report = score([{**row, "ttft_ms": 100.0}])
+    assert report.predicted == 1
+    assert report.remarks == ()
+
+
+def test_rows_of_equal_requests_under_load_are_remarked_on() -> None:
+    row = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 200, "osl": 20, "ttft_ms": 50.0}
+    report = score([{**row, "request_rate": 2.0}, {**row, "concurrency": 16}, {**row, "concurrency": 15}])
+    (told,) = report.to_json()["remarks"]
+    assert told.startswith("2 rows of open loops or of 16 clients or more are predicted for requests of exactly the stated lengths")
+    assert "isl 200+-20% osl 20+-20%" in told
+    assert score([{**row, "concurrency": 15}, {**row, "batch": 4}]).remarks == ()
+
+
+def test_engines_by_default_and_by_name() -> None:
+    assert read_point(STATIC).deployment.engine == "tensorrt-llm-0.9"
+    assert read_point(CLOSED).deployment.engine == "tensorrt-llm-0.15"
+    assert read_point(CLOSED | {"engine": "nim (tensorrt-llm)"}).deployment.engine == "nim-2024"
+    assert read_point(CLOSED | {"engine": "vllm 0.19"}).deployment.knobs.scheduler == "vllm"
+    named = read_point(STATIC | {"engine": "tensorrt-llm 0.15.0"})
+    assert named.deployment.knobs.scheduler == "static"
+    assert predict(named)["ttft_ms"] != predict(read_point(STATIC))["ttft_ms"]
+
+
+def test_a_closed_loop_says_how_many_requests_or_for_how_long() -> None:
+    step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
+    assert not workload_of(read_point(CLOSED | {"requests": 5}), step, turnaround_s=0.0).queued
+    assert workload_of(read_point(CLOSED | {"requests": 4}), step, turnaround_s=0.0).queued
+    counted = workload_of(read_point(CLOSED | {"requests": 7}), step, turnaround_s=0.0)
+    assert counted.requests == 7
+    assert workload_of(read_point(CLOSED), step, turnaround_s=0.0).requests == 40
+    windowed = read_point(CLOSED | {"window_s": 5.0})
+    found = predict(windowed)
+    alone = predict(read_point(CLOSED | {"concurrency": 1, "requests": 1}))
+    assert found["requests_s"] * 5 < 4 * (2 + 5e3 / alone["e2e_ms"])
+    assert found["requests_s"] == pytest.approx(4e3 / found["e2e_ms"], rel=0.05)  # Little's law
+
+
+def test_an_open_loop_has_enough_requests() -> None:
+    step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
+    base = {k: v for k, v in CLOSED.items() if k != "concurrency"}
+    for rate, expected in ((1.0, 1000), (50.0, 3000), (1e6, OPEN_MOST)):
+        assert workload_of(read_point(base | {"request_rate": rate}), step, turnaround_s=0.0).requests == expected
+    found = predict(read_point(base | {"request_rate": 2.0}))
+    assert found["requests_s"] == pytest.approx(2.0, rel=0.15)
+
+
+def test_lengths_are_drawn_as_the_row_says() -> None:
+    step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
+    many = CLOSED | {"isl": 900, "osl": 900, "concurrency": 64}
+    by_ratio = workload_of(read_point(many | {"isl": 1000, "osl": 1000, "range_ratio": 0.8}), step, turnaround_s=0.0)
+    by_cells = workload_of(read_point(many | {"isl_drawn": "800-1000", "osl_drawn": "800-1000"}), step, turnaround_s=0.0)
+    assert (by_ratio.isl, by_ratio.osl) == (by_cells.isl, by_cells.osl)
+    assert (by_ratio.isl.kind, by_ratio.isl.mean) == ("uniform", 900)
+    assert read_point(many | {"range_ratio": 1.0}).drawn is None
+    drawn = predict(read_point(many | {"isl_drawn": "800-1000", "osl_drawn": "800-1000"}))
+    assert predict(read_point(many))["ttft_ms"] > 1.5 * drawn["ttft_ms"]  # clients of equal requests come back together
+
+
+def test_a_static_row_is_predicted_in_every_column() -> None:
+    found = predict(read_point(STATIC))
+    assert found["e2e_ms"] == pytest.approx(found["ttft_ms"] + 127 * found["tpot_ms"])
+    assert found["itl_ms"] == found["tpot_ms"] == found["itl_p99_ms"]
+    assert found["output_tok_s"] == pytest.approx(8 * 128 / found["e2e_ms"] * 1e3)
+    assert found["requests_s"] * 128 == pytest.approx(found["output_tok_s"])
+    assert 8 < found["peak_gpu_memory_gb"] < 10
+
+
+def test_one_output_token_has_no_time_per_token() -> None:
+    found = predict(read_point(STATIC | {"osl": 1}))
+    assert math.isnan(found["itl_ms"])
+    assert found["e2e_ms"] == found["ttft_ms"]
+
+
+def test_a_row_with_pipeline_stages_takes_rounds_of_all_stages() -> None:
+    row = {"model": "llama-3.1-70b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 2, "isl": 1000, "osl": 50, "concurrency": 1}
+    whole, stages = (predict(read_point(row | {"pp": pp})) for pp in (1, 2))
+    assert whole["itl_ms"] < stages["itl_ms"] < 1.2 * whole["itl_ms"]  # a token goes through both stages, one after the other
+    crowd = row | {"precision": "fp16", "concurrency": 64}
+    alone, together = (predict(read_point(crowd | {"tp": tp, "pp": pp})) for tp, pp in ((4, 1), (4, 2)))
+    assert together["requests_s"] > 1.3 * alone["requests_s"]  # twice the GPUs
+
+
+@settings(max_examples=60, deadline=None)
+@given(step_models(), st.integers(1, 40), st.integers(1, 500), st.integers(1, 60))
+def test_the_closed_form_of_a_static_batch_is_the_simulator(step: StepModel, batch: int, isl: int, osl: int) -> None:
+    knobs = EngineKnobs(
+        scheduler="static",
+        max_batch_size=batch,
+        max_num_tokens=batch * isl,
+        chunked_prefill=False,
+        tokens_per_block=64,
+        kv_rule="free_gpu_memory_fraction",
+        kv_fraction=0.9,
+    )
+    equal = np.full(batch, isl), np.full(batch, osl)
+    trace = Trace(due_ps=np.zeros(batch, np.int64), isl=equal[0], osl=equal[1], concurrency=0, turnaround_ps=0)
+    record = run(trace, step.in_process, knobs, 10**6)
+    ttft, e2e = static_latencies_s(step, batch, isl, osl)
+    assert set(record.status) == {COMPLETED}
+    assert np.abs(record.first_token_ns / 1e9 - ttft).max() <= 1.001e-9
+    assert np.abs(record.last_token_ns / 1e9 - e2e).max() <= 1.001e-9
+
+
+REASONS_CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 2000, "osl": 200, "concurrency": 8}
+REASONS_STATIC = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 128, "osl": 128, "batch": 1}
+
+
+def test_a_closed_loop_is_grouped_by_what_its_cache_holds() -> None:
+    assert cache_group(read_point(REASONS_CLOSED)) == HOLDS
+    assert cache_group(read_point(REASONS_CLOSED | {"concurrency": 500})) == QUEUES
+    assert cache_group(read_point(REASONS_STATIC)) == ""
+    assert cache_group(read_point(REASONS_CLOSED | {"model": "llama-3-70b"})) == ""
+
+
+def test_a_cache_that_is_too_small_is_named_first() -> None:
+    words = reason(read_point(REASONS_CLOSED | {"concurrency": 500}), "ttft_ms", steady=False)
+    assert words.startswith("the run was not steady; the KV cache holds ")
+    assert "of 500 clients" in words
+    assert "KV cache holds" not in reason(read_point(REASONS_CLOSED | {"concurrency": 500}), "itl_ms", steady=True)
+
+
+def test_slots_that_clients_share_are_named() -> None:
+    point = read_point(REASONS_CLOSED)
+    few = replace(point, deployment=replace(point.deployment, knobs=replace(point.deployment.knobs, max_batch_size=7)))
+    assert "8 clients share 7 slots" in reason(few, "e2e_ms", steady=True)
+
+
+@pytest.mark.parametrize(
+    ("row", "metric", "says"),
+    [
+        (REASONS_STATIC, "itl_ms", "of a decode step is reading the weights"),
+        (REASONS_STATIC | {"batch": 64, "isl": 2048}, "itl_ms", "of a decode step is reading the KV cache"),
+        (REASONS_STATIC | {"batch": 64}, "ttft_ms", "of a step with a prompt is arithmetic"),
+        (REASONS_STATIC, "peak_gpu_memory_gb", "GB of it are weights"),
+        (REASONS_CLOSED | {"gpu": "gb300-279gb"}, "itl_ms", "no measurements"),
+    ],
+)
+def test_the_largest_term_is_said(row: dict[str, object], metric: str, says: str) -> None:
+    assert says in reason(read_point(row), metric, steady=True)
+
+
+def record(**changed: Any) -> Requests:
+    """What a closed loop of 50 requests leaves behind."""
+    point = read_point(CLOSED | {"requests": 50} | changed)
+    step = step_model(point.deployment)
+    trace = workload_of(point, step, turnaround_s=0.0).trace(0)
+    return run(trace, step, point.deployment.knobs, memory_plan(point.deployment).blocks)
+
+
+def test_latencies_are_over_the_completed_requests_and_rates_up_to_the_last_of_them() -> None:
+    found, requests = reported_metrics(record()), record()
+    assert set(requests.status) == {COMPLETED}
+    values = {
+        "ttft": (requests.first_token_ns - requests.due_ns) / 1e6,
+        "e2e": (requests.last_token_ns - requests.due_ns) / 1e6,
+        "tpot": (requests.last_token_ns - requests.first_token_ns) / 19e6,
+    }
+    for metric, each in values.items():
+        assert found[f"{metric}_ms"] == pytest.approx(each.mean())
+        for p in (50, 90, 95, 99):
+            assert found[f"{metric}_p{p}_ms"] == pytest.approx(np.percentile(each, p))
+    assert found["itl_ms"] == found["tpot_ms"]
+    assert found["requests_s"] == pytest.approx(50e9 / requests.last_token_ns.max())
+    assert found["output_tok_s"] == pytest.approx(20 * found["requests_s"])
+
+
+def test_requests_that_were_not_completed_count_for_nothing() -> None:
+    whole = record()
+    status = whole.status.copy()
+    status[25:] = REJECTED
+    found, ends = reported_metrics(replace(whole, status=status)), whole.last_token_ns[:25]
+    assert found["requests_s"] == pytest.approx(25e9 / ends.max())
+    assert found["e2e_ms"] == pytest.approx((ends - whole.due_ns[:25]).mean() / 1e6)
+    assert reported_metrics(replace(whole, status=np.full_like(status, REJECTED))) == {}
+
+
+def test_one_token_has_no_time_per_token() -> None:
+    found = reported_metrics(record(osl=1))
+    assert found["ttft_ms"] == found["e2e_ms"]
+    assert not [name for name in found if name.startswith(("tpot", "itl"))]

@@ -1,0 +1,78 @@
+"""The server answers its own pages alone, and changes nothing without its token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tonnage.page.desk import Desk
+from tonnage.page.server import application
+
+PORT = 8765
+TOKEN = "the-token"
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    """The application without its processes, which begin with the server."""
+    monkeypatch.chdir(tmp_path)
+    return TestClient(application(Desk(tmp_path, TOKEN), PORT), base_url=f"http://127.0.0.1:{PORT}", raise_server_exceptions=False)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:8765", ""])
+def test_another_name_is_refused(client: TestClient, host: str) -> None:
+    assert client.get("/size", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:8765", "http://127.0.0.1:1"])
+def test_another_origin_is_refused(client: TestClient, origin: str) -> None:
+    assert client.get("/size", headers={"origin": origin}).status_code == 403
+    assert client.post("/api/v1/size", json={}, headers={"origin": origin}).status_code == 403
+
+
+def test_a_page_of_another_site_may_link_here_and_nothing_else(client: TestClient) -> None:
+    assert client.get("/size", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}).status_code == 200
+    assert client.get("/size", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code == 403
+
+
+def test_the_token_comes_with_the_printed_address_and_stays_in_a_cookie(client: TestClient) -> None:
+    assert "set-cookie" not in client.get("/?token=wrong", follow_redirects=False).headers
+    kept = client.get(f"/?token={TOKEN}", follow_redirects=False)
+    assert kept.headers["location"] == "/size"
+    assert "HttpOnly" in kept.headers["set-cookie"]
+    assert "SameSite=strict" in kept.headers["set-cookie"]
+
+
+def test_what_a_page_may_do_is_said_on_every_response(client: TestClient) -> None:
+    for path in ("/size", "/static/page.js", "/nothing", "/api/v1/catalog?text=h100"):
+        policy = client.get(path).headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+
+
+def test_scripts_in_names_are_words(client: TestClient) -> None:
+    page = client.get("/size", params={"title": "<script>alert(1)</script>", "model": '"><img src=x onerror=alert(1)>', "isl": "1"}).text
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    faults = client.get("/size/estimate", params={"model": "<script>alert(1)</script>", "isl": "1", "osl": "1", "peak_rps": "1"}).text
+    assert "<script>" not in faults
+    assert "unknown model" in faults
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../server.py", "/static/%2e%2e%2fserver.py", "/static/page.py", "/plan.exe", "/../../etc/passwd"]
+)
+def test_no_path_leads_to_other_files(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code in (404, 405)
+
+
+@pytest.mark.parametrize(
+    "query", ["trace=/etc/passwd", "model=../../etc", "gpu=/etc/x.yaml", "prices=~/.aws", "frobnicate=1", "x" * 20_000]
+)
+def test_a_question_that_leads_out_is_refused(client: TestClient, query: str) -> None:
+    said = client.get(f"/size/estimate?{query}")
+    assert said.status_code == 200
+    assert 'role="alert"' in said.text
+    assert client.get(f"/plan.json?{query}").status_code == 422

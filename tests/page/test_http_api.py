@@ -1,0 +1,83 @@
+"""``/api/v1`` answers as the command does, and takes nothing that it cannot answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.report.example_plan import full, without_answer
+from tonnage import api
+from tonnage.page.desk import Desk
+from tonnage.page.http_api import LARGEST_BODY, openapi
+from tonnage.page.server import application
+from tonnage.results.store import json_text
+from tonnage.spec.scenario_file import json_schema
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """The application with its process."""
+    folder = tmp_path_factory.mktemp("folder")
+    with TestClient(application(Desk(folder), 8765), base_url="http://127.0.0.1:8765", raise_server_exceptions=False) as found:
+        yield found
+
+
+def test_catalog_and_memory_are_those_of_the_command(client: TestClient) -> None:
+    assert client.get("/api/v1/catalog?text=h100").text == json_text(api.catalog("h100"))
+    asked: dict[str, Any] = {"model": "llama-3.1-70b", "tp": 4}
+    assert client.get("/api/v1/memory", params=asked).text == json_text(api.memory(**asked).to_json())
+
+
+def test_compare_says_what_two_plans_say_differently(client: TestClient) -> None:
+    found = client.post("/api/v1/compare", json={"first": full().to_json(), "second": without_answer().to_json()}).json()
+    assert found["schema"] == "tonnage-diff/1"
+    assert {"answer", "question"} & {one["part"] for one in found["differences"]}
+
+
+def test_simulate_is_that_of_python_and_streams_its_progress(client: TestClient) -> None:
+    asked: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 500, "osl": 20, "concurrency": "1,2", "requests": 40}
+    runs = json_text({"points": [run.to_json() for run in api.simulate_sweep(None, **asked)]})
+    assert client.post("/api/v1/simulate", json=asked).text == runs
+    streamed = client.post("/api/v1/simulate", json=asked, headers={"accept": "text/event-stream"}).text
+    events = [part.split("\n", 1) for part in streamed.strip().split("\n\n")]
+    assert {kind for kind, _ in events} == {"event: progress", "event: answer"}
+    answer = "\n".join(line.removeprefix("data: ") for line in events[-1][1].splitlines())
+    assert json.loads(answer) == json.loads(runs)
+
+
+REFUSED: list[tuple[str, Any]] = [
+    ("size", {}),
+    ("size", {"model": "no-such-model", "lengths": {"isl": 1, "osl": 1}, "demand": {"peak_rps": 1}}),
+    ("size", {"frobnicate": 1}),
+    ("size", {"lengths": "x"}),
+    ("size", {"model": {"a": [1]}, "lengths": {"isl": "/etc/passwd"}}),
+    ("simulate", {"model": 3}),
+    ("simulate", {"frobnicate": 1}),
+    ("simulate", {"model": "llama-3.1-8b", "isl": [[]], "osl": {}}),
+    ("simulate", {"scenario": 5, "model": "llama-3.1-8b"}),
+    ("compare", {"first": 1, "second": None}),
+    ("compare", {}),
+]
+
+
+@pytest.mark.parametrize(("verb", "document"), REFUSED)
+def test_what_cannot_be_used_is_said_in_lines(client: TestClient, verb: str, document: Any) -> None:
+    said = client.post(f"/api/v1/{verb}", json=document)
+    assert said.status_code == 422
+    assert said.json()["errors"]
+
+
+def test_a_body_that_is_no_object_or_too_large_is_refused(client: TestClient) -> None:
+    nested = "[" * 100_000
+    for body in ("", "[]", "5", "{", nested, '{"a":' * 60 + "1" + "}" * 60, "x" * (LARGEST_BODY + 1)):
+        assert client.post("/api/v1/size", content=body).status_code == 422
+
+
+def test_the_scenario_of_its_openapi_is_the_schema_of_the_command() -> None:
+    scenario, known = openapi()["components"]["schemas"]["Scenario"], json_schema()
+    assert scenario["properties"].keys() == known["properties"].keys()
+    assert "#/$defs/" not in json.dumps(openapi())
