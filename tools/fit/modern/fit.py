@@ -237,8 +237,8 @@ def _origins(found: Terms, rows: Sequence[Row]) -> None:
     """Note which GPUs, engines and models the points are of; a pair of engine and GPU counts from ``FEWEST`` points of two models on."""
     origins = found["origins"]
     origins["models"] = sorted(OLDER | {row["model"] for row in rows})
-    of_amd = Counter(row["gpu"] for row in rows if row["amd"])
-    origins["gpus"] = {gpu: count for gpu, count in sorted(of_amd.items()) if count >= FEWEST}
+    own = Counter(row["gpu"] for row in rows if find_gpu(row["gpu"]).arch in MOVED["architectures"])
+    origins["gpus"] = {gpu: count for gpu, count in sorted(own.items()) if count >= FEWEST}
     for generation in GENERATIONS:
         named = ", ".join(gpu for gpu in origins["gpus"] if find_gpu(gpu).arch == generation)
         origins["architectures"][generation] = f"efficiencies transferred from {named}, fitted on medians over many engine versions"
