@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.cli.flags import about, flags_of, given, with_flags
+from tonnage.cli.flags import flags_of, given, with_flags
+from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
     from tonnage.gateway.settings import Settings
