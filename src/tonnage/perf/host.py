@@ -20,8 +20,8 @@ BITS_4, BITS_8, BITS_16 = 4, 8, 16
 CHOOSING = {"sparse-latent": 1.0, "compressed": 1.3, "block-sparse": 0.4}
 """Kinds of layers that choose or compress what they attend to, and what that launches relative to an indexer of tokens.
 
-An indexer is about twelve kernels beside those of attention and MLP: three matrices, a norm, rotations, narrowing, its cache, scores, the
-choice and its addresses. Compressed attention has six more in every layer and five more beside the indexer, which is in half of its layers.
+An indexer adds about twelve kernels to those of attention and MLP: three matrices, a norm, rotations, narrowing, its cache, scores, the
+choice and its addresses. Compressed attention has six more in every layer and five more with the indexer, which is in half of its layers.
 Choosing blocks takes five, as the index heads are part of the matrix of queries and keys. Counted in vLLM's model files of DeepSeek V3.2,
 DeepSeek V4 and MiniMax M3 (recalled): estimates, and of blocks no row tells."""
 
