@@ -72,7 +72,7 @@ percent, on measurements that were left out: the fit was repeated without them, 
 
 - **The number of systems** follows from the requests/s that one instance carries. On deployments of a kind that was measured it is off
   by about 5 %, on average and in either direction. The demand that you enter is usually less certain than that.
-- **The time per token** is off by 5 to 7 % for dense models, and by 11 % for mixtures of experts on the engines of 2025.
+- **The time per token** is off by 5 to 7 % for dense models, and by 10 % for mixtures of experts on the engines of 2025.
 {of_2026}
 - **The TTFT** is the least certain figure: it is off by 5 to 9 % where the engine and the load are of a measured kind, by 14 to 21 % on the
   engines of 2025, and by more for models of 2026 (see above). Where a limit on the TTFT binds, leave it some room, or measure.
@@ -84,7 +84,7 @@ percent, on measurements that were left out: the fit was repeated without them, 
 - **Your own measurements help more than anything else.** Ten points of one curve, given to [calibrate](calibrate.md), bring the time per
   token of the same model and GPU from 5 % to 3 %. Before you buy, [measure](bench.md) the chosen deployment and size again.
 
-The rest of this page has every group of measurements, for those who want to know where the errors are."""
+The rest of this page has every group of measurements, to show where the errors are."""
 
 
 def _page(data: Path) -> Iterator[str]:
@@ -106,8 +106,8 @@ def _page(data: Path) -> Iterator[str]:
     yield ""
     yield "The coefficients were fitted to these files ([fit.md](fit.md)), so that the errors in the first part are in sample."
     yield "What to expect on hardware, models and precisions that were not in the fit is in the second part. Rows of silicon_sample.csv"
-    yield "that the fit leaves out only because they contradict the predictions are in no other figure than those of their own stratum,"
-    yield '"unexplained rows", in the first part. Whoever measures as they did will see errors as large as theirs.'
+    yield "that the fit leaves out only because they contradict the predictions count only in the figure of their stratum,"
+    yield '"unexplained rows", in the first part. A measurement made as they were will show errors as large.'
     yield ""
     yield "## In sample"
     for name, title in FILES.items():

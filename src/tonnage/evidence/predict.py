@@ -308,6 +308,7 @@ class MeasuredTable:
         predict: gives the metrics of row ``i`` at a point that ``point`` gave, by the names that ``validation.predict`` uses.
         remarks: what was left out of the file, one sentence each.
         apart: rows of the file that are of another kind, by the name of that kind; their errors are not among those of the others.
+        by_lengths: whether requests are predicted with just what the rows say of their lengths.
     """
 
     rows: list[dict[str, Any]]
@@ -315,6 +316,7 @@ class MeasuredTable:
     predict: Callable[[int, Point], dict[str, float]]
     remarks: tuple[str, ...] = ()
     apart: Mapping[str, MeasuredTable] = field(default_factory=dict)
+    by_lengths: bool = False
 
 
 Measured = MeasuredTable | Path | str | Sequence[Mapping[str, Any]]
@@ -337,7 +339,9 @@ def measured_table(measured: Measured, given: Mapping[str, str | int] | None = N
     invalid = InvalidRuns(include=include_invalid)
     rows = _read(Path(measured), given, invalid) if isinstance(measured, Path | str) else [dict(row) for row in measured]
     invalid.check(rows)
-    return MeasuredTable(rows=rows, point=lambda i: read_point(rows[i]), predict=lambda _, point: predict(point), remarks=invalid.sentences)
+    return MeasuredTable(
+        rows=rows, point=lambda i: read_point(rows[i]), predict=lambda _, point: predict(point), remarks=invalid.sentences, by_lengths=True
+    )
 
 
 def _read(path: Path, given: Mapping[str, str | int] | None, invalid: InvalidRuns) -> list[dict[str, Any]]:

@@ -293,7 +293,7 @@ def report_of(
         worst=tuple(sorted(scored, key=_worst_error, reverse=True)[: max(worst, 0)]),
         unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
         skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
-        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored), *_in_step(scored)),
+        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored), *_in_step(scored if table.by_lengths else ())),
         apart={
             kind: report_of(rows, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
             for kind, rows in table.apart.items()
