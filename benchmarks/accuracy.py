@@ -54,9 +54,9 @@ def main() -> None:
 PLANNERS = """\
 ## For planners
 
-How many requests may be in flight before a token takes too long? Of every measured curve (one deployment, one pair of lengths, three loads
-or more) this is asked for the limits of 10, 15, 20, 30, 40, 60 and 80 ms that the curve crosses. The table has the predicted number over
-the measured one: its median, the share that is within 20 %, and the share that promises over 10 % too much. Models and GPUs of 2026 were
+How many requests may be in flight before a token takes too long? Every measured curve (one deployment, one pair of lengths, three loads or
+more) answers for the limits of 10, 15, 20, 30, 40, 60 and 80 ms that it crosses. The table has the predicted number over the measured one:
+its median, the share that is within 20 %, and the share that promises over 10 % too much. Models and GPUs of 2026 were
 left out of the fit for it, one by one.
 
 <!-- decisions -->
