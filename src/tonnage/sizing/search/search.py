@@ -45,9 +45,6 @@ WAVE = 2
 TUNED = 4
 """Deployments whose knobs are tried: those nearest to needing the fewest GPUs."""
 
-GAIN = 1.015
-"""How many times as much other knobs have to carry as the engine's own for the choice to have them: less is within the scatter of runs."""
-
 BUSIER, CLOSED = 1.03, 1.04
 """How many times as much as a busy engine completes it may complete with other knobs: more tokens in a step, or fewer; and how many times
 as much as the closed form says it does complete."""
@@ -339,7 +336,7 @@ class Contest:
         best, aim = self._best(), self.search.aim
         if best is None:
             return 0.0
-        return GAIN * aim.rate_to_save(one, best) if self.search.prune else aim.rate_to_beat(one, best)
+        return aim.rate_to_save(one, best) if self.search.prune else aim.rate_to_beat(one, best)
 
     def _near(self, contenders: Sequence[Contender]) -> list[Contender]:
         """The deployments that need the fewest GPUs, or came nearest to it, of those that could save a system with other knobs."""
