@@ -212,6 +212,18 @@ def test_an_open_loop_has_enough_requests() -> None:
     assert found["requests_s"] == pytest.approx(2.0, rel=0.15)
 
 
+def test_lengths_are_drawn_as_the_row_says() -> None:
+    step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
+    many = CLOSED | {"isl": 900, "osl": 900, "concurrency": 64}
+    by_ratio = workload_of(read_point(many | {"isl": 1000, "osl": 1000, "range_ratio": 0.8}), step, turnaround_s=0.0)
+    by_cells = workload_of(read_point(many | {"isl_drawn": "800-1000", "osl_drawn": "800-1000"}), step, turnaround_s=0.0)
+    assert (by_ratio.isl, by_ratio.osl) == (by_cells.isl, by_cells.osl)
+    assert (by_ratio.isl.kind, by_ratio.isl.mean) == ("uniform", 900)
+    assert read_point(many | {"range_ratio": 1.0}).drawn is None
+    drawn = predict(read_point(many | {"isl_drawn": "800-1000", "osl_drawn": "800-1000"}))
+    assert predict(read_point(many))["ttft_ms"] > 1.5 * drawn["ttft_ms"]  # clients of equal requests come back together
+
+
 def test_a_static_row_is_predicted_in_every_column() -> None:
     found = predict(read_point(STATIC))
     assert found["e2e_ms"] == pytest.approx(found["ttft_ms"] + 127 * found["tpot_ms"])
