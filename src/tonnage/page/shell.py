@@ -14,7 +14,7 @@ MARK = (
     '<svg class="logo" viewBox="0 0 24 24" aria-hidden="true"><rect x="3" y="13" width="4" height="8" rx="1"/>'
     '<rect x="10" y="8" width="4" height="13" rx="1"/><rect x="17" y="3" width="4" height="18" rx="1"/></svg>'
 )
-HTMX = '{"includeIndicatorStyles": false, "allowEval": false, "selfRequestsOnly": true, "historyCacheSize": 0}'
+HTMX = '{"includeIndicatorStyles": false, "allowEval": false, "selfRequestsOnly": true, "historyCacheSize": 0, "defaultSettleDelay": 0}'
 
 
 def page(active: str, title: str, inside: str, *, query: str = "", scripts: tuple[str, ...] = (), styles: tuple[str, ...] = ()) -> str:
