@@ -251,6 +251,7 @@ def _origins(found: Terms, rows: Sequence[Row]) -> None:
         own = origins["engine_rows"].setdefault(preset, {"gpus": [], "elsewhere": ELSEWHERE})
         own["gpus"] = [*own["gpus"], *([gpu] if gpu not in own["gpus"] else [])]
     origins["engines"].pop(ENGINE, None)
+    origins["formats"].pop(OF_FP4, None)
     of_engine = [row for row in rows if row["family"] == ENGINE]
     origins["rows"][ENGINE] = f"{FILE}, on MI355X ({len(of_engine)} points); what they do not tell is SGLang's"
     for name, part in (("experts", of_engine), ("latent", [row for row in of_engine if find_model(row["model"]).has_latent_cache])):
@@ -266,6 +267,7 @@ def carried_over(terms: Terms) -> Terms:
     found["shared"] |= {term: old["shared"][term] for term in KINDS}
     for group, names in MOVED.items():
         found[group] |= {name: dict(old[group][name]) for name in names}
+    found["origins"]["formats"].pop(OF_FP4, None)
     for name in ("models", "gpus", "engine_rows", "experts", "latent"):
         found["origins"][name] = deepcopy(old["origins"][name])
     found["origins"]["rows"][ENGINE] = old["origins"]["rows"][ENGINE]

@@ -110,7 +110,8 @@ def _in_process(engines: Terms, engine: str) -> dict[str, float]:
 def _say_where_from(found: Terms, selection: Selection) -> None:
     origins = found["origins"]
     origins["architectures"] |= dict.fromkeys(OF_BLACKWELL["architectures"], ORIGIN)
-    origins["formats"].pop(FP4, None)
+    for name in OF_BLACKWELL["formats"]:
+        origins["formats"].pop(name, None)
     origins["engine_rows"] = {}
     for engine in (*ENGINES, *EARLIER):
         versions = [*EARLIER, VLLM] if engine == VLLM else [engine]
@@ -144,7 +145,8 @@ def carried_over(terms: Terms) -> Terms:
     for group, names in OF_BLACKWELL.items():
         found[group] |= {name: dict(old[group][name]) for name in names}
     found["gpus"][MEASURED_GPU] = dict(old["gpus"][MEASURED_GPU])
-    found["origins"]["formats"].pop(FP4, None)
+    for name in OF_BLACKWELL["formats"]:
+        found["origins"]["formats"].pop(name, None)
     found["origins"]["architectures"] |= {name: old["origins"]["architectures"][name] for name in OF_BLACKWELL["architectures"]}
     for name in ("engine_rows", "front_end"):
         found["origins"][name] = deepcopy(old["origins"][name])
