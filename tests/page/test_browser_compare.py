@@ -23,9 +23,9 @@ def test_two_plans_side_by_side(address: str, browser: Chromium, width: int, dar
     assert browser.value("document.querySelectorAll('#curves .figure.wide polyline.curve').length") == 2
     assert "search.gpu" in browser.value("document.querySelector('.ready').textContent")
     assert browser.value("document.documentElement.scrollWidth") <= width
-    assert axe_faults(browser) == []
     assert browser.complaints == []
     assert hosts_of(browser) == {address.split("/")[2]}
+    assert axe_faults(browser) == []
 
 
 def test_compare_adds_the_plan_of_size(address: str, browser: Chromium) -> None:

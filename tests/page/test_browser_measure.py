@@ -14,6 +14,7 @@ import pytest
 from tests.page.served import axe_faults, base_of, hosts_of, token_of, until
 from tests.report.writers.chromium import Chromium
 from tonnage.api.running.processes import served_instances
+from tonnage.cli.main import run
 from tonnage.serve.supervision.supervisor import Supervisor
 
 pytestmark = pytest.mark.browser
@@ -78,17 +79,39 @@ def test_a_plan_is_kept_and_exported(address: str, browser: Chromium) -> None:
     until(browser, "!!document.querySelector('#look .answer')")
 
 
-def test_a_run_is_measured_compared_calibrated_and_sized_again(address: str, browser: Chromium, engine: str) -> None:
-    browser.open(f"{base_of(address)}/measure?url={engine}&benchmark_duration=4s&request_rate=8&isl=300&osl=30", 1440, 900)
+def test_a_run_is_measured_and_compared(address: str, browser: Chromium, engine: str) -> None:
+    asked = f"url={engine}&benchmark_duration=2s&concurrency=1,2&request_rate=&isl=300&osl=30&slo="
+    browser.open(f"{base_of(address)}/measure?{asked}", 1440, 900)
     browser.value("document.getElementById('m-plan').selectedIndex = 1")
     browser.value("document.querySelector('#bench .button.strong').click()")
     until(browser, "document.querySelectorAll('#figures dd').length === 6")
     until(browser, "!!document.querySelector('#found .title, #found .faults')")
-    assert "measured" in browser.value("document.querySelector('#found .title')?.textContent")
+    assert "under 2 loads" in browser.value("document.querySelector('#found').textContent")
     assert browser.value("document.querySelectorAll('#curves canvas').length") == 2
-    assert axe_faults(browser) == []
     browser.value("document.querySelector('#found [hx-get]').click()")
-    until(browser, "!!document.querySelector('#next h2, #next .faults')")
+    until(browser, "document.querySelectorAll('#next section').length >= 2")
+    assert browser.complaints == []
+    assert axe_faults(browser) == []
+
+
+def test_runs_are_calibrated_and_sized_again(address: str, browser: Chromium, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Simulated runs stand in for measured ones, so that their verdict does not depend on how busy this machine is."""
+    folder = tmp_path_factory.getbasetemp().glob("folder*/page")
+    place = next(folder)
+    deployed = ("--gpu", "h100-sxm-80gb", "--precision", "fp8", "--tp", "1", "--engine", "vllm")
+    lengths = ("--isl", "300", "--osl", "30", "--requests", "60", "--concurrency", "1,2,4,8")
+    assert run(["simulate", "--model", "llama-3.1-8b", *deployed, *lengths, "--output", str(place / "sweep"), "--json"]) == 0
+    browser.open(f"{base_of(address)}/measure", 1440, 900)
+    until(browser, "document.querySelector('#runs')?.textContent.includes('sweep')")
+    browser.value(
+        "[...document.querySelectorAll('#runs li')].find(l => l.textContent.startsWith('sweep')).querySelector('[hx-get]').click()"
+    )
+    until(browser, "!!document.querySelector('#predicted [hx-post]')")
+    browser.value("document.querySelector('#predicted [hx-post]').click()")
+    until(browser, "!!document.querySelector('#next .button.strong')")
+    browser.value("document.querySelector('#next .button.strong').click()")
+    until(browser, "location.pathname === '/size' && location.search.includes('coefficients=sweep-factors.json')")
+    until(browser, "document.querySelector('#simulated')?.textContent.includes('simulated')")
     assert browser.complaints == []
 
 
@@ -136,7 +159,7 @@ def test_nothing_changes_without_the_token(address: str) -> None:
         assert request(address, path, "GET") == 401
 
 
-def test_a_file_comes_and_goes_and_an_upload_that_is_too_large_leaves_nothing(address: str, tmp_path: Path) -> None:
+def test_a_file_comes_and_goes(address: str) -> None:
     token = token_of(address)
     assert request(address, "/files/a.csv", "PUT", b"timestamp,isl,osl\n0,1,1\n", token) == 201
     assert request(address, "/files/a.csv/look", "GET") == 200

@@ -121,8 +121,16 @@ class Desk:
 
     def run_folders(self) -> tuple[str, ...]:
         """Names of the run folders of the folder, the newest first."""
-        found = [one for one in self.folder.iterdir() if (one / "summary.json").is_file() and not one.is_symlink()]
+        found = [one for one in self.folder.iterdir() if one.is_dir() and not one.is_symlink() and self.runs_in(one.name)]
         return tuple(one.name for one in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True))
+
+    def runs_in(self, name: str) -> list[str]:
+        """The run folders that a folder is, or of a sweep holds, as paths below the run folder."""
+        if name.startswith("."):
+            return []
+        if (self.folder / name / "summary.json").is_file():
+            return [name]
+        return sorted(f"{name}/{one.parent.name}" for one in (self.folder / name).glob("*/summary.json"))
 
     async def plan_at(self, place: str) -> Plan:
         """The plan of a link's query, or of a file of the run folder ("@plan.json").

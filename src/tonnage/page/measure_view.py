@@ -39,9 +39,9 @@ FIELDS = {
     "model": ("Name of its model", "llama-3.1-8b"),
     "isl": ("Prompt tokens", "1000+-20%"),
     "osl": ("Output tokens", "100+-20%"),
-    "concurrency": ("Concurrency", ""),
-    "request_rate": ("or requests per second", "4"),
-    "benchmark_duration": ("For how long", "30s"),
+    "concurrency": ("Concurrency, several for a sweep", "1,4,16,64"),
+    "request_rate": ("or requests per second", ""),
+    "benchmark_duration": ("For how long each", "10s"),
     "slo": ("Limit for the verdict", "ttft p95<=500ms"),
 }
 """Label and default of the arguments of a measurement."""
@@ -183,7 +183,7 @@ async def predicted(request: Request) -> Response:
     desk, given = desk_of(request), request.query_params
     run = named(given.get("run", ""), desk.run_folders(), "run")
     plan = named(given.get("plan", ""), desk.plan_files(), "plan")
-    last = await desk.worker.answer("predicted", run=run, plan=plan)
+    last = await desk.worker.answer("predicted", runs=desk.runs_in(run), plan=plan)
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
     links = f'<div class="actions">{_calibrate_button(run, plan)}</div><div id="next"></div>'
@@ -197,7 +197,7 @@ async def calibrate(request: Request) -> Response:
     plan = named(given.get("plan", ""), desk.plan_files(), "plan")
     output = f"{run}-factors.json"
     today = datetime.now(tz=UTC).date().isoformat()
-    last = await desk.worker.answer("calibrate", runs=[run], plan=plan, output=output, today=today)
+    last = await desk.worker.answer("calibrate", runs=desk.runs_in(run), plan=plan, output=output, today=today)
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
     again = await run_in_threadpool(_again, desk.folder / plan, output)

@@ -154,15 +154,27 @@ class Jobs:
             raise InputError("\n".join(why))
         return {"kinds": list(found), "question": question, "html": "".join(found.values())}
 
-    def predicted(self, *, run: str, plan: str) -> str:
-        """A run next to what a plan's deployment is predicted to do with its requests."""
+    def predicted(self, *, runs: list[str], plan: str) -> str:
+        """Each run next to what a plan's deployment is predicted to do with its requests, or why that cannot be said."""
+        from dataclasses import replace
         from pathlib import Path
 
         from tonnage.api.compare import compare_plan
+        from tonnage.errors import InputError
         from tonnage.report.comparison import run_and_plan
+        from tonnage.report.document import Text, section
         from tonnage.report.writers.html import fragment
 
-        return fragment(*run_and_plan(compare_plan(Path(run), Path(plan), instances=1), run).sections)
+        found = []
+        for place, run in enumerate(runs):
+            if not self.wanted():
+                raise Cancelled
+            try:
+                parts = run_and_plan(compare_plan(Path(run), Path(plan), instances=1), run).sections
+            except InputError as error:
+                parts = (section("run", run, Text(text=str(error), tone="warning")),)
+            found += [replace(one, key=f"{one.key}-{place}", title=one.title or run) for one in parts]
+        return fragment(*found)
 
     def calibrate(self, *, runs: list[str], plan: str, output: str, today: str) -> str:
         """Factors fitted to runs of the deployment that a plan chose, in a file that a question names as coefficients."""

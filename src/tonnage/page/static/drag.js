@@ -28,7 +28,7 @@
     const put = (value, ask) => {
       const place = y(value);
       for (const one of [line, grip]) for (const key of ["y1", "y2"]) one.setAttribute(key, place);
-      if (label) {
+      if (label && ask) {
         label.setAttribute("y", place - 5);
         label.textContent = `${name} ≤ ${value} ms`;
       }
@@ -38,7 +38,7 @@
       field.value = value;
       field.dispatchEvent(new Event("input", { bubbles: true }));
     };
-    put(limit.ms, false);
+    put(+limit.ms.toPrecision(6), false);
     grip.addEventListener("pointerdown", (event) => {
       grip.setPointerCapture(event.pointerId);
       document.body.dataset.dragging = "1";

@@ -52,6 +52,9 @@
     source.addEventListener("live", (live) => {
       const now = JSON.parse(live.data);
       if (!("sent" in now)) return;
+      const last = readings[readings.length - 1];  // a sweep begins its clock again with each load
+      now.begun = !last ? 0 : now.elapsed_s < last.elapsed_s ? last.at : last.begun;
+      now.at = now.begun + now.elapsed_s;
       readings.push(now);
       state.textContent = now.failed ? `Verdict so far: ${now.failed} of ${now.sent} requests failed.` : "Verdict so far: no request failed; the whole verdict comes with the end.";
       const rows = [["requests sent", text(now.sent)], ["in flight", text(now.in_flight)], ["requests/s", text(now.requests_per_second)],
@@ -61,7 +64,7 @@
         box.append(Object.assign(document.createElement("dt"), { textContent: name }), Object.assign(document.createElement("dd"), { textContent: value }));
         return box;
       }));
-      for (const one of charts) one.plot.setData([readings.map((r) => r.elapsed_s), ...one.series.map((s) => readings.map((r) => s.read(r) ?? null))]);
+      for (const one of charts) one.plot.setData([readings.map((r) => r.at), ...one.series.map((s) => readings.map((r) => s.read(r) ?? null))]);
     });
   });
   find("watch").addEventListener("click", () => {
