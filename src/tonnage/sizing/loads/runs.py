@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from tonnage.results.metrics import Summary, summarize
-from tonnage.sizing.loads.instance import ALONE_REQUESTS, LIVES, SHORT, Instance, middle
+from tonnage.sizing.loads.instance import ALONE_REQUESTS, LIVES, QUICK, Instance, middle
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
@@ -34,8 +34,8 @@ COMES = 0.8
 """Share of the requests of a run that come while new conversations do; where fewer come, they wait for answers."""
 
 LONGER = 4
-"""How many times as long a run of attention ranks is made that turns out too short for the requests that decode at once: ranks wait for
-the slowest, so that batches fill further, and more slowly, than closed forms say."""
+"""How many times as long the run of attention ranks that compares deployments is made where it turns out too short for the requests that
+decode at once: ranks wait for the slowest, so that batches fill further, and more slowly, than closed forms say."""
 
 SLOWER = 1.3
 """How many times as long first tokens may take in the last third of a run of conversations as in the second: a cache that is too small
@@ -107,7 +107,7 @@ class Runs:
         requests = instance.requests_of(rate, length, instances)
         seen = self._open(instance, instances, rate, requests, seed)
         ranks = instance.deployment.parallelism.dp > 1 and instance.traffic.sharing is None
-        if ranks and length > SHORT and _decoding(seen.summary, rate * instances) > requests / LIVES[length]:
+        if ranks and length == QUICK and _decoding(seen.summary, rate * instances) > requests / LIVES[length]:
             return self._open(instance, instances, rate, LONGER * requests, seed)
         return seen
 
