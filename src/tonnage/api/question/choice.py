@@ -234,7 +234,8 @@ def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tup
             usd_per_year=usd,
             more_usd_per_year=None if usd is None or own is None else usd - own,
         )
-        return replace(plan, runner_up=found)
+        rows = tuple(other if one.identity == other.identity else one for one in plan.candidates)  # its row came from short runs
+        return replace(plan, runner_up=found, candidates=rows)
     return plan
 
 

@@ -6,12 +6,13 @@ a number of systems. So all that is asked about one deployment, from a looser li
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from tonnage.results.metrics import Summary, summarize
-from tonnage.sizing.loads.instance import ALONE_REQUESTS, Instance, middle
+from tonnage.sizing.loads.instance import ALONE_REQUESTS, LIVES, QUICK, Instance, middle
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
@@ -31,6 +32,10 @@ OVERLOAD = 1.3
 
 COMES = 0.8
 """Share of the requests of a run that come while new conversations do; where fewer come, they wait for answers."""
+
+LONGER = 4
+"""How many times as long the run of attention ranks that compares deployments is made where it turns out too short for the requests that
+decode at once: ranks wait for the slowest, so that batches fill further, and more slowly, than closed forms say."""
 
 SLOWER = 1.3
 """How many times as long first tokens may take in the last third of a run of conversations as in the second: a cache that is too small
@@ -112,6 +117,14 @@ class Runs:
             seed: added to that of the traffic.
         """
         requests = instance.requests_of(rate, length, instances)
+        seen = self._open(instance, instances, rate, requests, seed)
+        ranks = instance.deployment.parallelism.dp > 1 and instance.traffic.sharing is None
+        if ranks and length == QUICK and _decoding(seen.summary, rate * instances) > requests / LIVES[length]:
+            return self._open(instance, instances, rate, LONGER * requests, seed)
+        return seen
+
+    def _open(self, instance: Instance, instances: int, rate: float, requests: int, seed: int) -> Seen:
+        """A run of so many requests."""
 
         def made() -> Seen:
             record = instance.open(rate, requests, instance.traffic.seed + seed, instances)
@@ -135,6 +148,12 @@ class Runs:
         requests = min(max(SATURATED_LEAST, SATURATED_BATCHES * instance.in_flight), SATURATED_MOST)
         rate = OVERLOAD * instance.saturation_estimate()
         return self.once((instance, "saturation"), lambda: saturation_rate(instance.open(rate, requests, instance.traffic.seed)))
+
+
+def _decoding(summary: Summary, rate: float) -> float:
+    """Requests that decoded at once in a run, on average, by Little's law; 0 where none has ended."""
+    each = summary.statistic_ms("e2e", "mean") - summary.statistic_ms("ttft", "mean")
+    return 0.0 if math.isnan(each) else rate * each / 1e3
 
 
 def _steady(instance: Instance, record: Requests, requests: int) -> bool:
