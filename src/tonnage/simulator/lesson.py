@@ -118,6 +118,8 @@ class LessonResult(InNotebooks):
         complete: requests complete.
         running: requests in a slot when the time was up.
         tokens: tokens put out.
+        busy_slots: share of all slots over all ticks that held a request; the course calls it GPU utilisation.
+        useful_work: share in which a slot did work of its request, and did not wait for a longer step to end.
         ticks: when the last step ended; the rates divide by it.
         steps: the first steps, for drawing.
     """
@@ -132,17 +134,21 @@ class LessonResult(InNotebooks):
     complete: int
     running: int
     tokens: int
+    busy_slots: float
+    useful_work: float
     ticks: float
     steps: tuple[LessonStep, ...]
 
     def to_json(self) -> dict[str, float | int | None]:
-        """The six figures, to two decimals as the course prints them; None where nothing was measured."""
+        """The six figures, to two decimals as the course prints them, and the two shares; None where nothing was measured."""
         means = {"e2e": self.e2e, "ttft": self.ttft, "itl": self.itl}
         return {
             **{name: None if math.isnan(value) else round(value, 2) for name, value in means.items()},
             "requests_per_1k_ticks": round(self.requests_per_1k_ticks, 2),
             "tokens_per_1k_ticks": round(self.tokens_per_1k_ticks, 2),
             "final_queue": self.final_queue,
+            "busy_slots": round(self.busy_slots, 4),
+            "useful_work": round(self.useful_work, 4),
         }
 
     def slots_text(self, width: int = 100, most_slots: int = 32) -> str:
@@ -207,6 +213,7 @@ class _Engine:
         self.last_load = 0.0
         self.made = 0
         self.tokens = 0
+        self.busy = self.useful = 0.0
         self.ttft = _Mean()
         self.e2e = _Mean()
         self.itl = _Mean()
@@ -260,44 +267,57 @@ class _Engine:
     def step(self) -> LessonStep:
         """Rules 5, 6 and 7: the step lasts as long as its prefills together, or as its decodes."""
         running = self.running()
-        prefill, decode = 0.0, 0.0
-        for request in running:
-            if request.in_prefill:
-                prefill += self.config.prefill_ticks / self.config.prefill_chunks
-            else:
-                decode = self.config.itl_ticks
-        duration = max(prefill, decode, 1.0)
+        chunk = self.config.prefill_ticks / self.config.prefill_chunks
+        prefills = sum(request.in_prefill for request in running)
+        decodes = len(running) - prefills
+        duration = max(prefills * chunk, self.config.itl_ticks if decodes else 0.0, 1.0)
+        self.busy += len(running) * duration
+        self.useful += prefills * chunk + decodes * self.config.itl_ticks
         self.itl.add(duration, times=sum(request.tokens > 1 for request in running))
         start, self.now = self.now, self.now + duration
         drawn = "".join("." if request is None else "P" if request.in_prefill else "=" for request in self.slots)
         return LessonStep(start=start, duration=duration, slots=drawn, queued=len(self.queue))
 
+    def result(self, steps: tuple[LessonStep, ...] = ()) -> LessonResult:
+        """What has happened up to now."""
+        return LessonResult(
+            e2e=self.e2e.value,
+            ttft=self.ttft.value,
+            itl=self.itl.value,
+            requests_per_1k_ticks=1000 * self.e2e.count / self.now,
+            tokens_per_1k_ticks=1000 * self.tokens / self.now,
+            final_queue=len(self.queue),
+            made=self.made,
+            complete=self.e2e.count,
+            running=len(self.running()),
+            tokens=self.tokens,
+            busy_slots=self.busy / (self.config.slots * self.now),
+            useful_work=self.useful / (self.config.slots * self.now),
+            ticks=self.now,
+            steps=steps,
+        )
+
 
 def run_lesson(config: LessonConfig) -> LessonResult:
     """Run the engine until its time is up; the last step is not followed by another advance."""
     engine = _Engine(config)
-    steps: list[LessonStep] = []
-    while engine.now < config.until:
+    steps = tuple(step for place, step in enumerate(_steps(engine)) if place < _DRAWN_STEPS)
+    return engine.result(steps)
+
+
+def watch_lesson(config: LessonConfig) -> Iterator[tuple[LessonStep, LessonResult]]:
+    """Each step, and what has happened up to its end: what ``run_lesson`` says where the time is up then."""
+    engine = _Engine(config)
+    for step in _steps(engine):
+        yield step, engine.result()
+
+
+def _steps(engine: _Engine) -> Iterator[LessonStep]:
+    while engine.now < engine.config.until:
         engine.advance()
         engine.load()
         engine.fill()
-        step = engine.step()
-        if len(steps) < _DRAWN_STEPS:
-            steps.append(step)
-    return LessonResult(
-        e2e=engine.e2e.value,
-        ttft=engine.ttft.value,
-        itl=engine.itl.value,
-        requests_per_1k_ticks=1000 * engine.e2e.count / engine.now,
-        tokens_per_1k_ticks=1000 * engine.tokens / engine.now,
-        final_queue=len(engine.queue),
-        made=engine.made,
-        complete=engine.e2e.count,
-        running=len(engine.running()),
-        tokens=engine.tokens,
-        ticks=engine.now,
-        steps=tuple(steps),
-    )
+        yield engine.step()
 
 
 def _ticks(steps: tuple[LessonStep, ...], most: int) -> Iterator[LessonStep]:
