@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.beside_aiconfigurator import comparison
-from benchmarks.held_out import held_out_in_short
+from benchmarks.held_out import decisions_in_short, held_out_in_short
 from benchmarks.points_of_2026 import of_2026, of_2026_in_short
 from tonnage import api
+from tonnage.evidence.predict import measured_table
 from tonnage.evidence.score import Errors, ScoreReport
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
@@ -31,6 +32,8 @@ FILES = {
     "nim_inflight.csv": "NIM, in-flight batching, closed loop of 1 to 250 clients",
     "trtllm_throughput.csv": "TensorRT-LLM 0.15, all requests queued at once",
 }
+LOADED = ("nim_inflight.csv",)
+"""Files with curves under load."""
 CURVE = Path(__file__).resolve().parent.parent / "examples" / "nim-llama-3-8b-h100-fp8.csv"
 DAY_S = 8 * 3600
 HELD_OUT_NAMES = NAMES | {"ttft_all_ms": "TTFT, all rows", "itl_median_ms": "TPOT, median error"}
@@ -51,6 +54,15 @@ def main() -> None:
 PLANNERS = """\
 ## For planners
 
+How many requests may be in flight before a token takes too long? Every measured curve (one deployment, one pair of lengths, three loads or
+more) answers for the limits of 10, 15, 20, 30, 40, 60 and 80 ms that it crosses. The table has the predicted number over the measured one:
+its median, the share that is within 20 %, and the share that promises over 10 % too much. Models and GPUs of 2026 were
+left out of the fit for it, one by one.
+
+<!-- decisions -->
+{decisions}
+<!-- end of decisions -->
+
 How far off will the answer be for a model, a GPU or an engine that nobody measured for this fit? The table has the mean errors, in
 percent, on measurements that were left out: the fit was repeated without them, and its predictions were then compared with them.
 
@@ -60,7 +72,7 @@ percent, on measurements that were left out: the fit was repeated without them, 
 
 - **The number of systems** follows from the requests/s that one instance carries. On deployments of a kind that was measured it is off
   by about 5 %, on average and in either direction. The demand that you enter is usually less certain than that.
-- **The time per token** is off by 5 to 7 % for dense models, and by 11 % for mixtures of experts on the engines of 2025.
+- **The time per token** is off by 5 to 7 % for dense models, and by 10 % for mixtures of experts on the engines of 2025.
 {of_2026}
 - **The TTFT** is the least certain figure: it is off by 5 to 9 % where the engine and the load are of a measured kind, by 14 to 21 % on the
   engines of 2025, and by more for models of 2026 (see above). Where a limit on the TTFT binds, leave it some room, or measure.
@@ -72,14 +84,19 @@ percent, on measurements that were left out: the fit was repeated without them, 
 - **Your own measurements help more than anything else.** Ten points of one curve, given to [calibrate](calibrate.md), bring the time per
   token of the same model and GPU from 5 % to 3 %. Before you buy, [measure](bench.md) the chosen deployment and size again.
 
-The rest of this page has every group of measurements, for those who want to know where the errors are."""
+The rest of this page has every group of measurements, to show where the errors are."""
 
 
 def _page(data: Path) -> Iterator[str]:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     yield "# Accuracy"
     yield ""
-    yield PLANNERS.format(table="\n".join(held_out_in_short()), of_2026="\n".join(of_2026_in_short()))
+    measured = {f"{name}, in sample": measured_table(data / name) for name in LOADED}
+    sample = installed_sample()
+    measured |= {} if sample is None else {"engines of 2025 (silicon_sample.csv), in sample": silicon_table(sample)}
+    yield PLANNERS.format(
+        decisions="\n".join(decisions_in_short(measured)), table="\n".join(held_out_in_short()), of_2026="\n".join(of_2026_in_short())
+    )
     yield ""
     yield "## About the figures"
     yield ""
@@ -89,8 +106,8 @@ def _page(data: Path) -> Iterator[str]:
     yield ""
     yield "The coefficients were fitted to these files ([fit.md](fit.md)), so that the errors in the first part are in sample."
     yield "What to expect on hardware, models and precisions that were not in the fit is in the second part. Rows of silicon_sample.csv"
-    yield "that the fit leaves out only because they contradict the predictions are in no other figure than those of their own stratum,"
-    yield '"unexplained rows", in the first part. Whoever measures as they did will see errors as large as theirs.'
+    yield "that the fit leaves out only because they contradict the predictions count only in the figure of their stratum,"
+    yield '"unexplained rows", in the first part. A measurement made as they were will show errors as large.'
     yield ""
     yield "## In sample"
     for name, title in FILES.items():

@@ -1,8 +1,13 @@
-"""The held-out errors of the shipped fit in one small table, for README.md and the first page of docs/accuracy.md."""
+"""The held-out errors and decisions of the shipped fit in small tables, for README.md and the first page of docs/accuracy.md."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tonnage.evidence.predict import MeasuredTable
+from tonnage.evidence.score import report_of
 from tonnage.perf.terms_file import shipped
+from tools.fit.decisions import decided, decisions
 
 OF_A_GROUP = "NIM, the other five curves of a group that was left out"
 ROWS = {
@@ -25,3 +30,34 @@ def held_out_in_short() -> list[str]:
     for said, title in ROWS.items():
         found.append(f"| {said} | {' | '.join(f'{means[title][m]:.1f}' if m in means[title] else '–' for m in COLUMNS.values())} |")
     return found
+
+
+DECIDED = ("decisions", "median", "near", "too much")
+
+
+def decisions_in_short(measured: Mapping[str, MeasuredTable]) -> list[str]:
+    """The decisions on models and GPUs that were left out, and on measured files, in Markdown."""
+    found = ["| curves of | decisions | median | within 20 % | over 10 % too much |", "|---|---|---|---|---|"]
+    for column, tables in shipped()["report"]["modern"]["held_out"].items():
+        kind = {"gpu": "GPU"}.get(column, column)
+        found += [_decided(f"{name}, {kind} left out", figures) for name, figures in tables.items()]
+    for name, table in measured.items():
+        rows = report_of(table)[1]
+        loads = [
+            (
+                (row.group["deployment"], row.group["engine"], row.group["lengths"]),
+                float(row.point.concurrency),
+                measured_ms,
+                row.predicted["itl_ms"],
+            )
+            for row in rows
+            if row.point.concurrency and (measured_ms := row.measured.get("itl_ms")) and "itl_ms" in row.predicted
+        ]
+        found.append(_decided(name, decided(decisions(loads))))
+    return found
+
+
+def _decided(name: str, figures: Mapping[str, float]) -> str:
+    """One line of the table; a dash where no curve crosses a limit."""
+    cells = [f"{figures[key]:.2f}" if key == "median" else f"{figures[key]:.0f}" for key in DECIDED if key in figures]
+    return f"| {name} | {' | '.join([*cells, *['–'] * (len(DECIDED) - len(cells))])} |"

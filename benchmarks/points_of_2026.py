@@ -32,7 +32,7 @@ asks for a model, or a GPU, without rows ([intervals.md](intervals.md)). In the 
 model and a GPU that have rows. Only the terms of the last stage are fitted without what is left out: rows of DeepSeek R1, Kimi K2.5,
 MiniMax M2.5, gpt-oss and Llama 70B on NVIDIA are in older stages too, so that these five are left out in part. With a GPU of AMD its
 generation is left out. A model or a GPU with fewer than 20 points is not left out, and of such groups nothing is claimed. Where an
-error is that of fewer points than the last column says, their number stands in brackets.
+error is that of fewer points than the last column says, their number is in brackets.
 
 Not explained, and in the tables all the same:
 

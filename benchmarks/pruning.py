@@ -2,16 +2,16 @@
 
     ./benchmark pruning [--questions 50] [--seed 1] [--minutes 60]
 
-Without pruning every deployment that fits is simulated up to its highest load, and every setting of every knob of each of them is searched
-in full. The answer is the deployment that is chosen, with its number of systems. "systems exactly" may differ by what the search itself
-leaves open, ``TOLERANCE``; an answer that differs is printed with both. The seconds are those of all threads; compilation is not counted.
+Without pruning every deployment that fits, with every setting of every knob, is simulated at 90 % of the load that it would have to carry
+to be the best, and in full where it carries that. The answer is the deployment that is chosen, with its number of systems. Its GPUs before
+rounding may differ by what the search itself leaves open, ``TOLERANCE``; an answer that differs is printed with both, and marked where it
+takes more GPUs. The seconds are those of all threads; compilation is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +19,15 @@ import numpy as np
 from tonnage.api.size import ask
 from tonnage.errors import InputError
 from tonnage.simulator.kernel import warm_up
-from tonnage.sizing.planner import size
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.search.search import Search
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
     from tonnage.sizing.question import Question
+    from tonnage.sizing.search.contender import Sized
 
 TOLERANCE = 0.015
-"""Share by which the exact number of systems may differ: one step of the lattice of loads is 1.1 %."""
+"""Share by which the GPUs before rounding may differ: one step of the lattice of loads is 1.1 %."""
 
 MODELS = ("llama-3.1-8b", "qwen3-4b", "qwen3-14b", "qwen3-32b", "llama-3.1-70b", "gpt-oss-20b", "gpt-oss-120b", "qwen3-30b-a3b")
 GPUS = ("h100", "h200", "b200", "mi300x", "l40s", "a100")
@@ -57,29 +58,33 @@ def drawn(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def answered(question: Question, prune: bool) -> tuple[Candidate | None, float]:
+def answered(question: Question, prune: bool) -> tuple[Sized | None, float]:
     """The choice, and the CPU seconds that it took."""
     began = time.process_time()
-    plan = size(replace(question, deepen=False), prune=prune)
-    return plan.choice, time.process_time() - began
+    best = Search(question=question, runs=Runs(), prune=prune, rows=False).answer().best
+    return best, time.process_time() - began
 
 
-def shown(choice: Candidate | None) -> str:
+def shown(best: Sized | None) -> str:
     """One answer in words."""
-    if choice is None:
+    if best is None:
         return "none"
-    knobs = choice.knobs
-    knob = "" if knobs is None else f", budget {knobs.max_num_tokens:,}, batch {knobs.max_batch_size:,}"
-    split = f"TP {choice.tp} EP {choice.ep}"
-    return f"{choice.systems} ({choice.systems_exact:.4f}) × {choice.gpu} {choice.precision} {split} {choice.engine}{knob}"
+    knobs, trial = best.ready.trial.deployment.knobs, best.ready.trial
+    knob = f", budget {knobs.max_num_tokens:,}, batch {knobs.max_batch_size:,}"
+    return f"{best.systems} systems, {best.gpus} GPUs ({best.gpus_exact:.4g}) × {trial.name}{knob}"
 
 
-def same(one: Candidate | None, other: Candidate | None) -> bool:
+def same(one: Sized | None, other: Sized | None) -> bool:
     """Whether two answers are the same."""
     if one is None or other is None:
         return one is other
-    close = abs(one.systems_exact / other.systems_exact - 1.0) <= TOLERANCE
-    return one.identity == other.identity and one.systems == other.systems and close
+    close = abs(one.gpus_exact / other.gpus_exact - 1.0) <= TOLERANCE
+    return one.ready.trial.identity == other.ready.trial.identity and one.systems == other.systems and close
+
+
+def dearer(one: Sized | None, other: Sized | None) -> bool:
+    """Whether the first answer takes more GPUs, or is none where the other is one."""
+    return other is not None and (one is None or one.gpus > other.gpus)
 
 
 def main() -> None:
@@ -91,7 +96,7 @@ def main() -> None:
     asked = parser.parse_args()
     warm_up()
     rng, began = np.random.default_rng(asked.seed), time.monotonic()
-    done = equal = systems = without_answer = 0
+    done = equal = cost = without_answer = 0
     seconds = np.zeros(2)
     while done < asked.questions and time.monotonic() - began < 60 * asked.minutes:
         arguments = drawn(rng)
@@ -101,15 +106,14 @@ def main() -> None:
             print(f"left out: {error}")
             continue
         (pruned, fast), (whole, slow) = answered(question, True), answered(question, False)
-        done, equal = done + 1, equal + same(pruned, whole)
+        done, equal, cost = done + 1, equal + same(pruned, whole), cost + dearer(pruned, whole)
         seconds += np.array((fast, slow))
-        systems += (pruned and pruned.systems) == (whole and whole.systems)
         without_answer += pruned is None and whole is None
-        mark = "same" if same(pruned, whole) else "DIFFERENT"
+        mark = "same" if same(pruned, whole) else "MORE GPUS" if dearer(pruned, whole) else "as few GPUs"
         print(f"{done:3} {mark}  {fast:6.1f} s, {slow:6.1f} s in full  {shown(pruned)}", flush=True)
         if mark != "same":
             print(f"    in full: {shown(whole)}\n    {arguments}", flush=True)
-    print(f"\n{equal} of {done} answers are the same; {systems} have the same number of systems; {without_answer} have no answer")
+    print(f"\n{equal} of {done} answers are the same; {cost} take more GPUs than the full search finds; {without_answer} have no answer")
     print(f"{seconds[0]:.0f} s of CPU with pruning, {seconds[1]:.0f} s without: {seconds[1] / max(seconds[0], 1e-9):.1f} times as long")
 
 

@@ -32,7 +32,7 @@ def question(**changed: Any) -> Question:
 
 def contenders(asked: Question, runs: Runs | None = None) -> list[Contender]:
     """Every deployment of a question that fits."""
-    memory = Runs() if runs is None else runs
+    memory = Runs(asked.slo) if runs is None else runs
     return [Contender(question=asked, ready=one, runs=memory) for one in prepare(asked, memory) if isinstance(one, Ready)]
 
 
@@ -43,7 +43,7 @@ def contender(**changed: Any) -> Contender:
 
 def best(asked: Question, **how: Any) -> Sized:
     """What the search chooses, without what is said beside it."""
-    found = Search(question=asked, runs=Runs(), **{"rows": False, **how}).answer().best
+    found = Search(question=asked, runs=Runs(asked.slo), **{"rows": False, **how}).answer().best
     if found is None:
         raise LookupError("no deployment meets the limits")
     return found

@@ -15,7 +15,7 @@ from tonnage.api.simulated_run import FleetFacts
 from tonnage.errors import InputError, InputErrors
 from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
 from tonnage.report.simulated import fleet_lines
-from tonnage.results.metrics import violations
+from tonnage.results.breakdown import violations
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, Requests
 from tonnage.simulator.changes import Failures, Restarts
 from tonnage.spec.arrivals import HourlyArrivals

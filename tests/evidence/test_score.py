@@ -62,6 +62,13 @@ def test_errors_are_relative_and_signed() -> None:
     assert json.loads(json.dumps(report.to_json(), allow_nan=False))["overall"]["ttft_ms"]["n"] == 2
 
 
+def test_a_row_names_the_load_that_it_was_measured_at_and_no_other() -> None:
+    told = score([rows(ttft_ms=10.0)[0]]).worst[0].to_json()
+    assert {name: told[name] for name in ("batch", "concurrency", "request_rate") if name in told} == {
+        "concurrency": rows()[0]["concurrency"]
+    }
+
+
 def test_rows_that_were_not_steady_are_apart() -> None:
     truth = predict(read_point(rows()[0]))
     steady = rows(ttft_ms=truth["ttft_ms"], e2e_ms=100.0, requests_s=0.96 * 40)[0]
@@ -203,6 +210,18 @@ def test_an_open_loop_has_enough_requests() -> None:
         assert workload_of(read_point(base | {"request_rate": rate}), step, turnaround_s=0.0).requests == expected
     found = predict(read_point(base | {"request_rate": 2.0}))
     assert found["requests_s"] == pytest.approx(2.0, rel=0.15)
+
+
+def test_lengths_are_drawn_as_the_row_says() -> None:
+    step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
+    many = CLOSED | {"isl": 900, "osl": 900, "concurrency": 64}
+    by_ratio = workload_of(read_point(many | {"isl": 1000, "osl": 1000, "range_ratio": 0.8}), step, turnaround_s=0.0)
+    by_cells = workload_of(read_point(many | {"isl_drawn": "800-1000", "osl_drawn": "800-1000"}), step, turnaround_s=0.0)
+    assert (by_ratio.isl, by_ratio.osl) == (by_cells.isl, by_cells.osl)
+    assert (by_ratio.isl.kind, by_ratio.isl.mean) == ("uniform", 900)
+    assert read_point(many | {"range_ratio": 1.0}).drawn is None
+    drawn = predict(read_point(many | {"isl_drawn": "800-1000", "osl_drawn": "800-1000"}))
+    assert predict(read_point(many))["ttft_ms"] > 1.5 * drawn["ttft_ms"]  # clients of equal requests come back together
 
 
 def test_a_static_row_is_predicted_in_every_column() -> None:

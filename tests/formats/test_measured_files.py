@@ -94,6 +94,13 @@ def test_vllm_loads(tmp_path: Path) -> None:
             load(**change)
 
 
+def test_lengths_of_a_vllm_run_that_was_saved_in_detail_vary_as_they_did(tmp_path: Path) -> None:
+    detailed = VLLM | {"input_lens": [1010] * 80, "output_lens": [100] * 40 + [300] * 40}
+    (row,) = read_measured(file_of(tmp_path, detailed), GIVEN)
+    assert row["isl_drawn"] is None
+    assert row["osl_drawn"] == "histogram:" + ",".join(["100:1"] * 5 + ["300:1"] * 5)
+
+
 def test_lengths_are_the_measured_means_where_none_are_given(tmp_path: Path) -> None:
     given = {name: value for name, value in GIVEN.items() if name not in ("isl", "osl")}
     (row,) = read_measured(file_of(tmp_path, VLLM), {**given, "model": "llama-3-8b"})

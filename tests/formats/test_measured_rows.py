@@ -100,6 +100,14 @@ def test_measured_mean_length_gives_way_to_the_nominal_one(tmp_path: Path) -> No
     assert read_measured(both)[0]["isl"] == 2000
 
 
+def test_lengths_may_vary_in_the_forms_of_the_command_line(tmp_path: Path) -> None:
+    varied = LINE.replace(",2000,200,", ",1600-2000,200+-20%,")
+    first, second = read_measured(table(tmp_path, f"{HEADER},range_ratio", f"{varied},", f"{LINE},0.8"))
+    assert (first["isl"], first["osl"], first["range_ratio"]) == (1800, 200, None)
+    assert (first["isl_drawn"], first["osl_drawn"]) == ("1600-2000", "200+-20%")
+    assert (second["isl"], second["isl_drawn"], second["range_ratio"]) == (2000, None, 0.8)
+
+
 def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     separated = LINE.replace("220.845", '"1,220.5"')
@@ -125,6 +133,8 @@ def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> 
         ((HEADER, LINE.replace("220.845", "0")), "leave the cell empty"),
         ((HEADER, LINE.replace(",10,", ",2.5,")), "2.5 is not whole"),
         ((HEADER, LINE.replace(",10,", ",-1,")), "column 'concurrency': -1 is out of range"),
+        ((HEADER, LINE.replace(",2000,", ",2000-1000,")), "column 'isl': '2000-1000' ends below where it begins"),
+        ((HEADER + ",range_ratio", LINE + ",1.5"), "column 'range_ratio': 1.5 is no share"),
         ((HEADER, LINE.replace("llama-3-8b", "")), "column 'model': is empty"),
         ((HEADER, LINE, LINE + ",7"), "line 3: 10 cells, but the header has 9"),
         ((HEADER + ",TTFT_ms", LINE + ",7"), "stands twice"),

@@ -337,6 +337,16 @@ def test_each_line_is_a_point_with_its_own_definitions(tmp_path: Path) -> None:
     assert (first["e2e_ms"], first["e2e_p50_ms"], first["requests_s"], first["output_tok_s"]) == (3900.0, 3850.0, 2.0, 398.0)
 
 
+def test_lengths_of_its_random_dataset_are_drawn_from_a_share_of_the_stated_ones(tmp_path: Path) -> None:
+    random = {"random_input_len": 1000, "random_output_len": 200, "random_range_ratio": 0.8}
+    varied, equal, other = rows_of(
+        tmp_path, LINE | random, LINE | random | {"random_range_ratio": 1.0}, LINE | random | {"dataset_name": "sharegpt"}
+    )
+    assert (varied["isl_drawn"], varied["osl_drawn"]) == ("800-1000", "160-200")
+    assert equal["isl_drawn"] is None
+    assert other["isl_drawn"] is None
+
+
 def test_without_a_limit_all_requests_are_there_at_once(tmp_path: Path) -> None:
     assert rows_of(tmp_path, {**LINE, "max_concurrency": None})[0]["concurrency"] == 80
 

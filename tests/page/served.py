@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
 from tests.report.writers.chromium import Chromium
 
 SOON_S = 60.0
@@ -56,10 +58,10 @@ def hosts_of(browser: Chromium) -> set[str]:
 
 
 def axe_faults(browser: Chromium) -> list[str]:
-    """Serious faults that axe-core finds on the page as it stands; none where axe-core is not on this machine."""
+    """Serious faults that axe-core finds on the page as it stands; the test is skipped where axe-core is not on this machine."""
     script = axe()
     if script is None:
-        return []
+        pytest.skip("AXE-CORE IS ABSENT (npm install -g axe-core): serious faults of the page are not looked for")
     until(browser, "document.getAnimations().length === 0")
     browser.value(script.read_text(encoding="utf-8"))
     browser.value("axe.run(document, {resultTypes: ['violations']}).then(found => window.axeFound = found.violations)")

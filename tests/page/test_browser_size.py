@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.page.served import axe_faults, base_of, hosts_of, served_page, until
+from tests.page.served import axe_faults, base_of, hosts_of, until
 from tests.report.writers.chromium import Chromium
 
 pytestmark = pytest.mark.browser
@@ -16,18 +15,6 @@ QUESTION = (
 )
 HEADLINE = "document.querySelector('#estimate .headline')?.textContent"
 ANSWERED = "!document.querySelector('#simulated.old') && document.querySelector('#simulated .title')?.textContent"
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served_page(tmp_path_factory.mktemp("folder") / "page") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    with Chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +80,8 @@ def test_the_view_fits_and_has_no_serious_fault(view: str, browser: Chromium, wi
     browser.open(view, width, 844, dark=dark)
     until(browser, ANSWERED)
     assert browser.value("document.documentElement.scrollWidth") <= width
-    assert axe_faults(browser) == []
     assert browser.complaints == []
+    assert axe_faults(browser) == []
 
 
 def test_the_first_view_is_small(view: str, browser: Chromium) -> None:

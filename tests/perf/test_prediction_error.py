@@ -233,7 +233,7 @@ def test_an_engine_without_rows_widens_no_interval_of_a_calibrated_deployment() 
         ({"precision": "awq"}, "known_format"),
         ({"model": "mixtral-8x7b", "tp": 2}, "known_family"),
         ({"model": "deepseek-v3", "precision": "fp8", "tp": 8}, "known_family"),
-        ({"gpu": "b300-sxm-270gb"}, "known_gpu"),
+        ({"gpu": "gb300-279gb"}, "known_gpu"),
         ({"engine": "vllm", "gpu": "l40s"}, "known_engine"),
     ],
 )

@@ -8,6 +8,7 @@ from tonnage.perf.step import batch_seconds, step_seconds
 from tonnage.perf.terms import client_turnaround_s, resolve, step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import engines, find_engine, find_gpu, gpus
+from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import PRECISIONS, find_precision
 
 
@@ -45,6 +46,35 @@ def test_more_bandwidth_decodes_faster_and_more_arithmetic_prefills_faster() -> 
     h100, h200, a100 = (array(gpu=g) for g in ("h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb"))
     assert batch_seconds(h200, 1, 1) < batch_seconds(h100, 1, 1) < batch_seconds(a100, 1, 1)
     assert step_seconds(h100, 8000, 1, 0, 64_000_000, 0) < 0.6 * step_seconds(a100, 8000, 1, 0, 64_000_000, 0)
+
+
+HALVED = ("rtx-4090", "rtx-5090")
+"""GeForce cards halve 16- and 8-bit products alone, so that their watts per TFLOP/s say nothing of clocks in 4 bits."""
+
+
+def outgrows(more: Gpu, less: Gpu) -> bool:
+    """Whether a GPU has at least what another one has, in rates, bandwidth and watts, behind the same link, and no rows of its own."""
+    alike = all(getattr(more, name) == getattr(less, name) for name in ("vendor", "link", "link_gb_s", "mesh_gpus"))
+    figures = ("fp16_tflops", "fp8_tflops", "fp4_tflops", "memory_bandwidth_gb_s", "tdp_w")
+    judged = more.name not in shipped()["gpus"] and less.name not in HALVED
+    return alike and judged and all((getattr(more, name) or 0.0) >= (getattr(less, name) or 0.0) for name in figures)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp8", "nvfp4", "mxfp4", "nvfp4+experts"])
+def test_a_gpu_that_has_more_of_everything_is_never_slower_unless_its_rows_say_so(precision: str) -> None:
+    model, tp = ("deepseek-r1", 8) if "experts" in precision else ("llama-2-70b", 4)
+    loads = [(0, 0, 1, 0, 1000), (0, 0, 64, 0, 64_000), (4096, 2, 0, 2 * 2048**2, 0), (1000, 4, 500, 4 * 250**2, 400_000)]
+    pairs = [(more, less) for more, less in itertools.permutations(gpus(), 2) if outgrows(more, less)]
+    assert ("b300-sxm-270gb", "b200-sxm-180gb") in {(more.name, less.name) for more, less in pairs}
+    for more, less in pairs:
+        forms = {gpu.executes(find_precision(precision)).arithmetic for gpu in (more, less) if gpu.supports(find_precision(precision))}
+        if len(forms) != 1 or not (more.supports(find_precision(precision)) and less.supports(find_precision(precision))):
+            continue
+        for engine in ("vllm", "atom" if more.vendor == "AMD" else "tensorrt-llm"):
+            two = [array(model=model, gpu=gpu.name, precision=precision, tp=tp, engine=engine) for gpu in (more, less)]
+            for load in loads:
+                seconds = [step_seconds(c, *load) for c in two]
+                assert seconds[0] <= 1.001 * seconds[1], (more.name, less.name, engine, load)
 
 
 @pytest.mark.parametrize("tp", [2, 4, 8])

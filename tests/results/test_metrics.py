@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.results.metrics import DEFINITIONS, Summary, gap_percentile_ns, goodput, percentile_of_sorted, summarize
+from tonnage.results.metrics import DEFINITIONS, Summary, gap_percentile_ns, percentile_of_sorted, summarize
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, UNFINISHED, Requests, gap_edges_ns
-from tonnage.spec.deployment import METRICS, STATISTICS, Limit
+from tonnage.spec.deployment import METRICS, STATISTICS
 
 MS = 1_000_000
 
@@ -114,23 +113,6 @@ def test_steady_window_leaves_out_ramp_and_drain() -> None:
     assert summarize(r).ttft_ms.mean > 200
 
 
-def test_goodput_needs_every_limit() -> None:
-    ttft = Limit(metric="ttft", statistic="p95", seconds=0.1)
-    tpot = Limit(metric="tpot", statistic="mean", seconds=0.05)
-    assert goodput(THREE, ()).requests_per_second == pytest.approx(6)
-    assert goodput(THREE, (ttft,)).requests_per_second == pytest.approx(4)
-    both = goodput(THREE, (ttft, tpot))
-    assert both.requests_per_second == pytest.approx(2)
-    assert both.share == pytest.approx(1 / 3)
-
-
-def test_goodput_of_requests_at_their_limit() -> None:
-    r = record([0, 0, 0], [10, 10, 10], [10, 30, 31], [1, 2, 2])
-    tpot = Limit(metric="tpot", statistic="p99", seconds=0.020)
-    assert goodput(r, (tpot,)).share == pytest.approx(2 / 3)
-    assert goodput(r, (Limit(metric="itl", statistic="mean", seconds=0.0205),)).share == pytest.approx(2 / 3)
-
-
 def test_gap_percentile_is_the_middle_of_its_bin() -> None:
     edges = gap_edges_ns()
     gaps = np.zeros((POSITION_BUCKETS, GAP_BINS), dtype=np.int64)
@@ -160,7 +142,6 @@ def test_undefined_is_null_and_never_a_warning(empty: Requests) -> None:
         assert json.loads(json.dumps(document, allow_nan=False)) == document
         assert document["requests_per_second"] is None
         assert document["itl_ms"] == dict.fromkeys(STATISTICS)
-    assert math.isnan(goodput(empty, ()).requests_per_second)
 
 
 def test_json_has_every_key_of_the_interface_and_each_is_defined() -> None:

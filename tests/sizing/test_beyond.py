@@ -53,7 +53,7 @@ def test_a_deployment_of_measured_parts_has_no_item() -> None:
         ({"model": "kimi-k3", "tp": 8}, Unmeasured(code="model", name="kimi-k3", nearest="kimi-k2.5")),
         ({"gpu": "h100-pcie-80gb"}, Unmeasured(code="gpu", name="h100-pcie-80gb", nearest="h100-nvl-94gb")),
         ({"gpu": "gaudi3", "engine": "vllm-0.10"}, Unmeasured(code="gpu", name="gaudi3")),
-        ({"gpu": "mi350x"}, Unmeasured(code="gpu", name="mi350x", rows=1, nearest="mi355x")),
+        ({"gpu": "mi350x"}, Unmeasured(code="gpu", name="mi350x", rows=2, nearest="mi355x")),
         ({"gpu": "rtx-pro-6000-blackwell-se"}, Unmeasured(code="gpu", name="rtx-pro-6000-blackwell-se", rows=6)),
         (
             {"gpu": "a100-sxm-80gb", "precision": "fp16", "engine": "tensorrt-llm-1.2"},

@@ -43,7 +43,7 @@ class Curve(LoadScan):
     def _open(self, instance: Any, instances: int, rate: float, length: int) -> Seen:
         self.runs_made.append((length, rate))
         value = self.value(rate, length)
-        found: Any = SimpleNamespace(statistic_ms=lambda metric, statistic: 1e3 * value)
+        found: Any = SimpleNamespace(limit_s=lambda limit: value)
         return Seen(summary=found, requests=1)
 
 

@@ -83,6 +83,22 @@ def ranges(data: Path, /, *, silicon: Path = Path("silicon_sample.csv"), modern:
 
 
 @app.command
+def energy(file: Path, /, *, output: Path | None = None) -> None:
+    """Fit the watts of GPUs to measured serving, and print how far models that were left out are off.
+
+    Parameters
+    ----------
+    file
+        ml_energy.csv.
+    output
+        File in place of the package's own power.json.
+    """
+    from tools.fit.energy import fit as fit_energy
+
+    print(fit_energy(file, output))
+
+
+@app.command
 def score(
     file: Path,
     /,

@@ -37,6 +37,7 @@ _PRIORS: tuple[tuple[tuple[str, ...], tuple[str, ...], float, float, str], ...] 
     (("nvfp4",), (), 0.79, 0.80, B200_STUDY),
     (("nvfp4",), ("Blackwell Ultra",), 0.54, 0.80, "matrix products of TensorRT-LLM 1.3 and vLLM 0.24 on B300 (aiconfigurator-core 0.12)"),
     (("mxfp4",), (), 1.0, 0.80, "compute as FP8, memory as NVFP4"),
+    (("mxfp4",), ("CDNA4",), 1.60, 0.80, "twice the rate of FP8, of which compute and memory reach NVFP4's shares"),
     (("mxfp8",), (), 0.90, 0.95, "a little below FP8 for a scale per 32 weights: an estimate"),
     (("mxfp4 unpacked",), (), 0.80, MEMORY_4, "as AWQ on Hopper"),
     (("2:4",), (), 0.70, 1.0, "kernels 1.5 to 1.7 and prefill 1.3 times dense FP8 on H100 (arXiv 2603.05232), bytes as dense"),

@@ -18,7 +18,7 @@ from tonnage.perf.ranges import kind_of
 from tonnage.spec.catalog import find_engine
 from tools.fit.data import CURVE_SOURCE, FILES, curve_rows, read_data
 from tools.fit.modern.rows import FILE as AGG
-from tools.fit.modern.rows import select_modern
+from tools.fit.modern.rows import SUBMITTED, select_modern, select_submitted
 from tools.fit.silicon.dense_rows import select
 from tools.fit.silicon.moe_rows import select_moe
 from tools.fit.silicon.sample import FILE as SAMPLE
@@ -40,8 +40,10 @@ def ranges(data: Path, silicon: Path, modern: Path, *, origins: Mapping[str, Any
     """
     read = {FILES[engine]: rows for engine, rows in read_data(data).items()} | {CURVE_SOURCE: curve_rows()}
     points = [read_point(row) for rows in read.values() for row in rows]
-    read |= {SAMPLE: [*select(silicon).rows, *select_moe(silicon).rows], AGG: select_modern(modern).rows}
-    points += [point_of(row) for name in (SAMPLE, AGG) for row in read[name]]
+    later = {SAMPLE: [*select(silicon).rows, *select_moe(silicon).rows], AGG: select_modern(modern).rows}
+    later |= {SUBMITTED: select_submitted(data / SUBMITTED)} if (data / SUBMITTED).is_file() else {}
+    read |= later
+    points += [point_of(row) for rows in later.values() for row in rows]
     presets = sorted({_preset(point) for point in points} | set(origins["engine_rows"]) | set(DERIVED))
     engines = {preset: generation(preset, origins) for preset in presets}
     return {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.api.question.arguments import attainments
 from tonnage.errors import InputError, option
 from tonnage.results.metrics import Summary
 
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from tonnage.workload.limits import EngineLimits, KvGain
 
 
-def compare_runs(first: Path, second: Path, *, include_invalid: bool = False) -> Comparison:
+def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), include_invalid: bool = False) -> Comparison:
     """Compare two run folders by their records.
 
     Args:
         first, second: the folders.
+        attain: shares of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms".
         include_invalid: whether runs that their own client called INVALID are compared all the same, with a note; they are refused if not.
 
     Raises:
@@ -36,7 +38,7 @@ def compare_runs(first: Path, second: Path, *, include_invalid: bool = False) ->
 
     invalid = InvalidRuns(include=include_invalid)
     one, other = (_believed(folder, invalid) for folder in (first, second))
-    found = compare(one.requests, other.requests)
+    found = compare(one.requests, other.requests, slo=attainments(attain))
     return replace(found, notes=(*found.notes, *invalid.sentences))
 
 
@@ -95,7 +97,8 @@ def compare_plan(
     count, between = instances or choice.instances, router or ROUTER
     replayed = replay(found.requests, choice.deployment, gpus_per_system=choice.gpus_per_system, instances=count, router=between)
     clients = _clients(found.scenario)
-    beside = beside_plan(found.requests, replayed, choice.deployment, instances=count, router=between, clients=clients)
+    limits = tuple(limit.asked for limit in choice.plan.scenario.limits_that_count)
+    beside = beside_plan(found.requests, replayed, choice.deployment, instances=count, router=between, clients=clients, slo=limits)
     return replace(beside, notes=(*beside.notes, *invalid.sentences))
 
 

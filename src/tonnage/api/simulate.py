@@ -47,6 +47,7 @@ def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | Non
             seed=asks.seed,
             requests=record,
             summary=summarize(record),
+            limits=asks.limits,
             instances=pools.prefill_instances + pools.decode_instances,
             router=f"{pools.prefill_instances}:{pools.decode_instances} disaggregated",
         )
@@ -111,7 +112,10 @@ def simulate_sweep(
     count = len(asks.workloads)
     plain: list[Summary | None] = [*summaries[count:]] or [None] * count
     made = zip(asks.workloads, runs, summaries, plain, strict=False)
-    return [SimulatedRun(deployment=asks.deployment, workload=w, seed=asks.seed, requests=r, summary=s, plain=p) for w, r, s, p in made]
+    return [
+        SimulatedRun(deployment=asks.deployment, workload=w, seed=asks.seed, requests=r, summary=s, plain=p, limits=asks.limits)
+        for w, r, s, p in made
+    ]
 
 
 def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> bool:
@@ -173,6 +177,7 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
             seed=asks.seed,
             requests=record,
             summary=summarize(record),
+            limits=asks.limits,
             instances=asks.instances,
             router=asks.router,
             fleet=facts,

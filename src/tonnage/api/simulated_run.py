@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.notebook import InNotebooks
-from tonnage.results.metrics import Violation, violations
+from tonnage.results.breakdown import Violation, violations
 from tonnage.results.requests import FAILED
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.workload import ClosedLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
-    from tonnage.results.metrics import ClassResult, Summary
+    from tonnage.results.breakdown import ClassResult
+    from tonnage.results.metrics import Attained, Summary
     from tonnage.results.requests import Requests
     from tonnage.simulator.changes import Routed
     from tonnage.spec.deployment import Slo
@@ -49,6 +50,7 @@ class SimulatedRun(InNotebooks):
         router: what shared it; empty where there was one instance.
         fleet: failures, instance-hours and limits broken; None where none of them was requested.
         equal_lengths: where equal lengths decide the p95 of the TTFT, what it is without them; None elsewhere.
+        limits: that goodput and joint attainment are counted against.
     """
 
     deployment: Deployment
@@ -61,15 +63,23 @@ class SimulatedRun(InNotebooks):
     router: str = ""
     fleet: FleetFacts | None = None
     equal_lengths: EqualLengths | None = None
+    limits: Slo = ()
 
     @property
     def classes(self) -> tuple[ClassResult, ...]:
         """What each class of the traffic saw; empty where there are none."""
-        from tonnage.results.metrics import by_class
+        from tonnage.results.breakdown import by_class
 
         asked = self.workload.classes
         place = self.workload.trace(self.seed).priority if asked else None
-        return () if place is None else by_class(self.requests, place, asked)
+        return () if place is None else by_class(self.requests, place, asked, self.limits)
+
+    @property
+    def attained(self) -> tuple[Attained, ...]:
+        """Goodput inside the limits, and the joint attainment of each limit on it."""
+        from tonnage.results.metrics import attained
+
+        return attained(self.requests, self.limits)
 
     @property
     def gain(self) -> float | None:
@@ -120,6 +130,7 @@ class SimulatedRun(InNotebooks):
             "marks": list(self.marks),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
             **({} if self.fleet is None else {"fleet": self.fleet.to_json()}),
+            **({"attained": [one.to_json() for one in self.attained]} if self.limits else {}),
             **({} if self.equal_lengths is None else {"equal_lengths": asdict(self.equal_lengths)}),
             **({"classes": [one.to_json() for one in self.classes]} if self.workload.classes else {}),
             **summary,

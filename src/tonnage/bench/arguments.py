@@ -105,6 +105,9 @@ class VerdictArguments(LoadArguments):
         "Percentiles that need enough samples, at a confidence of 0.99: 50, 90, 95 or 99.", default=(), several=True
     )
     slo: Sequence[str] = about('A limit that goodput is counted against, such as "ttft p95<=500ms"; may be repeated.', default=())
+    attain: Sequence[str] = about(
+        'Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; may be repeated.', default=()
+    )
     max_error_rate: float = about("Share of requests that may fail in a valid run (default: 0.01).", default=ERROR_RATE)
 
 

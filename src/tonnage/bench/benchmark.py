@@ -27,7 +27,7 @@ from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.notebook import InNotebooks
 from tonnage.results.batches import RunWriter, read_tokens, summary_document
-from tonnage.results.metrics import Goodput, Summary, goodput, summarize
+from tonnage.results.metrics import Attained, Summary, attained, summarize
 from tonnage.results.requests import Requests
 from tonnage.spec.deployment import Slo
 
@@ -63,7 +63,7 @@ class Measured(InNotebooks):
         requests, summary: what happened.
         validity: whether that can be believed.
         observed: what was seen of the client.
-        good: goodput, where limits were given.
+        good: goodput and joint attainment, where limits were given.
         summary_json, run_json: what the run folder holds.
     """
 
@@ -72,7 +72,7 @@ class Measured(InNotebooks):
     summary: Summary
     validity: Validity
     observed: Observed
-    good: Goodput | None
+    good: tuple[Attained, ...]
     summary_json: dict[str, Any]
     run_json: dict[str, Any]
 
@@ -114,14 +114,14 @@ def benchmark(
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
-        good = goodput(requests, wanted.slo) if wanted.slo else None
+        good = attained(requests, wanted.slo)
         run_json = _run_json(setup, observed, validity, facts)
         run_json["intervals"] = {"confidence": CONFIDENCE, **intervals(requests, seed=wanted.seed)}
         run_json["trends"] = {**trends(requests), "definitions": DEFINITIONS}
         if observed.turns is not None:
             run_json["conversations"] = by_turn(requests, observed.turns)
             _write_turns(writer.partial / "turns.parquet", observed.turns)
-        gaps = None
+        gaps, energy = None, dict[str, Any]()
         if wanted.tokens and setup.endpoint.streaming:
             offsets, lengths = read_tokens(writer.partial)
             gaps = single_gaps(offsets, lengths)
@@ -131,10 +131,11 @@ def benchmark(
         if metrics is not None:
             run_json["server_metrics"] = metrics.summary()
             metrics.write(writer.partial / "server_metrics.parquet")
-        if good is not None:
-            limits = [str(limit) for limit in wanted.slo]
-            run_json["goodput"] = {"limits": limits, "requests_per_second": good.requests_per_second, "share": good.share}
-        summary_json = summary_document(summary, requests, _further(observed, validity))
+            energy = metrics.energy(summary.window_s, round(summary.output_tokens_per_second * summary.window_s))
+        if good:
+            run_json["goodput"] = [one.to_json() for one in good]
+        further = (*_further(observed, validity), *([("energy", energy)] if energy else []))
+        summary_json = summary_document(summary, requests, further)
         if keep:
             writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
     finally:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from tonnage.bench.intervals import CONFIDENCE, STATISTICS, block_draws, latencies_ms, statistics
 from tonnage.errors import in_python
 from tonnage.notebook import InNotebooks
-from tonnage.results.metrics import summarize
+from tonnage.results.metrics import attained, summarize
 from tonnage.results.requests import Requests
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tonnage.spec.deployment import Slo
 
 QUANTILES = tuple(range(1, 100))
 
@@ -76,11 +78,12 @@ class Comparison(InNotebooks):
         }
 
 
-def compare(first: Requests, second: Requests, *, seed: int = 0) -> Comparison:
+def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) -> Comparison:
     """Compare two runs by their records alone.
 
     Args:
         first, second: the records; of a measurement and its prediction either may be either.
+        slo: limits on joint attainment, whose goodput is compared too.
         seed: of the bootstrap.
     """
     import numpy as np
@@ -93,6 +96,10 @@ def compare(first: Requests, second: Requests, *, seed: int = 0) -> Comparison:
     ratios += [Ratio(metric="itl_ms", statistic=s, first=getattr(one.itl_ms, s), second=getattr(other.itl_ms, s)) for s in STATISTICS]
     for name in ("requests_per_second", "output_tokens_per_second"):
         ratios.append(Ratio(metric=name, statistic="mean", first=getattr(one, name), second=getattr(other, name)))
+    for ours_met, theirs_met in zip(attained(first, slo), attained(second, slo), strict=True):
+        ratios += [Ratio(metric=f"share {ours_met.limits}", statistic="mean", first=ours_met.share, second=theirs_met.share)]
+        rates = (ours_met.requests_per_second, theirs_met.requests_per_second)
+        ratios += [Ratio(metric=f"goodput {ours_met.limits}", statistic="mean", first=rates[0], second=rates[1])]
     quantiles = {
         metric: tuple(tuple(float(v) for v in np.percentile(x, QUANTILES)) for x in (ours[metric], theirs[metric]))
         for metric in ours

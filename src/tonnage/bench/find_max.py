@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.benchmark import Measured
@@ -312,7 +312,7 @@ def _widened(interval: tuple[float, float], trials: Sequence[Trial], slo: Slo, *
     passed = [trial for trial in trials if trial.passed]
     if passed and not whole:
         last = max(passed, key=lambda trial: trial.load)
-        spare = min((limit.seconds for limit in slo if limit.metric in QUEUED), default=0.0)
+        spare = min((limit.seconds for limit in _single(slo) if limit.metric in QUEUED), default=0.0)
         seconds = last.measured.observed.seconds
         room = min(spare / seconds, MOST_ROOM) if seconds > 0 else 0.0
     return low / (1 + SAME + room), high * (1 + SAME)
@@ -327,7 +327,7 @@ def judged(load: float, measured: Measured, slo: Slo, *, whole: bool = False) ->
     server = [reason for reason in measured.validity.reasons if reason not in measured.validity.client_reasons]
     if server:
         return Trial(load=load, passed=False, sure=CLEAR, why=server[0], measured=measured)
-    rise, least = ttft_rise_ms(measured.requests), RISE * min(limit.seconds for limit in slo) * 1e3
+    rise, least = ttft_rise_ms(measured.requests), RISE * min(limit.seconds for limit in _single(slo)) * 1e3
     if not whole and rise > least:
         return Trial(load=load, passed=False, sure=CLEAR, why=f"TTFT still rose by {rise:.3g} ms over the run", measured=measured)
     margins = [_margin(limit, measured) for limit in slo]
@@ -336,12 +336,20 @@ def judged(load: float, measured: Measured, slo: Slo, *, whole: bool = False) ->
     passed = room >= 0
     sure = 0.5 * (1 + math.erf(abs(room) / spread / math.sqrt(2))) if spread > 0 else CLEAR
     why = "" if passed else f"{limit.metric.upper()} {limit.statistic} was {value:.4g} ms, the limit is {limit.seconds * 1e3:g} ms"
+    if not passed and limit.share is not None:
+        why = f"{100 * limit.share:g}% of the requests took up to {value / 1e3:.4g} times {limit}"
     return Trial(load=load, passed=passed, sure=min(sure, CLEAR), why=why, measured=measured)
+
+
+def _single(slo: Slo) -> Slo:
+    """The limits, each part of joint attainment as a separate one."""
+    parts = tuple(replace(limit, metric=metric, seconds=each) for limit in slo for metric, each in limit.parts)
+    return (*(limit for limit in slo if limit.share is None), *parts)
 
 
 def _margin(limit: Limit, measured: Measured) -> tuple[float, float, Limit]:
     """The value that is limited, and its standard error, both in milliseconds."""
-    value = measured.summary.statistic_ms(limit.metric, limit.statistic)
+    value = 1e3 * measured.summary.limit_s(limit)
     low, high = intervals(measured.requests).get(f"{limit.metric}_ms", {}).get(limit.statistic, (math.nan, math.nan))
     if math.isnan(low):
         low, high = _by_ranks(limit, measured)

@@ -7,14 +7,15 @@ with them, by NVIDIA's management library (package ``nvidia-ml-py``).
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import importlib
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tonnage.bench.client import Client
@@ -22,6 +23,10 @@ from tonnage.bench.conductor import Conductor, TalkConductor
 from tonnage.bench.recorder import TokenTimes
 from tonnage.bench.reply import Exchange
 from tonnage.errors import InputError, option
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Reading = Callable[[Any, Any], float]
 
@@ -31,6 +36,7 @@ READINGS: Mapping[str, Reading] = {
     "utilization_percent": lambda library, gpu: float(library.nvmlDeviceGetUtilizationRates(gpu).gpu),
     "memory_used_bytes": lambda library, gpu: float(library.nvmlDeviceGetMemoryInfo(gpu).used),
     "sm_clock_mhz": lambda library, gpu: float(library.nvmlDeviceGetClockInfo(gpu, library.NVML_CLOCK_SM)),
+    "energy_j": lambda library, gpu: float(library.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1e3,
     "temperature_c": lambda library, gpu: float(library.nvmlDeviceGetTemperature(gpu, library.NVML_TEMPERATURE_GPU)),
 }
 """What is read of each GPU, by its name in the record."""
@@ -73,7 +79,21 @@ class Nvml:
                     found[f'nvml:{name}{{gpu="{place}"}}'] = read(self._library, handle)
                 except self._library.NVMLError:
                     continue
-        return found
+        return found | host_joules()
+
+
+RAPL = Path("/sys/class/powercap")
+"""Where Linux publishes the energy counters of CPU packages, in microjoules; often for root alone."""
+
+
+def host_joules() -> dict[str, float]:
+    """The energy counter of each CPU package of this machine, in joules; none where they cannot be read."""
+    found = {}
+    for file in sorted(RAPL.glob("intel-rapl:[0-9]*/energy_uj")):
+        if file.parent.name.count(":") == 1:
+            with contextlib.suppress(OSError, ValueError):
+                found[f'rapl:energy_j{{package="{file.parent.name}"}}'] = float(file.read_text()) / 1e6
+    return found
 
 
 def _text(name: object) -> str:
@@ -83,7 +103,8 @@ def _text(name: object) -> str:
 
 EVERY_S = 1.0
 MOST_BYTES = 16_777_216
-NAMES = ("vllm:", "sglang:", "trtllm_", "nv_inference_", "nv_trt_llm_", "nv_gpu_", "DCGM_FI_DEV_")
+AMD = ("gpu_package_power", "gpu_average_package_power")
+NAMES = ("vllm:", "sglang:", "trtllm_", "nv_inference_", "nv_trt_llm_", "nv_gpu_", "nv_energy_", "DCGM_FI_DEV_", *AMD)
 _LEFT_OUT = ("_bucket", "_created")
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)(?:\s+-?\d+)?$", re.ASCII)
 
@@ -157,6 +178,8 @@ class Scraper:
             self._thread.join(timeout=10)
 
     def _read(self) -> None:
+        """Once at the beginning, then again and again, and once at the end."""
+        ended = False
         while True:
             for url in self._urls:
                 now = time.monotonic_ns() - self._start_ns
@@ -164,8 +187,25 @@ class Scraper:
             if self._gpus is not None:
                 now = time.monotonic_ns() - self._start_ns
                 self.rows.extend((now, name, value) for name, value in self._gpus.samples().items())
-            if self._stop.wait(self._every):
+            if ended:
                 return
+            ended = self._stop.wait(self._every)
+
+    def energy(self, seconds: float, tokens: int) -> dict[str, Any]:
+        """Joules of the GPUs, and of the CPU packages, in the first ``seconds`` of a run with so many output tokens; empty where unread."""
+        gpus, by = joules(self.rows, GPU_COUNTERS, seconds), "energy counters"
+        if gpus is None:
+            gpus, by = joules(self.rows, GPU_WATTS, seconds), "power read once a second"
+        if gpus is None:
+            return {}
+        host = joules(self.rows, HOST_COUNTERS, seconds)
+        return {
+            "gpu_joules": gpus,
+            "mean_gpu_watts": gpus / seconds,
+            "joules_per_output_token": gpus / tokens if tokens else None,
+            "by": by,
+            "host_joules": host,
+        }
 
     def summary(self) -> dict[str, Any]:
         """Of each series how often it was read, and its first, mean, greatest and last value."""
@@ -189,3 +229,51 @@ class Scraper:
             "value": pa.array(values, type=pa.float64()),
         }
         pq.write_table(pa.table(columns), path, compression="zstd")
+
+
+# Energy over a run: of each GPU the growth of a counter, or the power between readings on straight lines.
+
+
+GPU_COUNTERS = {"nvml:energy_j": 1.0, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1e-3, "nv_energy_consumption": 1.0}
+"""Joules per unit of the counters of NVML, of the DCGM exporter (millijoules), and of Triton (names recalled, 2026-11-25)."""
+GPU_WATTS = {"nvml:power_w": 1.0, "DCGM_FI_DEV_POWER_USAGE": 1.0, "nv_gpu_power_usage": 1.0, **dict.fromkeys(AMD, 1.0)}
+"""Watts by NVML, the DCGM exporter, Triton, and AMD's device metrics exporter (names recalled, 2026-11-25)."""
+HOST_COUNTERS = {"rapl:energy_j": 1.0}
+
+
+def joules(rows: Sequence[tuple[int, str, float]], units: Mapping[str, float], seconds: float) -> float | None:
+    """Joules from the beginning of a run on, of all series of the first name that was read; None where none was read twice.
+
+    Args:
+        rows: nanoseconds since the beginning, name with labels, value.
+        units: joules, or watts, per unit of a series by its name.
+        seconds: length of the run; before the first reading and after the last one the power is that of the next.
+    """
+    import numpy as np
+
+    for name, unit in units.items():
+        series: dict[str, list[tuple[float, float]]] = {}
+        for at_ns, labelled, value in rows:
+            if labelled.partition("{")[0] == name:
+                series.setdefault(labelled, []).append((at_ns / 1e9, unit * value))
+        read = [np.array(values).T for values in series.values() if len(values) > 1]
+        if read:
+            return sum(_grown(times, values, seconds, watts=units is GPU_WATTS) for times, values in read)
+    return None
+
+
+def _grown(times: NDArray[np.float64], values: NDArray[np.float64], seconds: float, *, watts: bool) -> float:
+    """Joules of one series between 0 and ``seconds``: a counter that began again counts from there."""
+    import numpy as np
+
+    steps = np.diff(times)
+    grown = steps * (values[1:] + values[:-1]) / 2 if watts else np.where(np.diff(values) >= 0, np.diff(values), values[1:])
+    total = np.concatenate([[0.0], np.cumsum(grown)])
+    first, last = (values[0], values[-1]) if watts else (grown[0] / steps[0], grown[-1] / steps[-1])
+
+    def at(moment: float) -> float:
+        if moment < times[0]:
+            return float((moment - times[0]) * first)
+        return float(total[-1] + (moment - times[-1]) * last if moment > times[-1] else np.interp(moment, times, total))
+
+    return at(seconds) - at(0.0)

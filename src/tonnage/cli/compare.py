@@ -20,6 +20,7 @@ def compare(
     instances: int | None = None,
     router: str | None = None,
     coefficients: Path | None = None,
+    attain: Annotated[list[str] | None, Parameter(negative=())] = None,
     include_invalid: Annotated[bool, Parameter(negative=())] = False,
     report: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
@@ -40,6 +41,8 @@ def compare(
         Beside a plan: what shares the requests among several instances (default: least-outstanding).
     coefficients
         Beside a plan: file that calibrate wrote, in place of the calibration that the plan was made with.
+    attain
+        Of two runs: share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; may be repeated.
     include_invalid
         Compare runs that their own client called INVALID; they are refused otherwise.
     report
@@ -52,6 +55,8 @@ def compare(
     if second.is_file():
         if report is not None:
             raise InputError(f"{option('report')}: draws two runs; {second} is a file, give a second run folder")
+        if attain:
+            raise InputError(f"{option('attain')}: {second} has its own limits; leave it out")
         _beside_plan(first, second, {**given, "include_invalid": include_invalid}, json=json)
         return
     for name, value in given.items():
@@ -60,7 +65,7 @@ def compare(
     from tonnage.api.compare import compare_runs
     from tonnage.report.comparison import two_runs
 
-    found = compare_runs(first, second, include_invalid=include_invalid)
+    found = compare_runs(first, second, attain=attain or (), include_invalid=include_invalid)
     if report is not None:
         from tonnage.report.comparison import two_runs_page
         from tonnage.report.writers.html import write_page

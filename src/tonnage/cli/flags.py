@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Sequence as SequenceKind
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -61,16 +61,14 @@ class Flag:
 def flags_of(declared: type, group: Group | None = None) -> tuple[Flag, ...]:
     """A flag for each field that a dataclass adds to its base by ``about``."""
     kinds, own = get_type_hints(declared), vars(declared)["__annotations__"]
-    return tuple(
-        Flag(name=one.name, kind=_typed(kinds[one.name]), group=group, **one.metadata) for one in fields(declared) if one.name in own
-    )
+    return tuple(_flag(one.name, kinds[one.name], one.metadata, group) for one in fields(declared) if one.name in own)
 
 
-def _typed(kind: Any) -> Any:
-    """What a flag takes where Python takes a kind: several values as a list, texts where it takes more, and nothing."""
-    if get_origin(kind) is SequenceKind:
-        return list[get_args(kind)[0]] | None  # type: ignore[misc]
-    return (str if takes(kind, str) else kind) | None
+def _flag(name: str, kind: Any, facts: Mapping[str, Any], group: Group | None) -> Flag:
+    """A flag that takes several values as a list, and a text where Python takes more kinds."""
+    listed = get_origin(kind) in (SequenceKind, tuple)
+    taken = list[get_args(kind)[0]] if listed else str if takes(kind, str) else kind  # type: ignore[misc]
+    return Flag(name=name, kind=taken | None, group=group, **{**facts, "negative": facts["negative"] and not listed})
 
 
 def leaf_flags(found: Iterable[Leaf]) -> tuple[Flag, ...]:

@@ -156,6 +156,7 @@ def power_per_request(serving: Serving, prices: Prices) -> float:
     if serving.system_watts is None or power is None or prices.power_in_hosting:
         return 0.0
     watts = serving.system_watts * serving.gpus_per_instance / serving.gpus_per_system
+    watts *= 1.0 if serving.power is None else serving.power.share_at(serving.requests_per_second_per_instance)
     seconds = 1 / serving.requests_per_second_per_instance
     return watts / 1_000 * seconds / 3_600 * prices.pue.value * power.value
 

@@ -61,6 +61,7 @@ def serving_of(candidate: Candidate, spare: int = 0) -> Serving:
         watts_from=source,
         spare=spare,
         systems=candidate.systems,
+        power=candidate.power,
     )
 
 
@@ -181,28 +182,43 @@ def energy_of(serving: Serving, traffic: Traffic, prices: Prices, instances: int
     if serving.system_watts is None or not instances:
         return None
     systems = instances * serving.gpus_per_instance / serving.gpus_per_system
-    carried = instances * serving.requests_per_second_per_instance
-    busy = 0.0
+    carried, most = instances * serving.requests_per_second_per_instance, systems * serving.system_watts / 1_000
+    busy, drawn, known = 0.0, 0.0, serving.power is not None
     for hours in traffic.hours:
         rate, sized = hours.requests_per_second, hours.sized_requests_per_second
         share = min(1.0, carried / sized) if sized else 1.0
-        busy += hours.hours_per_year * (1.0 if rate is None else min(1.0, rate * share / carried))
+        used = 1.0 if rate is None else min(1.0, rate * share / carried)
+        busy += hours.hours_per_year * used
+        drawn += hours.hours_per_year * _drawn(serving, used if rate is not None else min(1.0, sized / carried) if known else 1.0)
     utilisation = busy / HOURS_PER_YEAR
-    kwh = systems * serving.system_watts / 1_000 * busy * prices.pue.value
-    power = prices.power_usd_per_kwh
+    kwh = most * drawn * prices.pue.value
+    power, grid = prices.power_usd_per_kwh, prices.grid_kg_co2_per_kwh
     whole = "" if traffic.mean_requests_per_second is not None else " (only the peak is known: taken as busy all year)"
-    shown = f"{utilisation:.0%}" if utilisation >= 0.01 else f"{100 * utilisation:.2g}%"
+    shown = _percent(drawn / HOURS_PER_YEAR)
+    of_it = f"{shown} of it at utilisation {_percent(utilisation)}, as predicted of the GPUs" if known else f"utilisation {shown}"
     how = (
-        f"estimate: {systems:,.4g} × {serving.watts_from} × utilisation {shown}{whole} × {HOURS_PER_YEAR:,} h × PUE "
+        f"estimate: {systems:,.4g} × {serving.watts_from} × {of_it}{whole} × {HOURS_PER_YEAR:,} h × PUE "
         f"{prices.pue.value:g}{f' × {amount(power)} USD/kWh' if power else ''}"
     )
     return Energy(
+        peak_kw=most * _drawn(serving, min(1.0, traffic.peak_requests_per_second / carried)) if known else None,
+        mean_kw=most * drawn / HOURS_PER_YEAR if known else None,
+        kg_co2_per_year=None if grid is None else kwh * grid.value,
         kwh_per_year=kwh,
         usd_per_year=None if power is None else kwh * power.value,
         utilisation=utilisation,
         added=power is not None and not prices.power_in_hosting,
         how=how,
     )
+
+
+def _drawn(serving: Serving, used: float) -> float:
+    """Power over the highest at a share of the load inside the limits: as predicted of the GPUs, else that share."""
+    return used if serving.power is None else serving.power.share_at(used * serving.requests_per_second_per_instance)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else f"{100 * share:.2g}%"
 
 
 def energy_part(energy: Energy | None) -> tuple[CostPart, ...]:

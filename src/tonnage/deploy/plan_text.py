@@ -92,7 +92,9 @@ def carries_line(service: Service) -> str:
 def limits_line(service: Service) -> str:
     """The limits, in a line."""
     limits = service.plan.scenario.limits_that_count
-    return "; ".join(f"{one.metric.upper()} {one.statistic} ≤ {one.milliseconds:,g} ms" for one in limits) or "none"
+    return (
+        "; ".join(str(one) if one.share else f"{one.metric.upper()} {one.statistic} ≤ {one.milliseconds:,g} ms" for one in limits) or "none"
+    )
 
 
 def head(service: Service) -> str:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
 from tonnage.formats.measured_files import InvalidRuns, read_measured
+from tonnage.formats.table import DRAWN, RATIO
 from tonnage.perf.memory import static_peak_bytes
 from tonnage.perf.pipeline import EstimatedInstance, estimated_instance
+from tonnage.perf.power import draw, seen_load
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.perf.terms import client_turnaround_s, step_model
 from tonnage.results.metrics import reported_rates, summarize
@@ -23,6 +25,7 @@ from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
+from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.precision import find_precision
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
 from tonnage.units import PS_PER_S, to_ps
@@ -53,6 +56,7 @@ class Point:
         isl, osl: prompt and output lengths in tokens.
         batch, concurrency, request_rate: the load: a static batch, clients of a closed loop, or requests per second; two are None.
         requests, window_s: how many requests were sent, or for how many seconds; None where the row does not say.
+        drawn: the distributions of prompt and output lengths, where the row says that they vary; ``isl`` and ``osl`` are used elsewhere.
     """
 
     deployment: Deployment
@@ -63,6 +67,7 @@ class Point:
     request_rate: float | None = None
     requests: int | None = None
     window_s: float | None = None
+    drawn: tuple[Lengths, Lengths] | None = None
 
     @property
     def load(self) -> str:
@@ -130,7 +135,17 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
         request_rate=row.get("request_rate"),
         requests=row.get("requests"),
         window_s=row.get("window_s"),
+        drawn=_drawn(row),
     )
+
+
+def _drawn(row: Mapping[str, Any]) -> tuple[Lengths, Lengths] | None:
+    """How the lengths of a row vary; None where it does not say that they do."""
+    ratio, written = row.get(RATIO) or 1.0, {name: row.get(key) for name, key in DRAWN.items()}
+    if ratio == 1.0 and not any(written.values()):
+        return None
+    isl, osl = (parse_lengths(written[name] or f"{max(round(ratio * row[name]), 1)}-{row[name]}", name) for name in DRAWN)
+    return isl, osl
 
 
 # A static batch in closed form, equal to what the simulator gives.
@@ -188,7 +203,8 @@ def workload_of(point: Point, step: StepModel, *, turnaround_s: float) -> Worklo
         rate = point.request_rate or 1.0
         arrivals = OpenLoop(rate=rate)
         requests = point.requests or round(min(max(OPEN_REQUESTS, OPEN_SECONDS * rate), OPEN_MOST))
-    return Workload(isl=Lengths(mean=point.isl), osl=Lengths(mean=point.osl), arrivals=arrivals, requests=requests)
+    isl, osl = point.drawn or (Lengths(mean=point.isl), Lengths(mean=point.osl))
+    return Workload(isl=isl, osl=osl, arrivals=arrivals, requests=requests)
 
 
 # What a benchmark reports of a simulated run, by the names of the columns of a measured table.
@@ -249,6 +265,21 @@ def decoding(point: Point) -> dict[str, float]:
     return {"itl_ms": 1e3 * seconds}
 
 
+def joules_per_token(point: Point, values: Mapping[str, float]) -> float | None:
+    """Joules of all GPUs for an output token at the speed in ``values`` (``output_tok_s``, and ``itl_ms`` of an open loop).
+
+    None where the speed or the TDP of the GPU is not known.
+    """
+    rate, load = values.get("output_tok_s"), point.batch or point.concurrency
+    sequences = load if load is not None else values.get("itl_ms", math.nan) / 1e3 * (rate or math.nan)
+    if not rate or not sequences or math.isnan(sequences):
+        return None
+    d = point.deployment
+    seen, busy = seen_load(sequences=sequences, tokens_per_second=rate, isl=point.isl, osl=point.osl, ranks=point.ranks)
+    found = draw(d, point.instance.step.coefficients, seen, busy=busy)
+    return None if found is None else found.watts * d.parallelism.gpus / rate
+
+
 def _static(point: Point) -> dict[str, float]:
     batch, isl, osl = point.batch or 1, point.isl, point.osl
     peak = static_peak_bytes(point.deployment, batch, isl, osl)
@@ -293,6 +324,7 @@ class MeasuredTable:
         predict: gives the metrics of row ``i`` at a point that ``point`` gave, by the names that ``validation.predict`` uses.
         remarks: what was left out of the file, one sentence each.
         apart: rows of the file that are of another kind, by the name of that kind; their errors are not among those of the others.
+        by_lengths: whether requests are predicted with just what the rows say of their lengths.
     """
 
     rows: list[dict[str, Any]]
@@ -300,6 +332,7 @@ class MeasuredTable:
     predict: Callable[[int, Point], dict[str, float]]
     remarks: tuple[str, ...] = ()
     apart: Mapping[str, MeasuredTable] = field(default_factory=dict)
+    by_lengths: bool = False
 
 
 Measured = MeasuredTable | Path | str | Sequence[Mapping[str, Any]]
@@ -322,7 +355,9 @@ def measured_table(measured: Measured, given: Mapping[str, str | int] | None = N
     invalid = InvalidRuns(include=include_invalid)
     rows = _read(Path(measured), given, invalid) if isinstance(measured, Path | str) else [dict(row) for row in measured]
     invalid.check(rows)
-    return MeasuredTable(rows=rows, point=lambda i: read_point(rows[i]), predict=lambda _, point: predict(point), remarks=invalid.sentences)
+    return MeasuredTable(
+        rows=rows, point=lambda i: read_point(rows[i]), predict=lambda _, point: predict(point), remarks=invalid.sentences, by_lengths=True
+    )
 
 
 def _read(path: Path, given: Mapping[str, str | int] | None, invalid: InvalidRuns) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from tonnage.notebook import InNotebooks
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import SHARE
-from tonnage.results.metrics import summarize
+from tonnage.results.metrics import attained, summarize
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.spec.workload import Trace
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
     from tonnage.simulator.engine import Engine
-    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.deployment import Deployment, Slo
 
 
 ROUTER = "least-outstanding"
@@ -187,7 +187,14 @@ class RunBesidePlan(InNotebooks):
 
 
 def beside_plan(
-    measured: Requests, predicted: Requests, deployment: Deployment, *, instances: int, router: str, clients: int | None = None
+    measured: Requests,
+    predicted: Requests,
+    deployment: Deployment,
+    *,
+    instances: int,
+    router: str,
+    clients: int | None = None,
+    slo: Slo = (),
 ) -> RunBesidePlan:
     """Lay a run next to its replay.
 
@@ -199,6 +206,7 @@ def beside_plan(
         predicted: what ``replay`` made of it.
         deployment, instances, router: that it was simulated on.
         clients: of the closed loop that the run was; None for an open loop, or where it is not known.
+        slo: the limits of the plan, whose joint attainment is laid next to each other too.
     """
     from tonnage.perf.ranges import marks
 
@@ -212,7 +220,7 @@ def beside_plan(
         instances=instances,
         router=router if instances > 1 else "",
         requests=len(predicted),
-        metrics=tuple(_metrics(ours, theirs, intervals)),
+        metrics=(*_metrics(ours, theirs, intervals), *_attained(measured, predicted, slo)),
         notes=tuple(_notes(measured, predicted, clients)),
         marks=marks(deployment),
     )
@@ -233,6 +241,13 @@ def _metrics(ours: Summary, theirs: Summary, intervals: dict[str, tuple[float, f
         yield MetricBeside(metric=metric, statistic=statistic, measured=measured, predicted=predicted, low=low, high=high)
     for metric in RATES:
         yield MetricBeside(metric=metric, statistic="mean", measured=getattr(ours, metric), predicted=getattr(theirs, metric))
+
+
+def _attained(measured: Requests, predicted: Requests, slo: Slo) -> Iterator[MetricBeside]:
+    """Joint attainment of the limits, measured and predicted."""
+    joint = tuple(limit for limit in slo if limit.share is not None)
+    for ours, theirs in zip(attained(measured, joint), attained(predicted, joint), strict=True):
+        yield MetricBeside(metric=f"share {ours.limits}", statistic="mean", measured=ours.share, predicted=theirs.share)
 
 
 def _notes(measured: Requests, predicted: Requests, clients: int | None) -> Iterator[str]:

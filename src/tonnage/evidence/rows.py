@@ -207,7 +207,7 @@ class LoadedRows:
             del columns["output_tok_s"]
         self.measured = {name: values for name, values in columns.items() if np.isfinite(values).any()}
         self.gaps = np.maximum(column(rows, "osl") - 1, 1)
-        self.varied = np.array([bool(row.get("run")) for row in rows])
+        self.varied = np.array([bool(row.get("run")) or point.drawn is not None for row, point in zip(rows, self.points, strict=True)])
         self.bins: list[Bins] = []
 
     def point(self, row: dict[str, Any]) -> Point:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tonnage.errors import InputError, UnknownName, in_python, option
-from tonnage.evidence.predict import Measured, MeasuredTable, Point, measured_table
+from tonnage.evidence.predict import Measured, MeasuredTable, Point, joules_per_token, measured_table
 from tonnage.evidence.reasons import cache_group, reason
 from tonnage.formats.points import is_steady
-from tonnage.formats.table import MEASURES
+from tonnage.formats.table import MEASURES, RATIO
 from tonnage.notebook import Displayed
 from tonnage.perf.external.measured_steps import check_source, reduction, source_mark
 from tonnage.perf.prediction_error import intervals_of, regime_of
@@ -293,7 +293,7 @@ def report_of(
         worst=tuple(sorted(scored, key=_worst_error, reverse=True)[: max(worst, 0)]),
         unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
         skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
-        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored), *_in_step(scored)),
+        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored), *_in_step(scored if table.by_lengths else ())),
         apart={
             kind: report_of(rows, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
             for kind, rows in table.apart.items()
@@ -304,7 +304,7 @@ def report_of(
 
 def _in_step(rows: Iterable[ScoredRow]) -> tuple[str, ...]:
     """That requests of equal length may fall into step, in one sentence, where rows are predicted under a load of many of them."""
-    points = [row.point for row in rows]
+    points = [row.point for row in rows if row.point.drawn is None]
     found = [one for one in points if one.load == "open" or (one.concurrency or 0) >= MANY_CLIENTS]
     if not found:
         return ()
@@ -312,7 +312,8 @@ def _in_step(rows: Iterable[ScoredRow]) -> tuple[str, ...]:
     count, verb = ("1 row", "is") if len(found) == 1 else (f"{len(found)} rows", "are")
     return (
         f"{count} of open loops or of {MANY_CLIENTS} clients or more {verb} predicted for requests of exactly the stated lengths, which "
-        f"may end together and wait for one another; simulate with {isl} {osl} draws them, and says how much that changes.",
+        f"may end together and wait for one another; where they were drawn, write isl as {found[0].isl}+-20%, or a column {RATIO}; "
+        f"simulate with {isl} {osl} says how much that changes.",
     )
 
 
@@ -395,9 +396,12 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
     if not predicted:
         return Skipped(line=line, reason="no request completes: the KV cache does not hold one, or the window ends before")
     found = {name: predicted[name] for name in measured if name in predicted}
+    joules = joules_per_token(point, {**predicted, **measured}) if "joules_per_token" in measured else None
+    found |= {} if joules is None else {"joules_per_token": joules}
     regime = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
+    known = {name: value for name, value in found.items() if name != "joules_per_token"}  # whose errors are of another fit
     return ScoredRow(
-        line=line, point=point, measured=measured, predicted=found, steady=is_steady(row), intervals=intervals_of(found, regime)
+        line=line, point=point, measured=measured, predicted=found, steady=is_steady(row), intervals=intervals_of(known, regime)
     )
 
 

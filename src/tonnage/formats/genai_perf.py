@@ -23,7 +23,18 @@ from typing import Any
 from tonnage.errors import InputError
 from tonnage.formats.finished_run import FinishedRun, statistics
 from tonnage.formats.json_values import files_below
-from tonnage.formats.table import Column, checked_count, checked_measure, filled_text, find_column, measured_rows, parse_number, shown
+from tonnage.formats.table import (
+    DRAWN,
+    VARIES,
+    Column,
+    checked_count,
+    checked_measure,
+    filled_text,
+    find_column,
+    measured_rows,
+    parse_number,
+    shown,
+)
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, Requests, ToolFormat, finite_number
 from tonnage.results.store import write_json
 
@@ -78,7 +89,7 @@ def read_report(path: Path) -> Report:
     if "requests_s" not in values:
         raise InputError(f"{path}: has no request throughput; give a report of GenAI-Perf or AIPerf, or a table of points")
     if path.suffix.lower() == ".json":
-        values.update(_config_values(path))
+        values.update(_config_values(path) | _varied(path))
     clients = _CONCURRENCY.findall(str(path))
     if clients and "concurrency" not in values and "request_rate" not in values:
         values["concurrency"] = checked_count(float(clients[-1]), f"{path}, its name")
@@ -160,6 +171,18 @@ def _config_values(path: Path) -> dict[str, str | int | float]:
     elif isinstance(rate, int | float):
         values["request_rate"] = checked_measure(rate, f"{where}.request_rate")
     return values
+
+
+def _varied(path: Path) -> dict[str, str | int | float]:
+    """How lengths vary, by their mean and standard deviation."""
+    document = _load(path)
+    found: dict[str, str | int | float] = {}
+    for name, key in (("isl", "input_sequence_length"), ("osl", "output_sequence_length")):
+        entry = document.get(key)
+        mean, std = (entry.get(which) if isinstance(entry, dict) else None for which in ("avg", "std"))
+        if isinstance(mean, int | float) and isinstance(std, int | float) and mean >= 1 and VARIES * mean < std < 1e6:
+            found[DRAWN[name]] = f"normal:{mean:.9g},{std:.9g}"
+    return found
 
 
 def _of_phases(config: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 from tonnage.errors import InputError, option
 from tonnage.formats.genai_perf import find_reports, is_report, read_report
 from tonnage.formats.json_values import files_below, load_json, load_json_lines
-from tonnage.formats.table import LATENCY_COLUMNS, Table, latency_column, read_table, shown
+from tonnage.formats.table import DRAWN, LATENCY_COLUMNS, RATIO, Table, latency_column, read_table, shown
 from tonnage.formats.tool_format import points_of, tool_formats
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
@@ -106,8 +106,8 @@ Values = Mapping[str, Value]
 REQUIRED = ("model", "gpu", "precision", "tp", "isl", "osl")
 LENGTHS = frozenset(("isl", "osl"))
 LOADS = ("batch", "concurrency", "request_rate")
-MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb")
-KEYS = (*REQUIRED, *LOADS, "engine", "source", "run", "requests", "window_s", *MEASURED)
+MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
+KEYS = (*REQUIRED, *LOADS, *DRAWN.values(), RATIO, "engine", "source", "run", "requests", "window_s", *MEASURED)
 LINES = ".jsonl"
 """A file with a JSON document in each line."""
 NEAR = 0.05
@@ -256,6 +256,7 @@ def _run_values(folder: Path, run: Run) -> Values:
         values[load] = arrivals["concurrency"] if load == "concurrency" else arrivals["rate"]
         if run.requests.window_ns >= 0:
             values["window_s"] = run.requests.window_ns / 1e9
+        values["joules_per_token"] = summary.get("energy", {}).get("joules_per_output_token")
         for metric in ("ttft", "itl", "tpot", "e2e"):
             values |= {latency_column(metric, statistic): v for statistic, v in summary[f"{metric}_ms"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -287,6 +288,7 @@ def read_measured(path: Path | str, given: Values | None = None, invalid: Invali
     - ``model, gpu, precision`` (str, as written); ``tp, isl, osl`` (int): never None;
     - ``pp, ep, dp`` (int, 1 where absent); ``engine, source`` (str or None);
     - exactly one of ``batch`` (int, static), ``concurrency`` (int, closed loop), ``request_rate`` (float, Poisson) is not None;
+    - ``isl_drawn, osl_drawn`` (str or None): how lengths vary, in a form of ``parse_lengths``, and ``range_ratio`` (float or None);
     - ``run`` (str or None): the run folder, where the row is of one;
     - ``requests`` (int or None), ``window_s`` (float or None);
     - measured (float above 0 or None): ``ttft_ms``, ``ttft_p50_ms`` … ``ttft_p99_ms``, the same for ``itl``, ``tpot`` and

@@ -12,6 +12,7 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.formats.json_values import count_at, measure_at
+from tonnage.formats.table import DRAWN
 from tonnage.formats.tool_format import Point, Points, ToolFormat
 
 LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2e"}
@@ -45,7 +46,16 @@ def sglang_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     for ours, theirs in (("isl", "total_input_tokens"), ("osl", "total_output_tokens")):
         total = count_at(document, where, theirs)
         values[ours] = None if total is None else max(round(total / completed), 1)
+        values[DRAWN[ours]] = _drawn(document, where, theirs.split("_")[1])
     yield where, {name: value for name, value in values.items() if value is not None}
+
+
+def _drawn(document: dict[str, Any], where: str, part: str) -> str | None:
+    """How the lengths of its random dataset vary: uniformly from a share of the stated length up to it; None where they are equal."""
+    stated, ratio = count_at(document, where, f"random_{part}_len"), document.get("random_range_ratio")
+    if stated is None or not isinstance(ratio, int | float) or not 0 <= ratio < 1 or document.get("dataset_name", "random") != "random":
+        return None
+    return f"{max(round(stated * ratio), 1)}-{stated}"
 
 
 def _rate(document: dict[str, Any], where: str) -> float | None:

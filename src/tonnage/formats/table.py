@@ -11,6 +11,7 @@ from typing import Literal
 
 from tonnage.csv_file import csv_rows, read_text
 from tonnage.errors import InputError
+from tonnage.spec.lengths import parse_lengths
 
 # Knows the column names that people and tools give to measured benchmarks, and what each of them means. A header is read as a quantity, a
 # statistic and a unit in any order and spelling: ``ttft_p95_ms``, "Time To First Token (ms) p95" and "p95 TTFT [s]" name one column. A
@@ -18,10 +19,20 @@ from tonnage.errors import InputError
 # 0.0.16 and AIPerf 0.13 report files.
 
 
-Kind = Literal["text", "count", "measure"]
+Kind = Literal["text", "count", "measure", "share"]
 
 TEXTS = ("model", "gpu", "precision", "engine", "source")
 COUNTS = ("tp", "pp", "ep", "dp", "isl", "osl", "batch", "concurrency", "requests")
+LENGTHS = ("isl", "osl")
+DRAWN = {name: f"{name}_drawn" for name in LENGTHS}
+"""Where a length that varies between requests is kept as it was written; the column itself has its mean."""
+
+VARIES = 0.01
+"""Lengths whose standard deviation is less than this share of their mean count as equal."""
+
+RATIO = "range_ratio"
+"""Lengths are uniform from this share of the stated one up to it, as InferenceX and SGLang's bench_serving draw them."""
+
 LATENCIES = ("ttft", "itl", "tpot", "e2e")
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
@@ -38,7 +49,7 @@ def latency_column(metric: str, statistic: str) -> str:
 
 
 LATENCY_COLUMNS = tuple(latency_column(m, s) for m in LATENCIES for s in STATISTICS)
-MEASURES = ("request_rate", "window_s", *LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb")
+MEASURES = ("request_rate", "window_s", *LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,7 @@ class Column:
     """What a header means.
 
     Attributes:
-        name: canonical name, one of ``TEXTS``, ``COUNTS`` or ``MEASURES``.
+        name: canonical name, one of ``TEXTS``, ``COUNTS`` or ``MEASURES``, or ``RATIO``.
         scale: factor from the file's unit to the canonical one.
         soft: whether it gives way to a column that carries the canonical name: a measured mean
             length where the nominal one is absent.
@@ -58,14 +69,16 @@ class Column:
 
     @property
     def kind(self) -> Kind:
-        """Whether its cells are text, whole numbers or measured numbers."""
+        """Whether its cells are text, whole numbers, measured numbers, or a share of at most 1."""
         if self.name in TEXTS:
             return "text"
+        if self.name == RATIO:
+            return "share"
         return "count" if self.name in COUNTS else "measure"
 
 
 _PLAIN = {
-    **{name.replace("_", " "): name for name in (*TEXTS, *COUNTS, *MEASURES)},
+    **{name.replace("_", " "): name for name in (*TEXTS, *COUNTS, *MEASURES, RATIO)},
     "model name": "model",
     "model id": "model",
     "gpu type": "gpu",
@@ -305,12 +318,39 @@ def _values(path: Path, number: int, row: list[str], header: list[str], columns:
             values[column.name] = cell
             continue
         where = f"{path}, line {number}, column '{shown(header[index])}'"
+        if column.name in LENGTHS and not _NUMBER.match(cell):
+            values |= _drawn(column.name, cell, where)
+            continue
         value = parse_number(cell, where)
-        if column.kind == "count":
+        if column.kind == "share":
+            values[column.name] = checked_share(value, where)
+        elif column.kind == "count":
             values[column.name] = checked_count(value, where, rounded=column.soft)
         else:
             values[column.name] = checked_measure(value * column.scale, where)
     return values
+
+
+def _drawn(name: str, cell: str, where: str) -> dict[str, str | int]:
+    """A length in a form of ``parse_lengths``: its mean, and how it varies.
+
+    Raises:
+        InputError: not one of these forms.
+    """
+    found = parse_lengths(cell, where)
+    values: dict[str, str | int] = {name: max(round(found.mean), 1)}
+    return values if found.kind == "fixed" and not found.exact else values | {DRAWN[name]: cell}
+
+
+def checked_share(value: float, where: str) -> float:
+    """A share above 0, of at most 1.
+
+    Raises:
+        InputError: anything else.
+    """
+    if not 0 < value <= 1:
+        raise InputError(f"{where}: {value:g} is no share; write a number above 0, up to 1 for lengths that are all equal")
+    return value
 
 
 def checked_count(value: float, where: str, *, rounded: bool = False) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import InputError
 from tonnage.formats.finished_run import FinishedRun
 from tonnage.formats.json_values import count_at, inside, measure_at, number_at
-from tonnage.formats.table import shown
+from tonnage.formats.table import DRAWN, MAX_COUNT, VARIES, shown
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Points, Reading, Requests, ToolFormat, finite_number, moments
 from tonnage.results.requests import COMPLETED
 from tonnage.results.store import write_json
@@ -54,11 +55,21 @@ def vllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     for name, key in (("isl", "total_input_tokens"), ("osl", "total_output_tokens")):
         total = count_at(document, where, key)
         values[name] = None if total is None else max(round(total / completed), 1)
+        values[DRAWN[name]] = _varied(document.get(f"{key.split('_')[1]}_lens"))
     model = inside(document, "model_id")
     if isinstance(model, str) and model.strip():
         values["model"] = shown(model)
     values["engine"] = "vllm"
     yield where, {name: value for name, value in values.items() if value is not None}
+
+
+def _varied(values: object) -> str | None:
+    """How the lengths of a run that was saved in detail vary: their deciles; None where they are equal, or not there."""
+    found = sorted(v for v in values if isinstance(v, int) and 0 < v < MAX_COUNT) if isinstance(values, list) else []
+    if len(found) < 2 or statistics.pstdev(found) <= VARIES * statistics.fmean(found):
+        return None
+    deciles = [found[len(found) * (2 * place + 1) // 20] for place in range(10)]
+    return "histogram:" + ",".join(f"{tokens}:1" for tokens in deciles)
 
 
 def _load(document: dict[str, Any], where: str) -> dict[str, int | float | None]:

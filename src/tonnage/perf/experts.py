@@ -83,6 +83,7 @@ def expert_terms(groups: TermGroups, model: Model, precision: Precision, gpus: i
     saved = engine.get(f"expert_layer_{kernels}_{form}", engine.get(f"expert_layer_{kernels}", 1.0))
     layer = engine.get("expert_layer", 1.0) * (1.0 if precision.unpacked else saved)
     any_width = groups.shared["expert_compute"] * engine.get(f"expert_{kernels}", 1.0) * groups.generation.get("expert_compute", 1.0)
+    any_width *= groups.generation.get(f"expert_compute_{form}", 1.0)
     narrow = any_width * engine.get("expert_compute", 1.0) * engine.get(f"expert_compute_{form}", 1.0)
     wide = engine.get("expert_compute_wide")
     dispatch_s, dispatch_bytes_s = dispatch_terms(groups, gpus)

@@ -48,7 +48,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
         name="compute",
         about="share of the datasheet's matrix rate that matrices reach",
         groups=("architectures", "gpus", "engines", "formats"),
-        keys=("compute", "compute_{bits}"),
+        keys=("compute", "compute_{bits}", "compute_{generation}", "compute_{generation}_{format}"),
         factor=("compute", 1),
     ),
     FittedTerm(

@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 
 BITS_4, BITS_8, BITS_16 = 4, 8, 16
 
-WITH_INDEXER = ("sparse-latent", "compressed", "block-sparse")
-"""Kinds of layers that choose or compress what they attend to."""
+CHOOSING = {"sparse-latent": 1.0, "compressed": 1.3, "block-sparse": 0.4}
+"""Kinds of layers that choose or compress what they attend to, and what that launches relative to an indexer of tokens.
+
+An indexer adds about twelve kernels to those of attention and MLP: three matrices, a norm, rotations, narrowing, its cache, scores, the
+choice and its addresses. Compressed attention has six more in every layer and five more with the indexer, which is in half of its layers.
+Choosing blocks takes five, as the index heads are part of the matrix of queries and keys. Counted in vLLM's model files of DeepSeek V3.2,
+DeepSeek V4 and MiniMax M3 (recalled): estimates, and of blocks no row tells."""
+
+WITH_INDEXER = tuple(CHOOSING)
 
 STREAMS_LAYER = 0.4
 """What hyper-connections launch in a layer, relative to a whole one: mixing the residual streams before and after attention and MLP is
@@ -73,7 +80,8 @@ def _launched_layers(groups: TermGroups, model: Model) -> float:
     """Layers of attention and MLP that take as long to launch as the model's do; where a layer is one or the other, it is half of one."""
     shared, latent = groups.shared, groups.engine.get("latent_layer", 1.0)
     each = {"latent": latent, **dict.fromkeys(WITH_STATE, shared["state_layer"])}
-    each |= {kind: shared["sparse_layer"] * (latent if kind in SPARSE_LATENT else 1.0) for kind in WITH_INDEXER}
+    choosing = {kind: 1.0 + share * (shared["sparse_layer"] - 1.0) for kind, share in CHOOSING.items()}
+    each |= {kind: layer * (latent if kind in SPARSE_LATENT else 1.0) for kind, layer in choosing.items()}
     launched: float = sum(some.layers * each.get(some.mixer.kind, 1.0) for some in model.by_kind)
     launched += STREAMS_LAYER * model.layers if model.residual_streams > 1 else 0.0
     halves = model.mixing_layers + model.inner_layers

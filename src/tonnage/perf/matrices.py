@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
-from tonnage.perf.formats import fitted_bits, matrix_rate, shares
+from tonnage.perf.formats import fitted_bits, format_name, matrix_rate, shares
 
 if TYPE_CHECKING:
     from tonnage.perf.terms_file import TermGroups
@@ -57,7 +57,7 @@ def matrix_terms(groups: TermGroups, model: Model, precision: Precision) -> Matr
     """The terms of the matrices, in a precision as the GPU executes it."""
     of_format, bits = shares(groups.formats, precision, groups.gpu), fitted_bits(precision)
     return MatrixTerms(
-        compute=_efficiency(groups, "compute", bits) * of_format.compute * _blocks(groups, model, precision),
+        compute=_efficiency(groups, "compute", bits, format_name(precision)) * of_format.compute * _blocks(groups, model, precision),
         compute_8=_efficiency(groups, "compute", "8") * (groups.engine.get("compute_blocks", 1.0) if model.block_fp8 else 1.0),
         compute_16=_efficiency(groups, "compute", "16"),
         memory=_efficiency(groups, "memory", bits) * of_format.memory,
@@ -69,10 +69,14 @@ def matrix_terms(groups: TermGroups, model: Model, precision: Precision) -> Matr
     )
 
 
-def _efficiency(groups: TermGroups, kind: str, bits: str) -> float:
-    """The share of a datasheet rate that a generation reaches, with the corrections of GPU, engine and power limit."""
-    own, engine, of_bits = groups.own, groups.engine, f"{kind}_{bits}"
+def _efficiency(groups: TermGroups, kind: str, bits: str, form: str = "") -> float:
+    """The share of a datasheet rate that a generation reaches, with the corrections of GPU, engine and power limit.
+
+    An engine may reach less on a generation for which its kernels are young, and less still in a format that they do not multiply yet.
+    """
+    own, engine, of_bits, young = groups.own, groups.engine, f"{kind}_{bits}", f"{kind}_{groups.kernels}"
     value = groups.generation[of_bits] * own.get(kind, 1.0) * own.get(of_bits, 1.0)
+    value *= engine.get(f"{young}_{form}", engine.get(young, 1.0))
     return value * engine.get(kind, 1.0) * engine.get(of_bits, 1.0) * _power(groups, kind)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from tonnage.plan.document import Shown, Tagged
 from tonnage.plan.fleet import Fleet, Footprint
 from tonnage.plan.note import CostNote, NoCost
+from tonnage.plan.pool import Power
 from tonnage.spec.prices import Figure
 from tonnage.spec.typed_values import strict
 
@@ -83,6 +84,7 @@ class Serving:
         spare: systems owned on top of what the load needs.
         systems: the systems that a plan decided on, spare ones included: its simulation of the whole fleet may ask
             for more than the capacity of one instance says. None leaves the count to the capacity.
+        power: of its GPUs, as predicted; None where it is not.
     """
 
     gpu: str
@@ -94,6 +96,7 @@ class Serving:
     watts_from: str
     spare: int = 0
     systems: int | None = None
+    power: Power | None = None
 
     @property
     def fleet(self) -> Fleet:
@@ -185,8 +188,11 @@ WAYS: tuple[Where, ...] = ("on-prem", "cloud", "hybrid", "api", "hybrid-api")
 
 
 @strict
-class Energy:
-    """An estimate of the electricity of owned systems: highest power × utilisation × PUE.
+class Energy(Shown):
+    """An estimate of the electricity of owned systems: their power × PUE.
+
+    Where the power of the GPUs is predicted, a system draws its highest power times the predicted watts of a GPU over its TDP, idle hours
+    included; elsewhere its highest power times the utilisation.
 
     Attributes:
         kwh_per_year: at the meter of the building.
@@ -194,13 +200,20 @@ class Energy:
         utilisation: mean over the year of load over what the systems carry inside the limits.
         added: whether it is part of the cost; otherwise hosting pays for it.
         how: the arithmetic.
+        peak_kw, mean_kw: of the owned systems without the building; None where the power of the GPUs is not predicted.
+        kg_co2_per_year: by the grid's intensity; None where the prices have none.
     """
+
+    WHERE_ASKED = ("peak_kw", "mean_kw", "kg_co2_per_year")
 
     kwh_per_year: float
     usd_per_year: float | None
     utilisation: float
     added: bool
     how: str
+    peak_kw: float | None = None
+    mean_kw: float | None = None
+    kg_co2_per_year: float | None = None
 
 
 @strict

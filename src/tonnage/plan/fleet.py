@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tonnage.plan.document import Shown
 from tonnage.plan.limit import RACK_KW, Breach
-from tonnage.results.metrics import Latencies
+from tonnage.results.metrics import Attained, Latencies
 from tonnage.spec.typed_values import strict
 
 
@@ -248,7 +249,7 @@ def footprint(systems: int, watts: float, watts_from: str, *, rack_kw: float = R
 
 
 @strict
-class AtPeak:
+class AtPeak(Shown):
     """A deployment under the asked peak, on its number of systems, by the prediction as it is; spare systems are on standby.
 
     Attributes:
@@ -256,7 +257,11 @@ class AtPeak:
         ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds.
         utilisation: the peak over what these instances carry inside the limits.
         instances: how many were simulated together: the whole fleet of the choice, one instance under its share elsewhere.
+        attained: shares of the requests that meet joint limits there; None without such a limit.
+        sure: the same shares where times are as much longer as the asked confidence allows for.
     """
+
+    WHERE_ASKED = ("attained", "sure")
 
     requests_per_second_per_instance: float
     ttft_ms: Latencies
@@ -265,3 +270,5 @@ class AtPeak:
     e2e_ms: Latencies
     utilisation: float
     instances: int
+    attained: tuple[Attained, ...] | None = None
+    sure: tuple[float, ...] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tonnage.plan.document import Shown
 from tonnage.spec.deployment import Limit as Asked
 from tonnage.spec.deployment import LimitMetric, Statistic
 from tonnage.spec.scenario import Objective
@@ -14,22 +15,49 @@ BoundKind = Literal["limit", "saturation", "throughput", "highest-measured"]
 
 
 @strict
-class Limit:
-    """One latency limit: a statistic of a metric ("ttft", "itl", "tpot" or "e2e") that must not exceed so many milliseconds."""
+class Limit(Shown):
+    """One latency limit: a statistic of a metric ("ttft", "itl", "tpot" or "e2e") that must not exceed so many milliseconds.
+
+    Joint attainment ("attain", "share") has the ratio to its parts that is allowed, in thousandths, in place of milliseconds.
+
+    Attributes:
+        share: of the requests that must meet all parts at once; None but for joint attainment.
+        parts: metric and milliseconds of each of its limits; likewise.
+    """
+
+    WHERE_ASKED = ("share", "parts")
 
     metric: LimitMetric
     statistic: Statistic
     milliseconds: float
+    share: float | None = None
+    parts: tuple[tuple[LimitMetric, float], ...] | None = None
 
     @property
     def seconds(self) -> float:
         """The limit in seconds."""
         return self.milliseconds / 1e3
 
+    @property
+    def name(self) -> str:
+        """What is limited, such as "TTFT p95", or "attainment of 95%"."""
+        return f"{self.metric.upper()} {self.statistic}" if self.share is None else f"attainment of {100 * self.share:g}%"
+
+    @property
+    def asked(self) -> Asked:
+        """As a question has it."""
+        parts = tuple((metric, each / 1e3) for metric, each in self.parts or ())
+        return Asked(metric=self.metric, statistic=self.statistic, seconds=self.seconds, share=self.share, parts=parts)
+
+    def __str__(self) -> str:
+        """As the question writes it, such as "TTFT p95 ≤ 500 ms"."""
+        return str(self.asked)
+
 
 def limit_of(asked: Asked) -> Limit:
     """A limit of a question as a value of the plan."""
-    return Limit(metric=asked.metric, statistic=asked.statistic, milliseconds=1e3 * asked.seconds)
+    parts = tuple((metric, 1e3 * each) for metric, each in asked.parts) or None
+    return Limit(metric=asked.metric, statistic=asked.statistic, milliseconds=1e3 * asked.seconds, share=asked.share, parts=parts)
 
 
 @strict

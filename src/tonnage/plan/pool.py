@@ -9,6 +9,39 @@ from tonnage.plan.fleet import Fleet
 from tonnage.spec.deployment import EngineKnobs, Parallelism
 from tonnage.spec.typed_values import strict
 
+# What the GPUs of a deployment draw.
+
+
+@strict
+class Power:
+    """Predicted power of the GPUs, in watts of one of them; hosts, fans and cooling are not in it (``perf.power``).
+
+    Attributes:
+        watts: at the peak.
+        low, high: between which a measurement is expected with a probability of 80 %.
+        idle_watts, tdp_watts: without work, and at most.
+        joules_per_output_token: at the peak, of all GPUs of an instance.
+        by_load: requests per second of one instance, from 0 on in rising order, and the watts of each of its GPUs.
+    """
+
+    watts: float
+    low: float
+    high: float
+    idle_watts: float
+    tdp_watts: float
+    joules_per_output_token: float
+    by_load: tuple[tuple[float, float], ...]
+
+    def share_at(self, requests_per_second: float) -> float:
+        """Watts over the highest at a load of one instance, between the loads of ``by_load`` on a straight line."""
+        (low, below), *others = self.by_load
+        for high, above in others:
+            if requests_per_second <= high:
+                return (below + (above - below) * (requests_per_second - low) / (high - low)) / self.tdp_watts
+            low, below = high, above
+        return below / self.tdp_watts
+
+
 # What a deployment is called: the words that tell one from another in a plan.
 
 

@@ -15,7 +15,7 @@ from tonnage.report.numbers import ABSENT, between, counted, number, sentence_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tonnage.bench.compare import Comparison
+    from tonnage.bench.compare import Comparison, Ratio
     from tonnage.evidence.replay import MetricBeside, RunBesidePlan
 
 
@@ -81,7 +81,7 @@ def _plot(metric: str, ours: Sequence[float], theirs: Sequence[float], first: st
 def _ratios(found: Comparison, first: str, second: str) -> Table:
     rows = []
     for ratio in found.ratios:
-        label = LABELS.get(ratio.metric, f"{ratio.metric.removesuffix('_ms').upper()} {ratio.statistic} ms")
+        label = _label(ratio)
         between = ABSENT if math.isnan(ratio.low) else f"{ratio.low:.3f} to {ratio.high:.3f}"
         rows.append(
             (
@@ -94,6 +94,12 @@ def _ratios(found: Comparison, first: str, second: str) -> Table:
             )
         )
     return Table(caption="", header=("", first, second, "ratio", "0.95", ""), rows=tuple(rows))
+
+
+def _label(each: Ratio | MetricBeside) -> str:
+    """Such as "TTFT p95 ms"; rates and shares have their names."""
+    name, latency = each.metric, each.metric.endswith("_ms")
+    return f"{name.removesuffix('_ms').upper()} {each.statistic} ms" if latency else LABELS.get(name, name)
 
 
 def _quantiles(found: Comparison) -> Table:
@@ -159,7 +165,7 @@ def _table(found: RunBesidePlan) -> Table:
 
 
 def _row(each: MetricBeside) -> tuple[str, ...]:
-    label = LABELS.get(each.metric, f"{each.metric.removesuffix('_ms').upper()} {each.statistic} ms")
+    label = _label(each)
     ratio = f"{each.ratio:.3f}" if math.isfinite(each.ratio) else ABSENT
     bounds = (each.low, each.high) if math.isfinite(each.low) else None
     return (label, number(each.measured), number(each.predicted), ratio, between(bounds), ABSENT if each.inside is None else _place(each))

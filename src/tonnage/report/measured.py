@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.document import Document, Facts, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, counted, number
+from tonnage.report.plans.question import attained_text
 
 if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
@@ -58,8 +59,11 @@ def _rates(run: Measured) -> str:
     s = run.summary
     rates = f"{number(s.requests_per_second)} requests/s, {number(s.output_tokens_per_second)} output tokens/s, {s.counted} completed"
     failed = "".join(f", {count} {kind}" for kind, count in run.summary_json["errors_by_kind"].items())
-    good = f"; goodput {number(run.good.requests_per_second)} requests/s ({run.good.share:.1%})" if run.good is not None else ""
-    return rates + failed + good
+    energy = run.summary_json.get("energy")
+    joules = ""
+    if energy:
+        joules = f"; {number(energy['mean_gpu_watts'])} W of GPUs, {number(energy['joules_per_output_token'])} J an output token"
+    return rates + failed + joules + "".join(f"; {attained_text(one)}" for one in run.good)
 
 
 def _inferences(runs: Sequence[Measured]) -> Table:
@@ -131,6 +135,7 @@ METRIC_TITLES = {
     "e2e_ms": "E2E",
     "e2e_p95_ms": "E2E p95",
     "requests_s": "requests/s",
+    "joules_per_token": "joules per output token",
     "output_tok_s": "tokens/s",
     "peak_gpu_memory_gb": "peak memory",
 }

@@ -12,12 +12,13 @@ from tonnage.report.document import Document, Facts, Lines, Table, Text, drawing
 from tonnage.report.drawing.characters import plot_text
 from tonnage.report.drawing.figure import Axis, Gantt, Lane, Plot, Point, Series, Span
 from tonnage.report.numbers import ABSENT, between, counted, number, percent, sentence_of
-from tonnage.report.plans.question import short_length
+from tonnage.report.plans.question import attained_text, short_length
 from tonnage.results.timeline import DECODE, PREFILL, WAITING, Timeline, TimelineStep
 from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
 
 if TYPE_CHECKING:
-    from tonnage.results.metrics import ClassResult, Summary, Violation
+    from tonnage.results.breakdown import ClassResult, Violation
+    from tonnage.results.metrics import Attained, Summary
     from tonnage.simulator.lesson import LessonResult
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.workload import Workload
@@ -155,6 +156,10 @@ class Run(Protocol):
         """What each class of the traffic saw; empty where there are none."""
 
     @property
+    def attained(self) -> tuple[Attained, ...]:
+        """Goodput and joint attainment; empty without limits."""
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """What of the prediction does not rest on measurements of this GPU and engine."""
 
@@ -169,7 +174,7 @@ def simulated(runs: Sequence[Run]) -> Document:
     if runs[0].hit_rate is not None:
         definitions.append(("hit rate", HIT_RATE))
     blocks = _point(runs[0]) if len(runs) == 1 else (_sweep(runs),)
-    changed = tuple(Text(text=line) for run in runs for line in fleet_lines(run.fleet))
+    changed = tuple(Text(text=line) for run in runs for line in (*_attained(run, several=len(runs) > 1), *fleet_lines(run.fleet)))
     return Document(
         title=_title(runs[0]),
         subtitle="",
@@ -249,6 +254,13 @@ def _swept(run: Run) -> tuple[str, ...]:
     )
     found = [] if run.hit_rate is None else [f"{run.hit_rate:.1%}"]
     return (_load(run), *map(number, values), *([] if run.gain is None else [f"{run.gain:.2f}"]), *found)
+
+
+def _attained(run: Run, *, several: bool) -> Iterator[str]:
+    """A line of goodput inside the limits, and one for each joint attainment, of the classes too."""
+    load = f"{_load(run)}: " if several else ""
+    yield from (f"{load}{attained_text(one)}" for one in run.attained)
+    yield from (f"{load}{each.name}, {attained_text(one)}" for each in run.classes for one in each.attained)
 
 
 def _in_step(runs: Sequence[Run]) -> Iterator[str]:

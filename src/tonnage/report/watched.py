@@ -10,7 +10,7 @@ from tonnage.report.document import Document, Lines, Table, items, section
 from tonnage.report.numbers import ABSENT, between, number, percent
 
 if TYPE_CHECKING:
-    from tonnage.watch.watched import Latency, Watched
+    from tonnage.watch.watched import AttainedBounds, Latency, Watched
 
 LEGEND = (
     "Measured is what the engine publishes: its clock starts when a request reaches it, and a percentile is read off a histogram, evenly "
@@ -29,6 +29,7 @@ def watched(found: Watched) -> Document:
         sections=(
             section("load", "", _load(found)),
             section("latencies", "", _latencies(found)),
+            section("attained", "", items(tuple(map(_attained, found.attained)), "note")),
             section("verdict", "", items(tuple(_verdict(found)), "warning"), items(advice, "warning")),
             section("commands", "", Lines(text="\n".join(f"  {line}" for line in commands)) if commands else None),
             section("notes", "", items((LEGEND,), "note")),
@@ -97,9 +98,16 @@ def _row(one: Latency) -> tuple[str, ...]:
     )
 
 
+def _attained(one: AttainedBounds) -> str:
+    """Such as "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms: met by 93.1 to 97.0% of the requests"."""
+    return f"{one.limits}: met by {100 * one.low:.1f} to {100 * one.high:.1f}% of the requests; histograms of single metrics say no more."
+
+
 def _verdict(found: Watched) -> Iterator[str]:
     for one in found.broken:
         yield f"{one.metric.upper()} {one.statistic} is {number(one.measured)} ms, and its limit {number(one.limit)} ms."
+    for joint in found.missed:
+        yield f"{joint.limits}: at most {joint.high:.1%} of the requests can have met them all."
     missing = found.present.asked - found.present.answering
     if missing:
         yield f"{missing} of {found.present.asked} instances do not answer."

@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, REJECTED, STATUS_NAMES, Requests, gap_edges_ns
+from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, gap_edges_ns
 from tonnage.spec.deployment import Statistic
 from tonnage.spec.typed_values import strict
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.spec.deployment import Limit, LimitMetric, Slo, TrafficClass
+    from tonnage.spec.deployment import Limit, LimitMetric, Slo
 
 
 # Mean and percentiles of one latency: the one definition, for candidates, curves and checks.
@@ -66,7 +65,8 @@ DEFINITIONS: dict[str, str] = {
     "e2e_ms": "last output token minus the moment the request was due, one value per request",
     "concurrency": "mean requests in flight by Little's law: requests per second × mean E2E",
     "preemptions": "how often a completed request lost its KV blocks and was computed again, summed",
-    "goodput": "requests per second that met every limit, a request's ITL being the mean of its gaps",
+    "goodput": "requests per second that met every limit at once, a request's ITL being the mean of its gaps",
+    "attainment": "share of all requests that were due in the run and met every limit at once; those not completed met none",
     "percentiles": "linear interpolation between order statistics (numpy's default)",
 }
 
@@ -88,6 +88,7 @@ class Summary:
         concurrency: mean requests in flight.
         preemptions: of the counted requests.
         itl_relative_error: width of a bin of the gap histogram.
+        by_request: latencies of single requests, for joint attainment; None where they were not kept, and never in JSON.
     """
 
     requests_per_second: float
@@ -105,20 +106,29 @@ class Summary:
     preemptions: int
     input_tokens_per_second: float
     itl_relative_error: float = GAP_BIN_WIDTH
+    by_request: ByRequest | None = None
 
     def statistic_ms(self, metric: LimitMetric, statistic: Statistic) -> float:
         """One statistic of one latency in milliseconds; NaN where it is undefined."""
         value: float | None = getattr(self, f"{metric}_ms").value(statistic)
         return math.nan if value is None else value
 
+    def limit_s(self, limit: Limit) -> float:
+        """The value that a limit is on, in the unit of its ``seconds``; NaN where it is undefined."""
+        if limit.share is None:
+            return self.statistic_ms(limit.metric, limit.statistic) / 1e3
+        if self.by_request is None:
+            raise ValueError("joint attainment: the latencies of single requests were not kept")
+        return self.by_request.ratio_of(limit.share, limit.parts)
+
     def to_json(self) -> dict[str, object]:
         """The summary as JSON values; None where undefined."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "by_request"}
         values = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()}
         return {name: asdict(value) if isinstance(value, Latencies) else value for name, value in values.items()}
 
 
-def summarize(requests: Requests, *, window: Window = "run") -> Summary:
+def summarize(requests: Requests, *, window: Window = "run", by_request: bool = False) -> Summary:
     """The metrics of a run.
 
     Args:
@@ -129,6 +139,7 @@ def summarize(requests: Requests, *, window: Window = "run") -> Summary:
             "steady" leaves out ramp and drain: latencies are over the requests due between the
             10th and the 90th percentile of the due times, rates over the requests completed between
             those two moments. Gap percentiles are always those of the whole run.
+        by_request: whether the latencies of single requests are kept, for joint attainment.
     """
     rows, done, seconds, words = _window(requests, window)
     whole = rows.size == len(requests)
@@ -154,6 +165,7 @@ def summarize(requests: Requests, *, window: Window = "run") -> Summary:
         concurrency=math.nan if e2e.mean is None else rate * e2e.mean / 1e3,
         preemptions=int(requests.preemptions[rows].sum()),
         input_tokens_per_second=int(requests.isl[done].sum()) / seconds if seconds > 0 else math.nan,
+        by_request=latencies_by_request(requests) if by_request else None,
     )
 
 
@@ -265,168 +277,121 @@ def _gap_at(cumulated: NDArray[np.int64], percentile: float) -> float:
     return float(edges[index] * (1 + GAP_BIN_WIDTH / 2)) if index else float(edges[1] / 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goodput:
-    """Requests that met every limit: per second of the window, and as a share of all that were due in the run."""
+# Joint attainment: the share of requests that meet several limits at once, and goodput, how many of them there are in a second.
 
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ByRequest:
+    """Seconds of every request of a record: infinite where it was not completed in the window; a request of one token has a TPOT of 0."""
+
+    ttft: NDArray[np.float64]
+    tpot: NDArray[np.float64]
+    e2e: NDArray[np.float64]
+
+    def ratios(self, parts: Sequence[tuple[LimitMetric, float]]) -> NDArray[np.float64]:
+        """How many times the tightest of its limits each request takes: at most 1 where it meets them all."""
+        import numpy as np
+
+        columns = {"ttft": self.ttft, "tpot": self.tpot, "itl": self.tpot, "e2e": self.e2e}
+        found: NDArray[np.float64] = np.max([columns[metric] / seconds for metric, seconds in parts], axis=0)
+        return found
+
+    def ratio_of(self, share: float, parts: Sequence[tuple[LimitMetric, float]]) -> float:
+        """The least ratio that so large a share of the requests does not exceed: at most 1 where that share meets the limits."""
+        import numpy as np
+
+        ratios = self.ratios(parts)
+        if not ratios.size:
+            return math.nan
+        rank = max(1, math.ceil(round(share * ratios.size, 6)))
+        return float(np.partition(ratios, rank - 1)[rank - 1])
+
+
+def latencies_by_request(requests: Requests, counted: NDArray[np.bool_] | None = None) -> ByRequest:
+    """The latencies of the requests of a record that count, those that ``summarize`` counts where None; the ITL of one is its TPOT."""
+    import numpy as np
+
+    due, first, last, gaps = requests.due_ns, requests.first_token_ns, requests.last_token_ns, requests.osl - 1
+    counts = np.isin(np.arange(len(requests)), counted_rows(requests)) if counted is None else counted
+    values = (first - due, np.where(gaps > 0, (last - first) / np.maximum(gaps, 1), 0.0), last - due)
+    ttft, tpot, e2e = (np.where(counts, each / 1e9, math.inf) for each in values)
+    return ByRequest(ttft=ttft, tpot=tpot, e2e=e2e)
+
+
+@strict
+class Attained:
+    """Requests that met every one of some limits.
+
+    Attributes:
+        limits: in words.
+        requests_per_second: goodput, over the window.
+        share: of all requests that were due in the run.
+        low, high: between which the share is with a confidence of 95 %, by its scatter over blocks of the run.
+        asked: the share that a limit wants; None for goodput alone.
+    """
+
+    limits: str
     requests_per_second: float
     share: float
+    low: float
+    high: float
+    asked: float | None = None
 
-
-def goodput(requests: Requests, slo: Slo) -> Goodput:
-    """Requests per second that met every limit of ``slo``, whatever statistic the limit is on.
-
-    A request has one TTFT, TPOT and E2E; its ITL is the mean of its gaps. A request of one token has no
-    gap and meets any limit on them.
-    """
-    import numpy as np
-
-    rows, _, seconds, _ = _window(requests, "run")
-    due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], requests.last_token_ns[rows], requests.osl[rows]
-    per_token = np.where(osl > 1, (last - first) / np.maximum(osl - 1, 1), 0.0)
-    values = {"ttft": first - due, "itl": per_token, "tpot": per_token, "e2e": last - due}
-    good = np.ones(rows.size, dtype=bool)
-    for limit in slo:
-        good &= values[limit.metric] <= limit.seconds * 1e9
-    met, total = int(good.sum()), len(requests)
-    return Goodput(requests_per_second=met / seconds if seconds > 0 else math.nan, share=met / total if total else math.nan)
-
-
-# How often limits were broken in a run: by how many requests, and in how many hours.
-
-
-HOUR_NS = 3_600_000_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """What became of one limit.
-
-    Attributes:
-        limit: such as "TTFT p95 ≤ 500 ms".
-        share: of all requests, those that took longer than the limit's time, or were not completed.
-        broken_hours: hours of the run in which the limit's statistic, over the requests that were due in them, was above it.
-        hours: those in which a request was due.
-        worst_hour: the hour with the largest share of such requests, counted from 0.
-        worst_share: that share.
-    """
-
-    limit: str
-    share: float
-    broken_hours: int
-    hours: int
-    worst_hour: int
-    worst_share: float
-
-
-def violations(requests: Requests, slo: Slo) -> tuple[Violation, ...]:
-    """One for each limit on TTFT, TPOT or E2E; single gaps are not known by request, so that limits on ITL are left out."""
-    import numpy as np
-
-    hour = requests.due_ns // HOUR_NS
-    cuts = np.append(np.flatnonzero(np.diff(hour, prepend=-1)), len(hour))
-    return tuple(_violation(requests, limit, cuts) for limit in slo if limit.metric != "itl")
-
-
-def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Violation:
-    import numpy as np
-
-    done, values, most = requests.status == COMPLETED, _values(requests, limit), limit.seconds * 1e9
-    late = ~done | (values > most)
-    broken, worst, worst_share = 0, 0, 0.0
-    for first, last in pairwise(cuts.tolist()):
-        share = float(late[first:last].mean())
-        if share > worst_share:
-            worst, worst_share = int(requests.due_ns[first] // HOUR_NS), share
-        mine = values[first:last][done[first:last]]
-        if len(mine):
-            found = mine.mean() if limit.statistic == "mean" else np.percentile(mine, float(limit.statistic[1:]))
-            broken += bool(found > most)
-    return Violation(
-        limit=str(limit),
-        share=float(late.mean()) if len(late) else 0.0,
-        broken_hours=broken,
-        hours=len(cuts) - 1,
-        worst_hour=worst,
-        worst_share=worst_share,
-    )
-
-
-def _values(requests: Requests, limit: Limit) -> NDArray[np.float64]:
-    """Nanoseconds of each request; 0 for the pace of a request of one token."""
-    import numpy as np
-
-    first, last, due = requests.first_token_ns, requests.last_token_ns, requests.due_ns
-    if limit.metric == "ttft":
-        return (first - due).astype(np.float64)
-    if limit.metric == "e2e":
-        return (last - due).astype(np.float64)
-    return np.where(requests.osl > 1, (last - first) / np.maximum(requests.osl - 1, 1), 0.0)
-
-
-# What the requests of each class of a run saw.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassResult:
-    """Of one class.
-
-    Attributes:
-        name, share: as they were requested.
-        ttft_limit_s: the time to first token that its requests should have, in seconds; None where none was given.
-        requests: all that were sent …
-        completed, rejected: … of these; what was shed is rejected.
-        preemptions: times that one of them lost its KV blocks.
-        within: share of all that were sent whose first token came within the limit, 0 to 1; None without a limit.
-        ttft_ms, tpot_ms, e2e_ms: of the completed ones.
-    """
-
-    name: str
-    share: float
-    ttft_limit_s: float | None
-    requests: int
-    completed: int
-    rejected: int
-    preemptions: int
-    within: float | None
-    ttft_ms: Latencies
-    tpot_ms: Latencies
-    e2e_ms: Latencies
+    @property
+    def holds(self) -> bool | None:
+        """Whether the wanted share met the limits; None for goodput alone."""
+        return None if self.asked is None else self.share >= self.asked - 1e-9
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        from dataclasses import asdict
-
-        return asdict(self)
+        return asdict(self) | {"holds": self.holds}
 
 
-def by_class(requests: Requests, place: NDArray[np.int64], classes: Sequence[TrafficClass]) -> tuple[ClassResult, ...]:
-    """The results of each class; ``place`` says which one each row of the record is of."""
+BLOCKS, STUDENT = 20, 2.093
+"""Blocks of a run whose shares are compared, and the 97.5th percentile of Student's t with one degree of freedom fewer."""
+
+
+def attained(requests: Requests, slo: Slo, place: NDArray[np.bool_] | None = None) -> tuple[Attained, ...]:
+    """Joint attainment of each limit on it, and the goodput of all other limits together, whatever statistic they are on.
+
+    Args:
+        requests: the record.
+        slo: the limits.
+        place: which rows of the record count; None for all.
+    """
+    return attained_of(latencies_by_request(requests), _window(requests, "run")[2], slo, place)
+
+
+def attained_of(values: ByRequest, seconds: float, slo: Slo, place: NDArray[np.bool_] | None = None) -> tuple[Attained, ...]:
+    """The same of the latencies of requests in the order of their due times, over a window of so many seconds.
+
+    The interval is Wilson's, of as many independent requests as explain how much the share differs between ``BLOCKS`` blocks of the run.
+    """
     import numpy as np
 
+    single = tuple((limit.metric, limit.seconds) for limit in slo if limit.share is None)
+    words = " & ".join(str(one) for one in slo if one.share is None)
+    wanted: list[tuple[str, float | None, tuple[tuple[LimitMetric, float], ...]]] = [(words, None, single)] if single else []
+    wanted += [(str(limit), limit.share, limit.parts) for limit in slo if limit.share is not None]
     found = []
-    for number, one in enumerate(classes):
-        own = place[: len(requests)] == number
-        status, count = requests.status[own], int(own.sum())
-        ttft, tpot, e2e = of_rows(requests, np.flatnonzero(own & (requests.status == COMPLETED)))
-        first = requests.first_token_ns[own]
-        within = None
-        if one.ttft_s is not None:
-            in_time = (first >= 0) & (first - requests.due_ns[own] <= one.ttft_s * 1e9)
-            within = int(in_time.sum()) / count if count else math.nan
-        found.append(
-            ClassResult(
-                name=one.name,
-                share=one.share,
-                ttft_limit_s=one.ttft_s,
-                requests=count,
-                completed=int((status == COMPLETED).sum()),
-                rejected=int((status == REJECTED).sum()),
-                preemptions=int(requests.preemptions[own].sum()),
-                within=within,
-                ttft_ms=ttft,
-                tpot_ms=tpot,
-                e2e_ms=e2e,
-            )
-        )
+    for words, asked, parts in wanted:
+        met = values.ratios(parts) <= 1.0
+        met = met if place is None else met[place]
+        if met.size:
+            low, high = _share_interval(met)
+            rate = float(np.count_nonzero(met)) / seconds if seconds > 0 else math.nan
+            found.append(Attained(limits=words, requests_per_second=rate, share=float(met.mean()), low=low, high=high, asked=asked))
     return tuple(found)
+
+
+def _share_interval(met: NDArray[np.bool_]) -> tuple[float, float]:
+    """Wilson's interval of a share, of fewer requests where neighbours in time are alike."""
+    import numpy as np
+
+    count, share = met.size, float(met.mean())
+    blocks = np.array_split(met, BLOCKS) if count >= 2 * BLOCKS else []
+    each = share * (1 - share) * BLOCKS / count
+    alike = max(1.0, float(np.var([block.mean() for block in blocks], ddof=1)) / each) if blocks and each > 0 else 1.0
+    n, z = count / alike, STUDENT
+    middle, half = share + z * z / 2 / n, z * math.sqrt(share * (1 - share) / n + z * z / 4 / n / n)
+    return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))

@@ -234,6 +234,11 @@ def _measured_statistics(curves: list[Curve], metric: LimitMetric) -> list[str]:
 
 def _check_statistics(curves: list[Curve], question: MeasuredQuestion) -> None:
     for limit in question.slo:
+        if limit.share is not None:
+            raise InputError(
+                f"{option('attain')}: {question.data} has percentiles and no single requests, of which joint attainment is a share; "
+                "limit a percentile of each metric, or leave out the measured points"
+            )
         has = _measured_statistics(curves, limit.metric)
         if limit.statistic not in has:
             what = f"has its {' and '.join(has)}; limit one of these" if has else "does not have that metric at all; leave the limit out"

@@ -214,7 +214,7 @@ class MixtureRun:
     def _use(self, place: int, which: int) -> LimitUse:
         asked: Limit = self.mixture.cases[place].asked[which]
         tighter = asked if self.mixture.as_predicted else self.mixture.parts[place].slo[which]
-        value = self._summaries[place].statistic_ms(asked.metric, asked.statistic) * asked.seconds / tighter.seconds
+        value = self._summaries[place].limit_s(asked) * 1e3 * asked.seconds / tighter.seconds
         known = None if math.isnan(value) else value
         return LimitUse(limit=limit_of(asked), value_ms=known, used=None if known is None else known / 1e3 / asked.seconds)
 

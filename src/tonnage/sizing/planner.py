@@ -53,6 +53,7 @@ def size(
     """
     question.check()
     runs, steps = Runs() if runs is None else runs, Steps(progress)
+    runs.keep_requests(question.slo)
     have: Existing | None = None
     seeds: tuple[Ready, ...] = ()
     if question.have:

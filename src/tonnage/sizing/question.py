@@ -14,7 +14,7 @@ from tonnage.plan.note import Note
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.calibration import Calibration
-from tonnage.spec.deployment import LimitMetric, Slo, Speculation
+from tonnage.spec.deployment import Limit, LimitMetric, Slo, Speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.model import Model
@@ -221,6 +221,11 @@ DECIDING: dict[Mode, tuple[LimitMetric, ...]] = {"streaming": ("ttft", "itl", "t
 end; of a job only the throughput counts. Source: NVIDIA course "Sizing LLM Inference Systems"."""
 
 
+def decides(limit: Limit, mode: Mode) -> bool:
+    """Whether a limit counts in a mode; joint attainment, where all of its limits do."""
+    return all(metric in DECIDING[mode] for metric, _ in limit.parts or ((limit.metric, 0.0),))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
     """Systems that exist already."""
@@ -333,7 +338,7 @@ class Question:
     @property
     def limits(self) -> Slo:
         """The limits that count in this mode."""
-        return tuple(limit for limit in self.slo if limit.metric in DECIDING[self.mode])
+        return tuple(limit for limit in self.slo if decides(limit, self.mode))
 
     @property
     def free_moves(self) -> tuple[str, ...]:

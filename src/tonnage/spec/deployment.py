@@ -142,8 +142,8 @@ def _model(name: str) -> Model:
 Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang", "one-prefill", "max-utilization"]
 QueueOrder = Literal["fcfs", "shortest-first", "priority", "deadline"]
 KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization", "mem_fraction_static"]
-LimitMetric = Literal["ttft", "itl", "tpot", "e2e"]
-Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
+LimitMetric = Literal["ttft", "itl", "tpot", "e2e", "attain"]
+Statistic = Literal["mean", "p50", "p90", "p95", "p99", "share"]
 
 METRICS: tuple[LimitMetric, ...] = ("ttft", "itl", "tpot", "e2e")
 STATISTICS: tuple[Statistic, ...] = ("mean", "p50", "p90", "p95", "p99")
@@ -309,15 +309,29 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """One latency limit: a statistic of a metric that must not exceed a number of seconds."""
+    """One latency limit: a statistic of a metric that must not exceed a number of seconds.
+
+    Joint attainment is the metric "attain" with the statistic "share": the share of requests that meet all parts at once. Its value is
+    what the slowest of that share takes of its tightest part, as a ratio, and ``seconds`` the ratio that is allowed, 1.
+
+    Attributes:
+        share: of the requests that must meet every part; None but for joint attainment.
+        parts: metric and seconds of each limit that such a request meets.
+    """
 
     metric: LimitMetric
     statistic: Statistic
     seconds: float
+    share: float | None = None
+    parts: tuple[tuple[LimitMetric, float], ...] = ()
 
     def __str__(self) -> str:
-        """Such as "TTFT p95 ≤ 500 ms"."""
-        return f"{self.metric.upper()} {self.statistic} ≤ {format_duration(self.seconds)}"
+        """Such as "TTFT p95 ≤ 500 ms", or "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms"."""
+        if self.share is None:
+            return f"{self.metric.upper()} {self.statistic} ≤ {format_duration(self.seconds)}"
+        return (
+            f"{100 * self.share:g}%: {' & '.join(f'{name.upper()} ≤ {format_duration(each * self.seconds)}' for name, each in self.parts)}"
+        )
 
 
 Slo = tuple[Limit, ...]
@@ -351,6 +365,34 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
     if seconds == 0:
         raise InputError(f"{where}: '{text}' can never be met; give a limit above zero")
     return Limit(metric=metric, statistic=statistic, seconds=seconds)
+
+
+def parse_attainment(text: str) -> Limit:
+    """Read "95%: ttft<=500ms & tpot<=50ms": the share of requests that must meet every limit at once.
+
+    Raises:
+        InputError: no share, no limit, a metric that a single request does not have, or one that is named twice.
+    """
+    where, example = option("attain"), 'write for example "95%: ttft<=500ms & tpot<=50ms"'
+    head, colon, rest = text.partition(":")
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", head)
+    if not (match and colon):
+        raise InputError(f"{where}: '{text}' does not begin with a share of the requests; {example}")
+    share = float(match[1]) / 100
+    if not 0 < share <= 1:
+        raise InputError(f"{where}: '{head.strip()}' is not a share above 0% and up to 100%; {example}")
+    parts: dict[LimitMetric, float] = {}
+    for part in re.split(r"\s*(?:&|\band\b|,)\s*", rest.strip()):
+        found = re.fullmatch(r"([a-z0-9]+)\s*(?:<=|≤|<)\s*(\S.*)", part, re.IGNORECASE)
+        metric = next((m for m in METRICS if found and m == found[1].lower()), None)
+        if found is None or metric is None:
+            raise InputError(f"{where}: '{part}' is not a limit on one request; {example}")
+        if metric == "itl":
+            raise InputError(f"{where}: itl is a gap and a request has many; limit tpot, the mean gap of a request, in its place")
+        if metric in parts:
+            raise InputError(f"{where}: {metric} has two limits in '{text}'; keep one of them")
+        parts[metric] = parse_limit(metric, found[2]).seconds
+    return Limit(metric="attain", statistic="share", seconds=1.0, share=share, parts=tuple(parts.items()))
 
 
 # Classes of requests: each has a share of the traffic, a priority and, where one is given, a limit on its first token.

@@ -163,6 +163,7 @@ class Prices:
         licence_usd_per_gpu_year, licence_usd_per_gpu_hour: software on owned GPUs and on cloud GPUs; None leaves it out.
         power_usd_per_kwh: electricity; None leaves it out.
         pue: power of the building over power of the computers.
+        grid_kg_co2_per_kwh: carbon intensity of the electricity, which only the user knows; None leaves it out.
         output_to_input_price_ratio: what one output token counts for in input tokens when a cost
             is split over them.
         server_over_gpus: price of a server over the price of its GPUs alone, which estimates a system that nobody quotes.
@@ -180,6 +181,7 @@ class Prices:
     pue: Figure
     output_to_input_price_ratio: Figure
     server_over_gpus: Figure
+    grid_kg_co2_per_kwh: Figure | None = None
     power_in_hosting: bool = True
     systems: tuple[SystemPrice, ...] = ()
     gpus: tuple[GpuPrice, ...] = ()

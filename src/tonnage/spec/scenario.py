@@ -128,6 +128,7 @@ class LimitsAsked:
     itl: Texts = leaf('Limit on the single gaps between tokens (ITL), such as "p99<=100ms"; repeatable.')
     tpot: Texts = leaf("Limit on the mean time per output token of a request (TPOT); repeatable.")
     e2e: Texts = leaf("Limit on the time to the last token (E2E); repeatable.")
+    attain: Texts = leaf('Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; repeatable.')
 
 
 @strict
@@ -402,12 +403,15 @@ def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> Iterator[Leaf
 OF_SIZE = ("system", "pp", "load")
 """Leaves of the search that one simulated deployment has no use for."""
 
+OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")
+"""Leaves of other branches that describe it."""
+
 
 def simulated_leaves() -> Iterator[Leaf]:
     """Every argument of ``simulate``, with what it says there: the leaves that describe one deployment and its requests, and its own."""
     for one in leaves():
         of_search = one.path[0] == "search" and one.name not in OF_SIZE
-        if of_search or one.path[0] in ("lengths", "sessions") or one.name in ("model", "trace", "profile", "ttft", "tpot", "e2e", "seed"):
+        if of_search or one.path[0] in ("lengths", "sessions") or one.name in OTHERS:
             yield replace(one, about=one.one or one.about)
     yield from leaves(SimulationAsked, ("simulate",))
 

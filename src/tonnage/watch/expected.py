@@ -14,7 +14,6 @@ from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.instance import QUICK, Traffic
 from tonnage.sizing.loads.runs import Runs
-from tonnage.spec.deployment import Limit
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import Process
 
@@ -70,8 +69,8 @@ class Predictor:
         self._deployment = deployment
         self._isl = _lengths(asked.isl, asked.mean_isl)
         self._osl = _lengths(asked.osl, asked.mean_osl)
-        self._runs = Runs()
-        self._slo = tuple(Limit(metric=one.metric, statistic=one.statistic, seconds=one.seconds) for one in asked.limits_that_count)
+        self._slo = tuple(one.asked for one in asked.limits_that_count)
+        self._runs = Runs(self._slo)
         self._traffic = Traffic(
             isl=self._isl,
             osl=self._osl,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.residuals import SHARE
@@ -98,6 +98,7 @@ class Watched:
         expected: what was predicted for the same load.
         latencies: statistics, those with a limit among them.
         instances: that the present load is shared by: those that answer.
+        attained: joint attainment of the plan's limits, as far as histograms of single metrics tell it.
         at_measured_speed: requests per second of one instance inside the limits, if every step takes as much longer as was measured;
             None where the measurement agrees with the prediction.
         advice: to calibrate, or to look for a fault; None for none.
@@ -108,8 +109,14 @@ class Watched:
     expected: Expected
     latencies: tuple[Latency, ...]
     instances: int
+    attained: tuple[AttainedBounds, ...] = ()
     at_measured_speed: float | None = None
     advice: Advice | None = None
+
+    @property
+    def missed(self) -> tuple[AttainedBounds, ...]:
+        """Joint limits that cannot have been met, whatever the metrics have to do with each other."""
+        return tuple(one for one in self.attained if one.high < one.asked)
 
     @property
     def capacity(self) -> float:
@@ -148,9 +155,38 @@ class Watched:
             "capacity": self.capacity,
             "headroom": self.headroom,
             "capacity_at_measured_speed": None if slower is None else slower * self.instances,
-            "limits_broken": [f"{one.metric} {one.statistic}" for one in self.broken],
+            "attained": [asdict(one) for one in self.attained],
+            "limits_broken": [*(f"{one.metric} {one.statistic}" for one in self.broken), *(one.limits for one in self.missed)],
             "advice": None if self.advice is None else self.advice.to_json(),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttainedBounds:
+    """Between which shares of the requests meet joint limits: histograms of single metrics do not say who missed several of them.
+
+    Attributes:
+        limits: in words.
+        asked: the share that the plan asks for.
+        low: where every miss is another request's (Bonferroni).
+        high: where all misses are the same requests'.
+    """
+
+    limits: str
+    asked: float
+    low: float
+    high: float
+
+
+def attained_bounds(plan: Plan, present: Present) -> Iterator[AttainedBounds]:
+    """Each joint limit of the plan, of a stretch that has enough requests."""
+    for limit in plan.scenario.limits_that_count:
+        if limit.share is None or limit.parts is None:
+            continue
+        found = [(present.latencies.get(metric), each) for metric, each in limit.parts]
+        slower = [one.slower(each / 1e3) for one, each in found if one is not None and one.count >= FEW]
+        if len(slower) == len(found):
+            yield AttainedBounds(limits=str(limit), asked=limit.share, low=max(0.0, 1 - math.fsum(slower)), high=1 - max(slower))
 
 
 def latencies(plan: Plan, present: Present, expected: Expected) -> tuple[Latency, ...]:
@@ -232,6 +268,7 @@ class Watcher:
             expected=expected,
             latencies=latencies(self.plan, found, expected),
             instances=instances,
+            attained=tuple(attained_bounds(self.plan, found)),
             at_measured_speed=slower,
             advice=told,
         )

@@ -24,8 +24,9 @@ from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.layers import WITH_STATE
-from tools.fit.modern.layout import ENGINE, GENERATIONS, KINDS, ModernLayout, modern_layout
-from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern
+from tools.fit.decisions import decided, decisions
+from tools.fit.modern.layout import EARLIER, ENGINE, GENERATIONS, KINDS, OF_FP4, ULTRA, ModernLayout, modern_layout
+from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern, select_submitted
 from tools.fit.processes import Processes
 from tools.fit.slopes import Slopes
 from tools.fit.solving import rounded
@@ -33,8 +34,17 @@ from tools.fit.solving import rounded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EACH, MOST_CLIENTS = 8, 512
+EACH, MOST_CLIENTS = 8, 1024
 """Points of a deployment that are read, and the most clients of one."""
+
+CONFIGURATION = ("model", "gpu", "family", "precision", "tp", "dp", "ep", "isl", "osl", "engine")
+"""What a curve is of, whatever the day of its runs; a median over many months counts as older than any run."""
+
+SUBMITTED_WEIGHT = 3.0
+"""What a residual of MLPerf counts: its six MI355X systems lie within 3 % of their mean, medians over versions within 12 % of a run."""
+
+MOVED = {"architectures": (*GENERATIONS, ULTRA), "engines": (ENGINE, *EARLIER), "formats": (OF_FP4,)}
+"""Groups of terms and what of them the stage moves, beside the kinds of layers."""
 
 FEWEST = 20
 """Points of which a model or a GPU must have so many to be judged; fewer are reported."""
@@ -46,10 +56,15 @@ Terms = dict[str, Any]
 Figures = dict[str, float]
 
 
+def newest(rows: Sequence[Row]) -> list[Row]:
+    """Of each configuration and load its newest point."""
+    return list({tuple(map(row.get, (*CONFIGURATION, "concurrency"))): row for row in sorted(rows, key=lambda row: row["day"])}.values())
+
+
 def thinned(rows: Sequence[Row], each: int = EACH) -> list[Row]:
-    """At most ``each`` points of a model, GPU, engine and format, drawn once and for all."""
+    """At most ``each`` points of a model, GPU, engine and format, drawn once and for all; of each configuration its newest."""
     groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for row in rows:
+    for row in newest(rows):
         if row["concurrency"] <= MOST_CLIENTS:
             groups[row["model"], row["gpu"], row["family"], row["format"]].append(row)
     found: list[Row] = []
@@ -61,18 +76,25 @@ def thinned(rows: Sequence[Row], each: int = EACH) -> list[Row]:
 
 
 def is_moved(row: Row) -> bool:
-    """Whether a term of the stage is part of a point: it is of AMD, or its model has one of the newer kinds of layers."""
-    return bool(row["amd"]) or not find_model(row["model"]).kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER))
+    """Whether a term of the stage is part of a point: of AMD, of Blackwell Ultra, or of a model with one of the newer kinds of layers."""
+    return (
+        bool(row["amd"])
+        or find_gpu(row["gpu"]).arch == ULTRA
+        or not find_model(row["model"]).kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER))
+    )
 
 
 def solve_modern(layout: ModernLayout, rows: Sequence[Row], start: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """The vector that explains the points best; from a ``start`` nearby one simulation and few evaluations are enough."""
     from scipy.optimize import least_squares
 
-    parts, x = ModernRows([row for row in rows if is_moved(row)]), layout.start if start is None else start
+    moved, x = [row for row in rows if is_moved(row)], layout.start if start is None else start
+    groups = ((1.0, [row for row in moved if not row["submitted"]]), (SUBMITTED_WEIGHT, [row for row in moved if row["submitted"]]))
+    parts = [(weight, ModernRows(some)) for weight, some in groups if some]
     for evaluations in EVALUATIONS if start is None else NEARBY:
-        parts.simulate(layout.terms(x))
-        slopes = Slopes(layout, [(1.0, parts)], x)
+        for _, some in parts:
+            some.simulate(layout.terms(x))
+        slopes = Slopes(layout, parts, x)
         x = least_squares(slopes.residuals, x, slopes.jacobian, x_scale=layout.spread, max_nfev=evaluations).x
     return x
 
@@ -96,8 +118,17 @@ def figures(rows: Sequence[Row], terms: Terms, without: str = "") -> Figures:
                 found[metric] = round(100 * float(np.median(np.abs(known))), 1)
                 found[f"{metric} bias"] = round(100 * float(np.median(known)), 1)
                 found[f"{metric} n"] = int(known.size)
-    found["TPOT inside"] = _inside(parts, without)
-    return found
+    return found | ({"TPOT inside": _inside(parts, without)} if "TPOT" in found else {})
+
+
+def decisions_of(rows: Sequence[Row], terms: Terms) -> Figures:
+    """What the predictions decide along each measured curve (``decided``); of each configuration and load the newest point counts."""
+    parts = ModernRows([row for row in newest(rows) if row["itl_ms"] is not None])
+    parts.simulate(terms)
+    curves = [tuple(map(row.get, CONFIGURATION)) for row in parts.rows]
+    times = zip(parts.measured["itl_ms"].tolist(), parts.simulated("itl_ms").tolist(), strict=True)
+    loads = [(curve, row["concurrency"], *both) for curve, row, both in zip(curves, parts.rows, times, strict=True)]
+    return decided(decisions(loads))
 
 
 def _inside(parts: ModernRows, without: str) -> float:
@@ -110,7 +141,8 @@ def _inside(parts: ModernRows, without: str) -> float:
         regime = regime_of(point.deployment, isl=row["isl"], osl=row["osl"], clients=row["concurrency"])
         seen = regime if not without else replace(regime, known_model=False) if without == "model" else regime.on_unknown_gpu
         low, high = table.interval("itl_ms", float(predicted), seen)
-        inside.append(low <= measured <= high)
+        if np.isfinite(measured):
+            inside.append(low <= measured <= high)
     return round(100 * float(np.mean(inside)), 0)
 
 
@@ -125,6 +157,7 @@ def folds(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
 def refit(
     terms: Terms,
     file: Path,
+    submitted: Path | None = None,
     *,
     progress: Progress | None = None,
     cross_validate: bool = True,
@@ -135,6 +168,7 @@ def refit(
     Args:
         terms: the content of ``terms.json``; all its other terms are kept as they are.
         file: ``agg.csv.gz``.
+        submitted: ``mlperf_v61.csv``, if it is at hand.
         progress: called with (done, total, name).
         cross_validate: also fit without each model and each GPU.
         processes: where the fits without them are made; the caller's own if not given.
@@ -142,7 +176,7 @@ def refit(
     Raises:
         InputError: the file cannot be read.
     """
-    everything = select_modern(file).rows
+    everything = select_modern(file).rows + ([] if submitted is None else select_submitted(submitted))
     rows, layout = thinned(everything), modern_layout(terms)
     parts = list(folds(everything)) if cross_validate else []
     report = progress or (lambda done, total, name: None)
@@ -150,9 +184,8 @@ def refit(
     x = solve_modern(layout, rows)
     fitted, found = layout.terms(x), deepcopy(terms)
     found["shared"] |= rounded({term: fitted["shared"][term] for term in KINDS})
-    for generation in GENERATIONS:
-        found["architectures"][generation] = rounded(fitted["architectures"][generation])
-    found["engines"][ENGINE] = rounded(fitted["engines"][ENGINE])
+    for group, names in MOVED.items():
+        found[group] |= {name: rounded(fitted[group][name]) for name in names}
 
     def say(place: int) -> None:
         report(place + 1, len(parts) + 1, f"without {parts[place][1]}")
@@ -188,7 +221,8 @@ def _left_out(
     if any(is_moved(row) for row in out):
         kept = [row for row in rows if row[column] != name and not (of_amd and find_gpu(row["gpu"]).arch == find_gpu(name).arch)]
         x = solve_modern(layout, kept, start=None if of_amd else x)
-    return figures(thinned([row for row in everything if row[column] == name]), layout.terms(x), column)
+    terms, whole = layout.terms(x), [row for row in everything if row[column] == name]
+    return figures(thinned(whole), terms, column) | decisions_of(whole, terms)
 
 
 OLDER = {
@@ -203,8 +237,8 @@ def _origins(found: Terms, rows: Sequence[Row]) -> None:
     """Note which GPUs, engines and models the points are of; a pair of engine and GPU counts from ``FEWEST`` points of two models on."""
     origins = found["origins"]
     origins["models"] = sorted(OLDER | {row["model"] for row in rows})
-    of_amd = Counter(row["gpu"] for row in rows if row["amd"])
-    origins["gpus"] = {gpu: count for gpu, count in sorted(of_amd.items()) if count >= FEWEST}
+    own = Counter(row["gpu"] for row in rows if find_gpu(row["gpu"]).arch in MOVED["architectures"])
+    origins["gpus"] = {gpu: count for gpu, count in sorted(own.items()) if count >= FEWEST}
     for generation in GENERATIONS:
         named = ", ".join(gpu for gpu in origins["gpus"] if find_gpu(gpu).arch == generation)
         origins["architectures"][generation] = f"efficiencies transferred from {named}, fitted on medians over many engine versions"
@@ -217,6 +251,7 @@ def _origins(found: Terms, rows: Sequence[Row]) -> None:
         own = origins["engine_rows"].setdefault(preset, {"gpus": [], "elsewhere": ELSEWHERE})
         own["gpus"] = [*own["gpus"], *([gpu] if gpu not in own["gpus"] else [])]
     origins["engines"].pop(ENGINE, None)
+    origins["formats"].pop(OF_FP4, None)
     of_engine = [row for row in rows if row["family"] == ENGINE]
     origins["rows"][ENGINE] = f"{FILE}, on MI355X ({len(of_engine)} points); what they do not tell is SGLang's"
     for name, part in (("experts", of_engine), ("latent", [row for row in of_engine if find_model(row["model"]).has_latent_cache])):
@@ -230,8 +265,9 @@ def carried_over(terms: Terms) -> Terms:
     """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package ships them."""
     old, found = shipped(), deepcopy(terms)
     found["shared"] |= {term: old["shared"][term] for term in KINDS}
-    found["architectures"] |= {generation: dict(old["architectures"][generation]) for generation in GENERATIONS}
-    found["engines"][ENGINE] = dict(old["engines"][ENGINE])
+    for group, names in MOVED.items():
+        found[group] |= {name: dict(old[group][name]) for name in names}
+    found["origins"]["formats"].pop(OF_FP4, None)
     for name in ("models", "gpus", "engine_rows", "experts", "latent"):
         found["origins"][name] = deepcopy(old["origins"][name])
     found["origins"]["rows"][ENGINE] = old["origins"]["rows"][ENGINE]

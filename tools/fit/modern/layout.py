@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.spec.catalog import find_engine
+from tools.fit.formats import FORMATS
 from tools.fit.terms import KINDS_OF_LAYERS, Layout, Prior, constants
 
 if TYPE_CHECKING:
@@ -61,6 +62,18 @@ GIVER = "sglang-0.5.9"
 ENGINE, ENGINE_OWN = "atom", {"layer_s": 0.2, "sequence_s": 0.3, "kv_bandwidth": 0.15, "expert_compute": 0.3, "expert_memory": 0.1}
 """AMD's engine, and the spread of its corrections to the terms that it starts from."""
 
+EARLIER, EARLIER_OWN = ("vllm-0.10", "vllm-0.12"), {"compute": 0.5, "compute_4": 0.5}
+"""Versions of 2025, and the spread of what their matrix products reached on all of AMD, relative to the newest; in 4 bits apart, as Llama
+3.3 70B took as long a token in them as in 8."""
+EARLIER_KEYS = {"compute_cdna3": "compute", "compute_cdna4": "compute", "compute_cdna4_mxfp4": "compute_4"}
+
+OF_FP4, FP4_OWN = "mxfp4 CDNA4", {"compute": 0.2, "expert_compute": 0.3}
+"""The format that CDNA4 multiplies at twice the rate of FP8, and the spread of what matrices and those of experts reach of that. Where
+it is as fast as FP8, an engine's experts gain what they do over dense matrices (``expert_compute_mxfp4``); here dense ones gain too."""
+
+ULTRA, ULTRA_OWN = "Blackwell Ultra", {"layer": 0.1}
+"""The generation that takes Blackwell's terms, and the spread of its own: kernels that start sooner on later boards and hosts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernLayout(Layout):
@@ -79,14 +92,24 @@ class ModernLayout(Layout):
                 own[term] = before * value[f"AMD.{term}"] * value.get(f"{generation}.{term}", 1.0)
         engine = found["engines"][ENGINE]
         engine |= {term: engine[term] * value[f"{ENGINE}.{term}"] for term in ENGINE_OWN}
+        for version in EARLIER:
+            found["engines"][version] |= {key: value[f"earlier.{term}"] for key, term in EARLIER_KEYS.items()}
+        form, generation = OF_FP4.split()
+        gain = found["formats"][OF_FP4]["compute"]
+        found["formats"][OF_FP4]["compute"] = gain * value[f"{OF_FP4}.compute"]
+        found["architectures"][generation][f"expert_compute_{form}"] = value[f"{OF_FP4}.expert_compute"] / gain
+        found["architectures"][ULTRA] |= {term: value[f"{ULTRA}.{term}"] for term in ULTRA_OWN}
         return found
 
     def reaches(self, name: str, deployment: Deployment) -> bool:
         """Whether a term can change what the steps of a deployment take."""
         owner, arch = name.partition(".")[0], deployment.gpu.arch
-        if owner == ENGINE:
-            return find_engine(deployment.engine).coefficients == ENGINE
-        return arch in GENERATIONS if owner == "AMD" else owner not in GENERATIONS or owner == arch
+        preset, of_amd = find_engine(deployment.engine).coefficients, arch in GENERATIONS
+        if owner in (ENGINE, "earlier"):
+            return preset == ENGINE if owner == ENGINE else of_amd and preset in EARLIER
+        if owner == OF_FP4:
+            return f"{deployment.precision.weight_format} {arch}" == OF_FP4
+        return of_amd if owner == "AMD" else owner not in (*GENERATIONS, ULTRA) or owner == arch
 
 
 def modern_layout(terms: Terms) -> ModernLayout:
@@ -96,9 +119,13 @@ def modern_layout(terms: Terms) -> ModernLayout:
     base["shared"] |= KINDS_OF_LAYERS
     base["architectures"] |= {generation: fresh["architectures"][generation] for generation in GENERATIONS}
     base["engines"][ENGINE] = deepcopy(base["engines"][GIVER])
+    base["formats"][OF_FP4] = dict(FORMATS[OF_FP4])
     spreads = {f"kinds.{term}": spread for term, spread in KINDS.items()} | {f"AMD.{term}": spread for term, spread in VENDOR.items()}
     spreads |= {f"{generation}.{term}": spread for generation in GENERATIONS for term, spread in OWN.items()}
     spreads |= {f"{ENGINE}.{term}": spread for term, spread in ENGINE_OWN.items()}
+    spreads |= {f"earlier.{term}": spread for term, spread in EARLIER_OWN.items()}
+    spreads |= {f"{OF_FP4}.{term}": spread for term, spread in FP4_OWN.items()}
+    spreads |= {f"{ULTRA}.{term}": spread for term, spread in ULTRA_OWN.items()}
     priors: dict[str, Prior] = {name: (1.0, spread) for name, spread in spreads.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
     return ModernLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base)

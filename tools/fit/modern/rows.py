@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tonnage.perf.step import StepModel
     from tonnage.spec.workload import Workload
 
-FILE = "agg.csv.gz"
+FILE, SUBMITTED = "agg.csv.gz", "mlperf_v61.csv"
 COLUMNS = ("source", "model", "gpu", "tp", "ep", "dp", "engine", "precision", "spec_decoding", "isl", "osl", "concurrency", "tier", "date")
 SPREAD = 0.2
 """InferenceX draws lengths uniformly in 0.8 to 1.0 of the nominal ones (README of the data)."""
@@ -115,7 +115,41 @@ def select_modern(file: Path) -> ModernPoints:
     return ModernPoints(rows=rows, left_out=dict(others.reasons.most_common()), evidence=dict(others.classes.most_common()))
 
 
-def lines_of(file: Path) -> list[dict[str, str]]:
+UNSAID = dict.fromkeys(("tp", "dp", "ep"), "1") | {
+    "engine": "vllm",
+    "kv_precision": "fp8",
+    "spec_decoding": "none",
+    "tier": "A",
+    "date": "..",
+}
+"""What the submissions have and the file does not say; the date is that of a median, for the newest preset."""
+
+QUEUED, ORCA_ISL = 1024, 294
+"""Requests of an Offline run that an instance has at once: as many slots as its throughput still gains from; mean prompt of OpenOrca."""
+
+
+def select_submitted(file: Path) -> list[Row]:
+    """AMD's Offline runs of Llama 2 70B in MLPerf v6.1: one GPU of each system, with tokens/s alone.
+
+    Its other scenarios and models, and other vendors, are left to judge. The engine is AMD's tuned vLLM 0.22 (README of the data).
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    rows: list[Row] = []
+    for line in lines_of(file, ("gpu_id", "model", "scenario", "tokens_per_s", "tokens_per_sample")):
+        if line["scenario"] != "Offline" or line["model"] != "llama-2-70b" or find_gpu(line["gpu_id"]).vendor != "AMD":
+            continue
+        drawn = 1.0 - SPREAD / 2
+        told = {"gpu": line["gpu_id"], "output_tokens_per_s": str(float(line["tokens_per_s"]) / float(line["gpus"]))}
+        told |= {"isl": str(ORCA_ISL / drawn), "osl": str(float(line["tokens_per_sample"]) / drawn), "concurrency": str(QUEUED)}
+        facts = facts_of(line | UNSAID | told) | {"spread": SPREAD, "submitted": True}
+        if row_of(facts, rows) is not None:
+            raise InputError(f"{file}: a row of {line['gpu']} cannot be predicted")
+    return rows
+
+
+def lines_of(file: Path, columns: Sequence[str] = COLUMNS) -> list[dict[str, str]]:
     """The lines of the file by column.
 
     Raises:
@@ -127,7 +161,7 @@ def lines_of(file: Path) -> list[dict[str, str]]:
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read ({error}); give {FILE} of ../shared/data/modern") from None
     lines = list(csv.DictReader(io.StringIO(text, newline="")))
-    missing = [name for name in COLUMNS if not lines or name not in lines[0]]
+    missing = [name for name in columns if not lines or name not in lines[0]]
     if missing:
         raise InputError(f"{file} has no column '{missing[0]}'; give {FILE} of ../shared/data/modern")
     return lines
@@ -187,7 +221,7 @@ def row_of(facts: Row, rows: list[Row]) -> Verdict | None:
         row |= settings(part, row)
     cache = {"fp8_e4m3": "fp8", "fp8": "fp8", "auto": "fp16"}.get(row["kv"], row["cache"])
     row["precision"] = f"{row['format']}+kv-{cache}"
-    row |= {"family": row["engine"], "spread": SPREAD if row["dump"] else 0.0}
+    row |= {"family": row["engine"], "submitted": row.get("submitted", False), "spread": row.get("spread", SPREAD if row["dump"] else 0.0)}
     row |= {"engine": rules().engines[row["engine"]]} | settings(rules().versions, row)
     try:
         if memory_plan(point_of(row).deployment).blocks < 1:

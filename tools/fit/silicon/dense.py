@@ -22,7 +22,7 @@ from tonnage.spec.catalog import find_engine, find_gpu
 from tools.fit.processes import Processes
 from tools.fit.residuals import HeldOut
 from tools.fit.silicon.dense_rows import GPUS, select
-from tools.fit.silicon.dense_terms import EARLIER, ENGINES, FP4, SGLANG, TRTLLM, VLLM, SiliconLayout, silicon_layout
+from tools.fit.silicon.dense_terms import EARLIER, ENGINES, FP4, FP4_ULTRA, SGLANG, TRTLLM, ULTRA, VLLM, SiliconLayout, silicon_layout
 from tools.fit.silicon.folds import TITLE, TITLES, Figures, Fold, Scored, add_means, folds, scored
 from tools.fit.silicon.sample import FILE, Row, Selection
 from tools.fit.silicon.solving import solution, solve_silicon
@@ -34,6 +34,9 @@ LATER = {"tensorrt-llm-1.2": TRTLLM, "sglang-0.5.9": SGLANG}
 
 OUTGROWN = ("one_shot_tokens",)
 """Terms of an earlier version that its later one does not have."""
+
+OF_BLACKWELL = {"architectures": ("Blackwell", ULTRA), "formats": (FP4, FP4_ULTRA)}
+"""Groups of terms and what of them follows B200's rows."""
 
 MEASURED_GPU, MEASURED_BITS = "b200-sxm-180gb", "8"
 ORIGIN = "efficiencies transferred from B200, fitted in FP8 and FP4; in 16 bits those of a study"
@@ -73,8 +76,8 @@ def refit(
         found["engines"][engine] = rounded({**fitted["engines"][engine], **_in_process(fitted["engines"], engine)})
     for later, earlier in LATER.items():
         found["engines"][later] = {term: value for term, value in found["engines"][earlier].items() if term not in OUTGROWN}
-    found["architectures"]["Blackwell"] = rounded(fitted["architectures"]["Blackwell"])
-    found["formats"][FP4] = rounded(fitted["formats"][FP4])
+    for group, names in OF_BLACKWELL.items():
+        found[group] |= {name: rounded(fitted[group][name]) for name in names}
     found["gpus"][MEASURED_GPU] = {f"{term}_{MEASURED_BITS}": 1.0 for term in ("compute", "memory")}
     _say_where_from(found, selection)
     found["origins"]["front_end"] = list(solved.front_end)
@@ -106,8 +109,9 @@ def _in_process(engines: Terms, engine: str) -> dict[str, float]:
 
 def _say_where_from(found: Terms, selection: Selection) -> None:
     origins = found["origins"]
-    origins["architectures"]["Blackwell"] = ORIGIN
-    origins["formats"].pop(FP4, None)
+    origins["architectures"] |= dict.fromkeys(OF_BLACKWELL["architectures"], ORIGIN)
+    for name in OF_BLACKWELL["formats"]:
+        origins["formats"].pop(name, None)
     origins["engine_rows"] = {}
     for engine in (*ENGINES, *EARLIER):
         versions = [*EARLIER, VLLM] if engine == VLLM else [engine]
@@ -138,11 +142,12 @@ def carried_over(terms: Terms) -> Terms:
     for engine in (*ENGINES, *EARLIER, *LATER):
         found["engines"][engine] = dict(old["engines"][engine])
         found["origins"]["rows"][engine] = old["origins"]["rows"][engine]
-    found["architectures"]["Blackwell"] = dict(old["architectures"]["Blackwell"])
+    for group, names in OF_BLACKWELL.items():
+        found[group] |= {name: dict(old[group][name]) for name in names}
     found["gpus"][MEASURED_GPU] = dict(old["gpus"][MEASURED_GPU])
-    found["formats"][FP4] = dict(old["formats"][FP4])
-    found["origins"]["formats"].pop(FP4, None)
-    found["origins"]["architectures"]["Blackwell"] = old["origins"]["architectures"]["Blackwell"]
+    for name in OF_BLACKWELL["formats"]:
+        found["origins"]["formats"].pop(name, None)
+    found["origins"]["architectures"] |= {name: old["origins"]["architectures"][name] for name in OF_BLACKWELL["architectures"]}
     for name in ("engine_rows", "front_end"):
         found["origins"][name] = deepcopy(old["origins"][name])
     kept: Mapping[str, Any] = old["report"]

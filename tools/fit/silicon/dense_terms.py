@@ -14,6 +14,7 @@ import numpy as np
 
 from tonnage.evidence.rows import Terms
 from tonnage.spec.catalog import find_engine
+from tools.fit.formats import FORMATS
 from tools.fit.silicon import streaming
 from tools.fit.terms import CURRENT, Layout, Prior
 
@@ -126,9 +127,13 @@ BLACKWELL: dict[str, Prior] = {
 }
 """The start values are those of a study; that of the bandwidth is a published point (``TRANSFERRED`` of ``terms.py``)."""
 
+ULTRA = "Blackwell Ultra"
+"""The generation without dense rows of its own that takes Blackwell's terms: the same kernels run there."""
+
 FP4 = "nvfp4"
+FP4_ULTRA = f"{FP4} {ULTRA}"
 OF_FP4: dict[str, Prior] = {"compute": (0.79, 0.2), "memory": (0.80, 0.15)}
-"""The shares of Blackwell's 8-bit efficiencies that NVFP4 reaches."""
+"""The shares of Blackwell's 8-bit efficiencies that NVFP4 reaches; of Blackwell Ultra's by the ratio of what kernels reach."""
 
 CONSTANT = {"kv_single": 1.0, "head_arithmetic": 0.0, "walk_s": 0.0, "turnaround_s": 0.0}
 EXPERTS = ("expert_compute", "expert_memory", "expert_spread")
@@ -157,8 +162,10 @@ class SiliconLayout(Layout):
             found["engines"][engine] |= {"one_shot_tokens": ONE_SHOT_TOKENS, **{term: value[f"lamport.{term}"] for term in ONE_SHOT}}
         for earlier, priors in EARLIER.items():
             found["engines"][earlier] = found["engines"][VLLM] | {term: value[f"{earlier}.{term}"] for term in priors}
-        found["architectures"]["Blackwell"] |= {term: value[f"Blackwell.{term}"] for term in BLACKWELL}
-        found["formats"][FP4] |= {term: value[f"{FP4}.{term}"] for term in OF_FP4}
+        for generation in ("Blackwell", ULTRA):
+            found["architectures"][generation] |= {term: value[f"Blackwell.{term}"] for term in BLACKWELL}
+        for name in (FP4, FP4_ULTRA):
+            found["formats"][name] = {term: value[f"{FP4}.{term}"] * FORMATS[name][term] / FORMATS[FP4][term] for term in OF_FP4}
         return found
 
     def reaches(self, name: str, deployment: Deployment) -> bool:

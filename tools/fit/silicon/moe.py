@@ -93,6 +93,9 @@ OWN_FORMAT = {"expert_compute": 0.1, "expert_memory": 0.07}
 OF_BLACKWELL = {"expert": 0.3, "expert_layer": 0.2}
 """The spread of Blackwell's expert arithmetic relative to dense arithmetic, and of its time per layer."""
 
+LAYER_8 = "expert_layer_blackwell_fp8"
+"""Time per layer in 8 bits, relative to 4: kernels that choose experts and multiply at once are of Blackwell's own formats first."""
+
 UNFUSED = "tensorrt-llm"
 """The engine whose experts in FP8 go through DeepGEMM on Blackwell, matrix by matrix, while those in FP4 are fused; so in FP8 nothing is
 saved per layer. Its deployment guide for DeepSeek R1 (1.2.0rc2) names no other kernels, and InferenceMAX's scripts asked for these."""
@@ -101,7 +104,7 @@ KINDS: dict[str, Prior] = {f"{term}_{kind}": prior for kind in FORMATS for term,
 FURTHER: dict[str, Prior] = {
     f"{term}_{name}": (1.0, spread) for names in FORMATS.values() for name in names for term, spread in OWN_FORMAT.items()
 }
-GENERATIONS: dict[str, Prior] = {f"{term}_blackwell": (1.0, spread) for term, spread in OF_BLACKWELL.items()}
+GENERATIONS: dict[str, Prior] = {f"{term}_blackwell": (1.0, spread) for term, spread in OF_BLACKWELL.items()} | {LAYER_8: (1.0, 0.2)}
 
 EXPERTS, LATENT, DISPATCH = "expert_", "latent_", "dispatch"
 TITLE = "current engines, MoE, {} left out; TTFT where KV fits"
@@ -131,8 +134,7 @@ class MoeLayout(Layout):
             for (kind, names), term in itertools.product(FORMATS.items(), OF_FORMAT):
                 own |= {f"{term}_{name}": value[f"{term}_{kind}"] * value[f"{term}_{name}"] for name in names}
             own |= {term: value[term] for term in GENERATIONS}
-            if find_engine(engine).family == UNFUSED:
-                own["expert_layer_blackwell_fp8"] = 1.0
+            own[LAYER_8] = 1.0 if find_engine(engine).family == UNFUSED else own["expert_layer_blackwell"] * own[LAYER_8]
             own["expert_compute_wide"] = found["engines"][CURRENT]["expert_compute"]  # no row here has wide experts
         return found
 

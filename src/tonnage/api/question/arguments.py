@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from tonnage.errors import InputError, option, spelled
 from tonnage.errors import Path as OptionPath
 from tonnage.plan.candidate import CONFIDENCE, CONFIDENCES
-from tonnage.spec.deployment import METRICS, Limit, parse_limit
+from tonnage.spec.deployment import METRICS, Limit, parse_attainment, parse_limit
 from tonnage.spec.scenario import Scenario, leaves, to_document
 from tonnage.spec.workload import Lengths, parse_lengths
 from tonnage.spec.written_numbers import number_of
@@ -107,7 +107,20 @@ def slo(**limits: str | Sequence[str] | None) -> tuple[Limit, ...]:
             if any((other.metric, other.statistic) == (limit.metric, limit.statistic) for other in found):
                 raise InputError(f"{option(metric)}: {limit.statistic} is limited twice; keep one of them")
             found.append(limit)
-    return tuple(found)
+    return (*found, *attainments(limits.get("attain")))
+
+
+def attainments(texts: str | Sequence[str] | None) -> tuple[Limit, ...]:
+    """Limits of joint attainment, such as "95%: ttft<=500ms & tpot<=50ms"; one or several.
+
+    Raises:
+        InputError: one cannot be read, or is given twice.
+    """
+    found = tuple(map(parse_attainment, [texts] if isinstance(texts, str) else texts or ()))
+    for limit in found:
+        if found.count(limit) > 1:
+            raise InputError(f"{option('attain')}: '{limit}' appears twice; keep one of them")
+    return found
 
 
 def lengths_of(value: str | float, where: str) -> Lengths:

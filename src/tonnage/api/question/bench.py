@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import Many, lengths_of, rates, seed_of, whole_numbers
+from tonnage.api.question.arguments import Many, attainments, lengths_of, rates, seed_of, whole_numbers
 from tonnage.api.question.loads import recording_from
 from tonnage.bench.arguments import BenchArguments
 from tonnage.bench.benchmark import Wanted
@@ -61,8 +61,7 @@ class Bench:
         if len(self.questions) == 1:
             return output
         load = question.arrivals
-        sized = len({one.isl for one in self.questions}) > 1
-        items = f"items-{question.isl.mean:g}-" if sized else ""
+        items = f"items-{question.isl.mean:g}-" if len({one.isl for one in self.questions}) > 1 else ""
         return output / (items + (f"concurrency-{load.concurrency}" if isinstance(load, ClosedLoop) else f"rate-{load.rate:g}"))
 
 
@@ -107,7 +106,7 @@ def prepare_bench(**asked: Any) -> Bench:
     return Bench(
         setup=setup,
         questions=tuple(_with(replace(question, isl=size), load) for size in items or (question.isl,) for load in arrivals),
-        wanted=Wanted(percentiles=_percentiles(a.percentiles), error_rate=a.max_error_rate, slo=_slo(a.slo), tokens=a.tokens, seed=a.seed),
+        wanted=Wanted(percentiles=_percentiles(a.percentiles), error_rate=a.max_error_rate, slo=_slo(a), tokens=a.tokens, seed=a.seed),
         scenario=_scenario(target, question, setup),
         metrics_urls=_pages(target, a.metrics_url),
         exports=tuple(check_export(name) for name in a.export),
@@ -330,10 +329,10 @@ def _percentiles(values: Sequence[int]) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _slo(limits: Sequence[str]) -> Slo:
-    """Limits such as "ttft p95<=500ms"."""
-    found = []
-    for text in limits:
+def _slo(a: BenchArguments) -> Slo:
+    """Limits such as "ttft p95<=500ms", and those on joint attainment."""
+    found = list(attainments(a.attain))
+    for text in a.slo:
         name, _, rest = text.strip().partition(" ")
         metric = next((m for m in METRICS if m == name.lower()), None)
         if metric is None or not rest.strip():

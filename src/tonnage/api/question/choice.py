@@ -84,6 +84,7 @@ class Race:
     def key(self, candidate: Candidate, spent: Outlay) -> tuple[object, ...]:
         """What the candidates are sorted by: the objective first, then as the search sorts them."""
         watts = math.inf if spent.system_watts is None else spent.system_watts * candidate.systems
+        watts *= 1.0 if candidate.power is None else candidate.power.watts / candidate.power.tdp_watts
         own, cheapest = (math.inf if usd is None else usd for usd in (spent.own_usd_per_year, spent.cheapest_usd_per_year))
         aimed: dict[str, tuple[float, ...]] = {
             "gpus": (),
@@ -233,7 +234,8 @@ def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tup
             usd_per_year=usd,
             more_usd_per_year=None if usd is None or own is None else usd - own,
         )
-        return replace(plan, runner_up=found)
+        rows = tuple(other if one.identity == other.identity else one for one in plan.candidates)  # its row came from short runs
+        return replace(plan, runner_up=found, candidates=rows)
     return plan
 
 

@@ -201,7 +201,7 @@ def limits_asked(asked: LimitsAsked) -> Slo:
     Raises:
         InputError: one that cannot be read.
     """
-    return slo(ttft=asked.ttft, itl=asked.itl, tpot=asked.tpot, e2e=asked.e2e)
+    return slo(ttft=asked.ttft, itl=asked.itl, tpot=asked.tpot, e2e=asked.e2e, attain=asked.attain)
 
 
 def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, said_of_choice, says_no_load
-from tonnage.api.question.arguments import Faults, Many, confidence_asked, listed, slo, spare_of, whole_numbers
+from tonnage.api.question.arguments import Faults, Many, attainments, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.question.changes import check_scaling
 from tonnage.api.question.deployment import sized_pools
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
@@ -21,7 +21,7 @@ from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import DefaultPart, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
-from tonnage.sizing.question import DECIDING, Owned, Question, Sharing
+from tonnage.sizing.question import Owned, Question, Sharing, decides
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
 from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit, parse_speculation
@@ -243,12 +243,13 @@ def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
                 faults.say(f"{option(metric)}: {limit.statistic} is limited twice; keep one of them")
             elif limit is not None:
                 found.append(limit)
-    return tuple(found)
+    joint = faults.of(attainments, asked.attain)
+    return (*found, *(joint or ()))
 
 
 def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults, said: str) -> None:
     """Refuse limits that contradict the mode, which the leaf ``said`` set, or each other."""
-    idle = [str(limit) for limit in limits if limit.metric not in DECIDING[mode]]
+    idle = [str(limit) for limit in limits if not decides(limit, mode)]
     if idle:
         what = (
             "only the throughput of a job counts"

@@ -83,6 +83,7 @@ class SizeArguments(SharedArguments, total=False):
     requests: Number
     within: Text
     itl: Texts
+    attain: Texts
     mode: Mode | None
     use_case: UseCase | None
     where: Texts
@@ -125,6 +126,7 @@ class SimulateArguments(SharedArguments, total=False):
     """Everything that ``tonnage.simulate`` takes by name."""
 
     model: Text
+    attain: Text
     gpu: Text
     precision: Text
     tp: One

@@ -11,6 +11,7 @@ from tonnage.report.document import Facts, Section, Table, section
 from tonnage.report.numbers import ABSENT, counted, number, percent, plain, span
 from tonnage.report.plans.candidates import TooMuch, most_text, taken_text
 from tonnage.report.plans.confidence import by_confidence, chance_text, counted_text, fleet_check_text
+from tonnage.report.plans.cost import power_text
 from tonnage.report.plans.deployments import (
     bought,
     calibration_text,
@@ -206,6 +207,7 @@ def deployment_section(plan: Plan) -> Section:
         ("Routers", routers_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best))),
         ("Other way", other_way_text(plan)),
         ("Load", load_text(best.load)),
+        ("Power", power_text(plan)),
         ("Pace", _pace(plan, best)),
     )
     return section("deployment", "Deployment", table, Facts(rows=tuple(fact for fact in facts if fact[1])))

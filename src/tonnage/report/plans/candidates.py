@@ -9,7 +9,7 @@ from tonnage.plan import reason as why
 from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
 from tonnage.report.plans.deployments import deployment_text, exactly_text, measured_load_text, of_pools, split, unlike
-from tonnage.report.plans.question import bound_text, breach_text, first_text, in_tokens, limit_text
+from tonnage.report.plans.question import bound_text, breach_text, first_text, in_tokens, limit_text, value_text
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _grouped(reason: why.Reason) -> tuple[str, str]:
 
 
 def _value_text(breach: Breach) -> str:
-    return "not measured" if breach.value_ms is None else format_duration(breach.value_ms / 1e3)
+    return "not measured" if breach.value_ms is None else value_text(breach.limit, breach.value_ms)
 
 
 def nearest_table(plan: Plan, most: int) -> Table | None:
@@ -294,7 +294,9 @@ def _each(values: Sequence[Reached]) -> str:
 
 
 def _value(one: Reached) -> str:
-    name = "one request" if one.limit is None else f"{one.limit.metric.upper()} {one.limit.statistic}"
+    if one.limit is not None and one.limit.share is not None:
+        return f"{one.limit}: {value_text(one.limit, one.value_ms)}"
+    name = "one request" if one.limit is None else one.limit.name
     return f"{name} {format_duration(one.value_ms / 1e3)} (asked: {format_duration(one.asked_ms / 1e3)})"
 
 

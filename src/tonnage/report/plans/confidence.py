@@ -12,8 +12,7 @@ from tonnage.plan.provenance import CALIBRATED, PLAN, Beyond, ClosedLoopNearSatu
 from tonnage.report.document import Command, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, span, whole
 from tonnage.report.plans.deployments import unlike
-from tonnage.report.plans.question import breach_text, limit_text
-from tonnage.units import format_duration
+from tonnage.report.plans.question import breach_text, limit_text, value_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate, Confidence
@@ -82,10 +81,10 @@ def _tail_text(best: Candidate, tail: Unreached) -> str:
         name = unlike(best, other.deployment)
         would.append(f"{name} reaches it with {counted(other.systems, 'system')} ({counted(other.gpus, 'GPU')})")
     if relaxed is not None:
-        to, reaches = format_duration(relaxed.to_ms / 1e3), "" if would else " reaches it"
+        to, reaches = value_text(relaxed.limit, relaxed.to_ms), "" if would else " reaches it"
         would.append(f"a limit of {to}{reaches} with {counted(relaxed.systems, 'system')} ({counted(relaxed.gpus, 'GPU')})")
     if not would and broken and alone is not None and alone.value_ms is not None:
-        would.append(f"it takes a limit above {format_duration(alone.value_ms / 1e3)}")
+        would.append(f"it takes a limit above {value_text(alone.limit, alone.value_ms)}")
     return text + "".join(f"{joint}{one}" for joint, one in zip(("; ", ", "), would, strict=False))
 
 

@@ -34,6 +34,7 @@ PRICE_NAMES = {
     "licence_usd_per_gpu_year": "Licences, USD per GPU and year",
     "licence_usd_per_gpu_hour": "Cloud licences, USD per GPU and hour",
     "power_usd_per_kwh": "Electricity, USD per kWh",
+    "grid_kg_co2_per_kwh": "Carbon intensity of the grid, kg per kWh",
     "pue": "Power of the site over that of its machines (PUE)",
     "output_to_input_price_ratio": "Price of an output token over that of an input token",
     "server_over_gpus": "Price of a server over that of its GPUs",
@@ -218,6 +219,21 @@ def spread(way: WayCost) -> tuple[float, float] | None:
     """The cost at both ends of a range of prices; None where there is none."""
     low, high = way.usd_per_year_low, way.usd_per_year_high
     return None if low is None or high is None or low >= high else (low, high)
+
+
+def power_text(plan: Plan) -> str:
+    """Watts of a GPU and joules of a token at the peak, kW of the systems and the kWh of a year; "" where no power is predicted."""
+    power = None if plan.choice is None else plan.choice.power
+    if power is None:
+        return ""
+    between = f"{number(power.low)} to {number(power.high)}"
+    text = f"{number(power.watts)} W a GPU at the peak ({between}), {number(power.joules_per_output_token)} J an output token"
+    owned = None if (cost := yearly(plan)) is None else cost.way("on-prem")
+    energy = None if owned is None else owned.energy
+    if energy is not None and energy.peak_kw is not None:
+        co2 = "" if energy.kg_co2_per_year is None else f", {whole(energy.kg_co2_per_year)} kg CO2"
+        text += f"; the systems {number(energy.peak_kw)} kW at the peak, {whole(energy.kwh_per_year)} kWh a year with the building{co2}"
+    return text
 
 
 def cost_text(plan: Plan) -> str:

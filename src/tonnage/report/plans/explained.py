@@ -14,8 +14,7 @@ from tonnage.report.plans.candidates import reason_text, rejected_section, yearl
 from tonnage.report.plans.confidence import counted_text, fleet_check_text, not_sure_text
 from tonnage.report.plans.deployments import MEMORY, deployments
 from tonnage.report.plans.notes import warning_text
-from tonnage.report.plans.question import bound_text, first_text, limit_text, question_rows
-from tonnage.units import format_duration
+from tonnage.report.plans.question import bound_text, first_text, limit_text, question_rows, value_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -75,7 +74,12 @@ def limits_table(plan: Plan) -> Table | None:
     if plan.explain is None or not plan.explain.limits:
         return None
     rows = tuple(
-        (limit_text(use.limit), number(use.value_ms), ABSENT if use.used is None else percent(use.used)) for use in plan.explain.limits
+        (
+            limit_text(use.limit),
+            number(use.value_ms) if use.limit.share is None else ABSENT,
+            ABSENT if use.used is None else percent(use.used),
+        )
+        for use in plan.explain.limits
     )
     return Table(caption="The limits at that load", header=("limit", "ms", "used"), rows=rows)
 
@@ -256,9 +260,9 @@ def _more(swing: Swing) -> str:
 def relaxed_text(relaxed: Relaxed) -> str:
     """Such as "TTFT p95 500 → 620 ms: one system fewer"."""
     limit = relaxed.limit
-    before, after = format_duration(limit.seconds), format_duration(relaxed.to_ms / 1e3)
+    before, after = value_text(limit, limit.milliseconds), value_text(limit, relaxed.to_ms)
     if before.split()[-1] == after.split()[-1]:
         before = before.split()[0]
     count = "one system" if relaxed.saved == 1 else f"{relaxed.saved} systems"
     left = f", {counted(relaxed.gpus, 'GPU')} in all" if relaxed.gpus else ""
-    return f"{limit.metric.upper()} {limit.statistic} {before} → {after}: {count} fewer{left}"
+    return f"{limit.name} {before} → {after}: {count} fewer{left}"

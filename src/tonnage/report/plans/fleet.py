@@ -290,7 +290,8 @@ Metric = tuple["LimitMetric", "Statistic"]
 
 def _metric(limits: Sequence[Limit]) -> Metric:
     """The latency that routers are compared by."""
-    limit = next((one for one in limits if one.metric == "ttft"), None) or (limits[0] if limits else None)
+    single = [one for one in limits if one.share is None]
+    limit = next((one for one in single if one.metric == "ttft"), None) or (single[0] if single else None)
     return ("ttft", "p95") if limit is None else (limit.metric, limit.statistic)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from tonnage.plan.note import LengthsVary
 from tonnage.report.numbers import counted, dollars, number, percent, plain, span, whole
-from tonnage.spec.deployment import LimitMetric
 from tonnage.spec.use_cases import FAST_READING_S, READING_P99_S, READING_S
 from tonnage.units import format_duration
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tonnage.plan.fleet import AtPeak
     from tonnage.plan.limit import Aim, Bound, Breach, Limit
     from tonnage.plan.plan import Plan
-    from tonnage.results.metrics import Latencies
+    from tonnage.results.metrics import Attained, Latencies
     from tonnage.spec.scenario import Objective
 
 
@@ -38,19 +37,33 @@ ALWAYS = ("ttft", "tpot", "e2e")
 
 def limit_text(limit: Limit) -> str:
     """Such as "TTFT p95 ≤ 500 ms"."""
-    return f"{limit.metric.upper()} {limit.statistic} ≤ {format_duration(limit.seconds)}"
+    return str(limit)
 
 
 def breach_text(breach: Breach) -> str:
-    """Such as "TTFT p95 612 ms > 500 ms"."""
+    """Such as "TTFT p95 612 ms > 500 ms", or "95% of requests take up to 1.2 times TTFT ≤ 500 ms & TPOT ≤ 50 ms"."""
     limit, value = breach.limit, breach.value_ms
-    name = f"{limit.metric.upper()} {limit.statistic}"
+    name = limit.name
     if value is None:
         return f"{name} was not measured"
+    if limit.share is not None:
+        share, _, parts = str(limit).partition(": ")
+        return f"{share} of requests take up to {number(value / 1e3)} times {parts}"
     shown, most = format_duration(value / 1e3), format_duration(limit.seconds)
     if shown == most:
         shown, most = f"{value:.6g} ms", f"{plain(limit.milliseconds)} ms"
     return f"{name} {shown} > {most}"
+
+
+def value_text(limit: Limit, value: float) -> str:
+    """A value of what is limited, in milliseconds, such as "612 ms"; of joint attainment "1.2 times its limits"."""
+    return format_duration(value / 1e3) if limit.share is None else f"{number(value / 1e3)} times its limits"
+
+
+def attained_text(one: Attained) -> str:
+    """Such as "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms: met by 97.1% of requests (96.2 to 97.8%), goodput 11.6 requests/s"."""
+    between = f"{100 * one.low:.3g} to {100 * one.high:.3g}%"
+    return f"{one.limits}: met by {100 * one.share:.3g}% of requests ({between}), goodput {number(one.requests_per_second)} requests/s"
 
 
 def bound_text(bound: Bound) -> str:
@@ -71,6 +84,8 @@ def latency(candidate: Candidate | AtPeak, metrics: tuple[str, ...] = METRICS) -
 def at_peak_text(peak: AtPeak, limits: Sequence[Limit]) -> str:
     """Such as "TTFT p95 189 ms (limit 500), TPOT p95 28.3 ms (limit 50), E2E mean 4,034 ms; 79% of capacity"."""
     latencies = ", ".join(f"{name} {value} ms{limit}" for name, value, limit in peak_values(peak, limits))
+    for one, sure in zip(peak.attained or (), peak.sure or (), strict=True):
+        latencies += f"; {attained_text(one)}; {100 * sure:.3g}% at the asked confidence"
     used = used_text(peak.utilisation)
     return f"{latencies}; {used}" if latencies else used
 
@@ -92,7 +107,7 @@ def peak_values(peak: AtPeak, limits: Sequence[Limit]) -> tuple[tuple[str, str, 
     """
     found = []
     gaps = any(one.metric == "itl" for one in limits)
-    for metric in get_args(LimitMetric):
+    for metric in METRICS:
         values: Latencies = getattr(peak, f"{metric}_ms")
         asked = [(one.statistic, f" (limit {plain(one.milliseconds)})") for one in limits if one.metric == metric]
         for statistic, limit in asked or ([("mean", "")] if metric in ALWAYS and not (gaps and metric == "tpot") else []):

@@ -21,7 +21,7 @@ from tonnage.report.plans.answer import answer_text, capacity_text, finish_text,
 from tonnage.report.plans.candidates import BESIDE, MARKED_TOO, nearest_table, others_block, reachable_text, runner_up_text
 from tonnage.report.plans.comparison import compared_table, measured_text
 from tonnage.report.plans.confidence import beyond_text, chance_text, confidence_text, measurement_text, not_sure_text
-from tonnage.report.plans.cost import cost_text
+from tonnage.report.plans.cost import cost_text, power_text
 from tonnage.report.plans.deployments import other_way_text
 from tonnage.report.plans.explained import explained_section, risk_text
 from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text, growth_text, prefix_cache_text, router_text
@@ -47,6 +47,7 @@ SPARED = (
     "Router",
     "Prefix hits",
     "Runner-up",
+    "Power",
     "Start",
     "A day",
     "Autoscaling",
@@ -79,6 +80,7 @@ def answer_rows(plan: Plan) -> Rows:
             ("Finish", "" if plan.job is None else finish_text(plan.job)),
             _seen(plan, best),
             ("Cost", cost_text(plan)),
+            ("Power", power_text(plan)),
             ("Runner-up", runner_up_text(plan)),
             ("Risk", risk_text(plan, best)),
             ("Measuring", measurement_text(plan.measurement)),

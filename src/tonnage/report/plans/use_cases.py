@@ -15,7 +15,7 @@ from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import bought, deployment_text
 from tonnage.report.plans.explained import risk_text, why_text
 from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
-from tonnage.report.plans.question import breach_text, limit_text, question_rows
+from tonnage.report.plans.question import breach_text, limit_text, question_rows, value_text
 from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
 
 if TYPE_CHECKING:
@@ -199,7 +199,13 @@ def standbys_text(found: Arrangement) -> str:
 
 def use_text(use: LimitUse) -> str:
     """A limit with its value, such as "TTFT p95 ≤ 500 ms: 329 ms"."""
-    value = "nothing to measure" if use.value_ms is None else f"{number(use.value_ms)} ms"
+    value = (
+        "nothing to measure"
+        if use.value_ms is None
+        else f"{number(use.value_ms)} ms"
+        if use.limit.share is None
+        else value_text(use.limit, use.value_ms)
+    )
     return f"{limit_text(use.limit)}: {value}"
 
 

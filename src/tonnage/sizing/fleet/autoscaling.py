@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from tonnage.perf.pipeline import start_seconds
 from tonnage.plan.autoscaling import Autoscaling, Held, LimitOverHours, OverHours, Proposal
 from tonnage.plan.limit import limit_of
-from tonnage.results.metrics import summarize, violations
+from tonnage.results.breakdown import violations
+from tonnage.results.metrics import summarize
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import NO_CHANGES, Changes
 from tonnage.simulator.kernel.fleet import run_fleet

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment, Limit, LimitMetric, Slo
 
 
-METRICS: dict[LimitMetric, str] = {"ttft": "ttft_ms", "itl": "itl_ms", "tpot": "itl_ms", "e2e": "e2e_ms"}
-"""Whose errors stand for the step factor, by the metric of a limit; those of requests/s at saturation."""
+METRICS: dict[LimitMetric, str] = {"ttft": "ttft_ms", "itl": "itl_ms", "tpot": "itl_ms", "e2e": "e2e_ms", "attain": "requests_s"}
+"""Whose errors stand for the step factor, by the metric of a limit; those of requests/s at saturation and of joint limits."""
 
 
 def metric_of(binds: Bound | None) -> str:
@@ -60,7 +60,7 @@ class Slowdown:
 
     def of(self, limit: Limit) -> float:
         """Of the latency that a limit is on."""
-        return self.latencies.get(METRICS[limit.metric], self.steps)
+        return max(self.latencies.get(METRICS[metric], self.steps) for metric, _ in limit.parts or ((limit.metric, 0.0),))
 
     def tightened(self, slo: Slo) -> Slo:
         """The limits that an instance as predicted has to meet for one with these times to meet ``slo``."""
@@ -107,7 +107,8 @@ def step_errors(question: Question, deployment: Deployment, clients: float | Non
     ``clients`` are those of a closed loop.
     """
     regime = regime_of(deployment, isl=question.isl.mean, osl=question.osl.mean, clients=clients)
-    metrics = dict.fromkeys((*(METRICS[limit.metric] for limit in question.limits), "requests_s"))
+    limited = [metric for limit in question.limits for metric, _ in limit.parts or ((limit.metric, 0.0),)]
+    metrics = dict.fromkeys((*map(METRICS.__getitem__, limited), "requests_s"))
     return {metric: StepErrors(metric=metric, regime=regime, residuals=shipped_residuals()) for metric in metrics}
 
 

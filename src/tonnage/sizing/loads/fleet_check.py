@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
-from tonnage.results.metrics import summarize
 from tonnage.sizing.loads.instance import WITHIN_S, Instance, burst_factor, middle
 from tonnage.sizing.loads.load_scan import statistic_s
 from tonnage.sizing.loads.ready import STABLE
@@ -71,7 +70,7 @@ def fleet_seen(
 
     def made() -> Seen:
         record, simulated = fleet_record(instance, rate, instances, router, replayed=replayed, seed=seed)
-        return Seen(summary=summarize(record), requests=simulated)
+        return Seen(summary=runs.summary(record), requests=simulated)
 
     return runs.once((instance, "fleet", rate, instances, router or instance.traffic.router, seed, *stretched), made)
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def statistic_s(summary: Summary, limit: Limit) -> float:
-    """The summary's value of the limited statistic, in seconds; NaN where it is undefined."""
-    return summary.statistic_ms(limit.metric, limit.statistic) / 1e3
+    """The summary's value of the limited statistic, in the unit of its ``seconds``; NaN where it is undefined."""
+    return summary.limit_s(limit)
 
 
 def strain(summary: Summary, slo: Slo) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tonnage.perf.step import batch_seconds, context_seconds
@@ -82,6 +82,9 @@ STABLE = 0.98
 SKEWED = ("p50",)
 """Statistics of a time per token that can be below what a full step takes, as most requests meet fewer prompts than the mean."""
 
+SHARED = 0.9
+"""From this share of requests on, the limits of joint attainment bound a load as percentiles do."""
+
 
 def rate_bound(instance: Instance, slo: Slo) -> float:
     """Requests per second that an instance cannot exceed inside the limits.
@@ -108,7 +111,10 @@ def rate_bound(instance: Instance, slo: Slo) -> float:
 def token_limit(instance: Instance, slo: Slo) -> float:
     """The longest mean time from one token to the next that the limits leave, in seconds."""
     found = math.inf
-    for limit in slo:
+    joint = (
+        replace(limit, metric=m, seconds=each * limit.seconds) for limit in slo if (limit.share or 0) >= SHARED for m, each in limit.parts
+    )
+    for limit in (*slo, *joint):
         if limit.metric == "tpot" and limit.statistic not in SKEWED:
             found = min(found, limit.seconds)
         elif limit.metric == "e2e" and limit.statistic not in SKEWED:

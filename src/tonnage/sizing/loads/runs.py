@@ -6,17 +6,18 @@ a number of systems. So all that is asked about one deployment, from a looser li
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from tonnage.results.metrics import Summary, summarize
-from tonnage.sizing.loads.instance import ALONE_REQUESTS, Instance, middle
+from tonnage.sizing.loads.instance import ALONE_REQUESTS, LIVES, QUICK, Instance, middle
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
     from tonnage.sizing.loads.instance import Length, Traffic
-    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.deployment import Deployment, Slo
 
 T = TypeVar("T")
 
@@ -31,6 +32,10 @@ OVERLOAD = 1.3
 
 COMES = 0.8
 """Share of the requests of a run that come while new conversations do; where fewer come, they wait for answers."""
+
+LONGER = 4
+"""How many times as long the run of attention ranks that compares deployments is made where it turns out too short for the requests that
+decode at once: ranks wait for the slowest, so that batches fill further, and more slowly, than closed forms say."""
 
 SLOWER = 1.3
 """How many times as long first tokens may take in the last third of a run of conversations as in the second: a cache that is too small
@@ -58,10 +63,18 @@ class Seen:
 class Runs:
     """The runs of a search, each made once."""
 
-    def __init__(self) -> None:
-        """Nothing has been simulated."""
+    def __init__(self, slo: Slo = ()) -> None:
+        """Nothing has been simulated; ``slo`` as of ``keep_requests``."""
+        self._by_request = False
         self._instances: dict[tuple[Deployment, Traffic], Instance] = {}
         self._kept: dict[Hashable, object] = {}
+        self.keep_requests(slo)
+
+    def keep_requests(self, slo: Slo) -> None:
+        """Keep the latencies of single requests where a limit is on joint attainment; runs without them are made again."""
+        if not self._by_request and any(limit.share is not None for limit in slo):
+            self._by_request = True
+            self._kept.clear()
 
     @property
     def kept(self) -> int:
@@ -85,9 +98,13 @@ class Runs:
             self._kept[key] = make()
         return cast("T", self._kept[key])
 
+    def summary(self, record: Requests) -> Summary:
+        """The metrics of a run."""
+        return summarize(record, by_request=self._by_request)
+
     def alone(self, instance: Instance) -> Summary:
         """The metrics of a single client: what no load can beat."""
-        return self.once((instance, "alone"), lambda: summarize(instance.alone()))
+        return self.once((instance, "alone"), lambda: self.summary(instance.alone()))
 
     def open(self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0) -> Seen:
         """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES``.
@@ -100,17 +117,25 @@ class Runs:
             seed: added to that of the traffic.
         """
         requests = instance.requests_of(rate, length, instances)
+        seen = self._open(instance, instances, rate, requests, seed)
+        ranks = instance.deployment.parallelism.dp > 1 and instance.traffic.sharing is None
+        if ranks and length == QUICK and _decoding(seen.summary, rate * instances) > requests / LIVES[length]:
+            return self._open(instance, instances, rate, LONGER * requests, seed)
+        return seen
+
+    def _open(self, instance: Instance, instances: int, rate: float, requests: int, seed: int) -> Seen:
+        """A run of so many requests."""
 
         def made() -> Seen:
             record = instance.open(rate, requests, instance.traffic.seed + seed, instances)
-            return Seen(summary=summarize(middle(record)), requests=len(record), steady=_steady(instance, record, requests))
+            return Seen(summary=self.summary(middle(record)), requests=len(record), steady=_steady(instance, record, requests))
 
         return self.once((instance, instances, rate, requests, seed), made)
 
     def clients(self, instance: Instance, clients: int) -> Summary:
         """The metrics of a closed loop of so many clients."""
         requests = max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)
-        return self.once((instance, "clients", clients), lambda: summarize(instance.closed(clients, requests)))
+        return self.once((instance, "clients", clients), lambda: self.summary(instance.closed(clients, requests)))
 
     def saturation(self, instance: Instance) -> float:
         """Requests per second that an instance completes when always busy, from a run under ``OVERLOAD``.
@@ -123,6 +148,12 @@ class Runs:
         requests = min(max(SATURATED_LEAST, SATURATED_BATCHES * instance.in_flight), SATURATED_MOST)
         rate = OVERLOAD * instance.saturation_estimate()
         return self.once((instance, "saturation"), lambda: saturation_rate(instance.open(rate, requests, instance.traffic.seed)))
+
+
+def _decoding(summary: Summary, rate: float) -> float:
+    """Requests that decoded at once in a run, on average, by Little's law; 0 where none has ended."""
+    each = summary.statistic_ms("e2e", "mean") - summary.statistic_ms("ttft", "mean")
+    return 0.0 if math.isnan(each) else rate * each / 1e3
 
 
 def _steady(instance: Instance, record: Requests, requests: int) -> bool:

@@ -6,17 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.pipeline import MARK
+from tonnage.perf.power import Draw, draw, steady_load
 from tonnage.perf.ranges import marks
 from tonnage.plan.candidate import MOST_TIMES, Candidate, Confidence, percent_key
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION, Load, limit_of
-from tonnage.plan.pool import Identity, MemoryPart, MemoryUse, Pool
+from tonnage.plan.pool import Identity, MemoryPart, MemoryUse, Pool, Power
 from tonnage.plan.reason import Reachable, Reached, Rejected, TooSlowForJob, nearest_of
-from tonnage.results.metrics import Latencies
+from tonnage.results.metrics import Latencies, attained_of
 from tonnage.sizing.loads.confidence import levels, metric_of
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
@@ -24,6 +25,7 @@ from tonnage.sizing.search.pooled import contenders_of
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine
 
 if TYPE_CHECKING:
+    from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.capacity import Capacity
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.runs import Runs
@@ -72,6 +74,40 @@ def candidate(sized: Sized, *, chosen: bool = False) -> Candidate:
         confidence=_confidence(sized, chosen=chosen),
         at_peak=_at_peak(sized, chosen=chosen),
         checked=sized.checked,
+        power=_power(sized),
+    )
+
+
+LOADS = (0.1, 0.25, 0.5, 0.75, 1.0)
+"""Loads of one instance at which its power is predicted, as shares of the load that the plan counts on."""
+
+
+def _power(sized: Sized) -> Power | None:
+    """Watts of the GPUs at the peak and over the load of an instance, by the closed form of its steady state."""
+    question, instance = sized.contender.question, sized.contender.instance
+    tdp = instance.deployment.gpu.tdp_w
+    if question.offline or question.pools is not None or tdp is None or instance.step.drafting is not None:
+        return None
+    share = sized.contender.load / sized.instances
+
+    def at(rate: float) -> Draw | None:
+        c, lengths = instance.step.coefficients, {"isl": question.isl.mean, "osl": question.osl.mean, "computed": instance.computed}
+        load, busy = steady_load(instance.deployment, c, requests_per_second=rate, **lengths)
+        return draw(instance.deployment, c, load, busy=busy)
+
+    peak = at(share)
+    rates = sorted({*(sized.rate * each for each in LOADS), share})
+    points = [(rate, found.watts) for rate in rates if (found := at(rate)) is not None]
+    if peak is None:
+        return None
+    return Power(
+        watts=peak.watts,
+        low=peak.watts * peak.low,
+        high=min(peak.watts * peak.high, tdp),
+        idle_watts=peak.idle_watts,
+        tdp_watts=tdp,
+        joules_per_output_token=peak.watts * instance.deployment.parallelism.gpus / (share * question.osl.mean),
+        by_load=((0.0, peak.idle_watts), *points),
     )
 
 
@@ -97,7 +133,19 @@ def _at_peak(sized: Sized, *, chosen: bool) -> AtPeak | None:
         e2e_ms=summary.e2e_ms,
         utilisation=share / sized.as_predicted.rate,
         instances=together,
+        **_attained(sized, summary),
     )
+
+
+def _attained(sized: Sized, summary: Summary) -> dict[str, Any]:
+    """Joint attainment at the peak, as predicted and with times as long as the confidence allows for; nothing without such a limit."""
+    joint = tuple(limit for limit in sized.contender.question.limits if limit.share is not None)
+    values = summary.by_request
+    if not joint or values is None:
+        return {}
+    slower = sized.contender.slowdown(sized.contender.question.confidence).tightened(joint)
+    sure = [float((values.ratios(limit.parts) <= limit.seconds).mean()) for limit in slower]
+    return {"attained": attained_of(values, summary.window_s, joint), "sure": tuple(sure)}
 
 
 def _confidence(sized: Sized, *, chosen: bool) -> Confidence:
@@ -265,7 +313,7 @@ def reachable(question: Question, runs: Runs, prepared: Sequence[Ready | Rejecte
 def _alone(question: Question, runs: Runs, ready: Ready) -> tuple[Reached, ...]:
     """Every limited statistic that is defined, with one request at a time."""
     summary, who = contenders_of(question, [ready], runs)[0].alone(), ready.trial.identity
-    values = [(limit, summary.statistic_ms(limit.metric, limit.statistic)) for limit in question.limits]
+    values = [(limit, 1e3 * summary.limit_s(limit)) for limit in question.limits]
     return tuple(
         Reached(limit=limit_of(limit), asked_ms=1e3 * limit.seconds, value_ms=value, deployment=who)
         for limit, value in values

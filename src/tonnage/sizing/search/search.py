@@ -45,9 +45,6 @@ WAVE = 2
 TUNED = 4
 """Deployments whose knobs are tried: those nearest to needing the fewest GPUs."""
 
-GAIN = 1.015
-"""How many times as much other knobs have to carry as the engine's own for the choice to have them: less is within the scatter of runs."""
-
 BUSIER, CLOSED = 1.03, 1.04
 """How many times as much as a busy engine completes it may complete with other knobs: more tokens in a step, or fewer; and how many times
 as much as the closed form says it does complete."""
@@ -55,6 +52,9 @@ as much as the closed form says it does complete."""
 ALIKE = 1.1
 """How many times as much one setting may strain the limits as the best before it for the next to be tried: a token budget that few steps
 fill changes little, and the next smaller one may halve the longest gaps."""
+
+IN_FULL = 0.9
+"""Share of the load that it would have to carry at which a deployment is simulated where nothing is left out by closed forms."""
 
 LEAST = 0.2
 """A deployment that carries less than this share of its predicted load at a confidence does not reach it: there the limits are those of a
@@ -95,8 +95,9 @@ class Search:
         runs: the memory.
         steps: counts the deployments that were tried.
         workers: threads to simulate on; the answer does not depend on it.
-        prune: False to size every deployment, and every setting of every knob, in full, which is what ``./benchmark pruning`` compares
-            with: it takes many times as long, for the same answer.
+        prune: False to simulate every deployment, and every setting of every knob, at ``IN_FULL`` of the load that it would have to carry,
+            and in full where it carries that, whatever closed forms say: what ``./benchmark pruning`` compares with. It takes many times
+            as long, for the same answer.
         care: how long the runs are that decide; where they are ``QUICK``, the number of systems is an estimate and no fleet is checked.
         rows: whether deployments next to the best are sized too: the best of every other GPU type, and others on the best one.
         aim: what deployments compete for.
@@ -255,8 +256,7 @@ class Contest:
         order = [one for one in order if one is not first]
         waves += [order[start : start + wave] for start in range(0, len(order), wave)]
         for together in waves:
-            best = self._best() if search.prune else None
-            for one, outcome in parallel(partial(self.attempt, best=best), together, search.workers):
+            for one, outcome in parallel(partial(self.attempt, best=self._best()), together, search.workers):
                 self._note(one, outcome)
                 search.steps.done(one.ready.trial.name)
         drawn = question.load == "open" and not question.offline and question.recording is None
@@ -281,7 +281,9 @@ class Contest:
         """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what it has to carry to be the best."""
         slowdown, gpus = self._slowdown(one), one.ready.trial.deployment.parallelism.gpus
         needed = needed if needed is not None else 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
-        if best is not None and (bound := one.bound(slowdown)) <= needed:
+        if not self.search.prune:
+            needed *= IN_FULL
+        elif best is not None and (bound := one.bound(slowdown)) <= needed:
             return Outdone(at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=needed / gpus)
         found = self.search.aim.sized(one, slowdown, needed, self.care)
         if not isinstance(found, tuple):
@@ -296,11 +298,11 @@ class Contest:
 
     def _tune(self, contenders: Sequence[Contender]) -> None:
         """Try other knobs of the deployments that need the fewest GPUs or came nearest to it, where these could save a system."""
-        aim, prune = self.search.aim, self.search.prune
+        prune = self.search.prune
         for one in self._near(contenders):
             best = self._best()
-            needed = 0.0 if best is None or not prune else GAIN * aim.rate_to_save(one, best)
-            if self._most(one) <= needed:
+            needed = self._worth(one)
+            if prune and self._most(one) <= needed:
                 continue
             start = self.attempt(one, best, needed) if prune else None
             for way in variants(one, self.outcomes[one.ready.place], everything=not prune):
@@ -311,8 +313,7 @@ class Contest:
         used = _used(start)
         for ready in way:
             one, best = replace(base, ready=ready), self._best()
-            needed = 0.0 if best is None or not self.search.prune else GAIN * self.search.aim.rate_to_save(one, best)
-            outcome = self.attempt(one, best, needed)
+            outcome = self.attempt(one, best, self._worth(one))
             self._note(one, outcome)
             if self.search.prune and not isinstance(outcome, Sized) and _used(outcome) > ALIKE * used:
                 return
@@ -330,19 +331,28 @@ class Contest:
         busy = one.saturation(slowdown) if isinstance(outcome, Sized) else CLOSED * one.instance.saturation_estimate() / slowdown.steps
         return min(one.bound(slowdown), BUSIER * busy)
 
+    def _worth(self, one: Contender) -> float:
+        """Requests per second that an instance has to carry with other knobs for these to save a system."""
+        best, aim = self._best(), self.search.aim
+        if best is None:
+            return 0.0
+        return aim.rate_to_save(one, best) if self.search.prune else aim.rate_to_beat(one, best)
+
     def _near(self, contenders: Sequence[Contender]) -> list[Contender]:
-        """The deployments that need the fewest GPUs, or came nearest to it."""
+        """The deployments that need the fewest GPUs, or came nearest to it, of those that could save a system with other knobs."""
         by_place = {one.ready.place: one for one in contenders}
         tried = [by_place[place] for place, outcome in self.outcomes.items() if place in by_place and isinstance(outcome, Sized | Behind)]
-        tried.sort(key=self._distance)
-        return tried if not self.search.prune else tried[:TUNED]
+        if not self.search.prune:
+            return tried
+        tried = [one for one in tried if self._most(one) > self._worth(one)]
+        return sorted(tried, key=self._distance)[:TUNED]
 
     def _distance(self, one: Contender) -> tuple[float, int]:
-        """How far a deployment is from needing the fewest GPUs: GPUs exactly, or by how much a limit breaks at the load that it needs."""
+        """How far a deployment is from needing the fewest GPUs: by how much a limit breaks at the load that it would have to carry."""
         outcome, best = self.outcomes[one.ready.place], self._best()
-        if isinstance(outcome, Sized) and best is not None:
-            return (outcome.gpus_exact / best.gpus_exact, one.ready.place)
-        return (_used(outcome), one.ready.place)
+        if isinstance(outcome, Sized) and outcome is not best:
+            outcome = self.attempt(one, best)
+        return (1.0 if isinstance(outcome, Sized) else _used(outcome), one.ready.place)
 
 
 def _used(outcome: Outcome | None) -> float:

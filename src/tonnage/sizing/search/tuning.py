@@ -1,8 +1,8 @@
 """The knobs that matter: token budget, batch size, chunked prefill.
 
 The settings of a deployment are the engine's own, and those that differ from it in one knob. They compete as deployments do. A setting is
-tried where it can help: a smaller budget or batch where a time per token ends the load, as prompts then interrupt others for a shorter
-time; a larger one, or whole prompts, where the first token or throughput does.
+tried where it can help: a smaller batch where a time per token ends the load; a larger budget or batch, or whole prompts, where the first
+token or throughput does; and a smaller budget always, as prompts then interrupt others for a shorter time.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _ways(ready: Ready, moves: tuple[str, ...], *, smaller: bool, larger: bool) 
     batch, slots = first.max_batch_size, ready.instance.batch == ready.instance.knobs.max_batch_size
     ways: list[list[EngineKnobs]] = [[first]]
     if "tokens" in moves:
-        down = sorted((tokens for tokens in TOKENS if tokens < first.max_num_tokens), reverse=True) if smaller else []
+        down = sorted((tokens for tokens in TOKENS if tokens < first.max_num_tokens), reverse=True)
         up = sorted(tokens for tokens in TOKENS if tokens > first.max_num_tokens) if larger else []
         ways += [[replace(first, max_num_tokens=tokens) for tokens in way] for way in (down, up)]
     if "batch" in moves:

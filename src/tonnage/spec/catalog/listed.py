@@ -20,6 +20,7 @@ UNITS = {
     "licence_usd_per_gpu_year": "USD per GPU and year",
     "licence_usd_per_gpu_hour": "USD per GPU and hour",
     "power_usd_per_kwh": "USD per kWh",
+    "grid_kg_co2_per_kwh": "kg of CO2 per kWh",
     "pue": "kW in the building per kW of computers",
     "output_to_input_price_ratio": "input tokens per output token",
     "server_over_gpus": "price of a server over its GPUs",

@@ -20,7 +20,7 @@ from tonnage.spec.typed_values import parse_yaml
 
 FIGURES = ("depreciation_years", "pue", "output_to_input_price_ratio", "server_over_gpus")
 HOSTING = ("hosting_usd_per_kw_month", "hosting_usd_per_system_year")
-OPTIONAL = (*HOSTING, "licence_usd_per_gpu_year", "licence_usd_per_gpu_hour", "power_usd_per_kwh")
+OPTIONAL = (*HOSTING, "licence_usd_per_gpu_year", "licence_usd_per_gpu_hour", "power_usd_per_kwh", "grid_kg_co2_per_kwh")
 TABLES = ("systems", "gpus", "cloud", "api")
 CHOICES = ("power_in_hosting", "cloud_offer")
 KEYS = (*FIGURES, *OPTIONAL, *TABLES, *CHOICES)

@@ -14,9 +14,9 @@ from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
-from tools.fit.modern.fit import is_moved, thinned
+from tools.fit.modern.fit import MOST_CLIENTS, MOVED, is_moved, newest, thinned
 from tools.fit.modern.layout import KINDS, modern_layout
-from tools.fit.modern.rows import ModernRows, lines_of, select_modern
+from tools.fit.modern.rows import ModernRows, lines_of, select_modern, select_submitted
 
 LINE = {
     "source": "inferencex-dump-2026-07-20",
@@ -144,20 +144,39 @@ def test_few_points_of_a_deployment_are_read(tmp_path: Path) -> None:
     many = [{"concurrency": str(clients)} for clients in range(1, 40)]
     rows = select_modern(sample(tmp_path, *many, {"concurrency": "2048"})).rows
     assert len(thinned(rows, 5)) == 5
-    assert all(row["concurrency"] <= 512 for row in thinned(rows, 100))
+    assert all(row["concurrency"] <= MOST_CLIENTS for row in thinned(rows, 100))
     assert thinned(rows, 5) == thinned(rows, 5)
+
+
+def test_of_each_configuration_and_load_the_newest_run_counts(tmp_path: Path) -> None:
+    day = {"concurrency": "8", "source": "inferencex-app"}
+    dated = [day | {"date": "20260301", "tpot_ms_mean": "9"}, day | {"date": "20260501", "tpot_ms_mean": "7"}]
+    rows = newest(select_modern(sample(tmp_path, *dated, {"concurrency": "8", "tpot_ms_mean": "11"})).rows)
+    assert [(row["engine"], row["itl_ms"]) for row in rows] == [("vllm", 11.0), ("vllm-0.19", 7.0)]  # another version is another curve
+
+
+def test_offline_runs_of_amd_alone_are_read_of_mlperf(tmp_path: Path) -> None:
+    header = "gpu_id,gpu,gpus,model,precision,scenario,tokens_per_s,tokens_per_sample,source"
+    line = "mi355x,MI355X,8,llama-2-70b,fp4,{},104000,284,closed"
+    file = tmp_path / "mlperf_v61.csv"
+    file.write_text(
+        "\n".join([header, line.format("Offline"), line.format("Server"), line.format("Offline").replace("mi355x", "b300"), ""])
+    )
+    (row,) = select_submitted(file)
+    assert (row["gpu"], row["tp"], row["output_tok_s"], row["submitted"]) == ("mi355x", 1, 13000.0, True)
+    assert row["itl_ms"] is None
 
 
 def test_terms_of_the_stage_move_no_older_model_on_other_gpus(tmp_path: Path) -> None:
     qwen = {"model": "Qwen3.5-397B-A17B", "engine": "sglang", "gpu": "B200-SXM"}
-    rows = select_modern(sample(tmp_path, {}, {"gpu": "B200-SXM"}, qwen)).rows
-    assert [is_moved(row) for row in rows] == [True, False, True]
+    rows = select_modern(sample(tmp_path, {}, {"gpu": "B200-SXM"}, qwen, {"gpu": "B300-SXM"})).rows
+    assert [is_moved(row) for row in rows] == [True, False, True, True]
     layout = modern_layout(shipped())
     moved = layout.terms(layout.start + 0.1)
     same = layout.terms(layout.start)
     assert moved["gpus"] == same["gpus"]
     assert moved["links"] == same["links"]
-    assert {name for name in same["engines"] if moved["engines"][name] != same["engines"][name]} == {"atom"}
-    assert {name for name in same["architectures"] if moved["architectures"][name] != same["architectures"][name]} == {"CDNA3", "CDNA4"}
+    for group, names in MOVED.items():
+        assert {name for name in same[group] if moved[group][name] != same[group][name]} == set(names)
     assert {name for name in same["shared"] if moved["shared"][name] != same["shared"][name]} == set(KINDS)
     assert np.isfinite(layout.start).all()

@@ -18,7 +18,7 @@ from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
 from tools.fit.silicon import streaming
-from tools.fit.silicon.dense import LATER, OUTGROWN, carried_over, refit
+from tools.fit.silicon.dense import LATER, OF_BLACKWELL, OUTGROWN, carried_over, refit
 from tools.fit.silicon.dense_rows import select
 from tools.fit.silicon.dense_terms import (
     COMMON,
@@ -301,7 +301,7 @@ def test_refitting_moves_nothing_but_current_engines_and_blackwell(tmp_path: Pat
     for group in ("shared", "links", "siblings"):
         assert new[group] == old[group]
     assert {n for n in old["engines"] if new["engines"][n] != old["engines"][n]} <= {*ENGINES, *EARLIER, *LATER}
-    assert {n for n in old["architectures"] if new["architectures"][n] != old["architectures"][n]} <= {"Blackwell"}
+    assert {n for n in old["architectures"] if new["architectures"][n] != old["architectures"][n]} <= {*OF_BLACKWELL["architectures"]}
     assert all(new["gpus"][n] == old["gpus"][n] for n in old["gpus"])
     assert new["report"]["rows"]["silicon_sample.csv"] == 2
 

@@ -65,7 +65,7 @@ def test_what_blackwell_saves_per_layer_holds_where_experts_are_fused() -> None:
     def layer_s(engine: str, precision: str, gpu: str = "b200") -> float:
         formats, of = find_gpu(gpu).executes(find_precision(precision)), (find_model("deepseek-r1"), find_gpu(gpu))
         found = resolve(terms, *of, formats, Parallelism(tp=8), engine)
-        return found.experts.layer_s / terms["engines"][engine]["layer_s"] + 1
+        return found.experts.layer_s / (terms["engines"][engine]["layer_s"] * terms["architectures"][of[1].arch].get("layer", 1.0)) + 1
 
     whole, saved = np.exp(0.5), np.exp(0.3)
     for gpu in ("b200", "b300"):

@@ -1,0 +1,174 @@
+"""Watts of a GPU by what its steps do: idle, memory traffic, arithmetic, and experts whose weights are scaled by blocks.
+
+A step reads weights and KV cache for some of its time and computes for some of it (``perf.step_terms`` has both in seconds, before they
+are joined). The shares of a step, traffic u and arithmetic a, give the watts of one of its GPUs:
+
+    P = idle + TDP · (traffic · √u + arithmetic · √a + blocks),   at most TDP.
+
+The root says that a unit that is busy for a tenth of a step still draws a third of its watts: clocks and voltage stay up between kernels.
+The term ``blocks`` is of mixtures of experts in FP8 with a scale per block of weights, whose kernels draw more on every engine that was
+measured. The fit gives links no watts. The three numbers and the errors of models that were left out are
+fitted by ``./fit energy`` (docs/energy.md); idle watts are read off nvidia-smi.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tonnage.perf import step_terms as at
+from tonnage.perf.coefficient_files import content
+from tonnage.perf.matrices import scaled_by_blocks
+from tonnage.perf.step import attention_seconds, context_seconds, step_seconds
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.hardware import Gpu
+
+AGAIN = "write it with ./fit energy"
+TERMS = ("traffic", "arithmetic", "blocks")
+"""The fitted numbers, as shares of the TDP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLoad:
+    """What a mean step of one attention rank holds, and how long it takes.
+
+    Attributes:
+        sequences: that decode, at least 1 while there is a step.
+        prompt_tokens: new prompt tokens in it.
+        isl: tokens of a prompt, which the new ones attend to.
+        context: mean tokens of a sequence that decodes.
+        seconds: of the step.
+    """
+
+    sequences: float
+    prompt_tokens: float
+    isl: float
+    context: float
+    seconds: float
+
+
+def shares(deployment: Deployment, c: NDArray[np.float64], load: StepLoad) -> tuple[float, float, float]:
+    """What the terms are multiplied with: the roots of the shares of a step in which it reads and computes, and 1 with block scales."""
+    tokens = load.sequences + load.prompt_tokens
+    touched = 1.0 - float(c[at.EXPERT_REST]) * float(c[at.EXPERT_MISS]) ** tokens if c[at.EXPERT_BYTES] > 0 else 0.0
+    contexts = context_seconds(c, max(1, round(load.sequences))) * load.sequences * load.context
+    reading = c[at.LINEAR_BYTES] + c[at.EXPERT_BYTES] * touched + c[at.HEAD_BYTES] + c[at.ACTIVATION] * tokens
+    reading += contexts + c[at.BOUNDED] * load.sequences
+    computing = (c[at.LINEAR_FLOPS] + c[at.EXPERT_FLOPS]) * tokens + c[at.HEAD_FLOPS] * load.sequences
+    computing += attention_seconds(c, load.prompt_tokens, load.prompt_tokens * load.isl)  # type: ignore[arg-type]
+    model, precision = deployment.model, deployment.gpu.executes(deployment.precision)
+    roots = (math.sqrt(min(1.0, float(each) / load.seconds)) for each in (reading, computing))
+    return (*roots, 1.0 if model.is_moe and scaled_by_blocks(model, precision) else 0.0)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """The power of one GPU.
+
+    Attributes:
+        watts: mean, the time without a step included.
+        idle_watts: without any step.
+        busy: share of the time in which there is a step.
+        low, high: factors on the watts between which a measurement is expected with a probability of 80 %.
+    """
+
+    watts: float
+    idle_watts: float
+    busy: float
+    low: float
+    high: float
+
+
+def idle_watts(gpu: Gpu) -> float | None:
+    """Watts of a GPU without work: read off for its kind, else the share of the TDP that those have; None where its TDP is unknown."""
+    if gpu.tdp_w is None:
+        return None
+    idle = _shipped()["idle_watts"]
+    known = idle.get(gpu.name)
+    return float(known["watts"] if known else idle["share_of_tdp"] * gpu.tdp_w)
+
+
+def draw(
+    deployment: Deployment, c: NDArray[np.float64], load: StepLoad, *, busy: float = 1.0, cap_watts: float | None = None
+) -> Draw | None:
+    """The power of each GPU of an instance; None where the TDP of its GPU is not known.
+
+    Args:
+        deployment: the instance.
+        c: its coefficients.
+        load: its mean step.
+        busy: share of the time in which there is one.
+        cap_watts: power limit below the TDP.
+    """
+    gpu, shipped = deployment.gpu, _shipped()
+    idle = idle_watts(gpu)
+    if idle is None or gpu.tdp_w is None:
+        return None
+    found = shares(deployment, c, load)
+    working = idle + gpu.tdp_w * sum(shipped["terms"][name] * share for name, share in zip(TERMS, found, strict=True))
+    working = min(working, gpu.tdp_w if cap_watts is None else cap_watts)
+    low, high = (math.exp(shipped["errors"][name]) for name in ("q10", "q90"))
+    return Draw(watts=idle + busy * (working - idle), idle_watts=idle, busy=busy, low=low, high=high)
+
+
+def steady_load(
+    deployment: Deployment, c: NDArray[np.float64], *, requests_per_second: float, isl: float, osl: float, computed: float
+) -> tuple[StepLoad, float]:
+    """The mean step of an instance under a load, by closed form, and the share of the time in which there is one.
+
+    Every sequence is there for as many steps as it has output tokens, so that n = rate · output tokens · seconds of a step with n
+    sequences and their share of prompts.
+
+    Args:
+        deployment, c: the instance and its coefficients.
+        requests_per_second: of the instance, all of its attention ranks together.
+        isl, osl: mean tokens of a prompt and of an output.
+        computed: tokens of a prompt that no cache holds.
+    """
+    rate = requests_per_second / deployment.parallelism.dp
+    most = float(deployment.knobs.max_batch_size)
+    load = StepLoad(sequences=1.0, prompt_tokens=computed / osl, isl=isl, context=isl + osl / 2, seconds=1.0)
+
+    def step(sequences: float) -> StepLoad:
+        prompts = sequences * computed / osl
+        pairs, contexts = prompts * (2 * isl - computed), sequences * load.context
+        seconds = step_seconds(c, prompts, sequences / osl, max(1.0, sequences), pairs, contexts)  # type: ignore[arg-type]
+        return replace(load, sequences=sequences, prompt_tokens=prompts, seconds=float(seconds))
+
+    alone = step(1.0)
+    if rate * osl * alone.seconds <= 1.0:
+        return alone, rate * osl * alone.seconds
+    low, high = 1.0, most
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rate * osl * step(middle).seconds > middle else (low, middle)
+    return step(high), 1.0
+
+
+def seen_load(*, sequences: float, tokens_per_second: float, isl: float, osl: float, ranks: int = 1) -> tuple[StepLoad, float]:
+    """The mean step of an instance that was seen, and the share of the time in which there was one.
+
+    Args:
+        sequences: that decode at once, of all attention ranks; below one a rank there is not always a step.
+        tokens_per_second: output tokens, of all of them.
+        isl, osl: mean tokens of a prompt and of an output.
+        ranks: attention ranks.
+    """
+    each = max(1.0, sequences / ranks)
+    seconds = sequences / tokens_per_second
+    return StepLoad(sequences=each, prompt_tokens=each * isl / osl, isl=isl, context=isl + osl / 2, seconds=seconds), min(
+        1.0, sequences / ranks
+    )
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    """The fitted terms, the idle watts with their sources, and the errors of models that were left out."""
+    return content("power.json", AGAIN)

@@ -1,0 +1,157 @@
+"""What became of the limits of a run hour by hour, and what the requests of each class saw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tonnage.results.metrics import Attained, Latencies, attained, latencies_by_request, of_rows
+from tonnage.results.requests import COMPLETED, REJECTED, Requests
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tonnage.spec.deployment import Limit, Slo, TrafficClass
+
+
+# How often limits were broken in a run: by how many requests, and in how many hours.
+
+
+HOUR_NS = 3_600_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """What became of one limit.
+
+    Attributes:
+        limit: such as "TTFT p95 ≤ 500 ms".
+        share: of all requests, those that took longer than the limit's time, or were not completed.
+        broken_hours: hours of the run in which the limit's statistic, over the requests that were due in them, was above it.
+        hours: those in which a request was due.
+        worst_hour: the hour with the largest share of such requests, counted from 0.
+        worst_share: that share.
+    """
+
+    limit: str
+    share: float
+    broken_hours: int
+    hours: int
+    worst_hour: int
+    worst_share: float
+
+
+def violations(requests: Requests, slo: Slo) -> tuple[Violation, ...]:
+    """One for each limit on TTFT, TPOT or E2E; single gaps are not known by request, so that limits on ITL are left out."""
+    import numpy as np
+
+    hour = requests.due_ns // HOUR_NS
+    cuts = np.append(np.flatnonzero(np.diff(hour, prepend=-1)), len(hour))
+    return tuple(_violation(requests, limit, cuts) for limit in slo if limit.metric != "itl")
+
+
+def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Violation:
+
+    done, most = requests.status == COMPLETED, limit.seconds * 1e9
+    values = latencies_by_request(requests, done).ratios(limit.parts or ((limit.metric, 1.0),)) * 1e9
+    late = ~done | (values > most)
+    broken, worst, worst_share = 0, 0, 0.0
+    for first, last in pairwise(cuts.tolist()):
+        share = float(late[first:last].mean())
+        if share > worst_share:
+            worst, worst_share = int(requests.due_ns[first] // HOUR_NS), share
+        mine = values[first:last][done[first:last]]
+        if len(mine):
+            broken += _above(mine, limit, most, share)
+    return Violation(
+        limit=str(limit),
+        share=float(late.mean()) if len(late) else 0.0,
+        broken_hours=broken,
+        hours=len(cuts) - 1,
+        worst_hour=worst,
+        worst_share=worst_share,
+    )
+
+
+def _above(values: NDArray[np.float64], limit: Limit, most: float, late: float) -> bool:
+    """Whether completed requests are above a limit in an hour in which the share ``late`` of all is."""
+    import numpy as np
+
+    if limit.share is not None:
+        return late > 1 - limit.share + 1e-9
+    return bool((values.mean() if limit.statistic == "mean" else np.percentile(values, float(limit.statistic[1:]))) > most)
+
+
+# What the requests of each class of a run saw.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassResult:
+    """Of one class.
+
+    Attributes:
+        name, share: as they were requested.
+        ttft_limit_s: the time to first token that its requests should have, in seconds; None where none was given.
+        requests: all that were sent …
+        completed, rejected: … of these; what was shed is rejected.
+        preemptions: times that one of them lost its KV blocks.
+        within: share of all that were sent whose first token came within the limit, 0 to 1; None without a limit.
+        ttft_ms, tpot_ms, e2e_ms: of the completed ones.
+        attained: joint attainment of its requests.
+    """
+
+    name: str
+    share: float
+    ttft_limit_s: float | None
+    requests: int
+    completed: int
+    rejected: int
+    preemptions: int
+    within: float | None
+    ttft_ms: Latencies
+    tpot_ms: Latencies
+    e2e_ms: Latencies
+    attained: tuple[Attained, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        found = asdict(self)
+        attained = [one.to_json() for one in self.attained]
+        return {name: value for name, value in found.items() if name != "attained"} | ({"attained": attained} if attained else {})
+
+
+def by_class(requests: Requests, place: NDArray[np.int64], classes: Sequence[TrafficClass], slo: Slo = ()) -> tuple[ClassResult, ...]:
+    """The results of each class; ``place`` says which one each row of the record is of, and ``slo`` holds limits on joint attainment."""
+    import numpy as np
+
+    found = []
+    for number, one in enumerate(classes):
+        own = place[: len(requests)] == number
+        status, count = requests.status[own], int(own.sum())
+        ttft, tpot, e2e = of_rows(requests, np.flatnonzero(own & (requests.status == COMPLETED)))
+        first = requests.first_token_ns[own]
+        within = None
+        if one.ttft_s is not None:
+            in_time = (first >= 0) & (first - requests.due_ns[own] <= one.ttft_s * 1e9)
+            within = int(in_time.sum()) / count if count else math.nan
+        found.append(
+            ClassResult(
+                name=one.name,
+                share=one.share,
+                ttft_limit_s=one.ttft_s,
+                requests=count,
+                completed=int((status == COMPLETED).sum()),
+                rejected=int((status == REJECTED).sum()),
+                preemptions=int(requests.preemptions[own].sum()),
+                within=within,
+                ttft_ms=ttft,
+                tpot_ms=tpot,
+                e2e_ms=e2e,
+                attained=attained(requests, tuple(limit for limit in slo if limit.share is not None), own),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,61 @@
+"""Watts of GPUs: published idle and full power, limits of the form, and the held-out errors of the shipped fit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.deployments import deployment
+from tonnage.perf.power import Draw, StepLoad, draw, idle_watts, seen_load, steady_load
+from tonnage.perf.terms import step_model
+from tonnage.spec.catalog import find_gpu
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "energy" / "ml_energy.csv"
+
+
+@pytest.mark.parametrize(("gpu", "idle", "full"), [("h100-sxm-80gb", 69, 700), ("h200-sxm-141gb", 78, 700), ("b200-sxm-180gb", 140, 1000)])
+def test_idle_and_full_power_are_the_published(gpu: str, idle: float, full: float) -> None:
+    assert idle_watts(find_gpu(gpu)) == pytest.approx(idle, rel=0.1)
+    one = deployment(gpu=gpu, precision="fp8")
+    c = step_model(one).coefficients
+    prompts = StepLoad(sequences=1, prompt_tokens=8192, isl=8192, context=8192, seconds=step_model(one).seconds(8192, 1, 0, 8192**2, 0))
+    found = draw(one, c, prompts)
+    assert found is not None
+    assert found.watts == pytest.approx(full, rel=0.1)
+    assert draw(one, c, prompts, busy=0.0).watts == found.idle_watts  # type: ignore[union-attr]
+
+
+@given(st.floats(0.01, 40), st.floats(50, 4000), st.floats(2, 1000))
+def test_more_load_never_draws_less_and_never_more_than_the_board(rate: float, isl: float, osl: float) -> None:
+    one = deployment(gpu="h100-sxm-80gb", precision="fp8")
+    c = step_model(one).coefficients
+    found = []
+    for each in (rate, 1.5 * rate):
+        load, busy = steady_load(one, c, requests_per_second=each, isl=isl, osl=osl, computed=isl)
+        drawn = draw(one, c, load, busy=busy)
+        assert isinstance(drawn, Draw)
+        assert drawn.idle_watts <= drawn.watts <= 700
+        found.append(drawn.watts)
+    assert found[1] >= found[0] * 0.98  # a larger batch reads its weights for more tokens
+
+
+def test_a_cap_holds_and_a_board_without_a_known_power_draws_nothing_that_is_known() -> None:
+    one = deployment(gpu="h100-sxm-80gb", precision="fp8")
+    load, busy = seen_load(sequences=64, tokens_per_second=4000, isl=1000, osl=200)
+    assert draw(one, step_model(one).coefficients, load, busy=busy, cap_watts=300).watts == 300  # type: ignore[union-attr]
+
+
+@pytest.mark.accuracy
+def test_models_left_out_are_within_fifteen_percent(tmp_path: Path) -> None:
+    from tools.fit.energy import fit
+
+    if not DATA.exists():
+        pytest.skip(f"{DATA} is not there")
+    said = fit(DATA, tmp_path / "power.json")
+    errors = {gpu: float(error) for gpu, error in re.findall(r"^(\S+): joules per token of models left out ([\d.]+) %", said, re.MULTILINE)}
+    assert set(errors) == {"h100-sxm-80gb", "b200-sxm-180gb"}
+    assert max(errors.values()) <= 15

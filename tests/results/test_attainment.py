@@ -1,0 +1,163 @@
+"""Joint attainment and goodput against counting requests one by one, and against the definitions of two other tools on their own files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.results.test_metrics import THREE, record
+from tonnage.cli.main import run
+from tonnage.errors import InputError
+from tonnage.results.breakdown import violations
+from tonnage.results.metrics import attained, summarize
+from tonnage.results.requests import COMPLETED, FAILED, Requests
+from tonnage.results.store import read_run
+from tonnage.spec.deployment import Limit, parse_attainment
+
+FILES = Path(__file__).parents[1] / "bench" / "fixtures"
+TTFT = Limit(metric="ttft", statistic="p95", seconds=0.1)
+TPOT = Limit(metric="tpot", statistic="mean", seconds=0.05)
+
+
+def test_goodput_needs_every_limit() -> None:
+    assert attained(THREE, ()) == ()
+    assert attained(THREE, (TTFT,))[0].requests_per_second == pytest.approx(4)
+    both = attained(THREE, (TTFT, TPOT))[0]
+    assert both.requests_per_second == pytest.approx(2)
+    assert both.share == pytest.approx(1 / 3)
+    assert both.holds is None
+
+
+def test_a_request_at_its_limit_meets_it() -> None:
+    r = record([0, 0, 0], [10, 10, 10], [10, 30, 31], [1, 2, 2])
+    for limit in (Limit(metric="tpot", statistic="p99", seconds=0.020), Limit(metric="itl", statistic="mean", seconds=0.0205)):
+        assert attained(r, (limit,))[0].share == pytest.approx(2 / 3)
+
+
+requests = st.lists(
+    st.tuples(st.integers(0, 5000), st.integers(0, 900), st.integers(0, 9000), st.integers(1, 40), st.sampled_from([COMPLETED, FAILED])),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(requests, st.floats(0.01, 1), st.integers(1, 900), st.integers(1, 400), st.integers(1, 9000))
+def test_the_share_is_that_of_counting_one_by_one(rows: list[Any], share: float, ttft: int, tpot: int, e2e: int) -> None:
+    rows = sorted(rows)
+    kept = [row[4] == COMPLETED for row in rows]
+    first = [due + wait if ok else -1 for (due, wait, *_), ok in zip(rows, kept, strict=True)]
+    last = [due + wait + (more if osl > 1 else 0) if ok else -1 for (due, wait, more, osl, _), ok in zip(rows, kept, strict=True)]
+    r = record([row[0] for row in rows], first, last, [row[3] for row in rows], status=[row[4] for row in rows])
+    good = sum(
+        ok and wait <= ttft and (osl == 1 or more / (osl - 1) <= tpot) and wait + (more if osl > 1 else 0) <= e2e
+        for (_, wait, more, osl, _), ok in zip(rows, kept, strict=True)
+    )
+    limit = parse_attainment(f"{100 * share:.4f}%: ttft<={ttft}ms & tpot<={tpot}ms & e2e<={e2e}ms")
+    found = attained(r, (limit,))[0]
+    assert found.share == good / len(rows)
+    assert 0 <= found.low <= found.share <= found.high <= 1
+    assert limit.share is not None
+    assert found.holds == (good / len(rows) >= limit.share - 1e-9)
+    assert (summarize(r, by_request=True).limit_s(limit) <= 1) == found.holds
+    assert violations(r, (limit,))[0].share == pytest.approx(1 - good / len(rows))
+
+
+@given(requests, st.floats(0.1, 1), st.floats(1, 3))
+def test_a_looser_share_or_limit_uses_no_more(rows: list[Any], share: float, factor: float) -> None:
+    rows = sorted(rows)
+    r = record([w[0] for w in rows], [w[0] + w[1] for w in rows], [w[0] + w[1] + w[2] for w in rows], [w[3] for w in rows])
+    s = summarize(r, by_request=True)
+    limit = Limit(metric="attain", statistic="share", seconds=1.0, share=share, parts=(("ttft", 0.3), ("tpot", 0.05)))
+    looser = [
+        Limit(metric="attain", statistic="share", seconds=1.0, share=share / factor, parts=limit.parts),
+        Limit(metric="attain", statistic="share", seconds=1.0, share=share, parts=(("ttft", 0.3 * factor), ("tpot", 0.05))),
+        Limit(metric="attain", statistic="share", seconds=1.0, share=share, parts=(("ttft", 0.3),)),
+    ]
+    assert all(s.limit_s(each) <= s.limit_s(limit) for each in looser)
+
+
+def test_the_interval_is_wider_where_misses_come_together() -> None:
+    due = list(range(2000))
+    spread = [400 if i % 20 == 0 else 10 for i in due]
+    burst = [400 if i < 100 else 10 for i in due]
+    limit = parse_attainment("90%: ttft<=100ms")
+    found = []
+    for waits in (spread, burst):
+        first = [d + w for d, w in zip(due, waits, strict=True)]
+        found.append(attained(record(due, first, [f + 10 for f in first], [2] * 2000), (limit,))[0])
+    assert found[0].share == found[1].share == 0.95
+    assert found[1].high - found[1].low > 2 * (found[0].high - found[0].low)
+
+
+def imported(file: Path, folder: Path) -> Requests:
+    assert run(["import", str(file), "--output", str(folder)]) == 0
+    return read_run(folder).requests
+
+
+def test_vllm_s_request_goodput(tmp_path: Path) -> None:
+    """vLLM counts the requests whose ttft, tpot and e2el are all inside and divides by the duration; tpot of one token is 0."""
+    said = json.loads((FILES / "vllm.json").read_text())
+    latencies, firsts, lengths = said["latencies"], said["ttfts"], said["output_lens"]
+    # Its latency ends 15 to 30 µs after the last token, so that limits between two requests are clear of that.
+    ttft, tpot, e2e = (
+        float(np.mean(np.sort(values)[12:14]))
+        for values in (
+            firsts,
+            [(whole - first) / max(n - 1, 1) for whole, first, n in zip(latencies, firsts, lengths, strict=True)],
+            latencies,
+        )
+    )
+    good = sum(f <= ttft and (w - f) / (n - 1) <= tpot and w <= e2e for w, f, n in zip(latencies, firsts, lengths, strict=True))
+    assert 0 < good < 24
+    requests = imported(FILES / "vllm.json", tmp_path / "run")
+    sent = Requests(**{name: getattr(requests, name) for name in Requests.__slots__} | {"due_ns": requests.sent_ns})
+    limit = parse_attainment(f"50%: ttft<={1e3 * ttft:.6f}ms & tpot<={1e3 * tpot:.6f}ms & e2e<={1e3 * e2e:.6f}ms")
+    found = attained(sent, (limit,))[0]
+    assert found.share * 24 == good
+    assert found.share * 24 / said["duration"] == good / said["duration"]
+    assert found.requests_per_second == pytest.approx(good / said["duration"], rel=0.02)  # its clock starts a little earlier
+
+
+def test_aiperf_s_goodput(tmp_path: Path) -> None:
+    """AIPerf counts the completed requests per second that meet every constraint; its inter_token_latency is a request's mean gap."""
+    lines = [json.loads(line) for line in (FILES / "aiperf" / "profile_export.jsonl").read_text().splitlines()]
+    metrics = [{name: one["metrics"][name]["value"] for name in ("time_to_first_token", "inter_token_latency")} for one in lines]
+    ttft, tpot = (float(np.mean(np.sort([m[name] for m in metrics])[15:17])) for name in ("time_to_first_token", "inter_token_latency"))
+    good = sum(m["time_to_first_token"] <= ttft and m["inter_token_latency"] <= tpot for m in metrics)
+    assert 0 < good < len(metrics)
+    requests = imported(FILES / "aiperf", tmp_path / "run")
+    sent = Requests(**{name: getattr(requests, name) for name in Requests.__slots__} | {"due_ns": requests.sent_ns})
+    found = attained(sent, (parse_attainment(f"50%: ttft<={ttft:.6f}ms, tpot<={tpot:.6f}ms"),))[0]
+    assert found.share * len(metrics) == pytest.approx(good)
+    seconds = (max(one["metadata"]["request_end_ns"] for one in lines) - min(one["metadata"]["request_start_ns"] for one in lines)) / 1e9
+    assert found.requests_per_second == pytest.approx(good / seconds, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("ttft<=500ms", "does not begin with a share"),
+        ("0%: ttft<=1s", "not a share above 0%"),
+        ("120%: ttft<=1s", "not a share above 0%"),
+        ("95%: ttft 500ms", "is not a limit on one request"),
+        ("95%: ttft<=500ms & ttft<=1s", "has two limits"),
+        ("95%: itl<=50ms", "limit tpot"),
+        ("95%:", "is not a limit on one request"),
+        ("95%: ttft<=0s", "can never be met"),
+    ],
+)
+def test_what_cannot_be_read_says_what_to_type(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        parse_attainment(text)
+
+
+def test_words() -> None:
+    assert str(parse_attainment(" 99.5% : TTFT <= 0.5s and tpot<50ms")) == "99.5%: TTFT ≤ 500 ms & TPOT ≤ 50 ms"
+    assert math.isclose(parse_attainment("95%: ttft<=1s").share or 0, 0.95)
