@@ -124,11 +124,10 @@ class VllmOnly(Collector):
 
 
 class Http:
-    """Requests over HTTP, as vLLM's instrumentator counts them, and calls of tools."""
+    """Requests over HTTP, as vLLM's instrumentator counts them."""
 
     def __init__(self, registry: client.CollectorRegistry, model: str) -> None:
         """Count from 0."""
-        self._model = model
         self._requests = client.Counter("http_requests", "Responses.", ["method", "status", "handler"], registry=registry)
         self._received = client.Summary("http_request_size_bytes", "Bytes of requests.", ["handler"], registry=registry)
         self._sent = client.Summary("http_response_size_bytes", "Bytes of whole responses.", ["handler"], registry=registry)
@@ -136,7 +135,9 @@ class Http:
         self._all = client.Histogram("http_request_duration_highr_seconds", about, buckets=_HIGH, registry=registry)
         self._by_path = client.Histogram("http_request_duration_seconds", about, ["method", "handler"], buckets=_LOW, registry=registry)
         labels = ["mode", "outcome", "request_type", "model_name"]
-        self._tools = client.Counter("vllm:tool_call_parser_invocations", "Answers that were read for calls.", labels, registry=registry)
+        self._tools = client.Counter(
+            "vllm:tool_call_parser_invocations", "Deltas and answers read for calls, which are not counted here.", labels, registry=registry
+        )
         for mode in ("streaming", "non_streaming"):
             for outcome in ("tool_call", "no_tool_call"):
                 for kind in ("chat_completions", "responses", "other"):
@@ -149,11 +150,6 @@ class Http:
         self._sent.labels(handler).observe(sent)
         self._all.observe(seconds)
         self._by_path.labels(method, handler).observe(seconds)
-
-    def read_for_calls(self, *, streamed: bool, called: bool, kind: str) -> None:
-        """Count an answer that had tools to call."""
-        mode, outcome = "streaming" if streamed else "non_streaming", "tool_call" if called else "no_tool_call"
-        self._tools.labels(mode, outcome, kind, self._model).inc()
 
 
 def steps_of(registry: client.CollectorRegistry, labels: list[str]) -> client.Histogram:
