@@ -85,7 +85,9 @@ def examples_of(page: Path) -> Iterator[Example]:
             comments[found[1].removesuffix(":")] = found[2]
         if not kind and text.startswith("|"):
             for command in re.findall(r"`(\./tonnage [^`]*)`", text):
-                yield Example(page=page, line=at, command=command, comments={})
+                yield Example(page=page, line=at, command=command, comments=comments)
+        elif not kind and text and not COMMENT.match(text):
+            comments = {}  # they are of the block or the table behind them
         starts = text.startswith("$ ") if kind == "console" else kind == "sh" and text.strip() and not text.startswith("#")
         if starts:
             number, command = at, text.removeprefix("$ ")

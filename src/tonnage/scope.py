@@ -20,10 +20,13 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
     "GPU": (
         (
             r".*\bmig\b.*|.*\d+g\.\d+gb",
-            "a MIG slice has its own share of compute, memory and bandwidth, of which nothing is measured; size for the whole GPU, "
-            "or describe the slice in a YAML file and calibrate it",
+            "a MIG slice has its own share of compute, memory and bandwidth, of which nothing is measured; describe it in a YAML file, "
+            "such as examples/hardware/h100-mig-3g.40gb.yaml, and calibrate it",
         ),
-        (r"(jetson|orin|xavier|thor|agx).*|drive-\w+", "edge modules serve one user, and a fleet of them is not what is sized"),
+        (
+            r"(jetson|orin|xavier|thor|agx).*|drive-\w+",
+            "nothing of edge modules is measured; describe one in a YAML file, such as examples/hardware/jetson-agx-orin-64gb.yaml",
+        ),
         (
             r"(apple|m[1-5]|mac).*|.*(core|ryzen|xeon|epyc|cpu).*",
             "only accelerators in servers are sized; tonnage serve with openvino runs a CPU",
@@ -74,7 +77,7 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
         (r"mig(-\w+)*", "a MIG slice has its own share of everything, of which nothing is measured; size for the whole GPU"),
         (
             r"(bls|business-logic|ensemble|pipeline-script)",
-            "what a script does between models is not simulated; a pipeline of models is",
+            "a script is simulated by the shares in which it branches and loops: share, instead_of and again in a service's pipeline",
         ),
         (r"(windows|macos|jetson)", "servers of Linux are sized, and nothing else was measured"),
     ),

@@ -398,3 +398,22 @@ def _spoken(document: Any) -> Any:
             if "text" in choice:
                 choice["text"] = "words"
     return document
+
+
+def metrics_of(page: str) -> dict[str, Any]:
+    """Names of metrics with their types, labels, and the bounds of their buckets; not when they were created, which no engine counts."""
+    found: dict[str, Any] = {}
+    for line in page.splitlines():
+        if line.startswith("# TYPE"):
+            name, kind = line.split()[2:]
+            if not name.endswith("_created"):
+                found[name] = {"type": kind, "labels": [], "bounds": []}
+        elif line and line[0] != "#":
+            name, labels = line.partition(" ")[0].partition("{")[::2]
+            known = [name, *(name.removesuffix(ending) for ending in ("_bucket", "_sum", "_count"))]
+            one = next((found[base] for base in known if base in found), None)
+            if one is not None:
+                keys = re.findall(r'(\w+)="([^"]*)"', labels)
+                one["labels"] = sorted({*one["labels"], *(key for key, _ in keys if key != "le")})
+                one["bounds"] = sorted({*one["bounds"], *(float(value) for key, value in keys if key == "le")})
+    return found

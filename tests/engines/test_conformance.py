@@ -70,6 +70,25 @@ def test_what_is_refused_is_refused(golden: dict[str, Any]) -> None:
     assert len(golden) == len(ALL)
 
 
+METRICS = GOLDEN.with_name("vllm-0.32.0-metrics.json")
+FINER = {"vllm:inter_token_latency_seconds", "vllm:request_time_per_output_token_seconds"}
+"""Here a simulated engine has three bounds more, below vLLM's first one of 10 ms."""
+
+
+def test_metrics_have_vllms_names_types_labels_and_bounds(engine: tuple[str, int]) -> None:
+    for name in ("chat", "text, streamed", "chat, tools, named", "no such path"):
+        of.send(engine[1], ALL[name])
+    found = of.metrics_of(said(engine[1], Sent(path="/metrics")).text)
+    if engine[0] == "vllm" and os.environ.get("TONNAGE_GOLDEN") == "write":
+        METRICS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    golden: dict[str, Any] = json.loads(METRICS.read_text(encoding="utf-8"))
+    for name in FINER:
+        assert set(golden[name]["bounds"]) <= set(found[name]["bounds"])
+        found[name]["bounds"] = golden[name]["bounds"]
+    assert {name: one for name, one in found.items() if one != golden.get(name)}.keys() <= {"tonnage:delivery_lateness_seconds"}
+    assert golden.keys() <= found.keys()
+
+
 # What holds between answers.
 
 

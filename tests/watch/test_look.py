@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from tonnage.api.running.deploy import planned
 from tonnage.cli.main import run
 from tonnage.report.watched import watched
 from tonnage.report.writers.terminal import terminal
-from tonnage.simulator.kernel import warm_up
+from tonnage.testing import simulated_engine
 from tonnage.watch.expected import Predictor
 from tonnage.watch.reading import Buckets
 from tonnage.watch.watched import Present, Watched, Watcher, latencies
@@ -145,22 +143,8 @@ def test_a_limit_on_another_statistic_has_a_row(watcher: Watcher) -> None:
 @pytest.fixture
 def slowed(plan_file: Path) -> Iterator[str]:
     """The plan's engine with steps that take four times as long, in a thread."""
-    import uvicorn
-
-    from tonnage.serve.app import application
-
-    warm_up()
-    loop = asyncio.new_event_loop()
-    served = api.serve_simulated(plan=plan_file, instances=1, fault=["slow factor=4"], port=0)
-    server = uvicorn.Server(uvicorn.Config(application(served.build(loop)), port=0, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=loop.run_until_complete, args=(server.serve(),))
-    thread.start()
-    while not server.started:
-        thread.join(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    loop.close()
+    with simulated_engine(plan=plan_file, instances=1, fault=["slow factor=4"]) as url:
+        yield url
 
 
 def test_a_slowed_engine_is_seen_live(slowed: str, plan_file: Path) -> None:

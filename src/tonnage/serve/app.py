@@ -113,6 +113,7 @@ class Stream(Response):
         self._events = events
         self._answers = answers
         self._cut_after = cut_after
+        self.ended: Callable[[], None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send every event as a body part of its own."""
@@ -128,6 +129,8 @@ class Stream(Response):
             watch.cancel()
             for answer in self._answers:
                 answer.end()
+            if self.ended is not None:
+                self.ended()
 
 
 async def left(receive: Receive, answers: list[Answer]) -> None:
@@ -146,6 +149,7 @@ def counted(service: Service, handler: Handler) -> Handler:
 
     async def answered(request: Request) -> Response:
         service.busy += 1
+        began = time.monotonic()
         try:
             response = await handler(request)
         except Refused as error:
@@ -153,10 +157,29 @@ def counted(service: Service, handler: Handler) -> Handler:
             response = JSONResponse(error.to_json(service.dialect), status_code=error.status, headers=headers)
         finally:
             service.busy -= 1
-        service.engines.metrics.responded(request.method, request.url.path, response.status_code)
+        if isinstance(response, Stream):
+            response.ended = lambda: seen(service, request, response, began)
+        else:
+            seen(service, request, response, began)
         return response
 
     return answered
+
+
+def seen(service: Service, request: Request, response: Response, began: float, handler: str = "") -> None:
+    """Count a response that has ended.
+
+    Args:
+        service: which answered.
+        request, response: that belong together.
+        began: when the request came, in seconds of ``time.monotonic``.
+        handler: its path, as it is declared; "" for that of its route.
+    """
+    path = handler or getattr(request.scope.get("route"), "path", request.url.path)
+    sizes = (int(headers.get("content-length") or 0) for headers in (request.headers, response.headers))
+    received, sent = sizes
+    seconds = time.monotonic() - began
+    service.engines.metrics.http.responded(request.method, path, response.status_code, seconds=seconds, received=received, sent=sent)
 
 
 async def completed(service: Service, kind: Kind, request: Request, body: Any = None) -> Response:

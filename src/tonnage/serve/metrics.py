@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import prometheus_client as client
@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tonnage.serve import published as at
+from tonnage.serve.vllm_metrics import Http, State, VllmOnly, cache_config, prefills_of, steps_of
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -63,8 +64,9 @@ class Present(Collector):
         if names is at.VLLM:
             for one in loads:
                 if one.kv is not None:
-                    info = GaugeMetricFamily("vllm:cache_config_info", "The KV cache.", labels=[*one.kv, names.instance])
-                    info.add_metric([*one.kv.values(), one.engine], 1)
+                    labels = cache_config(one.kv)
+                    info = GaugeMetricFamily("vllm:cache_config_info", "The KV cache.", labels=[*labels, names.instance])
+                    info.add_metric([*labels.values(), one.engine], 1)
                     yield info
                     break
 
@@ -84,6 +86,9 @@ class Present(Collector):
 
 LATE = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 REASONS = ("stop", "length", "abort", "error")
+KEPT_BACK = 4_096
+"""Deliveries after which their metrics are brought up to date, if nobody scrapes them before."""
+
 FULL = "max_num_queued_reqs"
 """Why a request was not admitted, in vLLM's words."""
 
@@ -121,11 +126,23 @@ class OfInstance:
     Attributes:
         histograms, counters: by what they are of, where the engine publishes them.
         ended: the counter of requests that ended, by how; one under "" where it does not say how.
+        gaps: times between deliveries that are not in their histogram yet: one look-up and lock for many.
+        made: output tokens that are not in their counter yet.
     """
 
     histograms: dict[at.Histogram, client.Histogram]
     counters: dict[at.Counter, client.Counter]
     ended: dict[str, client.Counter]
+    gaps: list[float] = field(default_factory=list)
+    made: list[int] = field(default_factory=list)
+
+    def flush(self) -> None:
+        """Count on by what was kept back."""
+        for gap in self.gaps:
+            self.observe("gap", gap)
+        self.count("output_tokens", sum(self.made))
+        self.gaps.clear()
+        self.made.clear()
 
     def observe(self, kind: at.Histogram, value: float) -> None:
         """Note a value."""
@@ -141,13 +158,14 @@ class OfInstance:
 class Metrics:
     """Counters and histograms of one server; each server has its own registry."""
 
-    def __init__(self, loads: Callable[[], Iterable[Load]], model: str, names: at.Published = at.VLLM) -> None:
+    def __init__(self, loads: Callable[[], Iterable[Load]], model: str, names: at.Published = at.VLLM, *, max_context: int = 0) -> None:
         """Count from 0.
 
         Args:
             loads: what each engine holds at this moment.
             model: the name that clients use.
             names: under which everything is published.
+            max_context: longest prompt plus output, up to which vLLM has buckets of tokens; 0 for all of them.
         """
         self.registry = client.CollectorRegistry()
         self._labels = {"model_name": model, **names.labels}
@@ -155,8 +173,12 @@ class Metrics:
         self._instances: dict[str, OfInstance] = {}
         self.registry.register(Present(loads, self._labels, names))
         keys = [*self._labels, *([names.instance] if names.instance else [])]
+
+        def within(bounds: tuple[float, ...]) -> tuple[float, ...]:
+            return tuple(one for one in bounds if bounds != at.TOKENS or not max_context or one <= max_context)
+
         self._histograms = {
-            kind: client.Histogram(name, at.ABOUT[kind], keys, buckets=bounds, registry=self.registry)
+            kind: client.Histogram(name, at.ABOUT[kind], keys, buckets=within(bounds), registry=self.registry)
             for kind, (name, bounds) in names.histograms.items()
         }
         self._counters = {
@@ -167,9 +189,14 @@ class Metrics:
         self._refused = None
         if "refused" in names.counters:
             self._refused = self._counter(names.counters["refused"], "refused", ["model_name", "reason"]).labels(model, FULL)
-        self._responses = client.Counter(
-            "http_requests", "Responses, by path and class of status.", ["method", "handler", "status"], registry=self.registry
-        )
+        self.state, self.http = State(), Http(self.registry, model)
+        self._of_vllm = names is at.VLLM
+        if self._of_vllm:
+            self.registry.register(VllmOnly(self.state, model, lambda: ((one.engine, one.waiting) for one in loads())))
+            self._steps = steps_of(self.registry, keys)
+            self._prefills = prefills_of(self.registry, keys, within(at.TOKENS))
+        for collector in (client.ProcessCollector, client.PlatformCollector, client.GCCollector):
+            collector(registry=self.registry)
         about = "How far deliveries were behind the simulated engine."
         self._late = client.Histogram("tonnage:delivery_lateness_seconds", about, buckets=LATE, registry=self.registry)
         for one in loads():
@@ -178,10 +205,16 @@ class Metrics:
     def _counter(self, name: str, kind: at.Counter, keys: list[str]) -> client.Counter:
         return client.Counter(name, at.ABOUT[kind], keys, registry=self.registry)
 
+    def _own(self, engine: str) -> dict[str, str]:
+        return {**self._labels, **({self._names.instance: engine} if self._names.instance else {})}
+
     def _of(self, engine: str) -> OfInstance:
         """The series of an instance, which are published from 0 on."""
         if engine not in self._instances:
-            own = {**self._labels, **({self._names.instance: engine} if self._names.instance else {})}
+            own = self._own(engine)
+            if self._of_vllm:
+                self._steps.labels(**own)
+                self._prefills.labels(**own)
             reason, ended = self._names.reason, self._counters["ended"]
             self._instances[engine] = OfInstance(
                 histograms={kind: histogram.labels(**own) for kind, histogram in self._histograms.items()},
@@ -196,13 +229,27 @@ class Metrics:
         if before == 0:
             of.observe("first", since_begin_s)
         else:
-            of.observe("gap", since_last_s)
-        of.count("output_tokens", tokens)
+            of.gaps.append(since_last_s)
+        of.made.append(tokens)
+        if len(of.made) >= KEPT_BACK:
+            of.flush()
 
     def looked_up(self, engine: str, tokens: int, found: int) -> None:
         """Count the tokens of a prompt, of which the prefix cache had some."""
-        self._of(engine).count("cache_queries", tokens)
-        self._of(engine).count("cache_hits", found)
+        of = self._of(engine)
+        of.count("cache_queries", tokens)
+        of.count("cache_hits", found)
+        self.state.of(engine).cached += found
+        self.state.of(engine).computed += tokens - found
+        if self._of_vllm:
+            self._prefills.labels(**self._own(engine)).observe(tokens - found)
+
+    def stepped(self, engine: str, tokens: Iterable[int]) -> None:
+        """Count the tokens of steps."""
+        if self._of_vllm:
+            steps = self._steps.labels(**self._own(engine))
+            for count in tokens:
+                steps.observe(count)
 
     def ended(self, one: Ended) -> None:
         """Count a request that ended."""
@@ -233,14 +280,12 @@ class Metrics:
         if self._refused is not None:
             self._refused.inc()
 
-    def responded(self, method: str, handler: str, status: int) -> None:
-        """Count a response, as vLLM's instrumentator does: by the class of its status, such as "5xx"."""
-        self._responses.labels(method, handler, f"{status // 100}xx").inc()
-
     def late(self, seconds: float) -> None:
         """Note how late a batch of deliveries was."""
         self._late.observe(seconds)
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
+        for of in self._instances.values():
+            of.flush()
         return client.generate_latest(self.registry)

@@ -6,7 +6,7 @@ for a server. A block's name is a hash of its tokens and of all before them, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from tonnage.simulator.reference import Engine
 from tonnage.simulator.reference.prefix_cache import PrefixCache
+from tonnage.simulator.reference.record import Gaps
 from tonnage.spec.sessions import ENDLESS
 
 if TYPE_CHECKING:
@@ -181,11 +182,19 @@ class _Watched(PrefixCache):
         return super()._take()
 
 
+class _NoGaps(Gaps):
+    """A server counts the gaps between tokens where they leave it."""
+
+    def add(self, number: int, gap_ps: int) -> None:
+        """Count none."""
+
+
 class CachedEngine(Engine):
     """The plain engine with what a server asks of one.
 
     Attributes:
         publish: takes the changes of the cache after every ``advance`` in which there were any; None for nobody.
+        stepped: takes the tokens of steps; None for nobody.
         watched: what the prefix cache has begun and ceased to have; None where the scheduler has no such cache.
     """
 
@@ -200,9 +209,11 @@ class CachedEngine(Engine):
         contents: Any = self.live
         super().__init__(spec.step, knobs, spec.blocks, windows=spec.windows, max_context=spec.max_context, contents=contents)
         self.live.jobs = self.jobs
+        self.gaps = _NoGaps()
         self.watched: _Watched | None = None
         self.publish: Callable[[list[Change]], None] | None = None
-        self._preempted = 0
+        self.stepped: Callable[[Iterable[int]], None] | None = None
+        self._preempted = self._seen = 0
         if self.batcher.cache is not None:
             self.watched = _Watched(spec.blocks, knobs.tokens_per_block, contents, partial=self.batcher.PARTIAL)
             self.watched.changes = []
@@ -217,12 +228,22 @@ class CachedEngine(Engine):
         """As the simulator's, and tell of what has changed in the cache."""
         happened = super().advance(until)
         if len(self.steps) > 1:
+            if self.stepped is not None:
+                self.stepped(row[-1] for row in self.steps[self._seen :])
             del self.steps[:-1]
+            self._seen = 1
         if self.watched is not None and self.watched.changes:
             changes, self.watched.changes = self.watched.changes, []
             if self.publish is not None:
                 self.publish(changes)
         return happened
+
+    def tokens(self, job: Job) -> int:
+        """As the simulator's; without guesses it is one."""
+        if self.drafted:
+            return super().tokens(job)
+        self.token(job)
+        return 1
 
     def clear(self) -> bool:
         """Forget all that nobody holds (vLLM's ``reset_prefix_cache``); False while anything is held."""

@@ -41,7 +41,7 @@ _SGLANG_GAP = (
     *(1.0, 2.0, 4.0, 6.0, 8.0),
 )
 _SGLANG_WHOLE = (*_SGLANG_FIRST, 600.0, 1200.0, 1800.0, 2400.0)
-_TOKENS = tuple(float(digit * 10**power) for power in range(7) for digit in (1, 2, 5))
+TOKENS = tuple(float(digit * 10**power) for power in range(7) for digit in (1, 2, 5))
 _SMALL = (1.0, 2.0, 5.0, 10.0, 20.0)
 _PREEMPTED = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
 
@@ -121,10 +121,10 @@ VLLM = Published(
         "prefill": ("vllm:request_prefill_time_seconds", _WHOLE),
         "decode": ("vllm:request_decode_time_seconds", _WHOLE),
         "inference": ("vllm:request_inference_time_seconds", _WHOLE),
-        "isl": ("vllm:request_prompt_tokens", _TOKENS),
-        "osl": ("vllm:request_generation_tokens", _TOKENS),
-        "max_osl": ("vllm:request_max_num_generation_tokens", _TOKENS),
-        "asked_osl": ("vllm:request_params_max_tokens", _TOKENS),
+        "isl": ("vllm:request_prompt_tokens", TOKENS),
+        "osl": ("vllm:request_generation_tokens", TOKENS),
+        "max_osl": ("vllm:request_max_num_generation_tokens", TOKENS),
+        "asked_osl": ("vllm:request_params_max_tokens", TOKENS),
         "choices": ("vllm:request_params_n", _SMALL),
         "preempted": ("vllm:request_num_preemptions", _PREEMPTED),
     },

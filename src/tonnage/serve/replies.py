@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.serve.script import logprobs_of
@@ -157,20 +157,21 @@ class Reply:
             before: its tokens before this piece.
             called: whether it has called a tool.
         """
-        if not (piece.finish or piece.calls or piece.reasoning or self._each):
-            if index not in self._plain:
-                mark = "\x00"
-                left, right = self._part(index, answer, type(piece)(text=mark), before, called=False).split(_TEXT(mark).encode())
-                self._plain[index] = left, right
-            left, right = self._plain[index]
-            return left + _TEXT(piece.text).encode() + right
+        if not (piece.finish or piece.calls or piece.reasoning):
+            found = self._plain.get(index) or self._around(index, answer, piece, before)
+            if found:
+                return b"%b%b%b" % (found[0], _TEXT(piece.text).encode(), found[1])
         return self._part(index, answer, piece, before, called=called)
 
-    @property
-    def _each(self) -> bool:
-        """Whether every event has more than its text."""
+    def _around(self, index: int, answer: Answer, piece: Piece, before: int) -> tuple[bytes, bytes] | None:
+        """The parts of an event before and after its text, where nothing else in it changes."""
         asked = self.asked
-        return asked.usage_each or asked.token_ids or asked.logprobs is not None or (asked.echo and not self.chat)
+        if asked.usage_each or asked.token_ids or asked.logprobs is not None or (asked.echo and not self.chat):
+            return None
+        mark = "\x00"
+        left, right = self._part(index, answer, replace(piece, text=mark), before, called=False).split(_TEXT(mark).encode())
+        self._plain[index] = left, right
+        return left, right
 
     def _part(self, index: int, answer: Answer, piece: Piece, before: int, *, called: bool) -> bytes:
         asked, more = self.asked, self.further

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -9,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tonnage.serve.app import Handler, Service, completed, counted, json_body
+from tonnage.serve.app import Handler, Service, completed, counted, json_body, seen
 from tonnage.serve.messages import message_routes
 from tonnage.serve.responses import response_routes
 from tonnage.serve.utilities import utility_routes
@@ -43,7 +44,9 @@ def application(service: Service) -> Starlette:
 
     async def not_there(request: Request, error: Exception) -> Response:
         status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Internal Server Error")
-        return JSONResponse({"detail": detail}, status_code=status)
+        response = JSONResponse({"detail": detail}, status_code=status)
+        seen(service, request, response, time.monotonic(), "none")
+        return response
 
     posts: dict[str, Handler] = {"/v1/chat/completions": chat, "/v1/completions": completions, "/invocations": invocations}
     routes = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tonnage.serve.structure import json_grammar, value_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ENDLESS = 1 << 40
 MOST_CALLS = 3
-_MASK = (1 << 62) - 1
+_MASK, _STEP = (1 << 62) - 1, 0x9E3779B97F4A7C15
 
 Part = Literal["content", "reasoning", "name", "arguments", "none"]
 """What a token belongs to: "none" for one that a client does not see, such as the marks around a call."""
@@ -59,6 +59,7 @@ class Script:
     words: int = 0
     palette: Sequence[Word] = ()
     endless: bool = False
+    _known: list[Said] = field(default_factory=list)
 
     @property
     def length(self) -> int:
@@ -67,10 +68,15 @@ class Script:
 
     def token(self, place: int) -> Said:
         """The token at a place, counted from 0."""
+        while len(self._known) <= place:
+            self._known.append(self._at(len(self._known)))
+        return self._known[place]
+
+    def _at(self, place: int) -> Said:
         if place < len(self.head):
             return self.head[place]
         if place - len(self.head) < self.words:
-            word = self.palette[draw(self.key, place, 1) % len(self.palette)]
+            word = self.palette[((self.key + place * _STEP) * _STEP & _MASK) % len(self.palette)]
             return Said(word.id, word.text)
         return Said(self.tokens.end, "")
 

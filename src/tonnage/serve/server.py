@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tonnage.errors import InputError, TonnageError, option
@@ -106,9 +108,14 @@ class Served:
 
         clocks = [WallClock(self.speed) for _ in range(self.instances * self.ranks)]
         fleet = Fleet([Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks)], self.router, ranks=self.ranks)
-        engines = Simulated(fleet, self.model, tokens=self.tokens, lengths=self.lengths, names=self.dialect.published)
+        engines = Simulated(
+            fleet, self.model, tokens=self.tokens, lengths=self.lengths, names=self.dialect.published, max_context=self.max_context
+        )
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
+            engine = instance.member.engine
+            if isinstance(engine, CachedEngine):
+                engine.stepped = partial(engines.metrics.stepped, instance.name)
             if self.events:
                 engines.publishers.append(self._publisher(instance))
         return Service(
@@ -165,6 +172,8 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
         )
         server = uvicorn.Server(config)
         logging.getLogger("uvicorn.error").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut)))
+        gc.collect()
+        gc.freeze()  # what is there stays there: the collector need not look at it again
         ready(listening.getsockname()[1])
         await server.serve(sockets=[listening])
         service.engines.close()

@@ -32,7 +32,9 @@ class Simulated:
         publishers: of the events of the engines' caches.
     """
 
-    def __init__(self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM) -> None:
+    def __init__(
+        self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM, max_context: int = 0
+    ) -> None:
         """Answer with the instances of a fleet.
 
         Args:
@@ -41,10 +43,11 @@ class Simulated:
             tokens: of the model.
             lengths: how long answers are that end by themselves.
             names: of the metrics.
+            max_context: longest prompt plus output; 0 for no limit.
         """
         self.publishers: list[Publisher] = []
         self.fleet, self._tokens, self._lengths = fleet, tokens, lengths
-        self.metrics = Metrics(self._loads, model, names)
+        self.metrics = Metrics(self._loads, model, names, max_context=max_context)
 
     @property
     def waiting(self) -> int:
@@ -156,6 +159,11 @@ class SimulatedSource:
 
     def _piece(self, tokens: int, *, ends: bool) -> Piece:
         """What the next tokens say, up to one that ends the answer."""
+        if tokens == 1 and not self._stops:
+            one = self._script.token(self._made)
+            if one.part == "content":
+                self._made += 1
+                return Piece(text=one.text, tokens=1, ids=(one.id,), finish=self._finish if ends else "")
         said = [self._script.token(self._made + i) for i in range(tokens)]
         stopped_by: str | int = ""
         if self._stops:

@@ -50,7 +50,7 @@ def utility_routes(service: Service) -> list[Route]:
         return HTMLResponse(_PAGE.format(title=f"{service.dialect.name}, simulated by tonnage {VERSION}", paths=paths))
 
     return [
-        Route("/v1/models", models),
+        Route("/v1/models", counted(service, models)),
         Route("/version", version),
         Route("/load", load),
         Route("/ping", well, methods=["GET", "POST"]),
