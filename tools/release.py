@@ -48,6 +48,7 @@ def release(output: Path) -> list[Path]:
     if output.exists() and any(output.iterdir()):
         raise TonnageError(f"{output}: is not empty; name a new folder")
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or _run("git", "log", "-1", "--format=%ct").strip()
+    os.umask(0o022)  # a wheel holds the modes of its files
     with tempfile.TemporaryDirectory(prefix="tonnage-release-") as folder:
         _run("git", "archive", "--format=tar", "--output", f"{folder}/commit.tar", "HEAD")
         with tarfile.open(f"{folder}/commit.tar") as committed:
