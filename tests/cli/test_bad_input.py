@@ -99,7 +99,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "lesson flag without the lesson": ([*SIMULATE, "--request-rate", "1", "--slots", "4"], "--ticks"),
     "engine flag in the lesson": (["simulate", "--ticks", "--gpu", "h100"], "--gpu"),
     "lesson without slots": (["simulate", "--ticks", "--slots", "0"], "--slots"),
-    "sweep in the lesson": (["simulate", "--ticks", "--concurrency", "1,2"], "--concurrency"),
+    "two sweeps in the lesson": (["simulate", "--ticks", "--concurrency", "1,2", "--slots", "2,4"], "--concurrency"),
     "two loads in the lesson": (["simulate", "--ticks", "--concurrency", "3", "--tick-rate", "0.5"], "--tick-rate"),
     "memory of nothing": (["memory", "--model", "llama-3-8b", "--isl", "0"], "--isl"),
     "catalog without a match": (["catalog", "zzzz"], "zzzz"),

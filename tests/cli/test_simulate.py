@@ -51,6 +51,19 @@ def test_the_lesson_prints_figures_and_slots(capsys: pytest.CaptureFixture[str])
     assert "15.14" in text
 
 
+def test_the_lesson_is_swept_over_one_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    lesson = ["simulate", "--ticks", "--batcher", "in-flight", "--concurrency", "1,2,4,8"]
+    assert run([*lesson, "--json"]) == 0
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert [(one["concurrency"], one["requests_per_1k_ticks"]) for one in points] == [(1, 70), (2, 170), (4, 267.33), (8, 267.33)]
+    assert [one["busy_slots"] for one in points] == [0.25, 0.5, 1, 1]
+    assert all(one["useful_work"] <= one["busy_slots"] for one in points)
+    assert run(lesson) == 0
+    assert "a E2E, ticks" in capsys.readouterr().out
+    assert run(["simulate", "--ticks", "--prefill-chunks", "1,2", "--timeline", "x.html"]) == 2
+    assert "--timeline: a sweep has many; give --prefill-chunks one value" in capsys.readouterr().err
+
+
 def test_a_scenario_is_simulated_with_the_load_that_is_given(capsys: pytest.CaptureFixture[str]) -> None:
     path = str(Path(__file__).parents[2] / "examples" / "rag-assistant.yaml")
     assert run(["simulate", path, "--request-rate", "2", "--requests", "50", "--json"]) == 0

@@ -11,6 +11,7 @@ import yaml
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.deploy.written import Objects, check_objects, objects_of
 from tonnage.deploy.dynamo import arguments
+from tonnage.deploy.nim import image as nim_image
 from tonnage.deploy.ray_serve import engine_arguments, files, lacks
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.targets import target_files
@@ -109,6 +110,8 @@ def test_nim_is_told_a_profile_a_context_and_the_other_knobs() -> None:
     container = objects("nim")["Deployment", "llama-3-1-8b"]["spec"]["template"]["spec"]["containers"][0]
     env = {one["name"]: one.get("value") for one in container["env"]}
     assert container["image"] == f"nvcr.io/nim/{IMAGE}"
+    made = service("nim")
+    assert nim_image(replace(made, loading=replace(made.loading, checkpoint=f"nvcr.io/nim/{IMAGE}"))) == f"nvcr.io/nim/{IMAGE}"
     assert (env["NIM_MODEL_PROFILE"], env["NIM_MAX_MODEL_LEN"]) == ("vllm-fp8-tp1-pp1", "4096")
     assert env["NGC_API_KEY"] is None
     assert "--max-num-seqs 1024" in str(env["NIM_PASSTHROUGH_ARGS"])

@@ -123,7 +123,8 @@ def test_tritons_own_schema_reads_every_config(engine: str, tmp_path: Path) -> N
     else:
         steps = found[NAME]["ensemble_scheduling"]["step"]
         made = {value for step in steps for value in step["output_map"].values()}
-        assert {value for step in steps for value in step["input_map"].values()} <= made | {"text_input", "max_tokens"}
+        assert {value for step in steps for value in step["input_map"].values()} <= made | {"text_input", "max_tokens", "stream"}
+        assert found[f"{NAME}-engine"]["model_transaction_policy"] == {"decoupled": True}
         batching = found[f"{NAME}-tokenize"]["dynamic_batching"]
         assert batching["default_queue_policy"]["max_queue_size"] == 200
         assert found[f"{NAME}-engine"]["max_batch_size"] == 2_048

@@ -24,5 +24,5 @@ def model(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def server(folder: Path, model: Path) -> Iterator[str]:
     """The address of a server of that model, which is called "tiny"."""
-    with vllm(python(), model, folder) as url:
+    with vllm(python(), model, folder, "--enable-auto-tool-choice", "--tool-call-parser", "hermes") as url:
         yield url

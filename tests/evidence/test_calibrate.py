@@ -99,6 +99,16 @@ def test_the_errors_of_each_point_are_those_of_the_terms_before_and_after(machin
             np.testing.assert_allclose(percent, 100 * values, rtol=0.01, atol=0.02)
 
 
+def test_each_metric_counts_by_its_own_scatter() -> None:
+    """A metric that is as many of its sigmas off as another counts as much, however much more it scatters."""
+    truth = with_factors(TRUTH)
+    loaded = LoadedRows(measured(800, 100, truth, clients=(8,)))
+    loaded.simulate(truth)
+    for name in loaded.measured:
+        loaded.measured[name] = loaded.measured[name] * np.exp(-2 * SIGMA[name])
+    np.testing.assert_allclose(loaded.residuals(truth), np.sqrt(2 * (np.sqrt(5) - 1)), rtol=1e-6)
+
+
 def test_the_factors_are_those_of_the_strength_that_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """One strength has by far the smallest errors but for one metric, which it makes worse: another one is taken, with its factors."""
     usual, fits = _Calibrating._without_each, {}
@@ -170,7 +180,12 @@ def test_static_batches_are_calibrated_too() -> None:
 
 @pytest.mark.parametrize(
     ("change", "count", "word"),
-    [({}, 2, "at least 3"), ({"gpu": "l40s"}, 4, "GPUs"), ({"engine": "vllm"}, 4, "engines"), ({"requests_s": 1e-9}, 4, "not steady")],
+    [
+        ({}, 2, ": 2 usable points; give at least 3"),
+        ({"gpu": "l40s"}, 4, "GPUs"),
+        ({"engine": "vllm"}, 4, "engines"),
+        ({"requests_s": 1e-9}, 4, "not steady"),
+    ],
 )
 def test_points_that_cannot_be_calibrated_are_refused(change: Row, count: int, word: str) -> None:
     rows = measured(200, 20, shipped(), clients=(1, 2, 3, 4)[:count])

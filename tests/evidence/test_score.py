@@ -62,6 +62,13 @@ def test_errors_are_relative_and_signed() -> None:
     assert json.loads(json.dumps(report.to_json(), allow_nan=False))["overall"]["ttft_ms"]["n"] == 2
 
 
+def test_a_row_names_the_load_that_it_was_measured_at_and_no_other() -> None:
+    told = score([rows(ttft_ms=10.0)[0]]).worst[0].to_json()
+    assert {name: told[name] for name in ("batch", "concurrency", "request_rate") if name in told} == {
+        "concurrency": rows()[0]["concurrency"]
+    }
+
+
 def test_rows_that_were_not_steady_are_apart() -> None:
     truth = predict(read_point(rows()[0]))
     steady = rows(ttft_ms=truth["ttft_ms"], e2e_ms=100.0, requests_s=0.96 * 40)[0]

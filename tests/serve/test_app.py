@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,96 +12,53 @@ from typing import Any
 
 import pytest
 
-from tests.serve.engines import STEP_S, engine
+from tests.serve.engines import SERVED, STEP_S, ask, engine
 from tonnage.serve.answer import Answer, Piece
-from tonnage.serve.app import Service, application, events_of, whole_text
+from tonnage.serve.app import ended, events_of
 from tonnage.serve.dialect import Further, Refused
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.metrics import Metrics
 from tonnage.serve.replies import Reply
-from tonnage.serve.request import asked_of
-from tonnage.serve.server import Served
+from tonnage.serve.request import Asked, Prompt, Sampling, asked_of
+from tonnage.serve.server import in_thread
 from tonnage.serve.simulated import Simulated
 
-SERVED = Served(
-    engine=engine,
-    instances=2,
-    router="least-outstanding",
-    model="toy",
-    max_context=1000,
-    default_osl=6,
-    most_waiting=3,
-    count=lambda text: len(text.split()),
-    speed=1.0,
-    host="127.0.0.1",
-    port=0,
-)
+JSON = {"content-type": "application/json"}
+PROMPT = Prompt(ids=(7, 8, 9))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Server:
     """A server in a thread."""
 
     port: int
     fleet: Fleet
 
     def post(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
-        reply = self._ask("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
-        return reply[0], json.loads(reply[1])
+        status, text = ask(self.port, "POST", path, body)
+        return status, json.loads(text)
 
     def get(self, path: str) -> tuple[int, str]:
-        status, text = self._ask("GET", path, None)
-        return status, text.decode()
+        return ask(self.port, "GET", path)
 
     def stream(self, path: str, body: dict[str, Any]) -> list[Any]:
-        text = self._ask("POST", path, json.dumps({**body, "stream": True}).encode())[1].decode()
-        events = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+        events = [line.removeprefix("data: ") for line in ask(self.port, "POST", path, {**body, "stream": True})[1].split("\n\n") if line]
         assert events[-1] == "[DONE]"
         return [json.loads(event) for event in events[:-1]]
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        try:
-            connection.request(method, path, body)
-            reply = connection.getresponse()
-            return reply.status, reply.read()
-        finally:
-            connection.close()
-
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    import uvicorn
-
+def server() -> Iterator[Server]:
     from tonnage.simulator.kernel import warm_up
 
     warm_up()
-    served = SERVED
-    listening = socket.create_server(("127.0.0.1", 0))
-    found: list[Service] = []
-    servers: list[uvicorn.Server] = []
-    begun = threading.Event()
-
-    async def run() -> None:
-        found.append(served.build(asyncio.get_running_loop()))
-        servers.append(
-            uvicorn.Server(uvicorn.Config(application(found[0]), log_level="error", lifespan="off", timeout_graceful_shutdown=1))
-        )
-        begun.set()
-        await servers[0].serve(sockets=[listening])
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
-    thread.start()
-    assert begun.wait(60)
-    engines = found[0].engines
-    assert isinstance(engines, Simulated)
-    yield Running(port=listening.getsockname()[1], fleet=engines.fleet)
-    servers[0].should_exit = True
-    thread.join(20)
-    assert not thread.is_alive()
+    with in_thread(SERVED) as running:
+        engines = running.service.engines
+        assert isinstance(engines, Simulated)
+        yield Server(port=running.port, fleet=engines.fleet)
 
 
-def idle(server: Running, within_s: float = 5.0) -> bool:
+def idle(server: Server, within_s: float = 5.0) -> bool:
     """Whether the engines hold nothing, at the latest after some seconds."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
@@ -113,7 +68,11 @@ def idle(server: Running, within_s: float = 5.0) -> bool:
     return False
 
 
-def test_models_and_health(server: Running) -> None:
+def long_answer(*, stream: bool) -> str:
+    return json.dumps({"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": stream})
+
+
+def test_models_and_health(server: Server) -> None:
     status, text = server.get("/v1/models")
     assert status == 200
     (model,) = json.loads(text)["data"]
@@ -126,16 +85,16 @@ def test_models_and_health(server: Running) -> None:
     assert [server.get(path)[0] for path in ("/health", "/v1/health/live", "/v1/health/ready", "/version", "/nothing")] == [200] * 4 + [404]
 
 
-def test_a_whole_chat(server: Running) -> None:
-    status, reply = server.post("/v1/chat/completions", {"model": "toy", "messages": [{"role": "user", "content": "a b c"}], "n": 2})
+def test_a_whole_chat(server: Server) -> None:
+    status, reply = server.post("/v1/chat/completions", {"model": "toy", "messages": [{"role": "user", "content": "a b c d e f"}], "n": 2})
     assert status == 200
     assert reply["object"] == "chat.completion"
-    assert reply["usage"].items() >= {"prompt_tokens": 7, "completion_tokens": 12, "total_tokens": 19}.items()
-    assert [choice["finish_reason"] for choice in reply["choices"]] == ["length", "length"]
-    assert all(len(choice["message"]["content"].split()) == 6 for choice in reply["choices"])
+    assert reply["usage"].items() >= {"prompt_tokens": 9, "completion_tokens": 82, "total_tokens": 91}.items()
+    assert [choice["finish_reason"] for choice in reply["choices"]] == ["stop", "stop"]
+    assert all(len(choice["message"]["content"].split()) == 40 for choice in reply["choices"])
 
 
-def test_a_streamed_chat_takes_its_steps(server: Running) -> None:
+def test_a_streamed_chat_takes_its_steps(server: Server) -> None:
     began = time.monotonic()
     body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 20, "stream_options": {"include_usage": True}}
     events = server.stream("/v1/chat/completions", body)
@@ -147,14 +106,14 @@ def test_a_streamed_chat_takes_its_steps(server: Running) -> None:
     assert events[-1]["usage"]["completion_tokens"] == 20
 
 
-def test_streamed_choices_come_side_by_side(server: Running) -> None:
+def test_streamed_choices_come_side_by_side(server: Server) -> None:
     events = server.stream("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 5})
     assert sorted(event["choices"][0]["index"] for event in events) == [0] * 5 + [1] * 5
 
 
-def test_a_stop_text_ends_the_answer_and_frees_the_engine(server: Running) -> None:
-    events = server.stream("/v1/completions", {"prompt": "a", "max_tokens": 900, "stop": [" "]})
-    assert len(events) == 2
+def test_a_stop_text_ends_the_answer_and_frees_the_engine(server: Server) -> None:
+    events = server.stream("/v1/completions", {"prompt": "a", "max_tokens": 900, "ignore_eos": True, "stop": [" "]})
+    assert len(events) == 1
     assert events[-1]["choices"][0]["finish_reason"] == "stop"
     assert events[-1]["choices"][0]["stop_reason"] == " "
     assert " " not in "".join(event["choices"][0]["text"] for event in events)
@@ -171,17 +130,22 @@ def test_a_stop_text_ends_the_answer_and_frees_the_engine(server: Running) -> No
         ("/v1/completions", b"[" * 100_000, 400, "Bad Request"),
     ],
 )
-def test_errors_have_vllms_form(server: Running, path: str, body: Any, status: int, kind: str) -> None:
+def test_errors_have_vllms_form(server: Server, path: str, body: Any, status: int, kind: str) -> None:
     found, reply = server.post(path, body)
     assert found == status
     assert reply["error"]["type"] == kind
     assert reply["error"]["code"] == status
 
 
-def test_a_client_that_leaves_frees_its_slot(server: Running) -> None:
+def test_a_client_that_leaves_frees_its_slot(server: Server) -> None:
     for stream in (True, False):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-        connection.request("POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 900, "stream": stream}))
+        connection.request(
+            "POST",
+            "/v1/completions",
+            headers=JSON,
+            body=json.dumps({"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": stream}),
+        )
         if stream:
             connection.getresponse().read(20)
         time.sleep(0.1)
@@ -189,11 +153,13 @@ def test_a_client_that_leaves_frees_its_slot(server: Running) -> None:
         assert idle(server)
 
 
-def test_a_full_queue_is_503_and_metrics_tell_of_it(server: Running) -> None:
+def test_a_full_queue_is_503_and_metrics_tell_of_it(server: Server) -> None:
     held = []
     for _ in range(2 * 4 + 3):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-        connection.request("POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 900, "stream": True}))
+        connection.request(
+            "POST", "/v1/completions", headers=JSON, body=json.dumps({"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True})
+        )
         held.append(connection)
         time.sleep(0.03)
     time.sleep(0.1)
@@ -212,8 +178,8 @@ def test_a_full_queue_is_503_and_metrics_tell_of_it(server: Running) -> None:
     assert idle(server)
 
 
-def test_every_event_has_the_usage_so_far_where_it_is_asked_for(server: Running) -> None:
-    body = {"prompt": "a b", "max_tokens": 4, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+def test_every_event_has_the_usage_so_far_where_it_is_asked_for(server: Server) -> None:
+    body = {"prompt": [7, 8], "max_tokens": 4, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
     events = server.stream("/v1/completions", body)
     assert [event["usage"]["completion_tokens"] for event in events] == [1, 2, 3, 4, 4]
     assert {event["usage"]["prompt_tokens"] for event in events} == {2}
@@ -221,7 +187,7 @@ def test_every_event_has_the_usage_so_far_where_it_is_asked_for(server: Running)
 
 def test_the_role_of_a_chat_comes_with_the_first_token() -> None:
     class Silent:
-        engine, slot_at, preemptions = "0", None, 0
+        engine, slot_at, preemptions, cached = "0", None, 0, 0
 
         def begin(self, answer: Answer) -> None:
             self.answer = answer
@@ -230,9 +196,11 @@ def test_the_role_of_a_chat_comes_with_the_first_token() -> None:
             pass
 
     async def first_event(silent: Silent) -> bytes:
-        answer = Answer(source=silent, metrics=Metrics(list, "toy"), isl=3)
+        asked = Asked(kind="chat", model="toy", prompts=(PROMPT,), osl=5, sampling=Sampling(), stream=True)
+        answer = Answer(source=silent, metrics=Metrics(list, "toy"), asked=asked, prompt=PROMPT)
         answer.begin()
-        events = events_of(Reply(kind="chat", id="c", model="toy", created=0, further=Further()), 0, answer)
+        reply = Reply(asked=asked, id="c", call_id="t", model="toy", created=0, further=Further(), tokens=SERVED.tokens)
+        events = events_of(reply, 0, [answer], [False])
         coming = asyncio.ensure_future(anext(events))
         assert not (await asyncio.wait([coming], timeout=0.05))[0]
         answer.take(Piece(text="a", tokens=1))
@@ -248,12 +216,12 @@ def asked_of_small_cache(*prompts: int, osl: int) -> tuple[list[str], str]:
     """The texts of requests to an engine of 12 blocks of 16 tokens, and its metrics."""
 
     async def run() -> tuple[list[str], str]:
-        service = replace(SERVED, engine=lambda: engine(kv_blocks=12), instances=1).build(asyncio.get_running_loop())
-        body = {"prompt": [[1] * tokens for tokens in prompts], "max_tokens": osl}
-        made = service.engines.answers(asked_of("completions", body, reader=service.reader, max_context=0, default_osl=1))
+        service = replace(SERVED, engine=lambda: engine(kv_blocks=12), instances=1, max_context=0).build(asyncio.get_running_loop())
+        body = {"prompt": [[1] * tokens for tokens in prompts], "max_tokens": osl, "ignore_eos": True}
+        made = service.engines.answers(asked_of("completions", body, reader=service.reader, limits=service.limits))
         for answer in made:
             answer.begin()
-        texts = await asyncio.gather(*(whole_text(answer) for answer in made))
+        texts = [one.text for one in await asyncio.gather(*(ended(answer) for answer in made))]
         return texts, service.engines.metrics.text().decode()
 
     return asyncio.run(run())

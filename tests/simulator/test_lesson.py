@@ -65,7 +65,7 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
     e2e: dict[int, float] = {}
     gaps: list[float] = []
     k = c.prefill_chunks
-    t = previous = 0.0
+    t = previous = held = worked = 0.0
 
     def tokens(i: int) -> int:
         return max(passes[i] - k + 1, 0)
@@ -86,15 +86,12 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
                 del slot_of[i]
         if c.concurrency:
             new = c.concurrency - len(slot_of) - len(waiting)
-        elif c.tick_rate:
-            new = round(t // (1 / c.tick_rate) - previous // (1 / c.tick_rate))
         else:
-            new = (c.initial_batch or 100) if not born else 0
+            new = round(t // (1 / c.tick_rate) - previous // (1 / c.tick_rate)) if c.tick_rate else 0 if born else c.initial_batch or 100
         previous = t
         for _ in range(new):
             waiting.append(len(born))
-            born.append(t)
-            passes.append(0)
+            born, passes = [*born, t], [*passes, 0]
             length.append(int(max(random.normal(c.osl_mean, c.osl_std), 1)))
         if c.batcher != "static" or not slot_of:
             for slot in sorted(set(range(c.slots)) - set(slot_of.values())):
@@ -103,6 +100,8 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
         prefills = [c.prefill_ticks / k for i in slot_of if passes[i] < k]
         decodes = [c.itl_ticks for i in slot_of if passes[i] >= k]
         duration = max(sum(prefills), *decodes, 1)
+        held += duration * len(slot_of)
+        worked += sum(prefills) + sum(decodes)
         gaps += [duration for i in slot_of if tokens(i) > 1]
         t += duration
     every = sum(tokens(i) for i in range(len(born)))
@@ -113,6 +112,8 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
         "requests_per_1k_ticks": round(len(e2e) / t * 1000, 2),
         "tokens_per_1k_ticks": round(every / t * 1000, 2),
         "final_queue": len(waiting),
+        "busy_slots": round(held / t / c.slots, 4),
+        "useful_work": round(worked / t / c.slots, 4),
     }
 
 
@@ -172,6 +173,8 @@ def test_none_where_nothing_was_measured() -> None:
         "requests_per_1k_ticks": 0,
         "tokens_per_1k_ticks": 0,
         "final_queue": 96,
+        "busy_slots": 1,
+        "useful_work": 0.25,  # four prefills share a step, so each works a quarter of it
     }
 
 

@@ -6,7 +6,7 @@ instead of printing them.
 
 from tonnage.api.compare import describe_workload, fit_workload
 from tonnage.api.evidence import calibrate, score, score_models, several_models
-from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, memory, precisions
+from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, lesson_sweep, memory, precisions
 from tonnage.api.question.aims import prices_of
 from tonnage.api.question.arguments import check_given, slo
 from tonnage.api.question.deployment import deployment_of
@@ -56,6 +56,7 @@ __all__ = [
     "gateway_from",
     "gateway_settings",
     "lesson",
+    "lesson_sweep",
     "lesson_timeline",
     "loop_asked",
     "machine_profiles",

@@ -13,9 +13,10 @@ from typing import Any
 
 from tonnage.api.question.arguments import Many, whole_numbers
 from tonnage.api.question.bench import Bench, checked_count, prepare_bench
+from tonnage.bench.arguments import ExactArguments
 from tonnage.bench.benchmark import Measured, benchmark
 from tonnage.bench.connection import Setup
-from tonnage.bench.exact_server import Fault, Schedule, serve
+from tonnage.bench.exact_server import Schedule, serve
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Watcher
@@ -175,44 +176,33 @@ def bench_selftest(*, streams: Many = "1,64,256") -> list[SelfTest]:
     return [self_test(streams=count, requests=max(4 * count, 40)) for count in whole_numbers(streams, option("streams"))]
 
 
-def serve_exactly(
-    *,
-    port: int = 0,
-    ttft: str = "50ms",
-    itl: str = "10ms",
-    tokens_per_event: int = 1,
-    slots: int = 0,
-    freeze_at: str = "0s",
-    freeze_for: str = "0s",
-    fault: Fault = "none",
-    fault_every: int = 0,
-) -> None:
+def serve_exactly(**asked: Any) -> None:
     """Serve the exact server on 127.0.0.1 until Ctrl-C.
 
     Args:
-        port: any free one if not given.
-        ttft, itl, tokens_per_event, slots, freeze_at, freeze_for, fault, fault_every: its schedule (``exact.schedule``).
+        asked: the fields of ``ExactArguments`` by name.
 
     Raises:
         InputError: a schedule that cannot be, or a port that is taken.
     """
-    times = {name: parse_duration(text, option(name)) for name, text in (("ttft", ttft), ("itl", itl), ("freeze_at", freeze_at))}
+    a = ExactArguments(**asked)
+    seconds = {name: parse_duration(getattr(a, name), option(name)) for name in ("ttft", "itl", "freeze_at", "freeze_for")}
     schedule = Schedule(
-        ttft_s=times["ttft"],
-        itl_s=times["itl"],
-        tokens_per_event=checked_count("tokens_per_event", tokens_per_event, least=1) or 1,
-        slots=checked_count("slots", slots, least=0) or 0,
-        freeze_at_s=times["freeze_at"],
-        freeze_s=parse_duration(freeze_for, option("freeze_for")),
-        fault=fault,
-        fault_every=checked_count("fault_every", fault_every, least=0) or 0,
+        ttft_s=seconds["ttft"],
+        itl_s=seconds["itl"],
+        tokens_per_event=checked_count("tokens_per_event", a.tokens_per_event, least=1) or 1,
+        slots=checked_count("slots", a.slots, least=0) or 0,
+        freeze_at_s=seconds["freeze_at"],
+        freeze_s=seconds["freeze_for"],
+        fault=a.fault,
+        fault_every=checked_count("fault_every", a.fault_every, least=0) or 0,
     )
-    if not 0 <= port < 65_536:
-        raise InputError(f"{option('port')}: {port} is not a port; write 1024 to 65535, or leave it out")
+    if not 0 <= a.port < 65_536:
+        raise InputError(f"{option('port')}: {a.port} is not a port; write 1024 to 65535, or leave it out")
     try:
-        serve(schedule, port=port)
+        serve(schedule, port=a.port)
     except OSError as error:
-        raise InputError(f"{option('port')}: {port} cannot be used ({error.strerror or error}); choose another") from None
+        raise InputError(f"{option('port')}: {a.port} cannot be used ({error.strerror or error}); choose another") from None
 
 
 def _items(asked: Bench, question: Question) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from tonnage.api.question.arguments import whole_numbers, with_signature
+from tonnage.api.question.arguments import rates, whole_numbers, with_signature
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_gpu, find_model
@@ -248,6 +248,56 @@ def lesson(**asked: Unpack[LessonArguments]) -> LessonResult:
     if isinstance(fields.get("concurrency"), str):
         clients = whole_numbers(fields["concurrency"], option("concurrency"))
         if len(clients) > 1:
-            raise InputError(f"{option('concurrency')}: '{fields['concurrency']}' is a sweep; the lesson takes one number of requests")
+            raise InputError(f"{option('concurrency')}: '{fields['concurrency']}' is a sweep; lesson_sweep runs one")
         fields["concurrency"] = clients[0]
     return run_lesson(LessonConfig(**fields))
+
+
+LESSON_SWEEPS = {
+    **dict.fromkeys(("concurrency", "slots", "prefill_chunks"), whole_numbers),
+    **dict.fromkeys(("tick_rate", "osl_mean"), rates),
+}
+"""Settings that a lesson may be swept over, and how their values are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonSweep:
+    """The lesson at several values of one setting; without one a single value, 0.
+
+    Attributes:
+        setting: which one; "" without any.
+        values: of it.
+        results: one for each.
+    """
+
+    setting: str
+    values: tuple[float, ...]
+    results: tuple[LessonResult, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures of each value, or of the only one."""
+        if not self.setting:
+            return self.results[0].to_json()
+        return {"points": [{self.setting: value, **one.to_json()} for value, one in zip(self.values, self.results, strict=True)]}
+
+
+def lesson_sweep(**asked: Any) -> LessonSweep:
+    """Run the course's simulator at each of the values that one setting has.
+
+    Args:
+        asked: as for ``lesson``; the settings of ``LESSON_SWEEPS`` may be several values with commas, one of them at a time.
+
+    Raises:
+        InputError: a value that no engine could have, or two settings with several values.
+    """
+    read = {name: LESSON_SWEEPS[name](value, option(name)) for name, value in asked.items() if name in LESSON_SWEEPS and value is not None}
+    swept = [name for name, values in read.items() if len(values) > 1]
+    if len(swept) > 1:
+        raise InputError(f"{option(swept[0])}, {option(swept[1])}: both have several values; sweep one at a time")
+    fixed = {**asked, **{name: values[0] for name, values in read.items()}}
+    if not swept:
+        return LessonSweep(setting="", values=(0.0,), results=(lesson(**fixed),))
+    values = read[swept[0]]
+    return LessonSweep(
+        setting=swept[0], values=tuple(map(float, values)), results=tuple(lesson(**{**fixed, swept[0]: value}) for value in values)
+    )

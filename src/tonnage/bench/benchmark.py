@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
@@ -21,7 +22,7 @@ from tonnage.bench.reply import Exchange, Reply
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.steady import find_steady, steady_metrics
 from tonnage.bench.trends import DEFINITIONS, trends
-from tonnage.bench.validity import ERROR_RATE, Validity, judge
+from tonnage.bench.validity import Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.notebook import InNotebooks

@@ -22,15 +22,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 from tonnage.bench import exact_replies
 from tonnage.bench.alarm import Alarm
+from tonnage.bench.arguments import Fault
 from tonnage.bench.exact_replies import Connection
 from tonnage.errors import InputError, TonnageError
 
-Fault = Literal["none", "429", "500", "cut", "error", "hang", "close"]
-FAULTS: tuple[Fault, ...] = ("none", "429", "500", "cut", "error", "hang", "close")
+FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tonnage.bench.arguments import CHARACTERS_PER_TOKEN
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-
-CHARACTERS_PER_TOKEN = 4.0
-"""Of English text, where nothing better is known (OpenAI, "What are tokens and how to count them?")."""
 
 OWN_WORDS = 12
 """Words at the beginning of a prompt that are drawn for it alone; what follows is a slice of one long text."""

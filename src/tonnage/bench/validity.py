@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.intervals import needed
 from tonnage.bench.measure import Observed
 from tonnage.bench.reply import CANCELLED, COMPLETED
@@ -40,7 +41,6 @@ CPU_PEAK, CPU_PEAKS = 0.95, 0.05
 REACHED = 0.95
 """Share of the concurrency, and of the request rate, that must have been reached."""
 
-ERROR_RATE = 0.01
 
 CLIENT = ("event_loop", "sending", "cpu")
 """How the names of those checks begin that are about the client itself."""

@@ -5,38 +5,68 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
-from tonnage.cli.bench_flags import FLAGS, ExactServer, Load, SelfTest, Server, Verdict
-from tonnage.cli.flags import given, with_flags
+from tonnage.bench.arguments import BenchArguments, ExactArguments, LoadArguments, ServerArguments, VerdictArguments
+from tonnage.cli.flags import OUTPUT, flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
+from tonnage.spec.typed_values import about
 
 ACTION = "selftest measures the client itself against a server with a known schedule, instead of an endpoint."
-OWN = ("find_max", "selftest")
-"""Flags that say how the command goes about it; the rest describes the measurement."""
+LOAD = Group("Load", sort_key=1)
+SERVER = Group("Server", sort_key=2)
+VERDICT = Group("Verdict", sort_key=3)
+TEST = Group("Self-test (tonnage bench selftest)", sort_key=4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How the measurement goes, and what is kept and printed."""
+
+    find_max: bool | None = about("Search the highest load inside the --slo, beginning at the one given; at most 12 runs.", negative=False)
+    selftest: bool | None = about("Measure the client against the exact server first, for some seconds (default: on).")
+    artifact_dir: Path | None = about(
+        "Write a run folder with requests, gaps, tokens, summary, run, scenario and provenance; a sweep writes one per load."
+    )
+    report: Path | None = about("Write a page that shows the run to this file (HTML): figures, percentiles, lengths, verdict.")
+    json: bool | None = about('Print one JSON object; a sweep prints {"points": […]}.', negative=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTest:
+    """How the client is tested."""
+
+    serve: bool | None = about("Serve the exact server until Ctrl-C instead of testing.", negative=False)
+    streams: str | None = about("Requests in flight of the self-test; several values with commas (default: 1,64,256).")
+
+
+FLAGS = (
+    *flags_of(ServerArguments, SERVER),
+    *flags_of(LoadArguments, LOAD),
+    *flags_of(VerdictArguments, VERDICT),
+    *flags_of(BenchArguments, OUTPUT),
+    *flags_of(Course, OUTPUT),
+    *flags_of(ExactArguments, TEST),
+    *flags_of(SelfTest, TEST),
+)
 
 
 @with_flags(*FLAGS)
 def bench(action: Annotated[Literal["selftest"] | None, Parameter(help=ACTION)] = None, /, **asked: Any) -> int:
     """Measure a live endpoint: latencies, throughput, and whether the measurement can be believed."""
-    output, json = asked.pop("artifact_dir", None), bool(asked.pop("json", None))
-    tokens, export, page = asked.pop("tokens", None), asked.pop("export", None), asked.pop("report", None)
+    measured, course = _of(asked, BenchArguments), _of(asked, Course)
+    json, output, page = bool(course.pop("json")), course["artifact_dir"], course["report"]
     if action == "selftest":
-        _refuse(
-            {**_of(asked, Server, Load, Verdict), "artifact_dir": output, "tokens": tokens, "export": export, "report": page},
-            "belongs to the measurement of an endpoint, not to the self-test",
-        )
-        return _selftest(_of(asked, ExactServer), _of(asked, SelfTest), json=json)
-    _refuse(_of(asked, ExactServer, SelfTest), "belongs to the self-test: tonnage bench selftest")
-    if export and output is None:
+        _refuse(measured | course, "belongs to the measurement of an endpoint, not to the self-test")
+        return _selftest(_of(asked, ExactArguments), _of(asked, SelfTest), json=json)
+    _refuse(_of(asked, ExactArguments, SelfTest), "belongs to the self-test: tonnage bench selftest")
+    if measured["export"] and output is None:
         raise InputError("--export: needs a folder to write to; add --artifact-dir")
-    measured = {name: value for name, value in _of(asked, Server, Load, Verdict).items() if name not in OWN}
-    measured |= {"export": export, "tokens": tokens is not False}
     run = _find_max if asked.get("find_max") else _measure
     with _reported(page, output) as folder:
         return run(given(measured), folder, selftest=asked.get("selftest") is not False, json=json)

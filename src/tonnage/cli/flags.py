@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence as SequenceKind
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import Group, Parameter
 
 from tonnage.errors import InputError, option
 from tonnage.spec.scenario import Leaf, takes
+from tonnage.spec.typed_values import about
 
 TITLES = {
     "": "The question",
@@ -56,21 +58,17 @@ class Flag:
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.kind, told])
 
 
-def about(text: str, *, negative: bool = True, several: bool = False) -> Any:
-    """A field that becomes a flag with this description, and is None unless it is given.
-
-    Args:
-        text: the description.
-        negative: whether a switch can be turned off by ``--no-…`` too.
-        several: whether the flag takes all the values that follow it.
-    """
-    return field(default=None, metadata={"about": text, "negative": negative, "several": several})
-
-
 def flags_of(declared: type, group: Group | None = None) -> tuple[Flag, ...]:
-    """A flag for each field of a dataclass whose fields are made by ``about``."""
-    kinds = get_type_hints(declared)
-    return tuple(Flag(name=one.name, kind=kinds[one.name], group=group, **one.metadata) for one in fields(declared))
+    """A flag for each field that a dataclass adds to its base by ``about``."""
+    kinds, own = get_type_hints(declared), vars(declared)["__annotations__"]
+    return tuple(_flag(one.name, kinds[one.name], one.metadata, group) for one in fields(declared) if one.name in own)
+
+
+def _flag(name: str, kind: Any, facts: Mapping[str, Any], group: Group | None) -> Flag:
+    """A flag that takes several values as a list, and a text where Python takes more kinds."""
+    listed = get_origin(kind) in (SequenceKind, tuple)
+    taken = list[get_args(kind)[0]] if listed else str if takes(kind, str) else kind  # type: ignore[misc]
+    return Flag(name=name, kind=taken | None, group=group, **{**facts, "negative": facts["negative"] and not listed})
 
 
 def leaf_flags(found: Iterable[Leaf]) -> tuple[Flag, ...]:

@@ -5,41 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tonnage.cli.flags import about, flags_of, given, with_flags
-
-if TYPE_CHECKING:
-    from tonnage.gateway.settings import Settings
+from tonnage.cli.flags import flags_of, given, with_flags
+from tonnage.gateway.settings import GatewayArguments, Settings
+from tonnage.spec.typed_values import about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gateway:
-    """What is balanced, and how."""
+class Place:
+    """Where the settings are, and what balances."""
 
-    backend: list[str] | None = about("Address of an instance, once for each, such as http://127.0.0.1:8001; =2 is its weight.")
-    plan: Path | None = about("A plan that tonnage size --output wrote: its instances, on ports 8001, 8002, … of their systems.")
-    plan_host: list[str] | None = about("Host of one of the plan's systems, once for each (default: this machine for a plan of one).")
     config: Path | None = about("YAML file with all of this; flags override it.")
-    policy: str | None = about(
-        "Which instance gets a request: round-robin, weighted, least-tokens, power-of-two, prefix-aware, session and others "
-        "(default: least-outstanding)."
-    )
-    max_in_flight: int | None = about("Requests at once; further ones get 429 with Retry-After (default: 1024, or by the plan).")
-    max_body_mb: int | None = about("MiB of a request's body; larger ones get 413 (default: 32).")
-    first_byte_timeout: float | None = about("Seconds that an instance may take to begin a response (default: 600).")
-    idle_timeout: float | None = about(
-        "Close a connection after this many seconds without a byte from the instance or to the client (default: 120)."
-    )
     proxy: str | None = about("Balance by another program, which must be installed: vllm-router.")
-    seed: int | None = about("Seed of random choices (default: 0).")
-    host: str | None = about("Address to listen on (default: 127.0.0.1).")
-    port: int | None = about("Port to listen on; 0 takes a free one (default: 8080).")
 
 
-@with_flags(*flags_of(Gateway))
+FLAGS = (*(replace(flag, name=flag.name.replace("backends", "backend")) for flag in flags_of(GatewayArguments)), *flags_of(Place))
+
+
+@with_flags(*FLAGS)
 def gateway(**asked: Any) -> None:
     """Balance requests between instances, with the routers that the simulator has; bodies and streams pass through byte for byte.
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tonnage.cli.flags import about, flags_of, given, with_flags
+from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
+from tonnage.spec.typed_values import about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from tonnage.cli.flags import about, flags_of, given, with_flags
+from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed
 from tonnage.errors import InputError
+from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
     from tonnage.serve.server import Servable
@@ -24,7 +25,8 @@ class Served:
 
     model: str | None = about("Catalog id or path of a config.json; for openvino a GGUF file or a folder in OpenVINO's format.")
     precision: str | None = about("Number format (default: the one that the model is published in; for openvino auto, or fp32).")
-    default_osl: int | None = about("Output tokens of a request that sets no limit (default: 128; for openvino what the context leaves).")
+    max_model_len: int | None = about("Prompt plus output at most, in tokens (default: what the model allows).")
+    prefix_caching: bool | None = about("Share the blocks of equal prompt beginnings (the default).")
     max_waiting: int | None = about("Requests that may wait when another comes; further ones get 503 (default: no limit).")
     served_model_name: str | None = about("Name that clients use for the model (default: its catalog id, or the name of its file).")
     host: str | None = about("Address to listen on (default: 127.0.0.1).")
@@ -50,7 +52,12 @@ class Simulated:
     plan: Path | None = about("A plan that tonnage size --output wrote: its choice is served.")
     rules: str | None = about("Engine preset whose scheduler and step times are simulated (default: the newest of vLLM).")
     speed: float | None = about("How many times as fast as a clock on the wall the simulated time runs (default: 1).")
-    tokenizer: Path | None = about("Local tokenizer.json that counts prompts; without one, 4 characters are a token.")
+    tokenizer: Path | None = about("Local tokenizer.json; without one, 4 characters are a token.")
+    osl: str | None = about("Length of answers that end by themselves, such as 200 or lognormal:211,163 (default: as in Azure's traces).")
+    reasoning_parser: str | None = about("Any name, as in vLLM: the model thinks before it answers.")
+    kv_events: str | None = about("ZeroMQ address for the events of the prefix cache, such as tcp://*:5557 (the extra events).")
+    kv_events_replay: str | None = about("ZeroMQ address at which they are sent again, such as tcp://*:5558.")
+    kv_events_topic: str | None = about("Topic before each batch of them (default: none).")
     emulate: str | None = about(
         "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm or sglang (default: vllm)."
     )
@@ -63,11 +70,10 @@ class Simulated:
 class Openvino:
     """Of a real model alone."""
 
-    max_model_len: int | None = about("Prompt plus output at most, in tokens (default: what the model's file says).")
+    default_osl: int | None = about("Output tokens of a chat that sets no limit (default: what the context leaves).")
     max_batch_size: int | None = about("Requests that share a step (default: 32).")
     max_num_tokens: int | None = about("Tokens of a step; longer prompts are read in parts (default: 256).")
     kv_cache_gb: int | None = about("Memory of the KV cache in GB (default: 1).")
-    prefix_caching: bool | None = about("Share the blocks of equal prompt beginnings (the default).")
     threads: int | None = about("CPU threads (default: OpenVINO's choice).")
 
 

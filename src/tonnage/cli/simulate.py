@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Group, Parameter
 
-from tonnage.cli.flags import OUTPUT, about, flags_of, given, leaf_flags, with_flags
+from tonnage.cli.flags import OUTPUT, flags_of, given, leaf_flags, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.services import is_service, simulate_service
 from tonnage.errors import InputError, option
 from tonnage.spec.scenario import simulated_leaves
+from tonnage.spec.typed_values import about
 
 LESSON = Group("The lesson (--ticks)", sort_key=20)
 
@@ -43,13 +44,13 @@ class Timeline:
 class Lesson:
     """Settings of the lesson, in ticks."""
 
-    slots: int | None = about("Requests that run at once (default: 4).")
+    slots: str | None = about("Requests that run at once; several values with commas make a sweep (default: 4).")
     prefill_ticks: float | None = about("Ticks of a whole prefill (default: 2).")
     itl_ticks: float | None = about("Ticks of a decode step (default: 1).")
-    prefill_chunks: int | None = about("Chunks of one prefill (default: 1).")
+    prefill_chunks: str | None = about("Chunks of one prefill; several values with commas make a sweep (default: 1).")
     initial_batch: int | None = about("Requests at time 0 with none later (default: 100 where no other load is given).")
-    tick_rate: float | None = about("Requests per tick, at a constant rate.")
-    osl_mean: float | None = about("Mean output length in tokens (default: 10).")
+    tick_rate: str | None = about("Requests per tick, at a constant rate; several values with commas make a sweep.")
+    osl_mean: str | None = about("Mean output length in tokens; several values with commas make a sweep (default: 10).")
     osl_std: float | None = about("Standard deviation of the output length (default: 5).")
     until: float | None = about("Ticks to simulate (default: 100).")
 
@@ -115,15 +116,19 @@ def _refuse(asked: dict[str, Any], names: Iterable[str], why: str) -> None:
 
 def _lesson(asked: dict[str, Any], *, json: bool) -> None:
     from tonnage import api
-    from tonnage.report.simulated import lesson
+    from tonnage.report.simulated import lesson, lesson_sweep
 
     timeline = asked.pop("timeline", None)
     if timeline is not None:
         api.check_timeline(timeline)
-    result = api.lesson(**asked)
+    sweep = api.lesson_sweep(**asked)
+    result = sweep.results[0]
+    if sweep.setting and timeline is not None:
+        raise InputError(f"{option('timeline')}: a sweep has many; give {option(sweep.setting)} one value")
     if timeline is not None:
         api.write_timeline(timeline, api.lesson_timeline(result), "The lesson: slots and queue")
-    print_answer(lambda: lesson(result), result.to_json, json=json)
+    swept = lesson_sweep(sweep.setting, sweep.values, sweep.results) if sweep.setting else lesson(result)
+    print_answer(lambda: swept, sweep.to_json, json=json)
 
 
 def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None:

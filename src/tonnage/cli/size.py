@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
-from tonnage.cli.flags import GROUPS, OUTPUT, Flag, about, flags_of, given, leaf_flags, with_flags
+from tonnage.cli.flags import GROUPS, OUTPUT, Flag, flags_of, given, leaf_flags, with_flags
 from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_plans, print_use_cases
 from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, size_service
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
 from tonnage.spec.scenario import leaves
+from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan

@@ -65,8 +65,11 @@ def files(service: Service) -> dict[str, str]:
 
 
 def image(service: Service) -> str:
-    """The model-specific image if the caller gave one (owner/name:tag), else the model-free image."""
-    return f"nvcr.io/nim/{service.checkpoint}" if _named(service) else FREE[service.family]
+    """The model-specific image if the caller gave one (owner/name:tag, or with its registry), else the model-free image."""
+    if not _named(service):
+        return FREE[service.family]
+    registry = "." in service.checkpoint.split("/")[0]
+    return service.checkpoint if registry else f"nvcr.io/nim/{service.checkpoint}"
 
 
 def _named(service: Service) -> bool:

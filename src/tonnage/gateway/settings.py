@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tonnage.bench.connection import Target
+from tonnage.spec.typed_values import about, strict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,3 +72,28 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8080
     limits: Limits = field(default_factory=Limits)
+
+
+@strict
+class GatewayArguments:
+    """A gateway as people write it: the flags of the command, and the keys of its file."""
+
+    backends: tuple[str, ...] = about("Address of an instance, once for each, such as http://127.0.0.1:8001; =2 is its weight.", default=())
+    plan: str | Path | None = about("A plan that tonnage size wrote: its instances, on ports 8001, 8002, … of their systems.")
+    plan_host: tuple[str, ...] = about(
+        "Host of one of the plan's systems, once for each (default: this machine for a plan of one).", default=()
+    )
+    policy: str = about(
+        "Which instance gets a request: round-robin, weighted, least-tokens, power-of-two, prefix-aware, session and others "
+        "(default: least-outstanding).",
+        default="least-outstanding",
+    )
+    max_in_flight: int | None = about("Requests at once; further ones get 429 with Retry-After (default: 1024, or by the plan).")
+    max_body_mb: int = about("MiB of a request's body; larger ones get 413 (default: 32).", default=32)
+    first_byte_timeout: float = about("Seconds that an instance may take to begin a response (default: 600).", default=600.0)
+    idle_timeout: float = about(
+        "Close a connection after this many seconds without a byte from the instance or to the client (default: 120).", default=120.0
+    )
+    seed: int = about("Seed of random choices (default: 0).", default=0)
+    host: str = about("Address to listen on (default: 127.0.0.1).", default="127.0.0.1")
+    port: int = about("Port to listen on; 0 takes a free one (default: 8080).", default=8080)

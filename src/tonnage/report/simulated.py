@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tonnage.errors import option
 from tonnage.report.document import Document, Facts, Lines, Table, Text, drawing, items, section
+from tonnage.report.drawing.characters import plot_text
 from tonnage.report.drawing.figure import Axis, Gantt, Lane, Plot, Point, Series, Span
 from tonnage.report.numbers import ABSENT, between, counted, number, percent, sentence_of
 from tonnage.report.plans.question import short_length
@@ -379,11 +380,42 @@ NAMES = {
     "requests_per_1k_ticks": "requests per 1,000 ticks",
     "tokens_per_1k_ticks": "tokens per 1,000 ticks",
     "final_queue": "queue at the end",
+    "busy_slots": "busy slots",
+    "useful_work": "useful work",
 }
+SHARES = ("busy_slots", "useful_work")
 
 
 def lesson(result: LessonResult) -> Document:
     """The six figures of the course, then a row of letters for each slot."""
-    rows = tuple((NAMES[name], ABSENT if value is None else f"{value:g}") for name, value in result.to_json().items())
+    rows = tuple((NAMES[name], _figure(name, value)) for name, value in result.to_json().items())
     table = Table(caption="", header=("in ticks", "value"), rows=rows)
     return Document(title="", subtitle="", sections=(section("figures", "", table), section("slots", "", Lines(text=result.slots_text()))))
+
+
+def _figure(name: str, value: float | int | None) -> str:
+    return ABSENT if value is None else percent(value) if name in SHARES else f"{value:g}"
+
+
+def lesson_sweep(setting: str, values: Sequence[float], results: Sequence[LessonResult]) -> Document:
+    """A row of figures for each value of a setting, and two plots of characters over it."""
+    words = setting.replace("_", " ")
+    rows = tuple(
+        (f"{value:g}", *(_figure(name, seen) for name, seen in one.to_json().items())) for value, one in zip(values, results, strict=True)
+    )
+    header = (words, "E2E", "TTFT", "ITL", "requests/1k", "tokens/1k", "queue", "busy slots", "useful work")
+    times, rates = (
+        Lines(text=plot_text(_over(words, values, results, title, names), 80))
+        for title, names in (("ticks", ("e2e", "ttft", "itl")), ("per 1,000 ticks", ("requests_per_1k_ticks",)))
+    )
+    table = Table(caption="", header=header, rows=rows)
+    return Document(title="", subtitle="", sections=(section("figures", "", table, times, rates),))
+
+
+def _over(words: str, values: Sequence[float], results: Sequence[LessonResult], title: str, names: Sequence[str]) -> Plot:
+    series = []
+    for tone, name in enumerate(names):
+        seen = [(value, one.to_json()[name]) for value, one in zip(values, results, strict=True)]
+        points = tuple(Point(x=value, y=float(figure), tip="") for value, figure in seen if figure is not None)
+        series.append(Series(name=NAMES[name], points=points, tone=tone, line=True))
+    return Plot(key=title, title=title, x=Axis(title=words), y=Axis(title=title), series=tuple(series))

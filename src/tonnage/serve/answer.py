@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Ended
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tonnage.serve.metrics import Metrics
+    from tonnage.serve.request import Asked, Prompt
+    from tonnage.serve.script import Script
 
 
 # Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one.
@@ -27,13 +29,14 @@ class StopTexts:
         found: the stop text that has come, "" before; what follows is not given out.
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Sequence[str], *, kept: bool = False) -> None:
         """Nothing has come yet.
 
         Args:
-            stops: texts that are not empty; none of them is given out.
+            stops: texts that are not empty.
+            kept: whether the one that is found is given out.
         """
-        self._stops = tuple(stops)
+        self._stops, self._kept = tuple(stops), kept
         self._held = ""
         self.found = ""
 
@@ -48,7 +51,7 @@ class StopTexts:
         if places:
             place, self.found = min(places)
             self._held = ""
-            return text[:place]
+            return text[: place + len(self.found) * self._kept]
         kept = self._may_begin(text)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
@@ -68,7 +71,15 @@ LEFT = "abort"
 """How an answer ends whose client has left."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(NamedTuple):
+    """A part of a call of a tool: its name, with which it begins, or some of its arguments."""
+
+    place: int
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
 class Piece:
     """A part of an answer, as an engine delivers it.
 
@@ -77,12 +88,22 @@ class Piece:
         tokens: how many it is made of.
         finish: "stop" or "length" if it is the last, else "".
         error: why there will be no answer, else "".
+        ids: its tokens, where the engine says them.
+        reasoning: text that is thought before the answer.
+        calls: parts of calls of tools.
+        silent: whether a client sees nothing of it.
+        stopped_by: the stop text or the token that ended the answer, if one did.
     """
 
     text: str = ""
     tokens: int = 0
     finish: str = ""
     error: str = ""
+    ids: Sequence[int] = ()
+    reasoning: str = ""
+    calls: Sequence[Call] = ()
+    silent: bool = False
+    stopped_by: str | int = ""
 
 
 class Source(Protocol):
@@ -100,6 +121,10 @@ class Source(Protocol):
     def preemptions(self) -> int:
         """How often it lost its blocks."""
 
+    @property
+    def cached(self) -> int:
+        """Tokens of its prompt that the prefix cache had."""
+
     def begin(self, answer: Answer) -> None:
         """Begin to make pieces, which are given to ``answer.take``."""
 
@@ -114,23 +139,23 @@ class Answer:
     Attributes:
         source: where it comes from.
         metrics: of the server.
-        isl, osl: prompt tokens, and output tokens at most.
-        choices: of its request.
-        stop: texts at which it ends.
-        made: output tokens so far.
-        stopped_by: the stop text that ended it, if one did.
+        asked: its request.
+        prompt: of it.
+        script: what it says, where that is known beforehand.
+        made: output tokens so far, of which ``reasoned`` were thought.
+        stopped_by: the stop text or the token that ended it, if one did.
         finish: "stop" or "length" once it has ended, "abort" when its client left.
     """
 
     source: Source
     metrics: Metrics
-    isl: int
-    osl: int = 0
-    choices: int = 1
-    stop: tuple[str, ...] = ()
+    asked: Asked
+    prompt: Prompt
+    script: Script | None = None
     made: int = 0
+    reasoned: int = 0
     finish: str = ""
-    stopped_by: str = ""
+    stopped_by: str | int = ""
     began: float = 0.0
     first: float = 0.0
     last: float = 0.0
@@ -151,13 +176,13 @@ class Answer:
         if not self.finish:
             self._queue.put_nowait(Piece(finish=LEFT))
 
-    async def pieces(self) -> AsyncIterator[str]:
-        """The text of the answer, piece by piece, as the engine delivers it; ``finish`` is set when the last is given out.
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """The answer, piece by piece, as the engine delivers it; ``finish`` is set when the last is given out.
 
         Raises:
             Refused: the engine cannot answer.
         """
-        texts = StopTexts(self.stop)
+        texts = StopTexts(self.asked.stop, kept=self.asked.keeps_stop) if self.asked.stop else None
         try:
             while not self.finish:
                 piece = await self._queue.get()
@@ -167,12 +192,16 @@ class Answer:
                     self.finish = LEFT
                     return
                 self._count(piece.tokens)
-                text = texts.take(piece.text)
-                if texts.found or piece.finish:
-                    self.finish, self.stopped_by = "stop" if texts.found else piece.finish, texts.found
-                    text += texts.rest()
-                if text or self.finish or not self.stop:
-                    yield text
+                self.reasoned += piece.tokens if piece.reasoning else 0
+                if texts is not None and self.made > self.asked.sampling.min_tokens:
+                    piece.text = texts.take(piece.text)
+                    if texts.found:
+                        piece.finish, piece.stopped_by = "stop", texts.found
+                    elif piece.finish:
+                        piece.text += texts.rest()
+                    piece.silent = piece.silent or not (piece.text or piece.calls or piece.reasoning)
+                self.finish, self.stopped_by = piece.finish, piece.stopped_by
+                yield piece
         finally:
             self.end()
 
@@ -191,10 +220,10 @@ class Answer:
                 whole_s=time.monotonic() - self.began,
                 decode_s=self.last - self.first,
                 queue_s=None if slot_at is None else max(slot_at - self.began, 0.0),
-                isl=self.isl,
+                isl=self.prompt.tokens,
                 osl=self.made,
-                asked_osl=self.osl,
-                choices=self.choices,
+                asked_osl=self.asked.osl,
+                choices=self.asked.choices,
                 preemptions=preemptions,
             )
         )

@@ -1,26 +1,23 @@
-"""The OpenAI API of a fleet, as an ASGI application."""
+"""Chats and completions of the OpenAI API: from a request to a reply, whole or as a stream."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
+import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from tonnage.serve.answer import Answer
 from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
 from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.serve.request import Asked, Kind, asked_of
-from tonnage.version import VERSION
+from tonnage.serve.schema import broken_json
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -28,14 +25,13 @@ if TYPE_CHECKING:
 
     from tonnage.serve.faults import Fault, Faults
     from tonnage.serve.metrics import Metrics
-    from tonnage.serve.request import Reader
+    from tonnage.serve.request import Limits, Reader
+    from tonnage.serve.tokens import Tokens
 
 LARGEST_BODY = 32 * 2**20
 """Bytes of a request's body."""
 
 TOO_MANY = 429
-
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Engines(Protocol):
@@ -64,33 +60,36 @@ class Engines(Protocol):
         """The server has ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Service:
     """What the application serves.
 
     Attributes:
         engines: what answers.
         reader: makes prompts of texts.
-        model: the name that it serves the model by.
-        max_context: longest prompt plus output; 0 for no limit.
-        default_osl: output tokens of a request that sets no limit; 0 for as many as the context leaves.
-        real: whether a model answers, so that what would change its answers and is not heeded is refused.
+        tokens: of the model.
+        limits: of every request.
         most_waiting: requests that may be in the engines' queues when another comes; 0 for no limit.
         started: seconds since 1970.
         faults: what goes wrong on purpose; None for nothing.
         dialect: how errors are worded, and what replies have next to the fields of the API.
+        busy: requests that are being answered.
     """
 
     engines: Engines
     reader: Reader
-    model: str
-    max_context: int
-    default_osl: int
-    real: bool = False
+    tokens: Tokens
+    limits: Limits
     most_waiting: int = 0
     started: int = 0
     faults: Faults | None = None
     dialect: Dialect = OF_VLLM
+    busy: int = 0
+
+    @property
+    def model(self) -> str:
+        """The name that it serves the model by."""
+        return self.limits.models[0]
 
 
 class Cut(Exception):
@@ -109,6 +108,7 @@ class Stream(Response):
             cut_after: tokens after which the stream breaks off; 0 for never.
         """
         super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        self.headers["content-type"] = "text/event-stream; charset=utf-8"
         del self.headers["content-length"]
         self._events = events
         self._answers = answers
@@ -116,7 +116,7 @@ class Stream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send every event as a body part of its own."""
-        watch = asyncio.ensure_future(_left(receive, self._answers))
+        watch = asyncio.ensure_future(left(receive, self._answers))
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             async for part in self._events:
@@ -130,7 +130,7 @@ class Stream(Response):
                 answer.end()
 
 
-async def _left(receive: Receive, answers: list[Answer]) -> None:
+async def left(receive: Receive, answers: list[Answer]) -> None:
     """Wait until the client leaves, and tell its answers."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -138,74 +138,55 @@ async def _left(receive: Receive, answers: list[Answer]) -> None:
         answer.leave()
 
 
-def application(service: Service) -> Starlette:
-    """The application.
+Handler = Callable[["Request"], Awaitable[Response]]
 
-    Args:
-        service: what it serves.
-    """
-    numbers = itertools.count()
 
-    async def chat(request: Request) -> Response:
-        return _counted(await _answered(service, "chat", request, next(numbers)), request)
+def counted(service: Service, handler: Handler) -> Handler:
+    """A handler whose refusals are answered, and whose responses are counted."""
 
-    async def completions(request: Request) -> Response:
-        return _counted(await _answered(service, "completions", request, next(numbers)), request)
-
-    def _counted(response: Response, request: Request) -> Response:
-        service.engines.metrics.responded(request.url.path, response.status_code)
+    async def answered(request: Request) -> Response:
+        service.busy += 1
+        try:
+            response = await handler(request)
+        except Refused as error:
+            headers = {"retry-after": "1"} if error.status == TOO_MANY else None
+            response = JSONResponse(error.to_json(service.dialect), status_code=error.status, headers=headers)
+        finally:
+            service.busy -= 1
+        service.engines.metrics.responded(request.method, request.url.path, response.status_code)
         return response
 
-    async def models(request: Request) -> Response:
-        one = service.dialect.model(service.model, service.started, service.max_context)
-        return JSONResponse({"object": "list", "data": [one]})
-
-    async def metrics(request: Request) -> Response:
-        return Response(service.engines.metrics.text(), media_type=_METRICS_TYPE)
-
-    async def well(request: Request) -> Response:
-        return Response(service.engines.broken, status_code=503 if service.engines.broken else 200)
-
-    async def version(request: Request) -> Response:
-        return JSONResponse({"version": VERSION})
-
-    async def not_there(request: Request, error: Exception) -> Response:
-        status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Internal Server Error")
-        return JSONResponse({"detail": detail}, status_code=status)
-
-    routes = [
-        Route("/v1/chat/completions", chat, methods=["POST"]),
-        Route("/v1/completions", completions, methods=["POST"]),
-        Route("/v1/models", models),
-        *(Route(path, metrics) for path in {"/metrics": None, service.dialect.published.path: None}),
-        Route("/version", version),
-        *(Route(path, well) for path in ("/health", "/v1/health/live", "/v1/health/ready")),
-    ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: not_there})
+    return answered
 
 
-async def _answered(service: Service, kind: Kind, request: Request, number: int) -> Response:
+async def completed(service: Service, kind: Kind, request: Request, body: Any = None) -> Response:
+    """The reply to a chat or a completion.
+
+    Raises:
+        Refused: with the error that the client gets.
+    """
+    after = admitted(service)
+    body = await json_body(request) if body is None else body
+    asked = asked_of(kind, body, reader=service.reader, limits=service.limits)
+    given = body.get("request_id") if isinstance(body.get("request_id"), str) else None
+    number = request.headers.get("x-request-id") or given or secrets.token_hex(8)
+    reply = reply_of(service, asked, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")
+    made = begun(service, asked)
+    if asked.stream:
+        return Stream(_events(asked, reply, made, service.dialect), made, after)
+    return JSONResponse(reply.whole(await whole(request, reply, made)))
+
+
+def admitted(service: Service) -> int:
+    """Tokens after which a stream of the next request breaks off on purpose; 0 for never.
+
+    Raises:
+        Refused: a fault on demand.
+    """
     fault = None if service.faults is None else service.faults.next()
-    try:
-        if fault is not None and fault.kind != "cut":
-            raise _failing(fault)
-        asked = asked_of(
-            kind,
-            await _body(request),
-            reader=service.reader,
-            max_context=service.max_context,
-            default_osl=service.default_osl,
-            real=service.real,
-        )
-        if asked.model not in ("", service.model):
-            raise Refused(f"The model `{asked.model}` does not exist.", status=404, kind="NotFoundError", param="model")
-        if service.most_waiting and service.engines.waiting >= service.most_waiting:
-            service.engines.metrics.refused()
-            raise Refused("too many requests are waiting; try again later", status=503, kind="Service Unavailable")
-        return await _reply(service, asked, request, number, cut_after=0 if fault is None else fault.after)
-    except Refused as error:
-        headers = {"retry-after": "1"} if error.status == TOO_MANY else None
-        return JSONResponse(error.to_json(service.dialect), status_code=error.status, headers=headers)
+    if fault is not None and fault.kind != "cut":
+        raise _failing(fault)
+    return 0 if fault is None else fault.after
 
 
 def _failing(fault: Fault) -> Refused:
@@ -214,58 +195,77 @@ def _failing(fault: Fault) -> Refused:
     return Refused("Internal server error; a fault on demand.", status=500, kind="InternalServerError")
 
 
-async def _body(request: Request) -> Any:
+async def json_body(request: Request) -> Any:
     """The JSON body.
 
     Raises:
         Refused: it is too large, or no JSON.
     """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused("1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed", kind="Bad Request")
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > LARGEST_BODY:
             raise Refused(f"the body is larger than {LARGEST_BODY:,} bytes", status=413)
         parts.append(part)
+    body = b"".join(parts)
     try:
-        return json.loads(b"".join(parts))
+        return json.loads(body)
+    except json.JSONDecodeError as error:
+        raise broken_json(body, error) from None
     except (ValueError, RecursionError):
-        raise Refused("the body is not JSON", kind="Bad Request", param="body") from None
+        raise broken_json(body, None) from None
 
 
-async def _reply(service: Service, asked: Asked, request: Request, number: int, *, cut_after: int) -> Response:
-    head = "chatcmpl" if asked.kind == "chat" else "cmpl"
-    reply = Reply(
-        kind=asked.kind,
-        id=f"{head}-{number}",
-        model=service.model,
-        created=int(time.time()),
-        further=service.dialect.further,
-        usage_last=asked.usage,
-        usage_each=asked.usage_each,
-    )
+def begun(service: Service, asked: Asked) -> list[Answer]:
+    """The answers to a request, sent to the engines.
+
+    Raises:
+        Refused: the queue is full, or what the engine does not take.
+    """
+    if service.most_waiting and service.engines.waiting >= service.most_waiting:
+        service.engines.metrics.refused()
+        raise Refused("too many requests are waiting; try again later", status=503, kind="Service Unavailable")
     made = service.engines.answers(asked)
     for answer in made:
         answer.begin()
-    if asked.stream:
-        return Stream(_events(asked, reply, made, service.dialect), made, cut_after)
-    watch = asyncio.ensure_future(_left(request.receive, made))
-    try:
-        texts = await asyncio.gather(*(whole_text(answer) for answer in made))
-    finally:
-        watch.cancel()
-        for answer in made:
-            answer.end()
-    ended = [Made(text=text, finish=one.finish, stopped_by=one.stopped_by) for text, one in zip(texts, made, strict=True)]
-    return JSONResponse(reply.whole(ended, asked.isl, _total(made)))
+    return made
 
 
-async def whole_text(answer: Answer) -> str:
-    """The text of an answer, once it has ended.
+def reply_of(service: Service, asked: Asked, number: str) -> Reply:
+    """What all parts of a reply have in common."""
+    call_id, now = f"chatcmpl-tool-{secrets.token_hex(7)}", int(time.time())
+    return Reply(
+        asked=asked, id=number, call_id=call_id, model=asked.model, created=now, further=service.dialect.further, tokens=service.tokens
+    )
+
+
+async def whole(request: Request, reply: Reply, made: list[Answer]) -> list[Made]:
+    """Answers that have ended; when the client leaves, they are let go.
 
     Raises:
         Refused: the engine cannot answer.
     """
-    return "".join([piece async for piece in answer.pieces()])
+    watch = asyncio.ensure_future(left(request.receive, made))
+    try:
+        return await asyncio.gather(*(ended(answer, reply.call_id) for answer in made))
+    finally:
+        watch.cancel()
+        for answer in made:
+            answer.end()
+
+
+async def ended(answer: Answer, call_id: str = "") -> Made:
+    """An answer, once it has ended.
+
+    Raises:
+        Refused: the engine cannot answer.
+    """
+    made = Made(answer=answer)
+    async for piece in answer.pieces():
+        made.take(piece, call_id)
+    return made
 
 
 def _total(made: list[Answer]) -> int:
@@ -274,32 +274,46 @@ def _total(made: list[Answer]) -> int:
 
 async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Dialect) -> AsyncIterator[bytes]:
     """Every event of a stream; the choices of one request are mixed as they come."""
+    begun = [asked.kind != "chat"]
     try:
         if len(made) == 1:
-            async for part in events_of(reply, 0, made[0]):
+            async for part in events_of(reply, 0, made, begun):
                 yield part
         else:
-            async for part in _mixed([events_of(reply, i, answer) for i, answer in enumerate(made)]):
+            async for part in _mixed([events_of(reply, i, made, begun) for i in range(len(made))]):
                 yield part
     except Refused as error:
         yield event(error.to_json(dialect))
+        yield DONE
         return
     if asked.usage:
-        yield event(reply.last(asked.isl, _total(made)))
+        yield reply.last(made)
     yield DONE
 
 
-async def events_of(reply: Reply, index: int, answer: Answer) -> AsyncIterator[bytes]:
+async def events_of(reply: Reply, index: int, made: list[Answer], begun: list[bool]) -> AsyncIterator[bytes]:
     """The events of one choice; the last one says why it ended.
 
-    The role that begins a chat comes with the first token and not before, as from a real engine: some clients take it for that.
+    The roles that begin a chat come with the first token of any choice and not before, as from a real engine: some clients take it for
+    that.
+
+    Args:
+        reply: what they belong to.
+        index: of the choice.
+        made: all choices.
+        begun: whether the roles were sent.
     """
-    begun = reply.kind != "chat"
+    answer, every = made[index], reply.asked.token_ids or reply.asked.logprobs is not None
+    before, called = 0, False
     async for piece in answer.pieces():
-        if not begun:
-            begun = True
-            yield event(reply.chunk(index, None, tokens=(answer.isl, 0)))
-        yield event(reply.chunk(index, piece, answer.finish or None, answer.stopped_by, tokens=(answer.isl, answer.made)))
+        if not begun[0]:
+            begun[0] = True
+            for i, other in enumerate(made):
+                yield reply.begin(i, other)
+        called = called or bool(piece.calls)
+        if piece.finish or every or not piece.silent:
+            yield reply.part(index, answer, piece, before, called)
+        before = answer.made
 
 
 async def _mixed(streams: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:

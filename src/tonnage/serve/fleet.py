@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tonnage.serve.prefix import CachedEngine, Content, names_of
 from tonnage.simulator.member import view_of_groups
 from tonnage.simulator.router import ROUTERS, Request, memory_of
 
 if TYPE_CHECKING:
     from tonnage.serve.instance import Deliver, Instance
+    from tonnage.simulator.member import Member
 
 
 class Fleet:
@@ -29,7 +31,7 @@ class Fleet:
         self._groups = [[one.member for one in self.instances[at : at + ranks]] for at in range(0, len(self.instances), ranks)]
         self._turns = [itertools.cycle(range(at, at + ranks)) for at in range(0, len(self.instances), ranks)]
         self._members = [instance.member for instance in self.instances]
-        self._choose = ROUTERS[router]
+        self._choose, self._by_prefix = ROUTERS[router], router == "prefix-aware"
         self._memory = memory_of(len(self._groups), seed)
         self._numbers = itertools.count()
         self._where: dict[int, Instance] = {}
@@ -39,20 +41,29 @@ class Fleet:
         """Requests in the engines' queues."""
         return sum(len(member.engine.waiting) for member in self._members)
 
-    def submit(self, *, isl: int, osl: int, deliver: Deliver, session: int = -1) -> int:
+    def submit(self, *, isl: int, osl: int, deliver: Deliver, session: int = -1, content: Content | None = None) -> int:
         """Send a request to an instance; its number.
 
         Args:
             isl, osl: prompt and output tokens.
             deliver: called for every piece of the answer.
             session: of the client, for session affinity; -1 for none.
+            content: its tokens, for engines with a prefix cache.
         """
         number = next(self._numbers)
-        chosen = self._choose(view_of_groups(self._groups), Request(number=number, session=session, isl=isl), self._memory)
+        view = view_of_groups(self._groups)
+        if self._by_prefix and content is not None:
+            view = view._replace(matched=[self._matched(group, content) for group in self._groups])
+        chosen = self._choose(view, Request(number=number, session=session, isl=isl), self._memory)
         instance = self.instances[next(self._turns[chosen])]
         self._where[number] = instance
-        instance.submit(number, isl=isl, osl=osl, deliver=deliver)
+        instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content)
         return number
+
+    def _matched(self, group: Sequence[Member], content: Content) -> int:
+        """Tokens of a prompt that the cache of an instance has, or that of one of its ranks."""
+        engines: list[Any] = [member.engine for member in group if isinstance(member.engine, CachedEngine)]
+        return max((one.matched(names_of(content.ids, one.tokens_per_block, content.salt)) for one in engines), default=0)
 
     def instance_of(self, number: int) -> Instance:
         """The instance that has a request."""

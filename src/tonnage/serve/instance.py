@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tonnage.results.requests import UNFINISHED
+from tonnage.serve.prefix import CachedEngine, Content
 from tonnage.simulator.member import Delivery, Member
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Instance:
         slot_at: when each request of those that are not forgotten had a slot first, in seconds of ``time.monotonic``.
     """
 
-    def __init__(self, name: str, engine: Engine, clock: WallClock) -> None:
+    def __init__(self, name: str, engine: Engine | CachedEngine, clock: WallClock) -> None:
         """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due.
 
         Args:
@@ -45,7 +46,7 @@ class Instance:
             clock: what time it is.
         """
         self.name = name
-        self.member = Member(engine)
+        self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
         self._clock = clock
         self._deliver: dict[int, Deliver] = {}
         self._alarm: Alarm | None = None
@@ -59,14 +60,17 @@ class Instance:
         """Take an alarm whose ring calls ``wake``, and whom to tell how late each batch of deliveries was, in seconds on the wall."""
         self._alarm, self._late = alarm, late
 
-    def submit(self, number: int, *, isl: int, osl: int, deliver: Deliver) -> None:
+    def submit(self, number: int, *, isl: int, osl: int, deliver: Deliver, content: Content | None = None) -> None:
         """Take a request now.
 
         Args:
             number: of the request; no two of an instance have the same.
             isl, osl: prompt and output tokens.
             deliver: called for every piece of the answer; not from inside this call.
+            content: its tokens, for an engine with a prefix cache.
         """
+        if content is not None and isinstance(self.member.engine, CachedEngine):
+            self.member.engine.live.add(number, content)
         self._deliver[number] = deliver
         self._without.add(number)
         self._taken += 1
@@ -74,6 +78,11 @@ class Instance:
             self.member.engine.forget()
         self.member.submit(number, isl=isl, osl=osl, at=max(self._clock.now(), self.member.engine.now))
         self.wake()
+
+    def cached(self, number: int) -> int:
+        """Tokens of a prompt that the prefix cache had when its request first entered; 0 before."""
+        engine = self.member.engine
+        return engine.cached(number) if isinstance(engine, CachedEngine) else 0
 
     def cancel(self, number: int) -> bool:
         """Let go of a request whose client has left; False if it had ended."""
@@ -111,7 +120,7 @@ class Instance:
         engine = self.member.engine
         if not self._without or len(self._without) == engine.queued:
             return
-        now, waiting = time.monotonic(), {*engine.waiting.tolist(), *engine.coming.tolist()}
+        now, waiting = time.monotonic(), {*engine.queue.tolist()}
         for number in self._without - waiting:
             self.slot_at[number] = now
         self._without &= waiting

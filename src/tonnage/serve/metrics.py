@@ -199,6 +199,11 @@ class Metrics:
             of.observe("gap", since_last_s)
         of.count("output_tokens", tokens)
 
+    def looked_up(self, engine: str, tokens: int, found: int) -> None:
+        """Count the tokens of a prompt, of which the prefix cache had some."""
+        self._of(engine).count("cache_queries", tokens)
+        self._of(engine).count("cache_hits", found)
+
     def ended(self, one: Ended) -> None:
         """Count a request that ended."""
         of = self._of(one.engine)
@@ -228,9 +233,9 @@ class Metrics:
         if self._refused is not None:
             self._refused.inc()
 
-    def responded(self, handler: str, status: int) -> None:
+    def responded(self, method: str, handler: str, status: int) -> None:
         """Count a response, as vLLM's instrumentator does: by the class of its status, such as "5xx"."""
-        self._responses.labels("POST", handler, f"{status // 100}xx").inc()
+        self._responses.labels(method, handler, f"{status // 100}xx").inc()
 
     def late(self, seconds: float) -> None:
         """Note how late a batch of deliveries was."""

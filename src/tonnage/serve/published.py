@@ -54,7 +54,7 @@ ABOUT: Mapping[Gauge | Counter | Histogram, str] = {
     "ended": "Requests that ended.",
     "preemptions": "Pre-emptions of requests.",
     "refused": "Requests that the queue had no room for.",
-    "cache_queries": "Prompt tokens that were looked for in the prefix cache, which a simulated engine does not have.",
+    "cache_queries": "Prompt tokens that were looked for in the prefix cache.",
     "cache_hits": "Prompt tokens that were found there.",
     "first": "From the request to its first token.",
     "gap": "Between two deliveries of a request.",

@@ -3,121 +3,293 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tonnage.serve.request import Kind
+from tonnage.serve.script import logprobs_of
 
 if TYPE_CHECKING:
+    from tonnage.serve.answer import Answer, Call, Piece
     from tonnage.serve.dialect import Further
+    from tonnage.serve.request import Asked, Prompt
+    from tonnage.serve.tokens import Tokens
 
 DONE = b"data: [DONE]\n\n"
+_TEXT = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def event(document: dict[str, Any]) -> bytes:
+def event(document: dict[str, Any], name: str = "") -> bytes:
     """A server-sent event."""
-    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+    return (f"event: {name}\n" if name else "").encode() + b"data: " + _TEXT(document).encode() + b"\n\n"
 
 
-def _tokens(prompt: int, completion: int) -> dict[str, int]:
+def tokens_of(prompt: int, completion: int) -> dict[str, int]:
+    """Counts of tokens."""
     return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Made:
     """A choice that has ended.
 
     Attributes:
-        text: of it.
-        finish: why it ended.
-        stopped_by: the stop text that ended it, if one did.
+        answer: it.
+        text, reasoning: what it said and thought.
+        calls: the calls of tools: number, name and arguments.
+        ids: its tokens.
     """
 
-    text: str
-    finish: str
-    stopped_by: str = ""
+    answer: Answer
+    text: str = ""
+    reasoning: str = ""
+    calls: list[list[str]] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+
+    def take(self, piece: Piece, call_id: str) -> None:
+        """A further piece; ``call_id`` is the number of a call that begins in it."""
+        self.text += piece.text
+        self.reasoning += piece.reasoning
+        self.ids += piece.ids
+        for call in piece.calls:
+            if call.name:
+                self.calls.append([f"{call_id}{call.place:x}", call.name, ""])
+            else:
+                self.calls[call.place][2] += call.arguments
+
+    @property
+    def finish(self) -> str:
+        """Why it ended: "tool_calls" where it chose itself to call tools."""
+        calls = self.calls and self.answer.asked.tool_choice != "named" and self.answer.finish == "stop"
+        return "tool_calls" if calls else self.answer.finish
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Reply:
     """What all parts of one reply have in common.
 
     Attributes:
-        kind: the endpoint.
-        id: of the reply.
+        asked: the request.
+        id: of the reply; ``call_id`` of the calls of tools in it, which their places follow.
         model: as the server calls it.
         created: seconds since 1970.
         further: fields of the engine next to those of the API.
-        usage_last: whether a stream ends with the usage.
-        usage_each: whether every event of it has the usage so far.
+        tokens: of the model.
+        transfer: ``kv_transfer_params`` of the reply; None for none.
     """
 
-    kind: Kind
+    asked: Asked
     id: str
+    call_id: str
     model: str
     created: int
     further: Further
-    usage_last: bool = False
-    usage_each: bool = False
+    tokens: Tokens
+    transfer: dict[str, Any] | None = None
+    _offsets: dict[int, int] = field(default_factory=dict)
+    _plain: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
 
-    def whole(self, choices: Sequence[Made], prompt: int, completion: int) -> dict[str, Any]:
+    @property
+    def chat(self) -> bool:
+        """Whether it is of a chat."""
+        return self.asked.kind == "chat"
+
+    def whole(self, made: Sequence[Made]) -> dict[str, Any]:
         """A whole reply."""
-        more, chat = self.further, self.kind == "chat"
-        made = []
-        for i, one in enumerate(choices):
-            said = {"message": {"role": "assistant", "content": one.text, **more.message}} if chat else {"text": one.text}
-            own = {**self._stop_reason(one.stopped_by), **more.choice, **({} if chat else more.text_choice)}
-            made.append({"index": i, **said, "logprobs": None, "finish_reason": one.finish, **own})
-        name = "chat.completion" if chat else "text_completion"
-        rest = {**more.reply, **(more.chat if chat else {}), **self._fingerprint()}
-        return {**self._head(name), "choices": made, "usage": self._usage(prompt, completion), **rest}
+        more = self.further
+        choices = [self._choice(i, one) for i, one in enumerate(made)]
+        name = "chat.completion" if self.chat else "text_completion"
+        rest: dict[str, Any] = {**more.reply, **(more.chat if self.chat else {}), **self._fingerprint()}
+        first = made[0].answer
+        if self.chat and self.asked.token_ids:
+            rest["prompt_token_ids"] = list(first.prompt.ids)
+        if self.chat and self.asked.prompt_logprobs is not None:
+            rest["prompt_logprobs"] = self._prompt_logprobs(first)
+        if self.transfer is not None:
+            rest["kv_transfer_params"] = self.transfer
+        return {**self._head(name), "choices": choices, "usage": self.usage(one.answer for one in made), **rest}
 
-    def chunk(
-        self, index: int, text: str | None, finish: str | None = None, stopped_by: str = "", *, tokens: tuple[int, int] = (0, 0)
-    ) -> dict[str, Any]:
-        """A part of the stream; without text, the role that begins a chat.
+    def _choice(self, index: int, one: Made) -> dict[str, Any]:
+        more, asked, answer = self.further, self.asked, one.answer
+        own: dict[str, Any] = {**self._stop_reason(answer.stopped_by), **more.choice, **({} if self.chat else more.text_choice)}
+        if self.chat:
+            said: dict[str, Any] = {"role": asked.role, "content": asked.said + one.text if asked.echo else one.text, **more.message}
+            if one.calls:
+                said |= {"content": one.text if one.text or asked.tool_choice != "auto" else None}
+                said["tool_calls"] = [
+                    {"id": number, "type": "function", "function": {"name": name, "arguments": given}} for number, name, given in one.calls
+                ]
+            if one.reasoning:
+                said["reasoning"] = one.reasoning
+            made: dict[str, Any] = {"message": said}
+            logprobs = self.chat_logprobs(answer, one.ids, 0) if asked.logprobs is not None else None
+        else:
+            text = one.text
+            if asked.echo:
+                text = self._prompt_text(answer.prompt) + ("" if asked.prompt_alone else one.text)
+            made = {"text": text}
+            logprobs = self._text_logprobs(answer, one.ids, 0, index) if asked.logprobs is not None else None
+            if asked.token_ids:
+                own["prompt_token_ids"] = list(answer.prompt.ids)
+            if asked.prompt_logprobs is not None:
+                own["prompt_logprobs"] = self._prompt_logprobs(answer)
+        if asked.token_ids:
+            own["token_ids"] = one.ids
+        return {"index": index, **made, "logprobs": logprobs, "finish_reason": one.finish, **own}
+
+    def begin(self, index: int, answer: Answer) -> bytes:
+        """The event that begins a choice of a chat: the role."""
+        choice = {"index": index, "delta": {"role": self.asked.role, "content": ""}, "logprobs": None, "finish_reason": None}
+        rest: dict[str, Any] = dict(self.further.first)
+        if self.asked.token_ids:
+            rest["prompt_token_ids"] = list(answer.prompt.ids)
+        if self.asked.usage_each:
+            rest = {"usage": {**tokens_of(answer.prompt.tokens, 0), **self.further.chat_usage}, **rest}
+        return event({**self._head(self._chunks), "choices": [choice], **rest})
+
+    def part(self, index: int, answer: Answer, piece: Piece, before: int, called: bool) -> bytes:
+        """The event of a piece.
 
         Args:
             index: of the choice.
-            text: of the part.
-            finish: why the choice ends with it; None where it goes on.
-            stopped_by: the stop text that ended it, if one did.
-            tokens: of the prompt, and of the choice so far.
+            answer: it.
+            piece: of it.
+            before: its tokens before this piece.
+            called: whether it has called a tool.
         """
-        more = self.further
-        choice: dict[str, Any]
-        rest: dict[str, Any] = self._fingerprint() if finish and not self.usage_last else {}
-        if self.kind == "chat" and text is None:
-            choice = {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
-            rest = dict(more.first)
-        elif self.kind == "chat":
-            choice = {"index": index, "delta": {"content": text}, "logprobs": None, "finish_reason": finish, **more.delta}
-            if finish:
-                choice |= self._stop_reason(stopped_by)
+        if not (piece.finish or piece.calls or piece.reasoning or self._each):
+            if index not in self._plain:
+                mark = "\x00"
+                left, right = self._part(index, answer, type(piece)(text=mark), before, called=False).split(_TEXT(mark).encode())
+                self._plain[index] = left, right
+            left, right = self._plain[index]
+            return left + _TEXT(piece.text).encode() + right
+        return self._part(index, answer, piece, before, called=called)
+
+    @property
+    def _each(self) -> bool:
+        """Whether every event has more than its text."""
+        asked = self.asked
+        return asked.usage_each or asked.token_ids or asked.logprobs is not None or (asked.echo and not self.chat)
+
+    def _part(self, index: int, answer: Answer, piece: Piece, before: int, *, called: bool) -> bytes:
+        asked, more = self.asked, self.further
+        rest: dict[str, Any] = self._fingerprint() if piece.finish and not asked.usage else {}
+        own: dict[str, Any] = {**more.delta}
+        ids = list(piece.ids)
+        if asked.token_ids:
+            own["token_ids"] = ids
+        if self.chat:
+            finish = "tool_calls" if called and piece.finish == "stop" and asked.tool_choice != "named" else piece.finish
+            logprobs = self.chat_logprobs(answer, ids, before) if asked.logprobs is not None else None
+            choice = {"index": index, "delta": self._delta(piece), "logprobs": logprobs, "finish_reason": finish or None}
+            choice |= {**(self._stop_reason(piece.stopped_by) if piece.finish else {}), **own}
         else:
-            own = {**self._stop_reason(stopped_by), **more.text_delta, **more.delta}
-            choice = {"index": index, "text": text or "", "logprobs": None, "finish_reason": finish, **own}
-        if self.usage_each:
-            rest["usage"] = {**_tokens(*tokens), **(more.chat_usage if self.kind == "chat" else {})}
-        return {**self._head(self._chunks), "choices": [choice], **rest}
+            text, echoed = piece.text, asked.echo and not before
+            if echoed:
+                text = self._prompt_text(answer.prompt) + ("" if asked.prompt_alone else text)
+            logprobs = self._text_logprobs(answer, ids, before, index) if asked.logprobs is not None else None
+            own = {**self._stop_reason(piece.stopped_by), **more.text_delta, **own}
+            if echoed or (asked.token_ids and not before):
+                own["prompt_token_ids"] = list(answer.prompt.ids)
+            choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": piece.finish or None, **own}
+        if asked.usage_each:
+            usage = tokens_of(answer.prompt.tokens, before + piece.tokens)
+            rest = {"usage": {**usage, **(more.chat_usage if self.chat else {})}, **rest}
+        return event({**self._head(self._chunks), "choices": [choice], **rest})
 
-    def last(self, prompt: int, completion: int) -> dict[str, Any]:
-        """The part that holds the usage, behind the others."""
-        return {**self._head(self._chunks), "choices": [], "usage": _tokens(prompt, completion), **self._fingerprint()}
+    def _delta(self, piece: Piece) -> dict[str, Any]:
+        if piece.calls:
+            return {"content": None, "tool_calls": [self._call(call) for call in piece.calls]}
+        if piece.reasoning:
+            return {"reasoning": piece.reasoning, **({"content": piece.text} if piece.text else {})}
+        return {"content": piece.text} if piece.text or not piece.finish else {}
 
-    def _usage(self, prompt: int, completion: int) -> dict[str, Any]:
-        return {**_tokens(prompt, completion), **self.further.usage}
+    def _call(self, call: Call) -> dict[str, Any]:
+        if not call.name:
+            return {"index": call.place, "function": {"arguments": call.arguments}}
+        number = f"{self.call_id}{call.place:x}"
+        return {"id": number, "type": "function", "index": call.place, "function": {"name": call.name}}
 
-    def _stop_reason(self, stopped_by: str) -> dict[str, Any]:
-        return {"stop_reason": stopped_by or None} if self.further.stop_reason else {}
+    def last(self, answers: Iterable[Answer]) -> bytes:
+        """The event that holds the usage, after the others."""
+        usage = {name: value for name, value in self.usage(answers).items() if value is not None}
+        return event({**self._head(self._chunks), "choices": [], "usage": usage, **self._fingerprint()})
+
+    def usage(self, answers: Iterable[Answer]) -> dict[str, Any]:
+        """Tokens of prompts, of which some were in the prefix cache, and of answers."""
+        all_of = list(answers)
+        found: dict[str, Any] = {**tokens_of(self.asked.isl, sum(answer.made for answer in all_of)), **self.further.usage}
+        cached = sum(answer.source.cached for answer in all_of[:: self.asked.choices])
+        if cached:
+            found["prompt_tokens_details"] = {"cached_tokens": cached}
+        if self.asked.reasons:
+            found["completion_tokens_details"] = {"reasoning_tokens": sum(answer.reasoned for answer in all_of)}
+        return found
+
+    def _stop_reason(self, stopped_by: str | int) -> dict[str, Any]:
+        return {"stop_reason": None if stopped_by == "" else stopped_by} if self.further.stop_reason else {}
 
     def _fingerprint(self) -> dict[str, str]:
         return {"system_fingerprint": self.further.fingerprint} if self.further.fingerprint else {}
 
     @property
     def _chunks(self) -> str:
-        return "chat.completion.chunk" if self.kind == "chat" else "text_completion"
+        return "chat.completion.chunk" if self.chat else "text_completion"
 
     def _head(self, name: str) -> dict[str, Any]:
         return {"id": self.id, "object": name, "created": self.created, "model": self.model}
+
+    def _prompt_text(self, prompt: Prompt) -> str:
+        if self.asked.token_ids:
+            return ""
+        return prompt.text or self.tokens.text(prompt.ids)
+
+    # Log probabilities, which are made up.
+
+    def _odds(self, answer: Answer, one: int, place: int, count: int) -> list[tuple[int, float]]:
+        greedy = self.asked.sampling.temperature == 0
+        key = answer.script.key if answer.script is not None else 0
+        others = max(count - 1, 0) if greedy or place < 0 else count
+        return logprobs_of(one, key, place, others, self.tokens)
+
+    def _name(self, one: int) -> str:
+        return f"token_id:{one}" if self.asked.tokens_as_ids else self.tokens.text([one])
+
+    def chat_logprobs(self, answer: Answer, ids: Sequence[int], first: int) -> dict[str, Any]:
+        """Those of some tokens of a chat's answer, from place ``first`` on."""
+        count, content = self.asked.logprobs or 0, []
+        for place, one in enumerate(ids, first):
+            odds = self._odds(answer, one, place, count)
+            top = [{"token": (name := self._name(other)), "logprob": value, "bytes": list(name.encode())} for other, value in odds[:count]]
+            own = list(self.tokens.text([one]).encode())
+            content.append({"token": self._name(one), "logprob": odds[0][1], "bytes": own, "top_logprobs": top})
+        return {"content": content}
+
+    def _text_logprobs(self, answer: Answer, ids: Sequence[int], first: int, index: int) -> dict[str, Any]:
+        count, offset = self.asked.logprobs or 0, self._offsets.get(index, 0)
+        found: dict[str, list[Any]] = {"text_offset": [], "token_logprobs": [], "tokens": [], "top_logprobs": []}
+        places: list[tuple[int, int]] = list(enumerate(ids, first)) if not self.asked.prompt_alone else []
+        if self.asked.echo and not first:
+            places = [*((i - answer.prompt.tokens, one) for i, one in enumerate(answer.prompt.ids)), *places]
+        for place, one in places:
+            odds = None if place == -answer.prompt.tokens else self._odds(answer, one, place, count)
+            found["text_offset"].append(offset)
+            found["tokens"].append(self._name(one))
+            found["token_logprobs"].append(None if odds is None else odds[0][1])
+            found["top_logprobs"].append(None if odds is None else {self._name(other): value for other, value in odds})
+            offset += len(found["tokens"][-1])
+        self._offsets[index] = offset
+        return found
+
+    def _prompt_logprobs(self, answer: Answer) -> list[dict[int, Any] | None]:
+        found: list[dict[int, Any] | None] = [None]
+        for place, one in enumerate(answer.prompt.ids[1:], 1 - answer.prompt.tokens):
+            odds = self._odds(answer, one, place, self.asked.prompt_logprobs or 0)
+            found.append(
+                {
+                    other: {"logprob": value, "rank": rank, "decoded_token": self.tokens.text([other])}
+                    for rank, (other, value) in enumerate(odds, 1)
+                }
+            )
+        return found

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tonnage.serve.dialect import Refused
+from tonnage.serve.rules import check_before, check_choices, check_sampling, refusal
+from tonnage.serve.schema import checked
 
-# What a client sent, as an engine gets it: its number of tokens, and, for a real engine, the tokens.
+if TYPE_CHECKING:
+    from tonnage.serve.tokens import Tokens
+
+# What a client sent, as an engine gets it: its tokens.
 
 
-Count = Callable[[str], int]
-"""Tokens of a text."""
-
-PER_MESSAGE = 4
-"""Tokens that a chat template adds to each message, roughly those of ChatML (role, two markers, a line break)."""
+PER_MESSAGE, PER_CHAT = 4, 2
+"""Tokens that a chat template adds to each message and to the whole, roughly those of ChatML (role, two markers, a line break)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +34,24 @@ class Prompt:
     """A prompt.
 
     Attributes:
-        tokens: how many there are, 1 or more.
-        ids: the tokens; empty for an engine that is simulated and needs their number alone.
+        ids: its tokens, one or more.
+        text: as the client sent it; "" where that was tokens.
     """
 
-    tokens: int
-    ids: tuple[int, ...] = ()
+    ids: tuple[int, ...]
+    text: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """How many there are."""
+        return len(self.ids)
 
 
 class Reader(Protocol):
     """Makes prompts of what clients send."""
 
-    def text(self, text: str) -> Prompt:
-        """Of a text."""
+    def text(self, text: str, *, special: bool = True) -> Prompt:
+        """Of a text; with ``special`` the model's own tokens go before it."""
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
         """Of a chat, with the model's template."""
@@ -58,26 +65,40 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """Counts prompts for a simulated engine.
+class TokenReader:
+    """Makes prompts for a simulated engine.
 
     Attributes:
-        count: tokens of a text.
+        tokens: of the model.
     """
 
-    count: Count
+    tokens: Tokens
 
-    def text(self, text: str) -> Prompt:
+    def text(self, text: str, *, special: bool = True) -> Prompt:
         """A text has one token at least."""
-        return Prompt(tokens=max(self.count(text), 1))
+        return Prompt(ids=tuple(self.tokens.ids(text, special=special) or self.tokens.ids(" ")), text=text)
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """The texts, and what a template adds to each of them."""
-        return Prompt(tokens=sum(PER_MESSAGE + self.count(message.text) for message in messages))
+        """The texts, each between two tokens before it and two after it, and the two with which the answer begins.
+
+        So a chat that goes on begins with the tokens of the chat before.
+        """
+        found: list[int] = []
+        for message in messages:
+            role = _role(message.role)
+            found += [1, role, *self.tokens.ids(message.text, special=False), 0, role]
+        return Prompt(ids=(*found, 1, _role("assistant")))
 
     def ids(self, ids: Sequence[int]) -> Prompt:
-        """As many tokens as ids."""
-        return Prompt(tokens=len(ids))
+        """As they are, where the vocabulary has them."""
+        beyond = next((one for one in ids if not 0 <= one < self.tokens.size), None)
+        if beyond is not None:
+            raise Refused(f"Token id {beyond} is out of vocabulary")
+        return Prompt(ids=tuple(ids))
+
+
+def _role(name: str) -> int:
+    return 3 + sum(name.encode()) % 64
 
 
 # How the tokens of an answer are chosen, as a request of the OpenAI API says it, with vLLM's further fields and defaults.
@@ -110,64 +131,19 @@ class Sampling:
     stop_token_ids: tuple[int, ...] = ()
 
 
-BOUNDS: Mapping[str, tuple[float, float]] = {
-    "temperature": (0.0, 2.0),
-    "top_p": (1e-6, 1.0),
-    "min_p": (0.0, 1.0),
-    "presence_penalty": (-2.0, 2.0),
-    "frequency_penalty": (-2.0, 2.0),
-    "repetition_penalty": (1e-6, 10.0),
-}
-WHOLE: Mapping[str, tuple[int, int]] = {"top_k": (-1, 2**31 - 1), "seed": (-(2**63), 2**63 - 1), "min_tokens": (0, 2**31 - 1)}
-MOST_STOP_IDS = 4_096
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed")
+_ENDING = ("min_tokens", "ignore_eos")
 
-
-def sampling_of(body: Mapping[str, Any], osl: int) -> Sampling:
-    """Read the sampling parameters of a request.
-
-    Args:
-        body: of the request.
-        osl: output tokens at most.
-
-    Raises:
-        Refused: a value that is none, or out of range.
-    """
-    said: dict[str, Any] = {name: _number(name, body[name], *bounds) for name, bounds in BOUNDS.items() if body.get(name) is not None}
-    said |= {name: _whole(name, body[name], *bounds) for name, bounds in WHOLE.items() if body.get(name) is not None}
-    said["top_k"] = max(said.get("top_k", 0), 0)  # vLLM's −1 is no limit, too
-    if body.get("ignore_eos") is not None:
-        if not isinstance(body["ignore_eos"], bool):
-            raise Refused(f"ignore_eos: true or false is needed, not {body['ignore_eos']!r}", param="ignore_eos")
-        said["ignore_eos"] = body["ignore_eos"]
-    if said.get("min_tokens", 0) > osl:
-        raise Refused(f"min_tokens must be less than or equal to max_tokens={osl}, got {said['min_tokens']}.", param="min_tokens")
-    ids = body.get("stop_token_ids") or []
-    if not isinstance(ids, list) or len(ids) > MOST_STOP_IDS:
-        raise Refused(f"stop_token_ids: a list of at most {MOST_STOP_IDS} token ids is needed", param="stop_token_ids")
-    said["stop_token_ids"] = tuple(_whole("stop_token_ids", one, 0, 2**31 - 1) for one in ids)
-    return Sampling(**said)
-
-
-def _number(name: str, value: Any, least: float, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not least <= value <= most:
-        raise Refused(f"{name}: a number from {max(least, 0) if least > -1 else least:g} to {most:g} is needed, not {value!r}", param=name)
-    return float(value)
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise Refused(f"{name}: a whole number from {least} to {most} is needed, not {value!r}", param=name)
-    return value
-
+_NEVER = -100
+"""The bias of a token that is never taken."""
 
 Kind = Literal["chat", "completions"]
-
-MOST_CHOICES = 128
+PATHS: Mapping[Kind, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was asked.
+    """A request as it was read.
 
     Attributes:
         kind: which endpoint.
@@ -179,7 +155,24 @@ class Asked:
         stream, usage: whether tokens are streamed, and whether the stream ends with the usage.
         usage_each: whether every event of it has the usage so far (vLLM's ``continuous_usage_stats``).
         stop: texts at which an answer ends.
+        keeps_stop: whether such a text is given out.
         session: a number for session affinity, made of ``user``; -1 without.
+        logprobs: alternatives to each token with their log probabilities; None for no log probabilities.
+        prompt_logprobs: the same for the prompt.
+        echo: whether an answer begins with its prompt.
+        token_ids: whether an answer has its tokens as numbers.
+        tokens_as_ids: whether log probabilities name tokens by number.
+        tools: names of tools that may be called, with the schemas of their arguments.
+        tool_choice, named_tool: "none", "auto", "required" or "named"; and the tool that has to be called.
+        parallel_calls: whether several may be called at once.
+        grammar: what the answer has to fit (``structure``); "" for nothing.
+        reasons, shows_reasoning: whether the model thinks first, and whether the client sees it.
+        salt: keeps its blocks apart in the prefix cache.
+        allowed, banned: tokens that it may be made of, all where empty, and tokens that it has never.
+        bad_words: texts that it does not have.
+        transfer: ``kv_transfer_params``, for prefill and decode apart.
+        role: of a chat's answer.
+        said: what an answer of a chat that is echoed begins with.
     """
 
     kind: Kind
@@ -187,157 +180,266 @@ class Asked:
     prompts: tuple[Prompt, ...]
     osl: int
     sampling: Sampling
-    choices: int
-    stream: bool
-    usage: bool
-    usage_each: bool
-    stop: tuple[str, ...]
-    session: int
+    choices: int = 1
+    stream: bool = False
+    usage: bool = False
+    usage_each: bool = False
+    stop: tuple[str, ...] = ()
+    keeps_stop: bool = False
+    session: int = -1
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    echo: bool = False
+    token_ids: bool = False
+    tokens_as_ids: bool = False
+    tools: Mapping[str, Any] = field(default_factory=dict)
+    tool_choice: Literal["none", "auto", "required", "named"] = "none"
+    named_tool: str = ""
+    parallel_calls: bool = True
+    grammar: str = ""
+    reasons: bool = False
+    shows_reasoning: bool = True
+    allowed: frozenset[int] = frozenset()
+    banned: frozenset[int] = frozenset()
+    bad_words: tuple[str, ...] = ()
+    salt: str = ""
+    transfer: Mapping[str, Any] | None = None
+    role: str = "assistant"
+    said: str = ""
 
     @property
     def isl(self) -> int:
         """Tokens of all prompts."""
         return sum(prompt.tokens for prompt in self.prompts)
 
+    @property
+    def prompt_alone(self) -> bool:
+        """Whether an answer is its prompt and nothing else."""
+        return self.echo and self.kind == "completions" and self.osl == 0
 
-def asked_of(kind: Kind, body: Any, *, reader: Reader, max_context: int, default_osl: int, real: bool = False) -> Asked:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What holds for every request of a server.
+
+    Attributes:
+        models: names that requests may have; an empty one means the first.
+        max_context: longest prompt plus output; 0 for no limit.
+        default_osl: output tokens of a chat that sets no limit; 0 for as many as the context leaves.
+        vocabulary: tokens that there are; 0 where nobody knows.
+        real: whether a model answers, so that what would change its answers and is not heeded is refused.
+        reasons: whether it thinks before it answers.
+    """
+
+    models: tuple[str, ...]
+    max_context: int = 0
+    default_osl: int = 0
+    vocabulary: int = 0
+    real: bool = False
+    reasons: bool = False
+
+
+def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     """Read the body of a request.
 
     Args:
         kind: the endpoint.
         body: as JSON gave it.
         reader: makes prompts of texts.
-        max_context: longest prompt plus output; 0 for no such limit.
-        default_osl: output tokens where the client sets no limit; 0 for as many as the context leaves.
-        real: whether a model answers, so that fields that would change its answers are refused where they are not heeded.
+        limits: of the server.
 
     Raises:
         Refused: with the error that the client gets.
     """
-    if not isinstance(body, Mapping):
-        raise Refused("the body is not a JSON object", kind="Bad Request", param="body")
-    if real:
-        _refuse_unheeded(body)
-    prompts = (reader.chat(_messages(body)),) if kind == "chat" else _prompts(body.get("prompt"), reader)
-    longest = max(prompt.tokens for prompt in prompts)
-    named = "max_completion_tokens" if kind == "chat" and body.get("max_completion_tokens") is not None else "max_tokens"
-    osl = _whole_number(body, named, default_osl or max(max_context - longest, 1), least=1)
-    choices, options = _whole_number(body, "n", 1, least=1, most=MOST_CHOICES), _object(body, "stream_options")
-    if max_context:
-        osl = _within(max_context, longest, osl, named)
+    if isinstance(body, Mapping):
+        check_before(kind, body)
+        if body.get("tools") and "tool_choice" not in body:
+            body = {**body, "tool_choice": "auto"}
+    said = checked(PATHS[kind], body)
+    check_model(said.get("model"), limits)
+    check_choices(1 if said["n"] is None else said["n"])
+    _refuse_unheeded(said, ("use_beam_search", "prompt_embeds"))
+    if limits.real:
+        _refuse_unheeded(said, ("logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "tools", "structured_outputs"))
+        if (said.get("response_format") or {}).get("type", "text") != "text":
+            raise Refused("response_format: this server answers in plain text only", param="response_format")
+    prompts = (prompt_of_chat(said, reader),) if kind == "chat" else _prompts(said, reader)
+    prompts = tuple(_truncated(said, prompt) for prompt in prompts)
+    osl = _osl(kind, said, prompts, limits)
+    sampling = _sampling(said)
+    alone = kind == "completions" and said["echo"] and said["max_tokens"] == 0
+    logprobs = (said["top_logprobs"] or 0 if said["logprobs"] else None) if kind == "chat" else said["logprobs"]
+    greedy = sampling.temperature == 0
+    check_sampling(said, osl=1 if alone else osl, logprobs=logprobs, greedy=greedy, vocabulary=limits.vocabulary)
+    options = said.get("stream_options") or {}
+    echoed = said["echo"] and logprobs is not None
     return Asked(
         kind=kind,
-        model=str(body.get("model") or ""),
+        model=said.get("model") or limits.models[0],
         prompts=prompts,
-        osl=osl,
-        sampling=sampling_of(body, osl),
-        choices=choices,
-        stream=_flag(body, "stream"),
-        usage=_flag(options, "include_usage"),
-        usage_each=_flag(options, "include_usage") and _flag(options, "continuous_usage_stats"),
-        stop=_stop(body.get("stop")),
-        session=-1 if not body.get("user") else sum((i + 1) * b for i, b in enumerate(str(body["user"]).encode())),
+        osl=0 if alone else osl,
+        sampling=sampling,
+        choices=said["n"] or 1,
+        stream=bool(said["stream"]),
+        usage=bool(options.get("include_usage")),
+        usage_each=bool(options.get("include_usage") and options.get("continuous_usage_stats")),
+        stop=_stop(said.get("stop")),
+        keeps_stop=said["include_stop_str_in_output"],
+        session=-1 if not said.get("user") else sum((i + 1) * b for i, b in enumerate(said["user"].encode())),
+        logprobs=logprobs,
+        prompt_logprobs=said["prompt_logprobs"] if said["prompt_logprobs"] is not None or not said["echo"] else _echoed(kind, said),
+        echo=said["echo"],
+        token_ids=bool(said["return_token_ids"]),
+        tokens_as_ids=bool(said["return_tokens_as_token_ids"]) if logprobs is not None or echoed else False,
+        grammar=_grammar(said),
+        reasons=limits.reasons,
+        shows_reasoning=said.get("include_reasoning", True),
+        allowed=frozenset(said.get("allowed_token_ids") or ()),
+        banned=frozenset(int(one) for one, bias in (said.get("logit_bias") or {}).items() if bias <= _NEVER),
+        bad_words=tuple(said.get("bad_words") or ()),
+        salt=said.get("cache_salt") or "",
+        transfer=said.get("kv_transfer_params"),
+        **(_tools(said) if kind == "chat" else {}),
     )
 
 
-def _within(max_context: int, isl: int, osl: int, named: str) -> int:
-    """The output tokens that the context leaves, of those requested; as vLLM 0.32 does it.
+def _echoed(kind: Kind, said: Mapping[str, Any]) -> int | None:
+    found: int | None = said["top_logprobs"] if kind == "chat" else said["logprobs"]
+    return found
+
+
+def check_model(name: str | None, limits: Limits) -> None:
+    """A model that is served.
+
+    Raises:
+        Refused: another one.
+    """
+    if name and name not in limits.models:
+        aliases = ", ".join(limits.models)
+        words = f"The model `{name}` does not exist. Valid aliases: {aliases}."
+        raise Refused(words, status=404, kind="NotFoundError", param="model")
+
+
+def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits: Limits) -> int:
+    """The output tokens that the context leaves, of those requested.
 
     Raises:
         Refused: the prompt leaves none, or more are requested than the context has.
     """
-    if isl >= max_context:
-        raise Refused(
-            f"This model's maximum context length is {max_context} tokens. However, your prompt contains {isl} input tokens, which leaves "
-            "none for the output. Please shorten the prompt.",
-            param="input_tokens",
+    named = "max_completion_tokens" if said.get("max_completion_tokens") is not None else "max_tokens"
+    wanted, longest, most = said.get(named), max(prompt.tokens for prompt in prompts), limits.max_context
+    if kind == "completions" and wanted is None:
+        wanted = 16
+    if most and wanted is not None and wanted > most:
+        raise refusal(f"{named}={wanted} cannot be greater than max_model_len={most}. Please request fewer output tokens.", named, wanted)
+    if most and longest > most:
+        raise refusal(
+            f"This model's maximum context length is {most} tokens. However, your prompt contains {longest} input tokens, which exceeds "
+            "this limit even without any output tokens. Please reduce the length of the input prompt.",
+            "input_tokens",
+            longest,
         )
-    if osl > max_context:
-        raise Refused(
-            f"{named}={osl} is more than this model's maximum context length of {max_context} tokens. Please ask for fewer output tokens.",
-            param=named,
-        )
-    return min(osl, max_context - isl)
+    left = most - longest if most else 1 << 31
+    return int(min(left, limits.default_osl or left)) if wanted is None else int(min(wanted, left))
 
 
-def _refuse_unheeded(body: Mapping[str, Any]) -> None:
-    """Fields that would change an answer are refused rather than passed over."""
-    for name in ("logprobs", "top_logprobs", "prompt_logprobs", "best_of", "suffix", "tools", "functions"):
-        value = body.get(name)
-        if value not in (None, False, 0, 1, "", []) or (name.endswith("logprobs") and value is True):
-            raise Refused(f"{name}: this server does not do that; leave it out", param=name)
-    form = body.get("response_format")
-    if form is not None and form != {"type": "text"}:
-        raise Refused("response_format: this server answers in plain text only", param="response_format")
+def _sampling(said: Mapping[str, Any]) -> Sampling:
+    given = {name: said[name] for name in (*_SAMPLING, *_ENDING) if said.get(name) is not None}
+    if given.get("top_k", 0) < 0:
+        del given["top_k"]  # vLLM's −1 is no limit, too
+    if given.get("seed") == -1:
+        del given["seed"]
+    return Sampling(**given, stop_token_ids=tuple(said.get("stop_token_ids") or ()))
 
 
-def _messages(body: Mapping[str, Any]) -> list[Message]:
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise Refused("messages: a list of one message or more is needed", param="messages")
-    for i, message in enumerate(messages):
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise Refused(f"messages[{i}]: an object with a role is needed", param="messages")
-    return [Message(role=message["role"], text=_text_of(message.get("content"), i)) for i, message in enumerate(messages)]
+def _grammar(said: Mapping[str, Any]) -> str:
+    """What the answer has to fit.
+
+    Raises:
+        Refused: a schema or a grammar that cannot be read.
+    """
+    form, structured = said.get("response_format") or {}, said.get("structured_outputs") or {}
+    if not structured and form.get("type", "text") == "text":
+        return ""
+    from tonnage.serve import structure
+
+    if structured.get("regex") is not None:
+        return structure.regex_grammar(structured["regex"])
+    if structured.get("choice") is not None:
+        return structure.choice_grammar(structured["choice"])
+    if structured.get("grammar") is not None:
+        return structure.written_grammar(structured["grammar"])
+    if structured.get("structural_tag") is not None or form.get("type") == "structural_tag":
+        raise Refused("structural_tag: this server does not do that; leave it out", param="response_format")
+    schema = structured["json"] if structured.get("json") is not None else structure.schema_of(form)
+    return structure.json_grammar({"type": "object"} if schema is None else schema)
 
 
-def _text_of(content: Any, place: int) -> str:
-    """The text of a message, whose content may be a list of parts; other parts than text are refused."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    if isinstance(content, list) and all(isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content):
-        return "".join(part["text"] for part in content)
-    raise Refused(f"messages[{place}].content: a text, or a list of parts with a text each, is needed", param="messages")
-
-
-def _prompts(prompt: Any, reader: Reader) -> tuple[Prompt, ...]:
-    """A text, token ids, or a list of either."""
-    several = prompt if isinstance(prompt, list) and prompt and not _are_ids(prompt) else [prompt]
-    if len(several) > MOST_CHOICES:
-        raise Refused(f"prompt: a list of at most {MOST_CHOICES} is needed", param="prompt")
-    found = []
-    for one in several:
-        if isinstance(one, str) and (one or len(several) == 1):
-            found.append(reader.text(one))
-        elif _are_ids(one):
-            found.append(reader.ids(one))
-        else:
-            raise Refused("prompt: a text, token ids, or a list of either is needed", param="prompt")
-    return tuple(found)
-
-
-def _are_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in value)
-
-
-def _whole_number(body: Mapping[str, Any], name: str, default: int, *, least: int, most: int | None = None) -> int:
-    value = body.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
-        limit = f"{least} or more" if most is None else f"{least} to {most}"
-        raise Refused(f"{name}: a whole number, {limit}, is needed, not {value!r}", param=name)
-    return value
-
-
-def _flag(body: Mapping[str, Any], name: str) -> bool:
-    value = body.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise Refused(f"{name}: true or false is needed, not {value!r}", param=name)
-    return bool(value)
-
-
-def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = body.get(name)
-    if value is None:
+def _tools(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Tools that may be called: with "auto" only where the last message is not a result of one, so that an agent comes to an end."""
+    if not said.get("tools"):
         return {}
-    if not isinstance(value, Mapping):
-        raise Refused(f"{name}: an object is needed", param=name)
-    return value
+    tools = {tool["function"]["name"]: tool["function"].get("parameters") for tool in said["tools"]}
+    choice = said["tool_choice"] or "auto"
+    named = choice["function"]["name"] if isinstance(choice, Mapping) else ""
+    if choice == "auto" and said["messages"][-1].get("role") == "tool":
+        choice = "none"
+    parallel = said["parallel_tool_calls"] is not False
+    return {"tools": tools, "tool_choice": "named" if named else choice, "named_tool": named, "parallel_calls": parallel}
+
+
+def _refuse_unheeded(said: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Fields that would change an answer are refused rather than passed over."""
+    for name in names:
+        value = said.get(name)
+        if value not in (None, False, 0, "", []) or (name == "logprobs" and value is not None and value is not False):
+            raise Refused(f"{name}: this server does not do that; leave it out", param=name)
+
+
+def prompt_of_chat(said: Mapping[str, Any], reader: Reader) -> Prompt:
+    """The prompt of a chat: its messages, after the tools that may be called."""
+    messages = said["messages"]
+    if not messages:
+        raise Refused("Cannot apply chat template to an empty conversation. Provide at least one message.")
+    found = [Message(role=message.get("role") or "", text=_text_of(message, said.get("model") or "the model")) for message in messages]
+    if said.get("tools") and said.get("tool_choice") != "none":
+        found = [Message(role="tools", text=json.dumps(said["tools"])), *found]
+    return reader.chat(found)
+
+
+def _text_of(message: Mapping[str, Any], model: str) -> str:
+    """The text of a message, whose content may be a list of parts; other parts than text are refused."""
+    content = message.get("content")
+    calls = message.get("tool_calls")
+    after = json.dumps(list(calls)) if calls else ""
+    if content is None or isinstance(content, str):
+        return (content or "") + after
+    parts = [part if isinstance(part, str) else part.get("text") or part.get("refusal") for part in content]
+    if not all(isinstance(part, str) for part in parts):
+        raise Refused(f"{model} is not a multimodal model")
+    return "\n".join(parts) + after
+
+
+def _prompts(said: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
+    """A text, token ids, or a list of either."""
+    prompt, special = said["prompt"], said["add_special_tokens"]
+    if said.get("suffix") is not None:
+        why = "is only supported for models with" if isinstance(prompt, str) else "requires text prompt input for"
+        raise Refused(f"suffix {why} FIM completion rendering", param="suffix")
+    if prompt == []:
+        raise Refused("You must pass at least one prompt")
+    several = prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
+    if any(one in ("", []) for one in several):
+        raise Refused("The decoder prompt cannot be empty")
+    return tuple(reader.text(one, special=special) if isinstance(one, str) else reader.ids(one) for one in several)
+
+
+def _truncated(said: Mapping[str, Any], prompt: Prompt) -> Prompt:
+    most = said.get("truncate_prompt_tokens")
+    if most is None or most < 0 or prompt.tokens <= most:
+        return prompt
+    return Prompt(ids=prompt.ids[:most] if said.get("truncation_side") == "right" else prompt.ids[-most:])
 
 
 def _stop(value: Any) -> tuple[str, ...]:
-    found = () if value is None else (value,) if isinstance(value, str) else value
-    if not isinstance(found, list | tuple) or not all(isinstance(one, str) and one for one in found) or len(found) > 16:
-        raise Refused("stop: a text, or a list of at most 16 texts, is needed", param="stop")
-    return tuple(found)
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)

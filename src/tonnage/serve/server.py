@@ -6,27 +6,37 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tonnage.errors import InputError, TonnageError, option
-from tonnage.serve.app import Cut, Service, application
+from tonnage.serve.app import Cut, Service
 from tonnage.serve.clock import WallClock
 from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
-from tonnage.serve.request import Count, Counted
+from tonnage.serve.prefix import CachedEngine
+from tonnage.serve.request import Limits, TokenReader
+from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervision.child import STARTS
 
 if TYPE_CHECKING:
+    from tonnage.serve.events import Publisher
+    from tonnage.serve.tokens import Tokens
     from tonnage.simulator.engine import Engine
+    from tonnage.spec.lengths import Lengths
 
 KILLED = 137
 """Exit code of a process that was killed."""
+
+STARTS_IN_S = 60
+"""Seconds that a server in a thread may take to start."""
 
 DRAIN_S = 10
 """Seconds that streams have to end after the server got a signal."""
@@ -57,9 +67,11 @@ class Served:
         router: between them (``simulator.router.ROUTERS``).
         model: the name that clients use.
         max_context: longest prompt plus output; 0 for no limit.
-        default_osl: output tokens of a request that sets no limit.
+        lengths: how long answers are that end by themselves.
         most_waiting: requests that may wait when another comes; 0 for no limit.
-        count: tokens of a text.
+        tokens: of the model.
+        reasons: whether it thinks before it answers.
+        events: where the events of the prefix caches are published (``serve.events``), and sent again; "" for nowhere.
         speed: how many times as fast as the wall's the simulated time runs.
         faults: what goes wrong, and when.
         seed: of which requests faults meet.
@@ -68,14 +80,14 @@ class Served:
         host, port: where the server listens; port 0 takes a free one.
     """
 
-    engine: Callable[[], Engine]
+    engine: Callable[[], Engine | CachedEngine]
     instances: int
     router: str
     model: str
     max_context: int
-    default_osl: int
+    lengths: Lengths
     most_waiting: int
-    count: Count
+    tokens: Tokens
     speed: float
     host: str
     port: int
@@ -83,6 +95,10 @@ class Served:
     seed: int = 0
     ranks: int = 1
     dialect: Dialect = OF_VLLM
+    reasons: bool = False
+    events: str = ""
+    events_again: str = ""
+    events_topic: str = ""
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with its own alarm."""
@@ -90,20 +106,33 @@ class Served:
 
         clocks = [WallClock(self.speed) for _ in range(self.instances * self.ranks)]
         fleet = Fleet([Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks)], self.router, ranks=self.ranks)
-        engines = Simulated(fleet, self.model, self.dialect.published)
+        engines = Simulated(fleet, self.model, tokens=self.tokens, lengths=self.lengths, names=self.dialect.published)
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
+            if self.events:
+                engines.publishers.append(self._publisher(instance))
         return Service(
             engines=engines,
-            reader=Counted(self.count),
-            model=self.model,
-            max_context=self.max_context,
-            default_osl=self.default_osl,
+            reader=TokenReader(self.tokens),
+            tokens=self.tokens,
+            limits=Limits(models=(self.model,), max_context=self.max_context, vocabulary=self.tokens.size, reasons=self.reasons),
             most_waiting=self.most_waiting,
             started=int(time.time()),
             faults=Faults(self.faults, lambda: self._go_wrong(loop, clocks), seed=self.seed),
             dialect=self.dialect,
         )
+
+    def _publisher(self, instance: Instance) -> Publisher:
+        """What publishes the events of an instance, whose rank is its number."""
+        from tonnage.serve.events import Publisher
+
+        engine = instance.member.engine
+        if not isinstance(engine, CachedEngine):
+            raise InputError(f"{option('kv_events')}: this engine has no prefix cache; leave it out")
+        size = engine.tokens_per_block
+        made = Publisher(self.events, self.events_again, topic=self.events_topic, rank=int(instance.name), block_tokens=size)
+        engine.publish = made.publish
+        return made
 
     def _go_wrong(self, loop: asyncio.AbstractEventLoop, clocks: list[WallClock]) -> None:
         """Begin with the faults that are not about requests."""
@@ -146,6 +175,59 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
 
         if not uvloop.run(run()):
             raise TonnageError("the server did not start")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A server in a thread of this process.
+
+    Attributes:
+        port: where it listens.
+        service: what it serves.
+    """
+
+    port: int
+    service: Service
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def in_thread(served: Servable) -> Iterator[Running]:
+    """Serve from a thread until the block ends.
+
+    Args:
+        served: what and where.
+
+    Raises:
+        TonnageError: the server failed while it started.
+    """
+    import uvicorn
+
+    found: list[tuple[Service, uvicorn.Server]] = []
+    begun = threading.Event()
+
+    async def run(listening: socket.socket) -> None:
+        service = served.build(asyncio.get_running_loop())
+        config = uvicorn.Config(application(service), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        found.append((service, uvicorn.Server(config)))
+        begun.set()
+        await found[0][1].serve(sockets=[listening])
+        service.engines.close()
+
+    with _listening(served) as listening:
+        thread = threading.Thread(target=lambda: asyncio.run(run(listening)), daemon=True, name="tonnage serve")
+        thread.start()
+        if not begun.wait(STARTS_IN_S):
+            raise TonnageError("the server did not start")
+        try:
+            yield Running(port=listening.getsockname()[1], service=found[0][0])
+        finally:
+            found[0][1].should_exit = True
+            thread.join()
 
 
 def _listening(served: Servable) -> socket.socket:

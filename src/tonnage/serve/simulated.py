@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tonnage.results.requests import COMPLETED, REJECTED
-from tonnage.serve.answer import Answer, Piece
+from tonnage.serve.answer import Answer, Call, Piece
 from tonnage.serve.metrics import Load, Metrics
+from tonnage.serve.prefix import Content
 from tonnage.serve.published import VLLM, Published
-from tonnage.simulator.router import draw
+from tonnage.serve.script import script_of
 
 if TYPE_CHECKING:
+    from tonnage.serve.events import Publisher
     from tonnage.serve.fleet import Fleet
     from tonnage.serve.instance import Instance
-    from tonnage.serve.request import Asked
-
-
-# The text of simulated answers: one common English word for each token, the same for the same request.
-
-
-_TEXT = """
-time year people way day man thing woman life child world school state family student group country problem hand part place case
-week company system program question work government number night point home water room mother area money story fact month lot
-right study book eye job word business issue side kind head house service friend father power hour game line end
-"""
-WORDS = tuple(_TEXT.split())
-
-
-def word(request: int, token: int) -> str:
-    """The text of an output token, counted from 0; every one but the first begins with a space."""
-    chosen = WORDS[draw(0, request, token) % len(WORDS)]
-    return chosen if token == 0 else " " + chosen
+    from tonnage.serve.request import Asked, Prompt
+    from tonnage.serve.script import Script
+    from tonnage.serve.tokens import Tokens
+    from tonnage.spec.lengths import Lengths
 
 
 class Simulated:
@@ -40,17 +29,21 @@ class Simulated:
     Attributes:
         fleet: the instances.
         metrics: of the server.
+        publishers: of the events of the engines' caches.
     """
 
-    def __init__(self, fleet: Fleet, model: str, names: Published = VLLM) -> None:
+    def __init__(self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM) -> None:
         """Answer with the instances of a fleet.
 
         Args:
             fleet: of idle instances.
             model: the name that clients use.
+            tokens: of the model.
+            lengths: how long answers are that end by themselves.
             names: of the metrics.
         """
-        self.fleet = fleet
+        self.publishers: list[Publisher] = []
+        self.fleet, self._tokens, self._lengths = fleet, tokens, lengths
         self.metrics = Metrics(self._loads, model, names)
 
     @property
@@ -64,22 +57,19 @@ class Simulated:
         return ""
 
     def close(self) -> None:
-        """Nothing runs next to the server's loop."""
+        """Close what publishes events of the caches."""
+        for one in self.publishers:
+            one.close()
 
     def answers(self, asked: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet."""
-        return [
-            Answer(
-                source=SimulatedSource(self.fleet, isl=prompt.tokens, osl=asked.osl, session=asked.session),
-                metrics=self.metrics,
-                isl=prompt.tokens,
-                osl=asked.osl,
-                choices=asked.choices,
-                stop=asked.stop,
-            )
-            for prompt in asked.prompts
-            for _ in range(asked.choices)
-        ]
+        return [self._answer(asked, prompt, choice) for prompt in asked.prompts for choice in range(asked.choices)]
+
+    def _answer(self, asked: Asked, prompt: Prompt, choice: int) -> Answer:
+        unseeded = secrets.randbits(60)
+        script = script_of(asked, prompt, choice, tokens=self._tokens, lengths=self._lengths, unseeded=unseeded)
+        source = SimulatedSource(self.fleet, asked, prompt, script)
+        return Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt, script=script)
 
     def _loads(self) -> Iterator[Load]:
         for one in self.fleet.instances:
@@ -96,19 +86,24 @@ class Simulated:
 
 
 class SimulatedSource:
-    """One request in the fleet; its words are made up."""
+    """One request in the fleet."""
 
-    def __init__(self, fleet: Fleet, *, isl: int, osl: int, session: int) -> None:
+    def __init__(self, fleet: Fleet, asked: Asked, prompt: Prompt, script: Script) -> None:
         """Not begun yet.
 
         Args:
             fleet: where it is sent.
-            isl, osl: prompt and output tokens.
-            session: of the client, for session affinity; -1 for none.
+            asked: the request.
+            prompt: of it.
+            script: the words of its answer.
         """
-        self._fleet, self._isl, self._osl, self._session = fleet, isl, osl, session
+        self._fleet, self._asked, self._prompt, self._script = fleet, asked, prompt, script
+        limit = max(asked.osl, 1)
+        self._osl = min(limit, script.length)
+        self._finish = "stop" if script.length <= limit else "length"
+        self._stops = frozenset(asked.sampling.stop_token_ids)
         self._number = -1
-        self._made = 0
+        self._made = self._cached = 0
         self._answer: Answer | None = None
         self._at: Instance | None = None
 
@@ -127,10 +122,17 @@ class SimulatedSource:
         """How often it lost its blocks."""
         return 0 if self._at is None else self._at.member.engine.preemptions(self._number)
 
+    @property
+    def cached(self) -> int:
+        """Tokens of its prompt that the prefix cache had."""
+        return self._cached
+
     def begin(self, answer: Answer) -> None:
         """Send the request to an instance."""
         self._answer = answer
-        self._number = self._fleet.submit(isl=self._isl, osl=self._osl, deliver=self._deliver, session=self._session)
+        asked, prompt = self._asked, self._prompt
+        content = Content(prompt.ids, asked.salt, lambda place: self._script.token(place).id)
+        self._number = self._fleet.submit(isl=prompt.tokens, osl=self._osl, deliver=self._deliver, session=asked.session, content=content)
         self._at = self._fleet.instance_of(self._number)
 
     def end(self) -> None:
@@ -144,8 +146,32 @@ class SimulatedSource:
         if self._answer is None:
             return
         if status == REJECTED:
-            self._answer.take(Piece(error=f"a request of {self._isl} and {self._osl} tokens does not fit the KV cache of this deployment"))
+            words = f"a request of {self._prompt.tokens} and {self._osl} tokens does not fit the KV cache of this deployment"
+            self._answer.take(Piece(error=words))
             return
-        text = "".join(word(self._number, self._made + i) for i in range(tokens))
-        self._made += tokens
-        self._answer.take(Piece(text=text, tokens=tokens, finish="length" if status == COMPLETED else ""))
+        if not self._made and self._at is not None:
+            self._cached = self._at.cached(self._number)
+            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self._cached)
+        self._answer.take(self._piece(tokens, ends=status == COMPLETED))
+
+    def _piece(self, tokens: int, *, ends: bool) -> Piece:
+        """What the next tokens say, up to one that ends the answer."""
+        said = [self._script.token(self._made + i) for i in range(tokens)]
+        stopped_by: str | int = ""
+        if self._stops:
+            least = self._asked.sampling.min_tokens
+            place = next((i for i, one in enumerate(said) if one.id in self._stops and self._made + i >= least), None)
+            if place is not None:
+                kept = said[place].text if self._asked.keeps_stop else ""
+                said, stopped_by = [*said[:place], said[place]._replace(text=kept)], said[place].id
+        self._made += len(said)
+        piece = Piece(tokens=len(said), ids=[one.id for one in said])
+        piece.finish = "stop" if stopped_by != "" else self._finish if ends else ""
+        piece.stopped_by = stopped_by
+        piece.text = "".join(one.text for one in said if one.part == "content")
+        piece.reasoning = "".join(one.text for one in said if one.part == "reasoning")
+        named = [Call(one.call, name=one.text) for one in said if one.part == "name"]
+        given = [Call(one.call, arguments=one.text) for one in said if one.part == "arguments"]
+        piece.calls = sorted((*named, *given), key=lambda call: call.place)
+        piece.silent = all(one.part == "none" for one in said)
+        return piece

@@ -215,6 +215,11 @@ class Engine:
         return self._machine.rows.id[int(self._machine.state["arrived"]) : self._sent()]
 
     @property
+    def queue(self) -> NDArray[np.int64]:
+        """Requests that have no slot: those of the queue, and those on their way to it."""
+        return np.concatenate([self.waiting, self.coming])
+
+    @property
     def queued(self) -> int:
         """How many requests have no slot: those of the queue, and those on their way to it."""
         return int(self._machine.state["queued"] + self._machine.state["coming"]) + len(self._new)

@@ -118,6 +118,8 @@ class LessonResult(InNotebooks):
         complete: requests complete.
         running: requests in a slot when the time was up.
         tokens: tokens put out.
+        busy_slots: share of all slots over all ticks that held a request; the course calls it GPU utilisation.
+        useful_work: share in which a slot did work of its request, and did not wait for a longer step to end.
         ticks: when the last step ended; the rates divide by it.
         steps: the first steps, for drawing.
     """
@@ -132,17 +134,21 @@ class LessonResult(InNotebooks):
     complete: int
     running: int
     tokens: int
+    busy_slots: float
+    useful_work: float
     ticks: float
     steps: tuple[LessonStep, ...]
 
     def to_json(self) -> dict[str, float | int | None]:
-        """The six figures, to two decimals as the course prints them; None where nothing was measured."""
+        """The six figures, to two decimals as the course prints them, and the two shares; None where nothing was measured."""
         means = {"e2e": self.e2e, "ttft": self.ttft, "itl": self.itl}
         return {
             **{name: None if math.isnan(value) else round(value, 2) for name, value in means.items()},
             "requests_per_1k_ticks": round(self.requests_per_1k_ticks, 2),
             "tokens_per_1k_ticks": round(self.tokens_per_1k_ticks, 2),
             "final_queue": self.final_queue,
+            "busy_slots": round(self.busy_slots, 4),
+            "useful_work": round(self.useful_work, 4),
         }
 
     def slots_text(self, width: int = 100, most_slots: int = 32) -> str:
@@ -207,6 +213,7 @@ class _Engine:
         self.last_load = 0.0
         self.made = 0
         self.tokens = 0
+        self.busy = self.useful = 0.0
         self.ttft = _Mean()
         self.e2e = _Mean()
         self.itl = _Mean()
@@ -260,13 +267,12 @@ class _Engine:
     def step(self) -> LessonStep:
         """Rules 5, 6 and 7: the step lasts as long as its prefills together, or as its decodes."""
         running = self.running()
-        prefill, decode = 0.0, 0.0
-        for request in running:
-            if request.in_prefill:
-                prefill += self.config.prefill_ticks / self.config.prefill_chunks
-            else:
-                decode = self.config.itl_ticks
-        duration = max(prefill, decode, 1.0)
+        chunk = self.config.prefill_ticks / self.config.prefill_chunks
+        prefills = sum(request.in_prefill for request in running)
+        decodes = len(running) - prefills
+        duration = max(prefills * chunk, self.config.itl_ticks if decodes else 0.0, 1.0)
+        self.busy += len(running) * duration
+        self.useful += prefills * chunk + decodes * self.config.itl_ticks
         self.itl.add(duration, times=sum(request.tokens > 1 for request in running))
         start, self.now = self.now, self.now + duration
         drawn = "".join("." if request is None else "P" if request.in_prefill else "=" for request in self.slots)
@@ -295,6 +301,8 @@ def run_lesson(config: LessonConfig) -> LessonResult:
         complete=engine.e2e.count,
         running=len(engine.running()),
         tokens=engine.tokens,
+        busy_slots=engine.busy / (config.slots * engine.now),
+        useful_work=engine.useful / (config.slots * engine.now),
         ticks=engine.now,
         steps=tuple(steps),
     )

@@ -19,7 +19,7 @@ from tonnage.plan.use_cases import CaseAtPeak
 from tonnage.results.metrics import Latencies, gap_percentile_ns, summarize
 from tonnage.sizing.loads.fleet_check import LEAST_IN_ALL, LEAST_REQUESTS, LIFETIMES, MOST_INSTANCES, SEED_STEP
 from tonnage.sizing.loads.instance import LOADED, MEASURED, Instance, burst_factor
-from tonnage.sizing.loads.load_scan import STABLE
+from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.spec.workload import OpenLoop, Trace
 from tonnage.units import PS_PER_NS

@@ -69,7 +69,7 @@ class Sharing:
         new: what each turn of a session adds to the prompt, in tokens; None for a recording.
         recording: traffic whose prompts name their blocks; None for sessions.
         tiers: bytes, and bytes per second, of each memory below the KV cache of an instance.
-        fleet_rate: requests per second of the whole fleet, of which an instance sees its part.
+        fleet_rate: requests per second of the whole fleet, where an instance gets a part of each conversation of it.
     """
 
     sessions: Sessions | None = None
@@ -347,6 +347,12 @@ class Question:
     def offline(self) -> bool:
         """Whether a number of requests is to be done within a time, all queued from the start."""
         return self.demand.offline_requests is not None
+
+    def sharing_behind(self, router: str) -> Sharing | None:
+        """What prompts share, with the load of the whole fleet where a router gives an instance a part of each conversation."""
+        if self.sharing is None or not self.sharing.follows or router in AFFINE:
+            return self.sharing
+        return replace(self.sharing, fleet_rate=self.demand.sizing_requests_per_second)
 
     def check(self) -> None:
         """Refuse what no candidate could answer.

@@ -37,7 +37,7 @@ def sensitivity(search: Search, best: Sized) -> Sensitivity:
     moves = [(name, sign * CHANGE) for name in inputs for sign in (-1, 1)]
     search.steps.expect(len(moves))
     changed = {}
-    for move, found in parallel(lambda move: _changed(search, *move), moves, search.workers):
+    for move, found in parallel(lambda move: _changed(search, best, *move), moves, search.workers):
         changed[move] = found
         search.steps.done(f"{move[0]} {move[1]:+.0%}")
     swings = [Swing(input=name, low=changed[name, -CHANGE], high=changed[name, CHANGE]) for name in inputs]
@@ -72,32 +72,36 @@ def changed_question(question: Question, name: Input, change: float) -> Question
     return replace(question, **{name: lengths.scaled(factor)}, pairs=pairs)  # type: ignore[arg-type]
 
 
-def again(search: Search, question: Question, *, care: Care = SURE) -> Answer:
+def again(search: Search, question: Question, best: Sized | None = None, *, care: Care = SURE) -> Answer:
     """The answer to another question, without what is said next to the best.
 
-    With ``QUICK`` short runs decide where rounding up to systems leaves no doubt about their number.
+    Args:
+        search: of the first question.
+        question: the other one.
+        best: the answer to the first, where that is likely to be the answer to the other too.
+        care: with ``QUICK`` short runs decide where rounding up to systems leaves no doubt about their number.
     """
-    asked = replace(question, have=(), growth_per_month=None)
-    another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care)
+    asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
+    another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care, first=first)
     found = another.answer()
     if care == QUICK and found.best is not None and found.best.in_doubt:
         return replace(another, care=SURE).answer()
     return found
 
 
-def _changed(search: Search, name: Input, change: float) -> Changed:
+def _changed(search: Search, best: Sized, name: Input, change: float) -> Changed:
     """The answer with one input changed."""
-    found = again(search, changed_question(search.question, name, change), care=QUICK)
-    best = found.best
-    if best is None:
+    found = again(search, changed_question(search.question, name, change), best, care=QUICK)
+    other = found.best
+    if other is None:
         reason = found.rejected[0].reason if found.rejected else NothingMeetsLimits()
         return Changed(change=change, systems=None, systems_exact=None, deployment=None, reason=reason)
     return Changed(
         change=change,
-        systems=best.systems + search.question.spare,
-        systems_exact=best.gpus_exact / best.ready.trial.system.gpus,
-        deployment=best.ready.trial.identity,
-        gpus=best.gpus,
+        systems=other.systems + search.question.spare,
+        systems_exact=other.gpus_exact / other.ready.trial.system.gpus,
+        deployment=other.ready.trial.identity,
+        gpus=other.gpus,
         reason=None,
     )
 
@@ -118,7 +122,7 @@ def cheapest_relaxed(search: Search, best: Sized) -> Relaxed | None:
     for factor in ROUNDED:
         seconds = rounded_up(factor * value)
         looser = replace(limit, seconds=seconds)
-        found = again(search, replace(question, slo=tuple(looser if each == limit else each for each in question.slo))).best
+        found = again(search, replace(question, slo=tuple(looser if each == limit else each for each in question.slo)), best).best
         if found is not None and found.gpus < best.gpus:
             systems = found.systems + question.spare
             saved = best.systems + question.spare - systems

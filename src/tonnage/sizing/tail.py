@@ -37,7 +37,7 @@ def unreached(search: Search, best: Sized) -> Unreached | None:
 
 def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
     """What carries the load with that confidence instead."""
-    found = again(search, replace(search.question, confidence=level)).best
+    found = again(search, replace(search.question, confidence=level), best).best
     if found is None or found.level != level or found.ready.trial.deployment == best.ready.trial.deployment:
         return None
     return OtherSystems(deployment=found.ready.trial.identity, systems=found.systems + search.question.spare, gpus=found.gpus)
@@ -50,7 +50,7 @@ def _relaxed(search: Search, best: Sized, level: float) -> RelaxedLimit | None:
     limit = next(each for each in question.limits if limit_of(each) == binds)
     looser = replace(limit, seconds=rounded_up(limit.seconds * contender.slowdown(level).of(limit) / best.slowdown.of(limit)))
     asked = replace(question, confidence=level, slo=tuple(looser if each == limit else each for each in question.slo))
-    found = again(search, asked).best
+    found = again(search, asked, best).best
     if found is None or found.level != level:
         return None
     return RelaxedLimit(limit=limit_of(limit), to_ms=1e3 * looser.seconds, systems=found.systems + question.spare, gpus=found.gpus)

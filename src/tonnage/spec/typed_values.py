@@ -34,6 +34,18 @@ def strict(kind: type[T]) -> type[T]:
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
+def about(text: str, *, default: Any = None, negative: bool = True, several: bool = False) -> Any:
+    """A field that is also a flag of the command, which is None unless it is given.
+
+    Args:
+        text: what the flag's help says.
+        default: of the field in Python.
+        negative: whether a switch can be turned off by a flag with ``no`` too.
+        several: whether the flag takes all the values that follow it.
+    """
+    return field(default=default, metadata={"about": text, "negative": negative, "several": several})
+
+
 WANTED = {
     "missing": "is missing",
     "string_type": "is not a text",

@@ -143,6 +143,18 @@ def test_nim_is_a_container_with_its_own_gpus_and_port(saved: Callable[[Plan], P
         start(of(), plan=saved(plan))
 
 
+def test_nim_starts_without_a_plan_on_the_gpus_of_a_profile() -> None:
+    image = "registry.example.com/mine/llama:1"
+    found = start(of(count=4), engine="nim", model="llama-3.1-70b", precision="bf16", tp=4, checkpoint=image)
+    words = found.instances[0].argv
+    assert words[words.index("--gpus") + 1] == '"device=0,1,2,3"'
+    assert any(word.startswith("--env=NIM_MAX_MODEL_LEN=") for word in words)
+    assert words[-1] == image  # a registry of its own stays as it is
+    assert start(of(), engine="nim", model="llama-3.1-8b", checkpoint="meta/llama:1").instances[0].argv[-1] == "nvcr.io/nim/meta/llama:1"
+    with pytest.raises(InputError, match="name the image of NIM as owner/name:tag"):
+        start(of(), engine="nim", model="llama-3.1-8b")
+
+
 def test_triton_serves_a_repository(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no model repository"):
         start(of(), engine="triton", model=str(tmp_path))

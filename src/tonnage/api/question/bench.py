@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.arguments import Many, lengths_of, rates, seed_of, whole_numbers
 from tonnage.api.question.loads import recording_from
+from tonnage.bench.arguments import BenchArguments
 from tonnage.bench.benchmark import Wanted
 from tonnage.bench.connection import Setup, Target, parse_url, request_head, tls_context
 from tonnage.bench.conversations import read_conversations
 from tonnage.bench.endpoints import find_endpoint, model_path
 from tonnage.bench.infer import Tensors, tensors
 from tonnage.bench.load import PATTERNS, Question, Talk
-from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
+from tonnage.bench.prompts import FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
 from tonnage.bench.scrape import Nvml, fetch, samples
-from tonnage.bench.validity import ERROR_RATE, PERCENTILES
+from tonnage.bench.validity import PERCENTILES
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.formats.tool_format import check_export
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
@@ -63,102 +64,6 @@ class Bench:
         sized = len({one.isl for one in self.questions}) > 1
         items = f"items-{question.isl.mean:g}-" if sized else ""
         return output / (items + (f"concurrency-{load.concurrency}" if isinstance(load, ClosedLoop) else f"rate-{load.rate:g}"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchArguments:
-    """What a measurement is asked, as people write it.
-
-    Attributes:
-        url: of the server, such as "http://127.0.0.1:8000".
-        model: the name that the server knows it by.
-        isl, osl: prompt and output lengths in tokens: a number or a distribution; not needed where a trace has them.
-        endpoint_type: "chat", "completions", "responses", "embeddings", "generate" or "infer".
-        items: of an inference: items of a request, such as images, one load each ("1,2,8").
-        tensor: inputs of an inference, such as "pixels=FP32[3,224,224]", where the server's metadata leaves them open.
-        binary_tensors: whether the values of an inference travel as bytes in place of JSON.
-        streaming: whether replies are streamed.
-        concurrency: clients of a closed loop, one load each ("1,2,5"); or
-        request_rate: requests per second of an open loop, one load each.
-        arrival_pattern: "poisson", "constant", "gamma" (with ``cv``) or "burst" (with ``burst_size``).
-        cv: standard deviation of the gaps over their mean.
-        burst_size: requests that come at one moment.
-        trace: a file of recorded requests, sent as they came.
-        conversation_num: conversations per load, of several turns each; a turn carries the whole conversation, with the real answers.
-        conversation_turns: turns of each: a number or a distribution.
-        conversation_turn_delay: pause between an answer and the next turn: "2s" or "exponential:2s".
-        conversation_file: a file of conversations, instead of drawn ones.
-        request_count: requests per load; or
-        benchmark_duration: after so long nothing more is sent ("60s").
-        benchmark_grace_period: what is in flight then is waited for so long.
-        warmup_request_count: requests before each load that are not recorded.
-        ramp: clients of a closed loop begin one after another over so long.
-        tokenizer: a local tokenizer.json, for exact prompt lengths.
-        characters_per_token: what stands for a token without one.
-        shared_prefix: tokens at the beginning that all prompts share.
-        prompt_file: prompts to send unchanged: .txt, .jsonl, or ShareGPT's .json.
-        pin_output: whether outputs are held at their length by min_tokens and ignore_eos.
-        extra_inputs: further fields of the request, as "name:value", the value in JSON or plain.
-        header: further headers, as "Name: value".
-        api_key_env: the environment variable that holds the key; it is never written anywhere.
-        ca_file: certificates to trust instead of the system's.
-        request_timeout: of one request.
-        reuse_connections: whether connections are kept.
-        workers: client processes, with one clock and one record; of a closed loop at most as many as it has clients.
-        metrics_url: pages of Prometheus metrics to read while a load runs; "none" for not even the server's own /metrics.
-        gpu_metrics: whether the GPUs of this machine are read while a load runs (needs nvidia-ml-py).
-        percentiles: those that there must be samples enough for.
-        slo: limits that goodput is counted against, such as "ttft p95<=500ms".
-        max_error_rate: share of requests that may fail in a valid run.
-        tokens: whether the moments of single tokens are kept.
-        export: formats of other tools to write, too: "genai-perf", "aiperf" or "vllm".
-        seed: of every draw.
-    """
-
-    url: str
-    model: str
-    isl: str | float | None = None
-    osl: str | float | None = None
-    endpoint_type: str = "chat"
-    items: Many | None = None
-    tensor: Sequence[str] = ()
-    binary_tensors: bool = False
-    streaming: bool = True
-    concurrency: Many | None = None
-    request_rate: str | float | Iterable[float] | None = None
-    arrival_pattern: str = "poisson"
-    cv: float = 1.0
-    burst_size: int | None = None
-    trace: str | None = None
-    conversation_num: int | None = None
-    conversation_turns: str | float | None = None
-    conversation_turn_delay: str | None = None
-    conversation_file: Path | None = None
-    request_count: int | None = None
-    benchmark_duration: str | None = None
-    benchmark_grace_period: str = "30s"
-    warmup_request_count: int = 0
-    ramp: str | None = None
-    tokenizer: Path | None = None
-    characters_per_token: float = CHARACTERS_PER_TOKEN
-    shared_prefix: int = 0
-    prompt_file: Path | None = None
-    pin_output: bool = True
-    extra_inputs: Sequence[str] = ()
-    header: Sequence[str] = ()
-    api_key_env: str = "OPENAI_API_KEY"
-    ca_file: Path | None = None
-    request_timeout: str = "10min"
-    reuse_connections: bool = True
-    workers: int = 1
-    metrics_url: Sequence[str] = ()
-    gpu_metrics: bool = False
-    percentiles: Sequence[int] = ()
-    slo: Sequence[str] = ()
-    max_error_rate: float = ERROR_RATE
-    tokens: bool = True
-    export: Sequence[str] = ()
-    seed: int = 0
 
 
 def prepare_bench(**asked: Any) -> Bench:

@@ -6,76 +6,53 @@ import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, InputErrors, UnknownName, option
-from tonnage.spec.typed_values import parse_yaml, read_as, strict
+from tonnage.spec.typed_values import parse_yaml, read_as
 
 if TYPE_CHECKING:
     from tonnage.bench.connection import Target
-    from tonnage.gateway.settings import Settings
+    from tonnage.gateway.settings import GatewayArguments, Settings
     from tonnage.plan.candidate import Candidate
 
 
 MAX_IN_FLIGHT = 1_024
-MAX_BODY_MB = 32
 MOST_BACKENDS = 256
+ABOVE_0 = ("max_body_mb", "first_byte_timeout", "idle_timeout")
 
 
-def gateway_settings(
-    *,
-    backends: Sequence[str] = (),
-    plan: str | Path | None = None,
-    plan_host: Sequence[str] = (),
-    policy: str = "least-outstanding",
-    max_in_flight: int | None = None,
-    max_body_mb: int = MAX_BODY_MB,
-    first_byte_timeout: float = 600.0,
-    idle_timeout: float = 120.0,
-    seed: int = 0,
-    host: str = "127.0.0.1",
-    port: int = 8080,
-) -> Settings:
+def gateway_settings(**asked: Any) -> Settings:
     """The settings of a gateway.
 
     Args:
-        backends: addresses such as "http://127.0.0.1:8001"; "=2" at the end of one is its weight.
-        plan: a plan that ``size --output`` wrote, whose instances are the backends, and whose concurrency bounds the requests.
-        plan_host: the plan's systems, in order, where it has several.
-        policy: which backend gets a request (``simulator.router``).
-        max_in_flight: requests at once; further ones get 429 (default: 1,024, or twice what the plan's instances hold).
-        max_body_mb: MiB of a request's body.
-        first_byte_timeout: seconds that a backend may take to begin a response.
-        idle_timeout: seconds between two pieces of a response, and of a client that reads nothing.
-        seed: of the policy's random choices.
-        host, port: where to listen; port 0 takes a free one.
+        asked: the fields of ``GatewayArguments`` by name.
 
     Raises:
         InputError: anything that cannot be used, in one line.
     """
+    from tonnage.gateway.settings import GatewayArguments
+
+    return _settings(GatewayArguments(**asked))
+
+
+def _settings(a: GatewayArguments) -> Settings:
     from tonnage.gateway.settings import Limits, Settings
     from tonnage.simulator.router import ROUTERS
 
-    if policy not in ROUTERS:
-        raise UnknownName("policy", policy, ROUTERS)
-    if plan is not None:
-        backends, max_in_flight = _planned(backends, plan, plan_host, max_in_flight)
-    elif plan_host:
+    if a.policy not in ROUTERS:
+        raise UnknownName("policy", a.policy, ROUTERS)
+    backends, most = (a.backends, a.max_in_flight) if a.plan is None else _planned(a, a.plan)
+    if a.plan is None and a.plan_host:
         raise InputError(f"{option('plan_host')}: belongs to a plan; give {option('plan')} too")
-    max_in_flight = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
-    given = {
-        "max_in_flight": max_in_flight,
-        "max_body_mb": max_body_mb,
-        "first_byte_timeout": first_byte_timeout,
-        "idle_timeout": idle_timeout,
-    }
-    for name, value in given.items():
+    most = MAX_IN_FLIGHT if most is None else most
+    for name, value in {"max_in_flight": most, **{name: getattr(a, name) for name in ABOVE_0}}.items():
         if not 0 < value < math.inf:
             raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
-    if not 0 <= port <= 65_535:
-        raise InputError(f"{option('port')}: {port} is no port; write a number from 0 to 65535")
+    if not 0 <= a.port <= 65_535:
+        raise InputError(f"{option('port')}: {a.port} is no port; write a number from 0 to 65535")
     if not 0 < len(backends) <= MOST_BACKENDS:
         raise InputError(f"{option('backend')}: give from 1 to {MOST_BACKENDS} of them, such as http://127.0.0.1:8001")
     found = tuple(_backend(text) for text in backends)
@@ -83,30 +60,16 @@ def gateway_settings(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{option('backend')}: {twice} is given twice; a weight makes one count for more, as in http://{twice}=2")
-    limits = Limits(
-        in_flight=max_in_flight,
-        body=max_body_mb * 1_048_576,
-        first_byte_s=float(first_byte_timeout),
-        idle_s=float(idle_timeout),
-    )
-    return Settings(
-        backends=found,
-        policy=policy,
-        seed=seed,
-        host=host,
-        port=port,
-        limits=limits,
-    )
+    limits = Limits(in_flight=most, body=a.max_body_mb * 1_048_576, first_byte_s=float(a.first_byte_timeout), idle_s=float(a.idle_timeout))
+    return Settings(backends=found, policy=a.policy, seed=a.seed, host=a.host, port=a.port, limits=limits)
 
 
-def _planned(
-    backends: Sequence[str], plan: str | Path, hosts: Sequence[str], max_in_flight: int | None
-) -> tuple[Sequence[str], int | None]:
+def _planned(a: GatewayArguments, plan: str | Path) -> tuple[Sequence[str], int | None]:
     """Addresses and bound of a plan; a requested bound is kept."""
-    if backends:
+    if a.backends:
         raise InputError(f"{option('backend')}: the plan says where its instances are; leave one of the two out")
-    found = planned_backends(plan, hosts)
-    return found.backends, found.max_in_flight if max_in_flight is None else max_in_flight
+    found = planned_backends(plan, a.plan_host)
+    return found.backends, found.max_in_flight if a.max_in_flight is None else a.max_in_flight
 
 
 def _backend(text: str) -> tuple[Target, float]:
@@ -137,46 +100,22 @@ def _backend(text: str) -> tuple[Target, float]:
 # The settings of a gateway from a YAML file.
 
 
-@strict
-class GatewayFile:
-    """What a file may say; every key is a flag of the command with the same meaning.
-
-    Attributes:
-        backends, plan, plan_host, policy, max_in_flight, max_body_mb, first_byte_timeout, idle_timeout, seed, host, port: as in
-            ``gateway_settings``.
-    """
-
-    backends: tuple[str, ...] = ()
-    plan: str | None = None
-    plan_host: tuple[str, ...] = ()
-    policy: str | None = None
-    max_in_flight: int | None = None
-    max_body_mb: int | None = None
-    first_byte_timeout: float | None = None
-    idle_timeout: float | None = None
-    seed: int | None = None
-    host: str | None = None
-    port: int | None = None
-
-
 def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
     """The settings in a file.
 
     Args:
         path: of the file.
-        given: arguments of ``gateway_settings`` that are in place of the file's.
+        given: fields of ``GatewayArguments`` that are in place of the file's.
 
     Raises:
         InputError: anything that cannot be used, each fault in one line with its place.
     """
-    said = read_as(GatewayFile, _values(Path(path)), str(path), InputErrors)
-    names = [one.name for one in fields(said) if one.name != "backends"]
-    values = {name: getattr(said, name) for name in names if getattr(said, name) is not None}
+    from tonnage.gateway.settings import GatewayArguments
+
+    said = read_as(GatewayArguments, _values(Path(path)), str(path), InputErrors)
     if {"backends", "plan"} & set(given):  # a flag of either kind stands in place of both
-        values = {name: value for name, value in values.items() if not name.startswith("plan")}
-    else:
-        values["backends"] = said.backends
-    return gateway_settings(**{**values, **given})
+        said = replace(said, backends=(), plan=None, plan_host=())
+    return _settings(replace(said, **given))
 
 
 def _values(path: Path) -> object:

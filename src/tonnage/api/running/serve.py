@@ -14,7 +14,9 @@ from tonnage.errors import InputError, option
 if TYPE_CHECKING:
     from tonnage.serve.faults import Fault
     from tonnage.serve.openvino.engines import OpenvinoServed
+    from tonnage.serve.prefix import CachedEngine
     from tonnage.serve.server import Served
+    from tonnage.serve.tokens import Tokens
     from tonnage.simulator.engine import Engine
     from tonnage.spec.deployment import Deployment
 
@@ -22,10 +24,8 @@ if TYPE_CHECKING:
 NEWEST = "vllm"
 """The engine whose rules are followed where none is named."""
 
-DEFAULT_OSL = 128
-"""Output tokens of a request that sets no limit: a simulated model has no end of its own."""
-
-CHARACTERS_PER_TOKEN = 4.0
+ANSWERS = {"chat": "lognormal:211,163", "code": "lognormal:28,60"}
+"""How long answers are that end by themselves: mean and standard deviation of Azure's traces of 2023 of that name (shared/data/traces)."""
 
 
 def serve_simulated(
@@ -40,7 +40,13 @@ def serve_simulated(
     router: str = "least-outstanding",
     speed: float = 1.0,
     tokenizer: str | Path | None = None,
-    default_osl: int = DEFAULT_OSL,
+    osl: str | None = None,
+    max_model_len: int | None = None,
+    reasoning_parser: str | None = None,
+    prefix_caching: bool = True,
+    kv_events: str = "",
+    kv_events_replay: str = "",
+    kv_events_topic: str = "",
     max_waiting: int = 0,
     served_model_name: str | None = None,
     coefficients: str | Path | None = None,
@@ -59,8 +65,13 @@ def serve_simulated(
         instances: how many engines there are behind the router.
         router: which instance gets a request (``simulator.router``).
         speed: how many times as fast as the wall's the simulated time runs.
-        tokenizer: local ``tokenizer.json`` that counts prompts; 4 characters a token without one.
-        default_osl: output tokens of a request that sets no limit.
+        tokenizer: local ``tokenizer.json``; 4 characters are a token without one.
+        osl: how long answers are that end by themselves, such as 200 or "lognormal:211,163" (default: as in Azure's traces of 2023).
+        max_model_len: prompt plus output at most, in tokens (default: what the model allows).
+        reasoning_parser: any name, as vLLM has it: the model thinks before it answers.
+        prefix_caching: whether equal beginnings of prompts share their KV blocks.
+        kv_events, kv_events_replay, kv_events_topic: ZeroMQ addresses at which the caches' events are published and sent again, such as
+            "tcp://*:5557", and the topic before them.
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
@@ -74,21 +85,26 @@ def serve_simulated(
     """
     from tonnage.serve.dialect import DIALECTS
     from tonnage.serve.server import Served
+    from tonnage.spec.lengths import parse_lengths
 
     if emulate not in DIALECTS:
         raise InputError(f"{option('emulate')}: no engine is emulated as '{emulate}'; there are {', '.join(DIALECTS)}")
-    _check(router, speed=speed, instances=instances or 1, default_osl=default_osl)
+    _check(router, speed=speed, instances=instances or 1)
     asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
     deployment, count = asked.deployment, instances or asked.instances
     return Served(
-        engine=engines_of(asked),
+        engine=engines_of(asked, caching=prefix_caching),
         instances=count,
         router=router,
         model=served_model_name or deployment.model.name,
-        max_context=deployment.model.max_context,
-        default_osl=default_osl,
+        max_context=min(max_model_len or deployment.model.max_context, deployment.model.max_context),
+        lengths=parse_lengths(osl or ANSWERS["code" if "code" in deployment.model.name else "chat"], option("osl")),
+        reasons=reasoning_parser is not None,
+        events=kv_events,
+        events_again=kv_events_replay,
+        events_topic=kv_events_topic,
         most_waiting=max_waiting,
-        count=_counter(tokenizer),
+        tokens=_tokens(tokenizer, deployment.model.vocab),
         speed=speed,
         faults=_faults(fault, count),
         seed=seed,
@@ -142,7 +158,7 @@ class Deployed:
     prompt_tokens: int
 
 
-def engines_of(asked: Deployed) -> Callable[[], Engine]:
+def engines_of(asked: Deployed, *, caching: bool = True) -> Callable[[], Engine | CachedEngine]:
     """What makes idle engines: an instance, or one attention rank of it.
 
     Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps.
@@ -151,11 +167,15 @@ def engines_of(asked: Deployed) -> Callable[[], Engine]:
         InputError: a deployment that cannot be simulated.
     """
     from tonnage.perf.pipeline import estimated_instance
+    from tonnage.serve.prefix import CachedEngine
     from tonnage.simulator.spec import spec_of
 
     deployment = asked.deployment
     one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
-    return spec_of(deployment, one).engine
+    spec = spec_of(deployment, one)
+    if not (caching and spec.knobs.prefix_caching and not spec.tiers):
+        return spec.engine
+    return lambda: CachedEngine(spec)
 
 
 def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
@@ -185,12 +205,14 @@ def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
     )
 
 
-def _counter(tokenizer: str | Path | None) -> Callable[[str], int]:
+def _tokens(tokenizer: str | Path | None, vocabulary: int) -> Tokens:
+    from tonnage.serve.tokens import FileTokens, Fours
+
     if tokenizer is None:
-        return lambda text: round(len(text) / CHARACTERS_PER_TOKEN)
+        return Fours(vocabulary)
     from tonnage.bench.prompts import TokenizerFile
 
-    return TokenizerFile(Path(tokenizer)).count
+    return FileTokens(TokenizerFile(Path(tokenizer)))
 
 
 # ``tonnage serve --engine openvino``: a real model on this machine's CPU.

@@ -156,7 +156,7 @@ def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None 
     if asked.plan is not None:
         return _planned(asked, machine, give, dry=dry)
     if asked.engine == "nim":
-        raise InputError(f"{option('plan')}: NIM is started from a plan; give one, or take {option('engine')} auto")
+        return _nim(asked, machine, give, dry=dry)
     return _by_profile(asked, machine, give, dry=dry) if machine.devices else _on_cpu(asked, machine, give, dry=dry)
 
 
@@ -183,6 +183,42 @@ def _by_profile(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool
     groups = placed(usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
     told = f"{found.name}, as was asked." if asked.profile else f"{found.name}, by NIM's order: {RULE}."
     return _start(asked, started, family=found.family, preset=found.preset, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
+
+
+NAME_THE_IMAGE = "name the image of NIM as owner/name:tag, such as meta/llama-3.1-8b-instruct:1.8.4"
+
+
+def _nim(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+    """NIM's container on as many GPUs as the preferred profile of the model takes; the container chooses its own profile."""
+    from tonnage.plan.launch import command
+    from tonnage.serve.launch.profiles import chosen, deployed
+    from tonnage.serve.launch.start import placed, usable
+    from tonnage.spec.catalog import find_engine, find_gpu
+
+    if asked.checkpoint is None:
+        raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
+    model, _ = _model(asked)
+    found = chosen(machine_profiles(replace(asked, engine="auto", checkpoint=None), machine), asked.profile)
+    knobs = deployed(model, find_gpu(machine.gpu), find_engine(found.preset), found.precision, found.tp)
+    engine = find_engine("nim")
+    started = command(
+        engine.launch,
+        checkpoint=asked.checkpoint,
+        parallelism=knobs.parallelism,
+        knobs=knobs.knobs,
+        max_context=found.context,
+        kv_8bit=knobs.precision.kv == "fp8",
+    )
+    groups = placed(usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
+    told = f"NIM chooses its profile; {found.name} says how many GPUs it gets."
+    started = replace(started, argv=tuple(_image(word) for word in started.argv))
+    return _start(asked, started, family="nim", preset=engine.name, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
+
+
+def _image(word: str) -> str:
+    """An image that names its registry as it is, where the command put NVIDIA's before it."""
+    inner = word.removeprefix("nvcr.io/nim/")
+    return inner if inner != word and "." in inner.split("/")[0] else word
 
 
 def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
@@ -226,7 +262,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
         raise InputError(f"{option('plan')}: no command is known that starts {pool.engine}")
     nim = started.argv[0] == "docker"
     if nim and asked.checkpoint is None:
-        raise InputError(f"{option('checkpoint')}: name the image of NIM as owner/name:tag, such as meta/llama-3.1-8b-instruct:1.8.4")
+        raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
     found = loading(
         pool.model,
         pool.precision,
@@ -242,7 +278,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
         )
     if not nim:
         check_folder(loaded)
-    argv = tuple(loaded if word == pool.model else word.replace(f"/{pool.model}", f"/{loaded}") for word in started.argv)
+    argv = tuple(loaded if word == pool.model else _image(word.replace(f"/{pool.model}", f"/{loaded}")) for word in started.argv)
     started = Command(argv=(*argv, *found.words), file=started.file)
     if needs_drafter(started):
         if asked.drafter is None:

@@ -97,8 +97,15 @@ def vllm_model(service: Service) -> Config:
     }
 
 
-def text_model(service: Service, name: str, *, inputs: list[Config], outputs: list[Config]) -> Config:
-    """A model in Python before or behind the engine, batched, with two priorities and a limit on its queue."""
+def text_model(service: Service, name: str, *, inputs: list[Config], outputs: list[Config], in_order: bool = False) -> Config:
+    """A model in Python before or behind the engine, batched, with two priorities and a limit on its queue.
+
+    Args:
+        service: the deployment.
+        name: ending of the model's name.
+        inputs, outputs: its tensors.
+        in_order: whether answers leave in the order of their requests, as the pieces of a stream must.
+    """
     queue = {
         "timeout_action": Word("REJECT"),
         "default_timeout_microseconds": int(1e6 * service.drain_seconds),
@@ -114,6 +121,7 @@ def text_model(service: Service, name: str, *, inputs: list[Config], outputs: li
         "dynamic_batching": {
             "preferred_batch_size": [8, 32],
             "max_queue_delay_microseconds": DELAY_US,
+            **({"preserve_ordering": True} if in_order else {}),
             "priority_levels": 2,
             "default_priority_level": 2,
             "default_queue_policy": queue,
@@ -140,6 +148,7 @@ def detokenize(service: Service) -> Config:
         "detokenize",
         inputs=[_tensor("OUTPUT_IDS", INT32, -1, -1), _tensor("SEQUENCE_LENGTH", INT32, -1)],
         outputs=[_tensor("TEXT_OUTPUT", STRING, -1)],
+        in_order=True,
     )
 
 
@@ -158,8 +167,11 @@ def engine_model(service: Service) -> Config:
         "name": f"{service.name}-engine",
         "backend": "tensorrtllm",
         "max_batch_size": knobs.max_batch_size if knobs else 1,
-        "model_transaction_policy": {"decoupled": False},
-        "input": [_tensor("input_ids", INT32, -1), _tensor("input_lengths", INT32, 1), _tensor("request_output_len", INT32, 1)],
+        "model_transaction_policy": {"decoupled": True},
+        "input": [
+            *(_tensor("input_ids", INT32, -1), _tensor("input_lengths", INT32, 1), _tensor("request_output_len", INT32, 1)),
+            _tensor("streaming", BOOL, 1, optional=True),
+        ],
         "output": [_tensor("output_ids", INT32, -1, -1), _tensor("sequence_length", INT32, -1)],
         "dynamic_batching": {"preserve_ordering": False, "default_queue_policy": {"max_queue_size": _queue(service)}},
         "instance_group": [{"count": 1, "kind": Word("KIND_CPU")}],
@@ -178,7 +190,7 @@ def ensemble(service: Service) -> Config:
         ),
         _step(
             f"{name}-engine",
-            {"input_ids": "ids", "input_lengths": "lengths", "request_output_len": "wanted"},
+            {"input_ids": "ids", "input_lengths": "lengths", "request_output_len": "wanted", "streaming": "stream"},
             {"output_ids": "made", "sequence_length": "made_lengths"},
         ),
         _step(f"{name}-detokenize", {"OUTPUT_IDS": "made", "SEQUENCE_LENGTH": "made_lengths"}, {"TEXT_OUTPUT": "text_output"}),
@@ -187,7 +199,7 @@ def ensemble(service: Service) -> Config:
         "name": name,
         "platform": "ensemble",
         "max_batch_size": TEXT_BATCH,
-        "input": [_tensor("text_input", STRING, 1), _tensor("max_tokens", INT32, 1)],
+        "input": [_tensor("text_input", STRING, 1), _tensor("max_tokens", INT32, 1), _tensor("stream", BOOL, 1, optional=True)],
         "output": [_tensor("text_output", STRING, -1)],
         "ensemble_scheduling": {"step": steps},
     }

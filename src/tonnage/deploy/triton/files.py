@@ -153,7 +153,9 @@ def _what(service: Service) -> str:
     if service.family == "vllm":
         return "vLLM's backend batches by itself and streams; Triton hands every request on."
     return paragraph(
-        "The model is an ensemble of a tokenizer, the engine and a detokenizer. It does not stream: `bench` measures E2E, but no TTFT."
+        "The model is an ensemble of a tokenizer, the engine and a detokenizer. The engine is decoupled and streams: with `stream` set, "
+        "each step's tokens become a piece of text, and `bench` measures TTFT. Pieces are decoded by themselves; a tokenizer that marks "
+        "spaces at the beginning of words may lose some."
     )
 
 

@@ -17,7 +17,8 @@ from tonnage.serve.app import Service
 from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Load, Metrics
 from tonnage.serve.openvino.pipeline import Deliveries, Detokenizer, Pipeline, Work
-from tonnage.serve.request import Message, Prompt
+from tonnage.serve.request import Limits, Message, Prompt
+from tonnage.serve.tokens import Fours
 
 if TYPE_CHECKING:
     from tonnage.serve.request import Asked, Sampling
@@ -34,9 +35,9 @@ class OpenvinoReader:
         self._tokenizer = tokenizer
         self._vocabulary = len(tokenizer.get_vocab())
 
-    def text(self, text: str) -> Prompt:
+    def text(self, text: str, *, special: bool = True) -> Prompt:
         """Of a text, with the special tokens that the model wants before it."""
-        return self._prompt(self._tokenizer.encode(text))
+        return self._prompt(self._tokenizer.encode(text, add_special_tokens=special))
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
         """Of a chat, with the template that the model's file holds.
@@ -59,14 +60,14 @@ class OpenvinoReader:
         """
         if max(ids) >= self._vocabulary:
             raise Refused(f"prompt: token id {max(ids)} is out of vocabulary, which has {self._vocabulary} tokens", param="prompt")
-        return Prompt(tokens=len(ids), ids=tuple(ids))
+        return Prompt(ids=tuple(ids))
 
     @staticmethod
     def _prompt(encoded: Any) -> Prompt:
         ids = tuple(int(one) for one in encoded.input_ids.data.reshape(-1))
         if not ids:
             raise Refused("the prompt is empty")
-        return Prompt(tokens=len(ids), ids=ids)
+        return Prompt(ids=ids)
 
 
 class OpenvinoEngines:
@@ -113,9 +114,7 @@ class OpenvinoEngines:
             for choice in range(asked.choices):
                 config = generation_config(asked.sampling, asked.osl, choice)
                 source = OpenvinoSource(self._pipeline, prompt.ids, config, frozenset(asked.sampling.stop_token_ids))
-                answers.append(
-                    Answer(source=source, metrics=self.metrics, isl=prompt.tokens, osl=asked.osl, choices=asked.choices, stop=asked.stop)
-                )
+                answers.append(Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt))
         return answers
 
     def _loads(self) -> Iterator[Load]:
@@ -149,6 +148,11 @@ class OpenvinoSource:
 
     @property
     def preemptions(self) -> int:
+        """The pipeline does not say it."""
+        return 0
+
+    @property
+    def cached(self) -> int:
         """The pipeline does not say it."""
         return 0
 
@@ -273,10 +277,8 @@ class OpenvinoServed:
         return Service(
             engines=OpenvinoEngines(self.pipeline, self.model, loop),
             reader=OpenvinoReader(self.pipeline.tokenizer),
-            model=self.model,
-            max_context=self.max_context,
-            default_osl=self.default_osl,
-            real=True,
+            tokens=Fours(0),
+            limits=Limits(models=(self.model,), max_context=self.max_context, default_osl=self.default_osl, real=True),
             most_waiting=self.most_waiting,
             started=int(time.time()),
         )

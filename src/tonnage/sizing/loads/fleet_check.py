@@ -13,7 +13,8 @@ from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
 from tonnage.results.metrics import summarize
 from tonnage.sizing.loads.instance import WITHIN_S, Instance, burst_factor, middle
-from tonnage.sizing.loads.load_scan import STABLE, statistic_s
+from tonnage.sizing.loads.load_scan import statistic_s
+from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.runs import Seen
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.loads.shared_load import replayed as recorded
@@ -103,10 +104,11 @@ def fleet_record(
     each = min(max(LEAST_REQUESTS, LIFETIMES * in_flight, burst * LEAST_IN_ALL / shown), max(WITHIN_S * share, 1.0))
     drawn = traffic.seed + SEED_STEP + seed
     if instance.shared is not None:
-        warm, count = shown * instance.shared.warm(share), round(each * shown)
-        trace = instance.shared.trace(share * shown, count + warm, drawn, router=router, whole=True)
+        load = replace(instance.shared, sharing=replace(instance.shared.sharing, fleet_rate=rate))
+        warm, count = shown * load.warm(share), round(each * shown)
+        trace = load.trace(share * shown, count + warm, drawn, router=router, whole=True)
         record = instance.together(trace, shown, router)
-        return middle(instance.shared.counted(record, share * shown, warm, count)), len(record)
+        return middle(load.counted(record, share * shown, warm, count)), len(record)
     arriving = OpenLoop(rate=share * shown, process=traffic.process, cv=traffic.cv)
     trace = balanced_trace(instance.workload(arriving, round(each * shown)), arriving, drawn)
     record = instance.together(trace, shown, router)

@@ -199,6 +199,11 @@ class Instance:
             raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
 
     @property
+    def follows(self) -> bool:
+        """Whether requests follow one another, as the turns of a conversation do."""
+        return self.traffic.sharing is not None and self.traffic.sharing.follows
+
+    @property
     def equal(self) -> bool:
         """Whether all requests are equal."""
         traffic = self.traffic
@@ -306,7 +311,7 @@ class Instance:
         in_flight = instances * min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
         fewest = FEWEST if self.traffic.sharing is None else FEWEST_SHARING
         least = max(fewest[length] * burst_factor(self.traffic.process, self.traffic.cv), LIVES[length] * in_flight)
-        least *= FOLLOWED if self.traffic.sharing is not None and self.traffic.sharing.follows else 1
+        least *= FOLLOWED if self.follows else 1
         most = max(WITHIN_S * rate * instances, ALONE_REQUESTS)
         return min(fewest[0] << max(0, math.ceil(math.log2(least / fewest[0]))), round(most))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.limit import Bound, Breach, limit_of
 from tonnage.sizing.loads.instance import QUICK, SHORT, SURE, Care, Length
-from tonnage.sizing.loads.ready import rate_bound
+from tonnage.sizing.loads.ready import STABLE, rate_bound
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -58,8 +58,8 @@ def binding_limit(slo: Slo, binds: Bound | None) -> Limit | None:
     return next((limit for limit in slo if binds is not None and binds.limit == limit_of(limit)), None)
 
 
-STABLE, SURELY = 0.98, 0.8
-"""Share of the measured saturation up to which a queue is assumed to settle, and of the closed form's up to which it does surely."""
+SURELY = 0.8
+"""Share of the closed form of saturation up to which a queue surely settles."""
 
 CLEAR: tuple[tuple[Length, float, float], ...] = ((SHORT, 1 / 1.4, 2.0), (QUICK, 1 / 1.15, 1.15))
 """A run that is not the longest decides where the strain on the limits is below the first or above the second; near saturation the
@@ -70,6 +70,10 @@ PER_OCTAVE = 64
 
 STRIDE = 8
 """Steps of the lattice from the load where a search begins to the next; each further stride is twice as long."""
+
+SHARED = 4
+"""A load that is to be exceeded is first taken at the next lower place that this divides: most deployments break their limits there, and
+other questions with hardly another load ask for the same run."""
 
 NEAR_SATURATION = 32
 """Steps of the lattice below saturation in which the shortest runs do not say that limits hold."""
@@ -172,6 +176,9 @@ class LoadScan:
     def _bracket(self, slo: Slo, above: float, care: Care) -> tuple[int, int] | Broken:
         """A load that holds, and a higher one that does not."""
         start = self.start(slo) if above <= 0.0 else place_of(above) + 1
+        coarse = start // SHARED * SHARED
+        if above > 0.0 and coarse < start and not self.holds(coarse, slo, care):
+            return self._broken(coarse, slo, care)
         low, high, step = start, start, STRIDE
         if self.holds(start, slo, care):
             while self.holds(high := low + step, slo, care):

@@ -76,6 +76,9 @@ MARGIN = 1.12
 """Factor on the closed forms. Simulated saturations are 0.93 to 1.04 times them without a front end, and lower where one limits; loads
 inside a limit on the time per token at most 1.06 times (``./benchmark pruning``)."""
 
+STABLE = 0.98
+"""Share of the measured saturation up to which a queue is assumed to settle."""
+
 SKEWED = ("p50",)
 """Statistics of a time per token that can be below what a full step takes, as most requests meet fewer prompts than the mean."""
 
@@ -89,16 +92,17 @@ def rate_bound(instance: Instance, slo: Slo) -> float:
     """
     if isinstance(instance, TwoPools):
         return MARGIN * instance.most(token_limit(instance, slo))
-    whole = min(instance.steady_estimate(), instance.budget_estimate())
+    margin = STABLE if instance.follows else MARGIN  # what conversations saturate at is the closed form itself
+    whole = min(margin * instance.steady_estimate(), MARGIN * instance.budget_estimate())
     most = token_limit(instance, slo)
     if instance.step.drafting is not None or instance.knobs.scheduler == "static" or not math.isfinite(most):
-        return MARGIN * whole
+        return whole
     low, high = 1, instance.batch + 1
     while high - low > 1:
         half = (low + high) // 2
         low, high = (half, high) if _token_seconds(instance, half) <= most else (low, half)
     osl = instance.traffic.osl.mean
-    return MARGIN * min(whole, instance.deployment.parallelism.dp * low / (osl * min(_token_seconds(instance, low), most)))
+    return min(whole, MARGIN * instance.deployment.parallelism.dp * low / (osl * min(_token_seconds(instance, low), most)))
 
 
 def token_limit(instance: Instance, slo: Slo) -> float:

@@ -118,7 +118,7 @@ class Runs:
         An instance that is always busy lets conversations wait, and so loses their blocks before the next turn comes: what it completes is
         less than what it carries. There the closed form of a cache that finds all stands for it, and runs say what is steady.
         """
-        if instance.traffic.sharing is not None and instance.traffic.sharing.follows:
+        if instance.follows:
             return instance.steady_estimate()
         requests = min(max(SATURATED_LEAST, SATURATED_BATCHES * instance.in_flight), SATURATED_MOST)
         rate = OVERLOAD * instance.saturation_estimate()
@@ -127,7 +127,7 @@ class Runs:
 
 def _steady(instance: Instance, record: Requests, requests: int) -> bool:
     """Whether conversations came as they should, and first tokens of the last third took hardly longer than those of the second."""
-    if instance.traffic.sharing is None or not instance.traffic.sharing.follows:
+    if not instance.follows:
         return True
     third = len(record) // 3
     if not third:

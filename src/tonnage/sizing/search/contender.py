@@ -159,7 +159,8 @@ class Contender:
         traffic = self.instance.traffic
         if router in ("", traffic.router) and steps == 1.0:
             return self.instance
-        changed = replace(traffic, router=router or traffic.router, step_factor=steps)
+        router = router or traffic.router
+        changed = replace(traffic, router=router, step_factor=steps, sharing=self.question.sharing_behind(router))
         return self.runs.instance(self.instance.deployment, changed)
 
     def carried(self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = "") -> float:

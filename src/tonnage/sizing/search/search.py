@@ -32,6 +32,7 @@ from tonnage.sizing.search.tuning import variants
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
+    from tonnage.plan.pool import Identity
     from tonnage.sizing.loads.capacity import Capacity
     from tonnage.sizing.loads.confidence import Slowdown
     from tonnage.sizing.loads.runs import Runs
@@ -100,6 +101,7 @@ class Search:
         rows: whether deployments next to the best are sized too: the best of every other GPU type, and others on the best one.
         aim: what deployments compete for.
         seeds: deployments that are tried next to those of the question, such as one with other knobs that is known to do well.
+        first: the deployment that is tried first, as it is likely to be the best; the others are then left out sooner.
     """
 
     question: Question
@@ -111,6 +113,7 @@ class Search:
     rows: bool = True
     aim: Aim = field(default_factory=FewestGpus)
     seeds: tuple[Ready, ...] = ()
+    first: Identity | None = None
 
     def key(self, one: Sized) -> tuple[float, ...]:
         """What deployments are sorted by: first those that reach the asked confidence, then by the aim, then in the order of the trials."""
@@ -139,12 +142,13 @@ class Search:
         found: list[Sized] = []
         for level in self._levels():
             contest = Contest(search=self, level=level, care=self.care)
-            found = contest.held([*contenders, *seeds])
+            quick = self._in_short_runs(contenders, level)
+            found = contest.held([*contenders, *seeds], first=quick[0].contender if quick else self._first(contenders))
             outcomes.update(contest.outcomes)
             if found:
                 break
         found, verdict, failed = self._checked(found)
-        others = self._others(contenders, found[0], outcomes) if found and self.rows else []
+        others = [*quick, *self._others(contenders, found[0], outcomes)] if found and self.rows else []
         if others and (surer := self._surer(others, found)):
             found, verdict, failed = self._checked(sorted((*found, *surer), key=self.key))
         beside = sorted((*found[1:], *others), key=self.key)
@@ -156,6 +160,18 @@ class Search:
                 rejected.append(_outnumbered(outcome, found[0]) if isinstance(outcome, Sized) else one.ready.trial.rejected(outcome))
         ranked = (*found[:1], *(one for one in beside if kept[one.ready.place] is one))
         return Answer(found=ranked, rejected=(*rejected, *failed), check=verdict, prepared=tuple(prepared))
+
+    def _in_short_runs(self, contenders: list[Contender], level: float | None) -> list[Sized]:
+        """The deployments by short runs, best first: of the longest runs, only the first and what comes near it then takes any."""
+        question = self.question
+        drawn = question.load == "open" and not question.offline and question.recording is None
+        if self.care == QUICK or not self.prune or not drawn or isinstance(self.aim, ShortestAnswers):
+            return []
+        return Contest(search=self, level=level, care=QUICK).held(contenders, first=self._first(contenders), tune=False)
+
+    def _first(self, contenders: list[Contender]) -> Contender | None:
+        """The deployment that ``first`` names."""
+        return next((one for one in contenders if one.ready.trial.identity == self.first), None)
 
     def _levels(self) -> list[float | None]:
         """The asked confidence, then the lower ones that a plan names, then none: what is not reached is not the answer."""
@@ -200,7 +216,7 @@ class Search:
         kinds.pop((chosen.gpu.name, chosen.precision.name, best.ready.trial.identity.engine), None)
 
         def strongest(kind: tuple[str, ...]) -> tuple[list[Sized], dict[int, Outcome]]:
-            contest = Contest(search=replace(self, workers=1), level=best.level, care=QUICK)
+            contest = Contest(search=replace(self, workers=1, rows=False), level=best.level, care=QUICK)
             return contest.held(kinds[kind], tune=False), contest.outcomes
 
         rows: list[Sized] = []
@@ -229,15 +245,18 @@ class Contest:
     care: Care = SURE
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
-    def held(self, contenders: Sequence[Contender], *, tune: bool = True) -> list[Sized]:
-        """The deployments that were sized, best first."""
+    def held(self, contenders: Sequence[Contender], *, first: Contender | None = None, tune: bool = True) -> list[Sized]:
+        """The deployments that were sized, best first; ``first`` is tried before the others."""
         search, question = self.search, self.search.question
         order = sorted(contenders, key=lambda one: (search.aim.at_best(one, one.bound(self._slowdown(one))), one.ready.place))
         search.steps.expect(len(order))
-        wave = WAVE if self.care == SURE and search.rows else 1
-        for start in range(0, len(order), wave):
+        wave = WAVE if search.rows else 1
+        waves = [] if first is None else [[first]]
+        order = [one for one in order if one is not first]
+        waves += [order[start : start + wave] for start in range(0, len(order), wave)]
+        for together in waves:
             best = self._best() if search.prune else None
-            for one, outcome in parallel(partial(self.attempt, best=best), order[start : start + wave], search.workers):
+            for one, outcome in parallel(partial(self.attempt, best=best), together, search.workers):
                 self._note(one, outcome)
                 search.steps.done(one.ready.trial.name)
         drawn = question.load == "open" and not question.offline and question.recording is None

@@ -11,7 +11,7 @@ from tonnage.errors import InputError
 from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.ready import Ready, Trial, runs_on
-from tonnage.sizing.question import PP_DEGREES, Question, Sharing
+from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.search.tuning import fitted
 from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
@@ -96,14 +96,8 @@ def traffic(question: Question, gpus_per_system: int, load: str | None = None) -
         pairs=question.pairs,
         gpus_per_system=gpus_per_system,
         router=question.router,
-        sharing=_sharing(question),
+        sharing=question.sharing_behind(question.router),
     )
-
-
-def _sharing(question: Question) -> Sharing | None:
-    """What prompts share, with the load of the whole fleet, of which an instance sees its part."""
-    rate = question.demand.sizing_requests_per_second
-    return None if question.sharing is None else replace(question.sharing, fleet_rate=rate)
 
 
 def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:

@@ -1,0 +1,178 @@
+"""Anthropic's Messages API, in the form in which vLLM answers it: read as a chat, and its answer written as blocks."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, reply_of, whole
+from tonnage.serve.dialect import Refused
+from tonnage.serve.replies import Made, event
+from tonnage.serve.request import Asked, asked_of
+from tonnage.serve.schema import checked
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from tonnage.serve.answer import Answer
+    from tonnage.serve.replies import Reply
+
+PATH = "/v1/messages"
+
+
+def message_routes(service: Service) -> list[Route]:
+    """The routes of these paths."""
+
+    async def create(request: Request) -> Response:
+        after = admitted(service)
+        said = checked(PATH, await json_body(request))
+        try:
+            asked = asked_of("chat", _chat_body(said), reader=service.reader, limits=service.limits)
+            reply = reply_of(service, asked, f"chatcmpl-{request.headers.get('x-request-id') or secrets.token_hex(8)}")
+            made = begun(service, asked)
+            if asked.stream:
+                return Stream(_events(reply, asked, made[0]), made, after)
+            return JSONResponse(_whole(reply, asked, (await whole(request, reply, made))[0]))
+        except Refused as error:
+            body = {"type": "error", "error": {"type": error.kind, "message": str(error)}}
+            return JSONResponse(body, status_code=error.status)
+
+    async def count(request: Request) -> Response:
+        said = checked(f"{PATH}/count_tokens", await json_body(request))
+        asked = asked_of("chat", {**_chat_body(said), "max_tokens": 1}, reader=service.reader, limits=service.limits)
+        return JSONResponse({"input_tokens": asked.isl, "context_management": {"original_input_tokens": asked.isl}})
+
+    handlers = {PATH: create, f"{PATH}/count_tokens": count}
+    return [Route(path, counted(service, handler), methods=["POST"]) for path, handler in handlers.items()]
+
+
+def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The same request of the chat API."""
+    messages = [{"role": "system", "content": _text(said["system"])}] if said.get("system") else []
+    for message in said["messages"]:
+        messages += _messages(message["role"], message["content"])
+    body: dict[str, Any] = {"model": said["model"], "messages": messages, "stream": bool(said.get("stream"))}
+    same = {"max_tokens": "max_tokens", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop_sequences": "stop"}
+    body |= {name: said[own] for own, name in same.items() if said.get(own) is not None}
+    if said.get("tools"):
+        body["tools"] = [
+            {"type": "function", "function": {"name": tool["name"], "parameters": tool.get("input_schema") or {"type": "object"}}}
+            for tool in said["tools"]
+        ]
+        choice = said.get("tool_choice") or {"type": "auto"}
+        kinds: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
+        kinds["tool"] = {"type": "function", "function": {"name": choice.get("name")}}
+        body["tool_choice"] = kinds[choice["type"]]
+        body["parallel_tool_calls"] = not choice.get("disable_parallel_tool_use")
+    return body
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(block.get("text") or "" for block in content or [])
+
+
+def _messages(role: str, content: Any) -> list[dict[str, Any]]:
+    """A message, and one more for each result of a tool in it."""
+    if isinstance(content, str):
+        return [{"role": role, "content": content}]
+    found, texts, calls = [], [], []
+    for block in content:
+        if block["type"] == "tool_result":
+            found.append({"role": "tool", "tool_call_id": block.get("tool_use_id") or "", "content": _text(block.get("content"))})
+        elif block["type"] == "tool_use":
+            function = {"name": block.get("name") or "", "arguments": json.dumps(block.get("input") or {})}
+            calls.append({"id": block.get("id") or "", "type": "function", "function": function})
+        elif block["type"] in ("text", "thinking", "redacted_thinking"):
+            texts.append(block.get("text") or "")
+        else:
+            raise Refused("this model takes text only: leave out images and documents")
+    own = [{"role": role, "content": "\n".join(texts), **({"tool_calls": calls} if calls else {})}] if texts or calls else []
+    return found + own
+
+
+def _stopped(answer: Answer, called: bool) -> dict[str, Any]:
+    reason = {"length": "max_tokens", "stop": "tool_use" if called else "end_turn"}.get(answer.finish, "end_turn")
+    if isinstance(answer.stopped_by, str) and answer.stopped_by:
+        return {"stop_reason": "stop_sequence", "stop_sequence": answer.stopped_by}
+    return {"stop_reason": reason, "stop_sequence": None}
+
+
+def _usage(asked: Asked, answer: Answer, output: int) -> dict[str, int]:
+    cached = answer.source.cached
+    found = {"input_tokens": asked.isl - cached, "output_tokens": output}
+    return {**found, **({"cache_read_input_tokens": cached} if cached else {})}
+
+
+def _whole(reply: Reply, asked: Asked, made: Made) -> dict[str, Any]:
+    content: list[dict[str, Any]] = []
+    if made.reasoning:
+        content.append({"type": "thinking", "thinking": made.reasoning, "signature": secrets.token_hex(16)})
+    if made.text or not made.calls:
+        content.append({"type": "text", "text": made.text})
+    for number, name, given in made.calls:
+        content.append({"type": "tool_use", "id": number, "name": name, "input": _object(given)})
+    stopped = {name: value for name, value in _stopped(made.answer, bool(made.calls)).items() if value is not None}
+    head = {"id": reply.id, "type": "message", "role": "assistant", "content": content, "model": reply.model}
+    return {**head, **stopped, "usage": _usage(asked, made.answer, made.answer.made)}
+
+
+def _object(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:  # cut short by max_tokens
+        return {}
+
+
+async def _events(reply: Reply, asked: Asked, answer: Answer) -> AsyncIterator[bytes]:
+    """The events of a stream: a block begins where the kind of text changes, or at a call of a tool."""
+    begun, block, kind, called = False, -1, "", False
+
+    def one(name: str, **more: Any) -> bytes:
+        return event({"type": name, **more}, name)
+
+    try:
+        async for piece in answer.pieces():
+            if not begun:
+                begun = True
+                message: dict[str, Any] = {"id": reply.id, "type": "message", "role": "assistant", "content": [], "model": reply.model}
+                message |= {"stop_reason": None, "stop_sequence": None, "usage": _usage(asked, answer, 0)}
+                yield one("message_start", message=message)
+            parts: list[tuple[str, str, Any]] = []
+            if piece.reasoning:
+                parts.append(("thinking", "", {"type": "thinking_delta", "thinking": piece.reasoning}))
+            if piece.text:
+                parts.append(("text", "", {"type": "text_delta", "text": piece.text}))
+            for call in piece.calls:
+                delta = None if call.name else {"type": "input_json_delta", "partial_json": call.arguments}
+                parts.append((f"tool_use {call.place}", call.name, delta))
+            for what, name, delta in parts:
+                if what != kind:
+                    if kind:
+                        yield one("content_block_stop", index=block)
+                    kind, block = what, block + 1
+                    yield one("content_block_start", content_block=_opened(reply, what, name), index=block)
+                    called = called or bool(name)
+                if delta is not None:
+                    yield one("content_block_delta", delta=delta, index=block)
+    except Refused as error:
+        yield one("error", error={"type": error.kind, "message": str(error)})
+        return
+    if kind:
+        yield one("content_block_stop", index=block)
+    yield one("message_delta", delta=_stopped(answer, called), usage=_usage(asked, answer, answer.made))
+    yield one("message_stop")
+
+
+def _opened(reply: Reply, what: str, name: str) -> dict[str, Any]:
+    if what == "thinking":
+        return {"type": "thinking", "thinking": "", "signature": ""}
+    if what == "text":
+        return {"type": "text", "text": ""}
+    return {"type": "tool_use", "id": f"{reply.call_id}{int(what.split()[1]):x}", "name": name, "input": {}}

@@ -1,0 +1,279 @@
+"""A simulated engine with a prefix cache: the simulator's own (``simulator/reference``), fed with the tokens of live requests.
+
+The compiled engine takes contents that are known before it runs; the plain one takes those of requests as they come, and is fast enough
+for a server. A block's name is a hash of its tokens and of all before them, as in vLLM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tonnage.simulator.reference import Engine
+from tonnage.simulator.reference.prefix_cache import PrefixCache
+from tonnage.spec.sessions import ENDLESS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.simulator.reference.job import Job
+    from tonnage.simulator.reference.prefix_cache import Key
+    from tonnage.simulator.request import Happened
+    from tonnage.simulator.spec import EngineSpec
+
+_MASK = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Blocks, one after another, that can be found from now on.
+
+    Attributes:
+        names: of them.
+        parent: the name of the one before; None for the first of a context.
+        tokens: in them.
+        salt: which keeps them apart; "" for none.
+    """
+
+    names: list[int]
+    parent: int | None
+    tokens: list[int]
+    salt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """A block that is no longer found."""
+
+    name: int
+
+
+Change = Stored | Removed
+
+
+class Content(NamedTuple):
+    """The tokens of a request.
+
+    Attributes:
+        ids: the tokens of its prompt.
+        salt: keeps its blocks apart from those of others; "" for nothing.
+        later: the token at a place of its output.
+    """
+
+    ids: Sequence[int]
+    salt: str
+    later: Callable[[int], int]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Row:
+    """A request: its tokens as far as they are known, and the names of its full blocks."""
+
+    ids: list[int]
+    salt: str
+    later: Callable[[int], int]
+    isl: int
+    pieces: list[int] = field(default_factory=list)
+    until: list[int] = field(default_factory=list)
+
+
+class LiveContents:
+    """The contents of requests as they come; outputs follow as they are made."""
+
+    def __init__(self, size: int) -> None:
+        """Nothing has come yet.
+
+        Args:
+            size: tokens of a block.
+        """
+        self._size = size
+        self._rows: dict[int, _Row] = {}
+        self.jobs: dict[int, Job] = {}
+
+    def add(self, number: int, content: Content) -> None:
+        """Take a request."""
+        ids = list(content.ids)
+        row = _Row(ids=ids, salt=content.salt, later=content.later, isl=len(ids), pieces=[-number - 1], until=[ENDLESS])
+        self._rows[number] = row
+        self._fill(row)
+
+    def keep(self, numbers: Container[int]) -> None:
+        """Forget all but these requests."""
+        self._rows = {number: row for number, row in self._rows.items() if number in numbers}
+
+    def of(self, number: int) -> tuple[list[int], list[int]]:
+        """The names of a request's full blocks and the tokens up to which they reach; the last one is of what is not full."""
+        row = self._rows[number]
+        known = self.jobs[number].tokens if number in self.jobs else row.isl
+        if len(row.pieces) * self._size <= known:
+            while len(row.ids) < known:
+                row.ids.append(row.later(len(row.ids) - row.isl))
+            self._fill(row)
+        return row.pieces, row.until
+
+    def tokens(self, number: int, place: int) -> list[int]:
+        """The tokens of a full block."""
+        return self._rows[number].ids[place * self._size : (place + 1) * self._size]
+
+    def salt(self, number: int) -> str:
+        """What keeps its blocks apart."""
+        return self._rows[number].salt
+
+    def _fill(self, row: _Row) -> None:
+        tail, end, first = row.pieces.pop(), row.until.pop(), len(row.pieces)
+        row.pieces += names_of(row.ids, self._size, row.salt, row.pieces)
+        row.until += [(place + 1) * self._size for place in range(first, len(row.pieces))]
+        row.pieces.append(tail)
+        row.until.append(end)
+
+
+def names_of(ids: Sequence[int], size: int, salt: str, known: Sequence[int] = ()) -> list[int]:
+    """The names of the full blocks of a context after the known ones."""
+    found, before = [], known[-1] if known else _salted(salt)
+    for place in range(len(known), len(ids) // size):
+        before = hash((before, *ids[place * size : (place + 1) * size])) & _MASK
+        found.append(before)
+    return found
+
+
+def _salted(salt: str) -> int:
+    return int.from_bytes(salt.encode()[:512], "big") % _MASK
+
+
+class _Watched(PrefixCache):
+    """The simulator's cache, which notes what can be found from now on, and what no longer."""
+
+    changes: list[Change]
+    _fresh: list[Key] | None = None
+
+    def name(self, job: Job, tokens: int) -> None:
+        """Name the blocks of a request that are full, and note the names that are new."""
+        if tokens // self.size <= job.named:
+            return
+        self._fresh = []
+        super().name(job, tokens)
+        fresh, self._fresh = self._fresh, None
+        contents: Any = self.contents
+        pieces = contents.of(job.id)[0]
+        for name, place in fresh:
+            last = self.changes[-1] if self.changes else None
+            parent = pieces[place - 1] if place else None
+            own = contents.tokens(job.id, place)
+            if isinstance(last, Stored) and last.names[-1] == parent:
+                last.names.append(name)
+                last.tokens.extend(own)
+            else:
+                self.changes.append(Stored(names=[name], parent=parent, tokens=list(own), salt=contents.salt(job.id)))
+
+    def _name(self, block: int, key: Key) -> None:
+        if key not in self.names and self._fresh is not None:
+            self._fresh.append(key)
+        super()._name(block, key)
+
+    def _take(self) -> int:
+        block = next(iter(self.idle))
+        key = self.named.get(block)
+        if key is not None:
+            self.changes.append(Removed(name=key[0]))
+        return super()._take()
+
+
+class CachedEngine(Engine):
+    """The plain engine with what a server asks of one.
+
+    Attributes:
+        publish: takes the changes of the cache after every ``advance`` in which there were any; None for nobody.
+        watched: what the prefix cache has begun and ceased to have; None where the scheduler has no such cache.
+    """
+
+    def __init__(self, spec: EngineSpec) -> None:
+        """Make an engine.
+
+        Args:
+            spec: of it.
+        """
+        knobs = spec.knobs
+        self.live = LiveContents(knobs.tokens_per_block)
+        contents: Any = self.live
+        super().__init__(spec.step, knobs, spec.blocks, windows=spec.windows, max_context=spec.max_context, contents=contents)
+        self.live.jobs = self.jobs
+        self.watched: _Watched | None = None
+        self.publish: Callable[[list[Change]], None] | None = None
+        self._preempted = 0
+        if self.batcher.cache is not None:
+            self.watched = _Watched(spec.blocks, knobs.tokens_per_block, contents, partial=self.batcher.PARTIAL)
+            self.watched.changes = []
+            self.batcher.cache = self.watched
+
+    @property
+    def names(self) -> set[int]:
+        """The blocks that can be found now, by their names."""
+        return set() if self.watched is None else {name for name, _ in self.watched.names}
+
+    def advance(self, until: int | None = None) -> Happened:
+        """As the simulator's, and tell of what has changed in the cache."""
+        happened = super().advance(until)
+        if len(self.steps) > 1:
+            del self.steps[:-1]
+        if self.watched is not None and self.watched.changes:
+            changes, self.watched.changes = self.watched.changes, []
+            if self.publish is not None:
+                self.publish(changes)
+        return happened
+
+    def clear(self) -> bool:
+        """Forget all that nobody holds (vLLM's ``reset_prefix_cache``); False while anything is held."""
+        if self.watched is None or any(self.watched.refs):
+            return False
+        cache = self.watched
+        cache.changes += [Removed(name=name) for name, _ in cache.names]
+        cache.names.clear()
+        cache.named.clear()
+        return True
+
+    def matched(self, pieces: Sequence[int]) -> int:
+        """Tokens of the unbroken run of blocks from the beginning that the cache has, of those with these names."""
+        if self.watched is None:
+            return 0
+        names, place = self.watched.names, 0
+        while place < len(pieces) and (pieces[place], place) in names:
+            place += 1
+        return place * self.watched.size
+
+    def cached(self, number: int) -> int:
+        """Tokens of a prompt that the cache had when its request first entered."""
+        job = self.jobs.get(number)
+        return 0 if job is None else job.cached
+
+    def preemptions(self, request: int | None = None) -> int:
+        """How often a request has lost its blocks; without one, how often any has."""
+        if request is not None:
+            job = self.jobs.get(request)
+            return 0 if job is None else job.preemptions
+        return self._preempted + sum(job.preemptions for job in self.jobs.values())
+
+    def forget(self) -> int:
+        """Drop the requests that have ended; how many."""
+        ended = [number for number, job in self.jobs.items() if job.ended]
+        for number in ended:
+            self._preempted += self.jobs.pop(number).preemptions
+        self.live.keep(self.jobs)
+        return len(ended)
+
+    @property
+    def tokens_per_block(self) -> int:
+        """Tokens of a KV block."""
+        return self.batcher.knobs.tokens_per_block
+
+    @property
+    def queue(self) -> NDArray[np.int64]:
+        """Requests without a slot: in the queue, and on their way to it."""
+        return np.array([job.id for job in (*self.batcher.waiting, *self.coming)], np.int64)
+
+    @property
+    def queued(self) -> int:
+        """How many these are."""
+        return len(self.batcher.waiting) + len(self.coming)

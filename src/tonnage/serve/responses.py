@@ -1,0 +1,316 @@
+"""OpenAI's Responses API, in the form in which vLLM answers it: read as a chat, and its answer written as items."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, reply_of, whole
+from tonnage.serve.dialect import Refused
+from tonnage.serve.replies import Made, event
+from tonnage.serve.request import Asked, asked_of, check_model
+from tonnage.serve.schema import checked
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from tonnage.serve.answer import Answer
+    from tonnage.serve.replies import Reply
+
+PATH = "/v1/responses"
+KEPT = 1_000
+"""Responses that later ones may follow on."""
+
+_NOTHING = (
+    *("max_tool_calls", "previous_response_id", "prompt", "user", "metadata", "reasoning", "text", "instructions", "top_logprobs"),
+    *("kv_transfer_params", "ec_transfer_params", "input_messages", "output_messages"),
+)
+
+
+class Kept(OrderedDict[str, tuple[dict[str, Any], list[Any]]]):
+    """The last responses, each with the messages of its conversation."""
+
+    def keep(self, response: dict[str, Any], messages: list[Any]) -> None:
+        """Keep one, and forget the oldest."""
+        self[response["id"]] = response, messages
+        if len(self) > KEPT:
+            self.popitem(last=False)
+
+    def of(self, number: str) -> tuple[dict[str, Any], list[Any]]:
+        """A response.
+
+        Raises:
+            Refused: it is not there.
+        """
+        if number not in self:
+            words = f"Response with id '{number}' not found."
+            raise Refused(words, status=404, kind="invalid_request_error", param="response_id")
+        return self[number]
+
+
+def response_routes(service: Service) -> list[Route]:
+    """The routes of these paths."""
+    kept = Kept()
+
+    async def create(request: Request) -> Response:
+        after = admitted(service)
+        said = checked(PATH, await json_body(request))
+        check_model(said.get("model"), service.limits)
+        body = _chat_body(said, kept)
+        asked = asked_of("chat", body, reader=service.reader, limits=service.limits)
+        reply = reply_of(service, asked, f"resp_{secrets.token_hex(8)}")
+        made = begun(service, asked)
+        writer = Writer(reply=reply, asked=asked, said=said, messages=body["messages"], kept=kept)
+        if said.get("stream"):
+            return Stream(writer.events(made[0]), made, after)
+        return JSONResponse(writer.ended((await whole(request, reply, made))[0]))
+
+    async def found(request: Request) -> Response:
+        return JSONResponse(kept.of(request.path_params["number"])[0])
+
+    async def cancelled(request: Request) -> Response:
+        kept.of(request.path_params["number"])
+        raise Refused("Cannot cancel a synchronous response.", kind="invalid_request_error", param="response_id")
+
+    return [
+        Route(PATH, counted(service, create), methods=["POST"]),
+        Route(f"{PATH}/{{number}}", counted(service, found)),
+        Route(f"{PATH}/{{number}}/cancel", counted(service, cancelled), methods=["POST"]),
+    ]
+
+
+def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
+    """The same request of the chat API."""
+    messages: list[Any] = [{"role": "system", "content": said["instructions"]}] if said.get("instructions") else []
+    if said.get("previous_response_id"):
+        messages += kept.of(said["previous_response_id"])[1]
+    given = said["input"]
+    messages += [{"role": "user", "content": given}] if isinstance(given, str) else [_message(item) for item in given]
+    body: dict[str, Any] = {"model": said.get("model"), "messages": messages, "max_completion_tokens": said.get("max_output_tokens")}
+    body |= {name: said[name] for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty") if said.get(name) is not None}
+    form = (said.get("text") or {}).get("format") or {}
+    if form.get("type") == "json_schema":
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": form["name"], "schema": form.get("schema")}}
+    elif form.get("type") == "json_object":
+        body["response_format"] = {"type": "json_object"}
+    tools = [tool for tool in said.get("tools") or [] if tool.get("type") == "function"]
+    if tools:
+        body["tools"] = [{"type": "function", "function": {"name": one["name"], "parameters": one.get("parameters")}} for one in tools]
+        choice: Any = said.get("tool_choice") or "auto"
+        named = isinstance(choice, Mapping) and choice.get("type") == "function"
+        body["tool_choice"] = {"type": "function", "function": {"name": choice["name"]}} if named else choice
+        body["parallel_tool_calls"] = said.get("parallel_tool_calls") is not False
+    if "message.output_text.logprobs" in (said.get("include") or []):
+        body |= {"logprobs": True, "top_logprobs": said.get("top_logprobs") or 0}
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _message(item: Any) -> dict[str, Any]:
+    """An item of the input as a message of a chat."""
+    kind = item.get("type") or "message"
+    if kind == "function_call":
+        function = {"name": item["name"], "arguments": item["arguments"]}
+        return {"role": "assistant", "content": None, "tool_calls": [{"id": item["call_id"], "type": "function", "function": function}]}
+    if kind == "function_call_output":
+        return {"role": "tool", "tool_call_id": item["call_id"], "content": str(item["output"])}
+    content = item.get("content")
+    if content is not None and not isinstance(content, str):
+        content = "\n".join(part if isinstance(part, str) else part.get("text") or "" for part in content)
+    return {"role": item.get("role") or "assistant", "content": content or ""}
+
+
+@dataclass(slots=True, kw_only=True)
+class Writer:
+    """Writes one response.
+
+    Attributes:
+        reply: what its parts have in common.
+        asked: the request, as a chat.
+        said: the request.
+        messages: of the chat.
+        kept: where it is kept when it has ended.
+    """
+
+    reply: Reply
+    asked: Asked
+    said: Mapping[str, Any]
+    messages: list[Any]
+    kept: Kept
+
+    def body(self, status: str, output: list[Any], usage: Any = None, incomplete: Any = None) -> dict[str, Any]:
+        """The response as it is at a moment."""
+        said, asked, given = self.said, self.asked, dict.fromkeys(_NOTHING)
+        given |= {name: said.get(name) for name in ("instructions", "metadata", "user", "previous_response_id", "text")}
+        given["top_logprobs"] = asked.logprobs
+        return {
+            "id": self.reply.id,
+            "created_at": self.reply.created,
+            "incomplete_details": incomplete,
+            "model": self.reply.model,
+            "object": "response",
+            "output": output,
+            "parallel_tool_calls": asked.parallel_calls,
+            "temperature": asked.sampling.temperature,
+            "tool_choice": said.get("tool_choice") or "auto" if said.get("tools") else "none",
+            "tools": [_tool(one) for one in said.get("tools") or []],
+            "top_p": asked.sampling.top_p,
+            "background": bool(said.get("background")),
+            "max_output_tokens": asked.osl,
+            "service_tier": said.get("service_tier") or "auto",
+            "status": status,
+            "truncation": said.get("truncation") or "disabled",
+            "usage": usage,
+            "presence_penalty": asked.sampling.presence_penalty,
+            "frequency_penalty": asked.sampling.frequency_penalty,
+            **given,
+        }
+
+    def ended(self, made: Made, items: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+        """The response that has ended; later ones may follow on it."""
+        output = self._output(made) if items is None else items
+        cut = made.answer.finish == "length"
+        found = self.body("incomplete" if cut else "completed", output, self._usage(made), {"reason": "max_output_tokens"} if cut else None)
+        self.kept.keep(found, [*self.messages, *(_message(item) for item in output if item["type"] != "reasoning")])
+        return found
+
+    def _output(self, made: Made) -> list[dict[str, Any]]:
+        items = [_reasoning(made.reasoning)] if made.reasoning else []
+        if made.text or not made.calls:
+            logprobs = self.reply.chat_logprobs(made.answer, made.ids, 0)["content"] if self.asked.logprobs is not None else None
+            items.append(_spoken(f"msg_{secrets.token_hex(8)}", made.text, logprobs))
+        return items + [_called(f"fc_{secrets.token_hex(8)}", *call) for call in made.calls]
+
+    def _usage(self, made: Made) -> dict[str, Any]:
+        answer = made.answer
+        read = {"cached_tokens": answer.source.cached, "cache_write_tokens": 0, "input_tokens_per_turn": [], "cached_tokens_per_turn": []}
+        by_turn: dict[str, Any] = {"output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
+        wrote = {"reasoning_tokens": answer.reasoned, "tool_output_tokens": 0, **by_turn}
+        asked = {"input_tokens": self.asked.isl, "input_tokens_details": read}
+        made_of = {"output_tokens": answer.made, "output_tokens_details": wrote}
+        return {**asked, **made_of, "total_tokens": self.asked.isl + answer.made}
+
+    async def events(self, answer: Answer) -> AsyncIterator[bytes]:
+        """The events of a stream: an item begins where the kind of text changes, or at a call of a tool."""
+        stream = _Items(self.reply)
+        made = Made(answer=answer)
+        for name in ("response.created", "response.in_progress"):
+            yield stream.event(name, response=self.body("in_progress", []))
+        try:
+            async for piece in answer.pieces():
+                made.take(piece, self.reply.call_id)
+                if piece.reasoning:
+                    for part in stream.say("reasoning", piece.reasoning):
+                        yield part
+                if piece.text:
+                    for part in stream.say("message", piece.text):
+                        yield part
+                for call in piece.calls:
+                    for part in stream.say(f"call {call.place}", call.arguments, call.name):
+                        yield part
+        except Refused as error:
+            yield stream.event("error", code=str(error.status), message=str(error), param=error.param)
+            return
+        for part in stream.close():
+            yield part
+        yield stream.event("response.completed", response=self.ended(made, stream.items))
+
+
+def _tool(one: Mapping[str, Any]) -> dict[str, Any]:
+    further = ("strict", "allowed_callers", "async", "defer_loading", "description", "output_schema")
+    return {**dict.fromkeys(further), **one}
+
+
+def _spoken(number: str, text: str, logprobs: Any = None, status: str = "completed") -> dict[str, Any]:
+    content = [{"annotations": [], "text": text, "type": "output_text", "logprobs": logprobs}] if status == "completed" else []
+    return {"id": number, "content": content, "role": "assistant", "status": status, "type": "message", "phase": None}
+
+
+def _called(number: str, call: str, name: str, given: str, status: str = "completed") -> dict[str, Any]:
+    item = {"arguments": given, "call_id": call, "name": name, "type": "function_call", "id": number}
+    return {**item, "async": None, "caller": None, "namespace": None, "status": status}
+
+
+def _reasoning(text: str, number: str = "", status: str | None = None) -> dict[str, Any]:
+    content = [{"text": text, "type": "reasoning_text"}] if text else []
+    item = {"id": number or f"rs_{secrets.token_hex(8)}", "summary": [], "type": "reasoning", "content": content}
+    return {**item, "encrypted_content": None, "status": status}
+
+
+class _Items:
+    """The items of a stream, one after another, and the events that tell of them."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.items: list[dict[str, Any]] = []
+        self._reply, self._sequence = reply, 0
+        self._what = self._number = self._text = self._name = ""
+
+    def event(self, name: str, /, **more: Any) -> bytes:
+        """An event with its place in the stream."""
+        self._sequence += 1
+        return event({**more, "sequence_number": self._sequence - 1, "type": name}, name)
+
+    def say(self, what: str, text: str, name: str = "") -> list[bytes]:
+        """More of an item, or the first of another."""
+        found = []
+        if what != self._what:
+            found += self.close()
+            self._what, self._text, self._name = what, "", name
+            self._number = f"{ {'m': 'msg', 'r': 'rs', 'c': 'fc'}[what[0]] }_{secrets.token_hex(8)}"
+            found.append(self.event("response.output_item.added", item=self._item("in_progress"), output_index=len(self.items)))
+            if what[0] != "c":
+                begun = "response.content_part.added" if what[0] == "m" else "response.reasoning_part.added"
+                found.append(self.event(begun, **self._at, part=self._part("", [])))
+        if text:
+            self._text += text
+            found.append(self._delta(text))
+        return found
+
+    def close(self) -> list[bytes]:
+        """The end of the item that is under way."""
+        if not self._what:
+            return []
+        at, item, found = self._at, self._item("completed"), []
+        if self._what[0] == "c":
+            place = {"item_id": self._number, "output_index": len(self.items)}
+            found.append(self.event("response.function_call_arguments.done", arguments=self._text, **place, name=self._name))
+        elif self._what[0] == "m":
+            found.append(self.event("response.output_text.done", **at, logprobs=[], text=self._text))
+            found.append(self.event("response.content_part.done", **at, part=self._part(self._text, None)))
+        else:
+            found.append(self.event("response.reasoning_text.done", **at, text=self._text))
+            found.append(self.event("response.reasoning_part.done", **at, part=self._part(self._text, None)))
+        found.append(self.event("response.output_item.done", item=item, output_index=len(self.items)))
+        self.items.append(item)
+        self._what = ""
+        return found
+
+    @property
+    def _at(self) -> dict[str, Any]:
+        return {"content_index": 0, "item_id": self._number, "output_index": len(self.items)}
+
+    def _part(self, text: str, logprobs: Any) -> dict[str, Any]:
+        if self._what[0] == "r":
+            return {"text": text, "type": "reasoning_text"}
+        return {"annotations": [], "text": text, "type": "output_text", "logprobs": logprobs}
+
+    def _delta(self, text: str) -> bytes:
+        if self._what[0] == "c":
+            name = "response.function_call_arguments.delta"
+            return self.event(name, delta=text, item_id=self._number, output_index=len(self.items))
+        if self._what[0] == "r":
+            return self.event("response.reasoning_text.delta", **self._at, delta=text)
+        return self.event("response.output_text.delta", **self._at, delta=text, logprobs=[])
+
+    def _item(self, status: str) -> dict[str, Any]:
+        if self._what[0] == "c":
+            call = f"{self._reply.call_id}{int(self._what.split()[1]):x}"
+            return _called(self._number, call, self._name, self._text, status)
+        if self._what[0] == "r":
+            return _reasoning(self._text, self._number, status)
+        return _spoken(self._number, self._text, status=status)

@@ -1,0 +1,52 @@
+"""The paths of a server, as an ASGI application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tonnage.serve.app import Handler, Service, completed, counted, json_body
+from tonnage.serve.messages import message_routes
+from tonnage.serve.responses import response_routes
+from tonnage.serve.utilities import utility_routes
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def application(service: Service) -> Starlette:
+    """The application.
+
+    Args:
+        service: what it serves.
+    """
+
+    async def chat(request: Request) -> Response:
+        return await completed(service, "chat", request)
+
+    async def completions(request: Request) -> Response:
+        return await completed(service, "completions", request)
+
+    async def invocations(request: Request) -> Response:
+        """SageMaker's path, which takes the bodies of both."""
+        body = await json_body(request)
+        return await completed(service, "chat" if isinstance(body, dict) and "messages" in body else "completions", request, body)
+
+    async def metrics(request: Request) -> Response:
+        return Response(service.engines.metrics.text(), media_type=_METRICS_TYPE)
+
+    async def not_there(request: Request, error: Exception) -> Response:
+        status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Internal Server Error")
+        return JSONResponse({"detail": detail}, status_code=status)
+
+    posts: dict[str, Handler] = {"/v1/chat/completions": chat, "/v1/completions": completions, "/invocations": invocations}
+    routes = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]
+    routes += [Route(path, metrics) for path in {"/metrics": None, service.dialect.published.path: None}]
+    routes += [*response_routes(service), *message_routes(service), *utility_routes(service)]
+    return Starlette(routes=routes, exception_handlers={HTTPException: not_there})

@@ -1,0 +1,225 @@
+"""What the emulated engine refuses beyond its schemas, in its words.
+
+The order is that of vLLM 0.32.0 (entrypoints/openai/*/protocol.py and sampling_params.py, read 2026-11-25; ``tests/serve/conformance.py``
+holds the answers of both against each other).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tonnage.serve.dialect import Refused
+
+MOST_LOGPROBS = 20
+MOST_CHOICES = 16_384
+MOST_PROMPTS = 1_024
+_STRUCTURES = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
+_NO_STRUCTURE = {
+    **dict.fromkeys(_STRUCTURES[:5]),
+    "disable_any_whitespace": False,
+    "disable_additional_properties": False,
+    "whitespace_pattern": None,
+    "structural_tag": None,
+    "_backend": None,
+    "_backend_was_auto": False,
+}
+
+
+def refusal(message: str, param: str | None = None, value: Any = None) -> Refused:
+    """An error as vLLM words those of a single field."""
+    if param is None:
+        return Refused(message)
+    return Refused(f"{message} (parameter={param}{'' if value is None else f', value={value}'})", param=param)
+
+
+def check_before(kind: str, body: Mapping[str, Any]) -> None:
+    """Refuse before the schema is read.
+
+    Raises:
+        Refused: the first thing that is wrong.
+    """
+    if body.get("cache_salt") == "":
+        raise refusal("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
+    if body.get("stream_options") and not body.get("stream"):
+        raise refusal("Stream options can only be defined when `stream=True`.", "stream_options")
+    if kind == "chat":
+        _check_messages(body.get("messages"))
+        if body.get("continue_final_message") and body.get("add_generation_prompt"):
+            raise Refused("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+        _check_tools(body)
+    else:
+        _check_prompt(body)
+    _check_structures(body)
+    _check_logprobs(kind, body)
+
+
+def _check_messages(messages: Any) -> None:
+    if messages is not None and not isinstance(messages, list | dict | str):
+        raise Refused(f"'{type(messages).__name__}' object is not iterable")
+
+
+def _check_prompt(body: Mapping[str, Any]) -> None:
+    prompt = body.get("prompt")
+    if prompt in (None, "") and body.get("prompt_embeds") in (None, []):
+        raise refusal("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
+    if isinstance(prompt, list) and len(prompt) > MOST_PROMPTS and not all(isinstance(one, int) for one in prompt):
+        raise refusal(
+            f"prompt list length {len(prompt)} exceeds the maximum allowed count of {MOST_PROMPTS}. To increase this limit, set the "
+            "VLLM_MAX_COMPLETION_PROMPTS environment variable.",
+            "prompt",
+        )
+
+
+def _check_structures(body: Mapping[str, Any]) -> None:
+    form, structured = body.get("response_format"), body.get("structured_outputs")
+    if isinstance(form, Mapping) and form.get("type") == "json_schema" and form.get("json_schema") is None:
+        raise refusal("When response_format type is 'json_schema', the 'json_schema' field must be provided.", "response_format")
+    if not isinstance(structured, Mapping):
+        return
+    if sum(structured.get(name) is not None for name in ("json", "regex", "choice")) > 1:
+        raise Refused("You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').")
+    given = [name for name in _STRUCTURES if structured.get(name) is not None]
+    values = {**_NO_STRUCTURE, **structured}
+    if len(given) > 1:
+        raise Refused(f"You can only use one kind of structured outputs constraint but multiple are specified: {values}")
+    if not given:
+        raise Refused(f"You must use one kind of structured outputs constraint but none are specified: {values}")
+    if structured.get("choice") == []:
+        raise Refused("Choice '[]' cannot be an empty list")
+    if isinstance(structured.get("grammar"), str) and not structured["grammar"].strip():
+        raise Refused("structured_outputs.grammar cannot be an empty string")
+    if structured.get("json_object") is False:
+        raise Refused("structured_outputs.json_object must be True if set; omit structured_outputs to disable structured outputs")
+
+
+def _check_logprobs(kind: str, body: Mapping[str, Any]) -> None:
+    own = "top_logprobs" if kind == "chat" else "logprobs"
+    for name in ("prompt_logprobs", own):
+        value = body.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int | float):
+            raise refusal(f"`{name}` must be an integer.", name, value)
+        if name == "prompt_logprobs" and body.get("stream") and (value > 0 or value == -1):
+            raise refusal("`prompt_logprobs` are not available when `stream=True`.", name)
+        if value < 0 and value != -1:
+            raise refusal(f"`{name}` must be a positive value or -1.", name, value)
+    if kind == "chat" and body.get("top_logprobs") and not body.get("logprobs"):
+        raise refusal("when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs")
+
+
+def _check_tools(body: Mapping[str, Any]) -> None:
+    tools, choice = body.get("tools"), body.get("tool_choice")
+    if tools == []:
+        raise refusal("`tools` must not be an empty array. Either provide at least one tool or omit the field entirely.", "tools")
+    if choice in (None, "none"):
+        return
+    if tools is None:
+        raise refusal("When using `tool_choice`, `tools` must be set.", "tool_choice")
+    if choice in ("auto", "required"):
+        return
+    if not isinstance(choice, Mapping):
+        raise refusal(
+            f'Invalid value for `tool_choice`: {choice}! Only named tools, "none", "auto" or "required" are supported.', "tool_choice"
+        )
+    usage = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
+    function = choice.get("function")
+    if not isinstance(function, Mapping):
+        raise refusal(f"Invalid value for `function`: `{function}` in `tool_choice`! {usage}", "tool_choice.function")
+    if "name" not in function:
+        raise refusal(f"Expected field `name` in `function` in `tool_choice`! {usage}", "tool_choice.function.name")
+    name = function["name"]
+    if not isinstance(name, str) or not name:
+        raise refusal(f"Invalid `name` in `function`: `{name}` in `tool_choice`! {usage}", "tool_choice.function.name")
+    named = [tool.get("function", {}).get("name") for tool in tools if isinstance(tool, Mapping)] if isinstance(tools, list) else [name]
+    if name not in named:
+        raise refusal("The tool specified in `tool_choice` does not match any of the specified `tools`", "tool_choice")
+
+
+def check_choices(count: int) -> None:
+    """How many answers to a prompt there may be.
+
+    Raises:
+        Refused: fewer or more.
+    """
+    if count < 1:
+        raise Refused(f"n must be at least 1, got {count}.")
+    if count > MOST_CHOICES:
+        words = f"n must be at most {MOST_CHOICES}, got {count}. To increase this limit, set the VLLM_MAX_N_SEQUENCES environment variable."
+        raise Refused(words)
+
+
+_Rule = tuple[str, Callable[[Any], bool], str, bool]
+"""A field, whether a value is fine, the words about one that is not, and whether the error names the field."""
+
+_RULES: tuple[_Rule, ...] = (
+    ("presence_penalty", lambda v: -2 <= v <= 2, "presence_penalty must be in [-2, 2], got {}.", False),
+    ("frequency_penalty", lambda v: -2 <= v <= 2, "frequency_penalty must be in [-2, 2], got {}.", False),
+    ("repetition_penalty", math.isfinite, "repetition_penalty must be a finite number, got {}.", False),
+    ("repetition_penalty", lambda v: v > 0, "repetition_penalty must be greater than zero, got {}.", False),
+    ("temperature", math.isfinite, "temperature must be a finite number, got {}.", True),
+    ("temperature", lambda v: v >= 0, "temperature must be non-negative, got {}.", True),
+    ("temperature", lambda v: v <= 2, "temperature must be in [0, 2], got {}.", True),
+    ("top_p", lambda v: 0 < v <= 1, "top_p must be in (0, 1], got {}.", True),
+    ("top_k", lambda v: v >= -1, "top_k must be 0 (disable), or at least 1, got {}.", False),
+    ("min_p", lambda v: 0 <= v <= 1, "min_p must be in [0, 1], got {}.", False),
+)
+
+
+def check_sampling(said: Mapping[str, Any], *, osl: int, logprobs: int | None, greedy: bool, vocabulary: int) -> None:
+    """Refuse values by which tokens cannot be chosen.
+
+    Args:
+        said: of the request, with the types of the schema.
+        osl: output tokens at most.
+        logprobs: alternatives with log probabilities.
+        greedy: whether the most likely token is always taken.
+        vocabulary: tokens that there are; 0 where nobody knows.
+
+    Raises:
+        Refused: the first value that is wrong.
+    """
+    for name, fine, words, named in _RULES:
+        value = said.get(name)
+        if value is not None and not fine(value):
+            raise refusal(words.format(value), name if named else None, value)
+    least = said.get("min_tokens") or 0
+    if osl < 1:
+        raise refusal(f"max_tokens must be at least 1, got {osl}.", "max_tokens", osl)
+    if least < 0:
+        raise Refused(f"min_tokens must be greater than or equal to 0, got {least}.")
+    if least > osl:
+        raise Refused(f"min_tokens must be less than or equal to max_tokens={osl}, got {least}.")
+    stop = said.get("stop") or []
+    if "" in ([stop] if isinstance(stop, str) else stop) or stop == "" or said.get("stop") == "":
+        raise Refused("stop cannot contain an empty string.")
+    if "" in (said.get("bad_words") or []):
+        raise Refused(f"bad_words cannot contain an empty string. Got bad_words={said['bad_words']}")
+    if greedy and (said.get("n") or 1) > 1:
+        raise Refused(f"n must be 1 when using greedy sampling, got {said['n']}.")
+    for name, count in (("sample", logprobs), ("prompt", said.get("prompt_logprobs"))):
+        wanted = vocabulary if count == -1 else count or 0
+        if wanted > MOST_LOGPROBS:
+            field = "logprobs" if name == "sample" else "prompt_logprobs"
+            raise refusal(f"Requested {name} logprobs of {wanted}, which is greater than max allowed: {MOST_LOGPROBS}", field, wanted)
+    _check_tokens(said, vocabulary)
+
+
+def _check_tokens(said: Mapping[str, Any], vocabulary: int) -> None:
+    bias = said.get("logit_bias") or {}
+    wrong = [name for name in bias if not name.strip().lstrip("+-").isdigit()]
+    if wrong:
+        raise refusal(f"logit_bias contains key(s) that cannot be converted to integer token IDs: {wrong!r}", "logit_bias", wrong)
+    for name, ids in (("logit_bias", [int(one) for one in bias]), ("stop_token_ids", said.get("stop_token_ids") or [])):
+        beyond = [one for one in ids if one < 0 or (vocabulary and one >= vocabulary)]
+        if beyond:
+            words = f"token_id(s) {beyond} in {name} contain out-of-vocab token ids. Vocabulary size: {vocabulary}"
+            raise refusal(words, name, beyond)
+    allowed = said.get("allowed_token_ids")
+    if allowed is not None and not allowed:
+        raise refusal("allowed_token_ids is not None and empty!", "allowed_token_ids", allowed)
+    beyond = [one for one in allowed or [] if one < 0 or (vocabulary and one >= vocabulary)]
+    if beyond:
+        raise refusal("allowed_token_ids contains out-of-vocab token id!", "allowed_token_ids", beyond)

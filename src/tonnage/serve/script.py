@@ -1,0 +1,171 @@
+"""What a simulated model says, decided when its request comes: words that mean nothing, a value that fits a grammar, calls of tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from tonnage.serve.structure import json_grammar, value_of
+from tonnage.serve.tokens import Word
+from tonnage.simulator.router import draw
+
+if TYPE_CHECKING:
+    from tonnage.serve.request import Asked, Prompt
+    from tonnage.serve.tokens import Tokens
+    from tonnage.spec.lengths import Lengths
+
+ENDLESS = 1 << 40
+MOST_CALLS = 3
+_MASK = (1 << 62) - 1
+
+Part = Literal["content", "reasoning", "name", "arguments", "none"]
+"""What a token belongs to: "none" for one that a client does not see, such as the marks around a call."""
+
+
+class Said(NamedTuple):
+    """A token of an answer.
+
+    Attributes:
+        id: of the token.
+        text: what a client reads of it.
+        part: where it reads it.
+        call: of a call of a tool its place among them.
+    """
+
+    id: int
+    text: str
+    part: Part = "content"
+    call: int = 0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Script:
+    """One answer.
+
+    Attributes:
+        tokens: of the model.
+        key: what its words are drawn by.
+        head: its first tokens, where they are not words.
+        words: how many words follow.
+        palette: what these are drawn from.
+        endless: whether it does not end by itself, but for ever says what it ends with.
+    """
+
+    tokens: Tokens
+    key: int
+    head: Sequence[Said] = ()
+    words: int = 0
+    palette: Sequence[Word] = ()
+    endless: bool = False
+
+    @property
+    def length(self) -> int:
+        """Its tokens, the one that ends it among them."""
+        return ENDLESS if self.endless else len(self.head) + self.words + 1
+
+    def token(self, place: int) -> Said:
+        """The token at a place, counted from 0."""
+        if place < len(self.head):
+            return self.head[place]
+        if place - len(self.head) < self.words:
+            word = self.palette[draw(self.key, place, 1) % len(self.palette)]
+            return Said(word.id, word.text)
+        return Said(self.tokens.end, "")
+
+
+def script_of(asked: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, lengths: Lengths, unseeded: int) -> Script:
+    """The answer to a request.
+
+    The same prompt gives the same answer at temperature 0, and at any other with the same seed.
+
+    Args:
+        asked: the request.
+        prompt: of it.
+        choice: which of its answers to this prompt.
+        tokens: of the model.
+        lengths: how long answers are that end by themselves.
+        unseeded: a number that no other request has.
+    """
+    greedy, seed = asked.sampling.temperature == 0, asked.sampling.seed
+    own = 0 if greedy else unseeded if seed is None else seed
+    key = hash((prompt.ids, own, choice)) & _MASK
+    head = _thought(asked, key, tokens, lengths)
+    structured = _structured(asked, key, tokens)
+    if structured is not None:
+        return Script(tokens=tokens, key=key, head=[*head, *structured], endless=asked.sampling.ignore_eos)
+    words = ENDLESS if asked.sampling.ignore_eos else max(_drawn(lengths, key), asked.sampling.min_tokens - len(head))
+    return Script(tokens=tokens, key=key, head=head, words=words, palette=_palette(asked, tokens), endless=asked.sampling.ignore_eos)
+
+
+def _palette(asked: Asked, tokens: Tokens) -> Sequence[Word]:
+    """The words that a request allows; all of them where it allows none."""
+    found = tokens.words
+    if asked.allowed:
+        found = [Word(id=one, text=tokens.text([one])) for one in sorted(asked.allowed)]
+    if asked.banned or asked.bad_words:
+        found = [one for one in found if one.id not in asked.banned and not any(bad in one.text for bad in asked.bad_words)]
+    return found or tokens.words
+
+
+def _drawn(lengths: Lengths, key: int) -> int:
+    import numpy as np
+
+    return int(lengths.draw(1, np.random.default_rng(key))[0])
+
+
+def _thought(asked: Asked, key: int, tokens: Tokens, lengths: Lengths) -> list[Said]:
+    """What a model that reasons thinks before it answers."""
+    if not asked.reasons:
+        return []
+    chosen = [tokens.words[draw(key, place, 2) % len(tokens.words)] for place in range(_drawn(lengths, key + 1))]
+    return [Said(word.id, word.text, "reasoning" if asked.shows_reasoning else "none") for word in chosen]
+
+
+def _structured(asked: Asked, key: int, tokens: Tokens) -> list[Said] | None:
+    """A value that fits a grammar, or calls of tools; None for words."""
+    if asked.tools and asked.tool_choice != "none":
+        calls = _calls(asked, key, tokens)
+        if asked.tool_choice != "auto" or len(calls) < asked.osl:
+            return calls
+    if asked.grammar:
+        return _value(asked.grammar, key, tokens, asked.osl)
+    return None
+
+
+def _value(grammar: str, key: int, tokens: Tokens, most: int) -> list[Said]:
+    """A value as tokens; a short one where a longer one has no room."""
+    found = tokens.pieces(value_of(grammar, key))
+    if len(found) >= most:
+        found = tokens.pieces(value_of(grammar, key, longest=0))
+    return [Said(word.id, word.text) for word in found]
+
+
+def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:
+    """Calls of one tool or several, in the form that the Hermes models write and vLLM's parser of that name reads."""
+    tools = list(asked.tools)
+    count = 1 if asked.named_tool or not asked.parallel_calls or len(tools) == 1 else 1 + draw(key, 0, 3) % min(len(tools), MOST_CALLS)
+    first = draw(key, 0, 4) % len(tools)
+    chosen = [asked.named_tool] if asked.named_tool else [tools[(first + i) % len(tools)] for i in range(count)]
+    found: list[Said] = []
+    for call, name in enumerate(chosen):
+        begin = tokens.pieces(f'<tool_call>{{"name": {json.dumps(name)}, "arguments": ')
+        found += [Said(word.id, "", "none", call) for word in begin[:-1]]
+        found.append(Said(begin[-1].id, name, "name", call))
+        value = _value(json_grammar(asked.tools[name] or {"type": "object"}), key + call, tokens, asked.osl)
+        found += [one._replace(part="arguments", call=call) for one in value]
+        found += [Said(word.id, "", "none", call) for word in tokens.pieces("}</tool_call>")]
+    return found
+
+
+def logprobs_of(said: int, key: int, place: int, count: int, tokens: Tokens) -> list[tuple[int, float]]:
+    """Made-up log probabilities of a token and of ``count`` alternatives, the token's own first, which is the most likely one."""
+    words, found = tokens.words, [(said, -0.05 - draw(key, place, 5) / 2**32)]
+    at, value = draw(key, place, 6), found[0][1]
+    while len(found) <= count and len(found) < len(words):
+        at, value = at + 1, value - 0.3 - (draw(key, place, 7 + len(found)) % 64) / 64
+        other = words[at % len(words)].id
+        if other not in (one for one, _ in found):
+            found.append((other, value))
+    return found

@@ -1,0 +1,151 @@
+"""Texts that fit a grammar: JSON by a schema, a regular expression, one of several texts.
+
+llguidance, one of the libraries that vLLM keeps outputs to a grammar with, says at each character which ones may follow; here one of them
+is drawn instead of computed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tonnage.serve.dialect import Refused
+
+if TYPE_CHECKING:
+    import llguidance
+
+LONGEST = 20_000
+"""Bytes of a value, after which a grammar that does not end is given up."""
+
+_CLOSING, _QUOTE, _COMMA, _FREE = b"]}", ord('"'), ord(","), b"abcdefghijklmnopqrstuvwxyz"
+_DIGITS, _JOINTS, _WORDS = b"0123456789", b"@:./-", 8
+
+
+def json_grammar(schema: Any) -> str:
+    """The grammar of a JSON Schema."""
+    import llguidance
+
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    return _compiled(llguidance.LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False}))
+
+
+def regex_grammar(expression: str) -> str:
+    """The grammar of a regular expression."""
+    import llguidance
+
+    return _compiled(llguidance.LLMatcher.grammar_from_regex(expression))
+
+
+def written_grammar(text: str) -> str:
+    """A grammar in Lark's form, or in the one of llama.cpp (GBNF), as vLLM takes both."""
+    import llguidance
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    try:
+        return _compiled(llguidance.LLMatcher.grammar_from_lark(any_to_lark(text)))
+    except Exception as error:  # the library raises its own, which is a plain Exception
+        raise Refused(f"Invalid grammar specification: {error}") from None
+
+
+def choice_grammar(choices: list[str]) -> str:
+    """One of several texts, as a grammar."""
+    return written_grammar(f"start: {' | '.join(json.dumps(one) for one in choices)}")
+
+
+def _compiled(grammar: str) -> str:
+    """The same grammar, if it can be compiled.
+
+    Raises:
+        Refused: it cannot be.
+    """
+    error = _matcher(grammar).get_error()
+    if error:
+        raise Refused(f"Grammar error: {error}")
+    return grammar
+
+
+@lru_cache(maxsize=1)
+def _bytes() -> llguidance.LLTokenizer:
+    import llguidance
+
+    return llguidance.LLTokenizer("byte")
+
+
+@lru_cache(maxsize=256)
+def _matcher(grammar: str) -> llguidance.LLMatcher:
+    """A matcher at its beginning; it is copied before it is used."""
+    import llguidance
+
+    return llguidance.LLMatcher(_bytes(), grammar)
+
+
+def value_of(grammar: str, seed: int, longest: int = 400) -> str:
+    """A text that fits a grammar; the same for the same seed.
+
+    Args:
+        grammar: as the functions above make it.
+        seed: of what is drawn.
+        longest: bytes after which everything is closed as soon as it can be.
+
+    Raises:
+        Refused: no such text ends.
+    """
+    import llguidance.numpy
+    import numpy as np
+
+    rng = random.Random(seed)
+    matcher, mask = _matcher(grammar).deep_copy(), llguidance.numpy.allocate_token_bitmask(1, _bytes().vocab_size)
+    made, run = bytearray(), 0
+    while not matcher.is_stopped() and len(made) < LONGEST:
+        forced = matcher.compute_ff_tokens()
+        if forced:
+            matcher.consume_tokens(forced)
+            made += bytes(one for one in forced if one < 256)
+            run = 0
+            continue
+        if matcher.is_accepting():
+            break
+        llguidance.numpy.fill_next_token_bitmask(matcher, mask)
+        allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[:256]).tolist()
+        if not allowed:
+            break
+        chosen, run = _chosen(allowed, run, len(made), longest, rng)
+        matcher.consume_token(chosen)
+        made.append(chosen)
+    if not matcher.is_accepting():
+        raise Refused("the grammar has no text that ends; give one that does")
+    return made.decode("utf-8", "replace")
+
+
+def _chosen(allowed: list[int], run: int, made: int, longest: int, rng: random.Random) -> tuple[int, int]:
+    """The next byte, and how many free ones there were in a row: short words and numbers, and everything closed in the end."""
+    there = set(allowed)
+    letters, digits = [one for one in _FREE if one in there], [one for one in _DIGITS if one in there]
+    closing = [one for one in _CLOSING if one in there]
+    ends: list[int] = []
+    if len(letters) > 20:  # within a text
+        joints = [_QUOTE] if _QUOTE in there else [one for one in _JOINTS if one in there]
+        long = made > longest or run >= _WORDS
+        ends = joints[:1] if joints and run >= 3 and (long or (joints[0] == _QUOTE and rng.random() < 0.3)) else []
+        free = letters
+    elif closing and (made > longest or rng.random() < 0.5):
+        ends, free = closing[:1], closing
+    elif len(digits) > 1:
+        others = [one for one in (_COMMA, *closing) if one in there]
+        ends, free = others if run >= 2 or rng.random() < 0.5 else [], digits
+    else:
+        ends = [one for one in (_QUOTE, *closing, _COMMA) if one in there][:1]
+        free = letters or digits or [one for one in allowed if 32 < one < 127] or allowed
+    return (rng.choice(ends), 0) if ends else (rng.choice(free), run + 1)
+
+
+def schema_of(form: Mapping[str, Any]) -> Any:
+    """The schema of a ``response_format``: that of any object for ``json_object``; None for text."""
+    if form.get("type") == "json_object":
+        return {"type": "object"}
+    if form.get("type") == "json_schema":
+        return (form.get("json_schema") or {}).get("schema") or {}
+    return None

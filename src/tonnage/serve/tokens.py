@@ -1,0 +1,155 @@
+"""Tokens of a simulated engine: by a ``tokenizer.json``, or four characters each; and the words that it answers with."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tonnage.bench.prompts import TokenizerFile
+
+CHARACTERS = 4
+"""Of a token, where no tokenizer is given."""
+
+# Each is one token of four characters, with the space before it, so that an answer that comes back in a later prompt has the same tokens.
+_WORDS = """
+day way man eye job air war sea sun car dog cat art law tax oil bed box map key sky age ear arm boy son cup egg ice ink leg lip net pan
+pen pie pin pot row run salt set tea tie toy wax web win wit yes you for and the was his her had but not all can out one two ten six new
+old big red hot dry far low few own let see ask try put get use pay say
+"""
+WORDS = tuple(word for word in _WORDS.split() if len(word) == CHARACTERS - 1)
+END = 2
+"""The token that ends an answer, where no tokenizer names one."""
+RESERVED = 256
+"""Tokens that no text makes, among them the end of an answer and the marks of a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """A token that answers are made of."""
+
+    id: int
+    text: str
+
+
+class Tokens(Protocol):
+    """Texts as tokens, and back.
+
+    Attributes:
+        words: what answers are made of.
+        size: of the vocabulary.
+        end: the token that ends an answer.
+    """
+
+    @property
+    def words(self) -> Sequence[Word]:
+        """What answers are made of."""
+
+    @property
+    def size(self) -> int:
+        """Of the vocabulary."""
+
+    @property
+    def end(self) -> int:
+        """The token that ends an answer."""
+
+    def ids(self, text: str, *, special: bool = True) -> list[int]:
+        """Tokens of a text; with ``special`` also the tokens that begin a prompt."""
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Text of tokens."""
+
+    def pieces(self, text: str) -> list[Word]:
+        """A text as tokens, each with its part of it."""
+
+
+class Fours:
+    """Four characters are a token; a token that no text has made reads as a word.
+
+    Attributes:
+        size: of the vocabulary.
+    """
+
+    end = END
+
+    def __init__(self, size: int) -> None:
+        """Know no text yet."""
+        self.size = max(size, 4 * RESERVED)
+        self._number: dict[str, int] = {}
+        self._part: dict[int, str] = {}
+
+    @cached_property
+    def words(self) -> Sequence[Word]:
+        """Words of three letters, each with the space before it."""
+        return tuple(self.pieces("".join(f" {word}" for word in WORDS)))
+
+    def ids(self, text: str, *, special: bool = True) -> list[int]:
+        """A token for every four characters."""
+        known = self._number
+        parts = [text[at : at + CHARACTERS] for at in range(0, len(text), CHARACTERS)]
+        return [known.get(part) or self._new(part) for part in parts]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Text of tokens."""
+        return "".join(self._part.get(one) or self.words[one % len(WORDS)].text for one in ids if one != END)
+
+    def pieces(self, text: str) -> list[Word]:
+        """A text as tokens."""
+        return [Word(id=one, text=text[CHARACTERS * i : CHARACTERS * (i + 1)]) for i, one in enumerate(self.ids(text))]
+
+    def _new(self, part: str) -> int:
+        """A number for characters, the same in every process but where two parts would have the same."""
+        span = self.size - RESERVED
+        at = zlib.crc32(part.encode("utf-8", "surrogatepass")) % span
+        tries = 0
+        while RESERVED + at in self._part and tries < 64:
+            at, tries = (at + 1) % span, tries + 1
+        number = RESERVED + at
+        self._number.pop(self._part.get(number, ""), None)
+        self._number[part], self._part[number] = number, part
+        return number
+
+
+class FileTokens:
+    """Tokens by a local ``tokenizer.json``.
+
+    Attributes:
+        size: of the vocabulary.
+        end: the token that ends an answer.
+    """
+
+    def __init__(self, file: TokenizerFile) -> None:
+        """Use a file that was read."""
+        self._file, self._tokenizer = file, file.tokenizer
+        self.size: int = self._tokenizer.get_vocab_size()
+        self.end: int = next((found for name in _ENDS if (found := self._tokenizer.token_to_id(name)) is not None), END)
+
+    @cached_property
+    def words(self) -> Sequence[Word]:
+        """Words that are one token each."""
+        return tuple(word for text in self._file.words(256) for word in self.pieces(f" {text}"[:64]) if word.text.strip())
+
+    def ids(self, text: str, *, special: bool = True) -> list[int]:
+        """Tokens of a text."""
+        found: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
+        return found
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Text of tokens."""
+        found: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return found
+
+    def pieces(self, text: str) -> list[Word]:
+        """A text as tokens; of a character that takes several tokens the first has it."""
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        found, done = [], 0
+        for one, (_, end) in zip(encoded.ids, encoded.offsets, strict=True):
+            found.append(Word(id=one, text=text[done : max(end, done)]))
+            done = max(end, done)
+        return found
+
+
+_ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<｜end▁of▁sentence｜>", "[EOS]")

@@ -1,0 +1,79 @@
+"""What an engine answers besides generating: models, health, tokens, and the description of its API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from tonnage.serve.app import Service, counted, json_body
+from tonnage.serve.request import check_model, prompt_of_chat
+from tonnage.serve.schema import checked, document
+from tonnage.version import VERSION
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_PAGE = """<!DOCTYPE html><html><head><title>{title}</title></head><body><h1>{title}</h1><p>The API is described in
+<a href="/openapi.json">/openapi.json</a>:</p><ul>{paths}</ul></body></html>"""
+
+
+def utility_routes(service: Service) -> list[Route]:
+    """The routes of these paths."""
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [_card(service, name) for name in service.limits.models]})
+
+    async def well(request: Request) -> Response:
+        return Response(service.engines.broken, status_code=503 if service.engines.broken else 200)
+
+    async def version(request: Request) -> Response:
+        return JSONResponse({"version": VERSION})
+
+    async def load(request: Request) -> Response:
+        return JSONResponse({"server_load": service.busy})
+
+    async def tokenize(request: Request) -> Response:
+        return JSONResponse(_tokenized(service, await json_body(request)))
+
+    async def detokenize(request: Request) -> Response:
+        said = checked("/detokenize", await json_body(request))
+        check_model(said.get("model"), service.limits)
+        return JSONResponse({"prompt": service.tokens.text(service.reader.ids(said["tokens"] or [0]).ids if said["tokens"] else [])})
+
+    async def described(request: Request) -> Response:
+        return JSONResponse(document())
+
+    async def shown(request: Request) -> Response:
+        paths = "".join(f"<li>{path}</li>" for path in document()["paths"])
+        return HTMLResponse(_PAGE.format(title=f"{service.dialect.name}, simulated by tonnage {VERSION}", paths=paths))
+
+    return [
+        Route("/v1/models", models),
+        Route("/version", version),
+        Route("/load", load),
+        Route("/ping", well, methods=["GET", "POST"]),
+        *(Route(path, well) for path in ("/health", "/v1/health/live", "/v1/health/ready")),
+        Route("/tokenize", counted(service, tokenize), methods=["POST"]),
+        Route("/detokenize", counted(service, detokenize), methods=["POST"]),
+        Route("/openapi.json", described),
+        Route("/docs", shown),
+        Route("/redoc", shown),
+    ]
+
+
+def _card(service: Service, name: str) -> dict[str, Any]:
+    return service.dialect.model(name, service.started, service.limits.max_context)
+
+
+def _tokenized(service: Service, body: Any) -> dict[str, Any]:
+    """The tokens of a text or of a chat."""
+    said = checked("/tokenize", body)
+    check_model(said.get("model"), service.limits)
+    if "messages" in said:
+        ids = prompt_of_chat(said, service.reader).ids
+    else:
+        ids = service.reader.text(said["prompt"], special=said["add_special_tokens"]).ids if said["prompt"] else ()
+    strings = [service.tokens.text([one]) for one in ids] if said.get("return_token_strs") else None
+    return {"count": len(ids), "max_model_len": service.limits.max_context, "tokens": list(ids), "token_strs": strings}
