@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.test_docs import examples_of
 
 pytestmark = pytest.mark.install
 ROOT = Path(__file__).parents[1]
@@ -71,6 +74,23 @@ def test_size_works_in_an_environment_that_was_empty(environment: Path, tmp_path
     plan = json.loads(run(environment / "tonnage", "size", *asked, cwd=tmp_path).stdout)
     assert plan["choice"]["systems"] >= 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_question_of_the_readme_has_the_answer_of_the_readme(environment: Path, tmp_path: Path) -> None:
+    example = next(one for one in examples_of(ROOT / "README.md") if one.command.startswith("./tonnage size ") and one.shown)
+    _, *words = shlex.split(example.command)
+    shown = next(line for line in example.shown.values() if line.startswith("Answer"))
+    printed = run(environment / "tonnage", *words, cwd=tmp_path).stdout
+    answer = re.search(r"Answer +(\d+ × \S+ \(\d+ GPUs)", shown)
+    assert answer is not None
+    assert answer[1] in printed
+    assert json.loads((tmp_path / "plan.json").read_text())["tonnage"] == version(ROOT)
+
+
+def version(root: Path) -> str:
+    found = re.search(r'VERSION = "(.*)"', (root / "src" / "tonnage" / "version.py").read_text())
+    assert found is not None
+    return found[1]
 
 
 def cpu_seconds(*command: str | Path, cwd: Path) -> float:

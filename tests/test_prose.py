@@ -60,7 +60,7 @@ STRINGS = {
 
 def prose_of_pages(root: Path = ROOT) -> str:
     """Every page, without code."""
-    pages = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))]
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
     texts = (re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL) for page in pages)
     return "\n\n".join(" ".join(text.split()) for text in texts)
 

@@ -1,3 +1,3 @@
 """The version of the package, where every floor can read it."""
 
-VERSION = "0.1.0"
+VERSION = "1.0.0"
