@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 FLAG = re.compile(r"(?<![\w-])--[a-z{]|(?<![\w-])--$")
 COMMAND = re.compile(r"(?:tonnage|vllm) (?:[a-z]+ )+--[a-z-]+")
 """A whole command that a message tells to run is one everywhere."""
-EDGES = ("cli", "report", "deploy", "watch")
+EDGES = ("cli", "page", "report", "deploy", "watch")
 """Watch tells commands, and deploy writes them: those of engines and those of pages; its messages hold options."""
 
 

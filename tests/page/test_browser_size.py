@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.page.served import axe_faults, base_of, hosts_of, served_page, until
+from tests.page.served import axe_faults, base_of, hosts_of, until
 from tests.report.writers.chromium import Chromium
 
 pytestmark = pytest.mark.browser
@@ -16,18 +15,6 @@ QUESTION = (
 )
 HEADLINE = "document.querySelector('#estimate .headline')?.textContent"
 ANSWERED = "!document.querySelector('#simulated.old') && document.querySelector('#simulated .title')?.textContent"
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served_page(tmp_path_factory.mktemp("folder") / "page") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    with Chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -7,16 +7,13 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
-from tonnage.bench.recorder import TokenTimes
-from tonnage.bench.reply import COMPLETED, Exchange
+from tonnage.bench.live import Live
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
@@ -92,8 +89,6 @@ def compile_if_needed(
 
 
 EVERY_S = 0.5
-KEPT = 1_000
-"""Requests that the percentiles on the screen are over: the latest."""
 
 
 def live_view(words: str) -> LiveView | None:
@@ -101,37 +96,22 @@ def live_view(words: str) -> LiveView | None:
     return LiveView(words) if sys.stderr.isatty() else None
 
 
-class LiveView:
+class LiveView(Live):
     """A table that a thread of its own draws twice a second; the loop only adds numbers to it."""
 
     def __init__(self, words: str, console: Console | None = None) -> None:
         """Set up for a load, described in words."""
+        super().__init__()
         self._words = words
         self._console = console
-        self._ttft: deque[int] = deque(maxlen=KEPT)
-        self._tpot: deque[float] = deque(maxlen=KEPT)
-        self._ends: deque[int] = deque(maxlen=KEPT)
-        self._failed = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._conductor: Conductor | TalkConductor | None = None
 
     def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
         """Begin to draw."""
-        self._conductor = conductor
+        super().begin(conductor, client)
         self._thread = threading.Thread(target=self._draw, daemon=True)
         self._thread.start()
-
-    def seen(self, exchange: Exchange, times: TokenTimes) -> None:
-        """Add one request."""
-        if exchange.outcome != COMPLETED or not times.times_ns:
-            self._failed += exchange.outcome != COMPLETED
-            return
-        first, last = times.times_ns[0], times.times_ns[-1]
-        self._ttft.append(first - exchange.due_ns)
-        if times.tokens > 1:
-            self._tpot.append((last - first) / (times.tokens - 1))
-        self._ends.append(last)
 
     def end(self) -> None:
         """Draw no more, and leave the terminal as it was."""
@@ -141,12 +121,12 @@ class LiveView:
 
     def _draw(self) -> None:
         from rich.console import Console
-        from rich.live import Live
+        from rich.live import Live as Drawn
 
         console = self._console or Console(stderr=True)
-        with Live(self.picture(), console=console, transient=True, auto_refresh=False) as live:
+        with Drawn(self.picture(), console=console, transient=True, auto_refresh=False) as drawn:
             while not self._stop.wait(EVERY_S):
-                live.update(self.picture(), refresh=True)
+                drawn.update(self.picture(), refresh=True)
 
     def picture(self) -> RenderableType:
         """The table as it stands."""
@@ -159,30 +139,13 @@ class LiveView:
         return table
 
     def _cells(self) -> list[str]:
-        conductor = self._conductor
-        if conductor is None:
+        now = self.reading()
+        if now is None:
             return ["–"] * 9
-        ends = list(self._ends)
-        span = (ends[-1] - ends[0]) / 1e9 if len(ends) > 1 else 0.0
-        rate = f"{(len(ends) - 1) / span:,.1f}" if span > 0 else "–"
-        latencies = [*_percentiles(self._ttft), *_percentiles(self._tpot)]
-        return [f"{conductor.sent:,}", f"{conductor.sent - conductor.over:,}", rate, *latencies, f"{self._failed:,}", self._left(conductor)]
-
-    @staticmethod
-    def _left(conductor: Conductor | TalkConductor) -> str:
-        """Time left, by the clock of a run that has one, else by the share that is done."""
-        gone = (time.monotonic_ns() - conductor.start_ns) / 1e9
-        load = conductor.load
-        if load.seconds != float("inf"):
-            return format_duration(max(load.seconds - gone, 0.0))
-        return format_duration(gone / conductor.over * (len(load) - conductor.over)) if conductor.over else "–"
-
-
-def _percentiles(values: deque[Any]) -> list[str]:
-    found = sorted(values)
-    if not found:
-        return ["–", "–"]
-    return [format_duration(found[int(share * (len(found) - 1))] / 1e9) for share in (0.5, 0.95)]
+        rate = "–" if now.requests_per_second is None else f"{now.requests_per_second:,.1f}"
+        latencies = [text for pair in (now.ttft_s, now.tpot_s) for text in (("–", "–") if pair is None else map(format_duration, pair))]
+        left = "–" if now.left_s is None else format_duration(now.left_s)
+        return [f"{now.sent:,}", f"{now.in_flight:,}", rate, *latencies, f"{now.failed:,}", left]
 
 
 # The loop of fleets compiled by a second process, while the first compiles that of one engine.

@@ -14,16 +14,34 @@ from typing import Any
 from tonnage.api import Asked, ask
 from tonnage.errors import InputError
 from tonnage.page.jobs import Worker
-from tonnage.page.question import check_inside, command_of, query_of
+from tonnage.page.question import check_inside, command_of, query_of, question_of
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.plan_document import plans_of
+from tonnage.report.plans.plan_document import plans_of, read_plans
 from tonnage.sizing.estimate import Estimate, estimates
 from tonnage.sizing.planner import Runs
 
 MOST_KEPT = 64
 """Answers that are kept; the least recently used goes first."""
+LARGEST_READ = 8 * 2**20
+"""Bytes of a JSON file whose kind is looked at."""
+NICE = 5
+"""How far a simulation steps back behind the page's own process; a measurement does not."""
 MOST_PREPARED = 4_000
 """Closed forms that are kept."""
+
+
+def kind_of(path: Path) -> str:
+    """The kind of a file: "plan", "calibration", "config.json" of a model, or "" for any other."""
+    if path.suffix.lower() != ".json" or path.stat().st_size > LARGEST_READ:
+        return ""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return ""
+    said = str(document.get("schema", "")) if isinstance(document, dict) else ""
+    if said.startswith(("tonnage-", "tonnage.")):
+        return said[len("tonnage-") :].partition("/")[0]
+    return "config.json" if isinstance(document, dict) and "architectures" in document else ""
 
 
 class Desk:
@@ -34,8 +52,8 @@ class Desk:
         self.folder = folder.resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.token = token or secrets.token_urlsafe(24)
-        self.worker = Worker(self.folder)
-        self.bench = Worker(self.folder)
+        self.worker = Worker(self.folder, nice=NICE)
+        self.bench = Worker(self.folder, nice=0)
         self._kept: OrderedDict[str, str] = OrderedDict()
         self._prepared = Runs()
 
@@ -96,6 +114,30 @@ class Desk:
     async def plans(self, asked: Mapping[str, Any]) -> tuple[Plan, ...]:
         """The plans of a question, one for each model."""
         return plans_of(json.loads(await self.plan_text(asked)), "the answer")
+
+    def plan_files(self) -> tuple[str, ...]:
+        """Names of the files of the folder that hold a plan."""
+        return tuple(name for name in self.files(".json") if kind_of(self.folder / name) == "plan")
+
+    def run_folders(self) -> tuple[str, ...]:
+        """Names of the run folders of the folder, the newest first."""
+        found = [one for one in self.folder.iterdir() if (one / "summary.json").is_file() and not one.is_symlink()]
+        return tuple(one.name for one in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True))
+
+    async def plan_at(self, place: str) -> Plan:
+        """The plan of a link's query, or of a file of the run folder ("@plan.json").
+
+        Raises:
+            InputError: none, or several.
+        """
+        if place.startswith("@"):
+            check_inside(place[1:], self.folder, "plan")
+            found = read_plans(self.folder / place[1:])
+        else:
+            found = await self.plans(question_of(place))
+        if len(found) != 1:
+            raise InputError("a comparison takes plans of one model each")
+        return found[0]
 
     async def close(self) -> None:
         """End the processes."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Literal, get_args, get_origin
 
-from tonnage.page.question import FORMS, LEAVES, form_of
+from tonnage.page.question import BASE, FORMS, LEAVES, form_of
 from tonnage.plan.candidate import CONFIDENCE
 from tonnage.spec.catalog import gpus
 from tonnage.spec.deployment import METRICS
@@ -26,6 +26,7 @@ SLIDERS: dict[str, tuple[float, float]] = {
     "itl": (2, 1_000),
     "tpot": (2, 1_000),
     "e2e": (100, 300_000),
+    "confidence": (50, 99),
 }
 """Ends of the logarithmic sliders; limits in milliseconds."""
 
@@ -120,6 +121,37 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
     )
 
 
+def what_if_form(asked: Mapping[str, Any], base: str) -> str:
+    """The inputs that move an answer; the rest of the question goes along unseen.
+
+    Args:
+        asked: the question.
+        base: query of the question that it began with.
+    """
+    load = FORMS[form_of(asked)][0]
+    moved = tuple(name for name in ("isl", "osl", load, "confidence") if name in ("confidence", *asked) and name != "trace")
+    limits = "".join(_limit(metric, asked) for metric in METRICS)
+    hidden = "".join(
+        f'<input type="hidden" name="{name}" value="{escape(_value(name, {name: part}))}">'
+        for name, value in asked.items()
+        if name not in (*moved, *METRICS)
+        for part in (value if isinstance(value, list) else [value])
+    )
+    return (
+        '<form id="question" class="question" action="/what-if" method="get" hx-get="/size/estimate" hx-target="#estimate" '
+        'hx-trigger="input delay:40ms, load" hx-sync="this:replace" aria-label="Changes" autocomplete="off">\n'
+        '<fieldset><legend>What if it were …</legend><p class="hint">The sliders begin at the plan. The address keeps every change.</p>'
+        f"{''.join(_number(name, asked) for name in moved)}</fieldset>"
+        f"<fieldset><legend>… within other limits</legend>{limits}</fieldset>{hidden}"
+        f'<input type="hidden" name="{BASE}" value="{escape(base)}">'
+        f'<div class="actions">{_back(base)}</div></form>\n'
+    )
+
+
+def _back(base: str) -> str:
+    return f'<a class="button" href="/what-if?{escape(base)}">Back to the plan</a>'
+
+
 def _group(place: str, title: str, inside: str) -> str:
     return f'<fieldset><legend><span class="place">{place}</span>{escape(title)}</legend>{inside}</fieldset>\n'
 
@@ -133,7 +165,7 @@ def _model(asked: Mapping[str, Any]) -> str:
     return _group(
         "1",
         "Which model?",
-        '<div class="field"><label for="f-model" class="sr">Model</label>'
+        '<div class="field whole"><label for="f-model" class="sr">Model</label>'
         f'<input id="f-model" name="model" value="{escape(_value("model", asked))}" list="models" spellcheck="false" '
         'placeholder="meta-llama/Llama-3.1-8B-Instruct" hx-get="/models" hx-trigger="input changed delay:120ms, focus once" '
         'hx-target="#models" hx-swap="innerHTML" hx-sync="this:replace" hx-params="model">'

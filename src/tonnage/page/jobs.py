@@ -13,16 +13,16 @@ from typing import Any
 
 LONGEST_LINE = 64 * 2**20
 """Bytes of an answer."""
-ENDS_S = 20.0
+ENDS_S = 5.0
 """Seconds that a cancelled job has to end by itself; then its process is killed, and the next job starts another one."""
 
 
 class Worker:
     """A process that does one job at a time (``page.worker``)."""
 
-    def __init__(self, folder: Path) -> None:
-        """Work in a folder, whose files jobs may name."""
-        self.folder = folder
+    def __init__(self, folder: Path, *, nice: int) -> None:
+        """Work in a folder, whose files jobs may name, with that niceness."""
+        self.folder, self.nice = folder, nice
         self._numbers = itertools.count(1)
         self._busy = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
@@ -62,7 +62,7 @@ class Worker:
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-P", "-m", "tonnage.page.worker"),
+                *("-P", "-m", "tonnage.page.worker", str(self.nice)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 cwd=self.folder,

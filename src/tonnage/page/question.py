@@ -33,6 +33,9 @@ FORMS: dict[str, tuple[str, ...]] = {
 }
 """The forms of a demand, each with its leaves; the first leaf is the one that says which form it is."""
 
+BASE = "base"
+"""Name of the link that a question of What if began with."""
+
 EXAMPLE: Flat = {"model": "llama-3.1-8b", "isl": "2000", "osl": "200", "peak_rps": "300", "ttft": ["p95<=500ms"], "tpot": ["p95<=50ms"]}
 """What the page asks where a link asks nothing: the question of the README."""
 
@@ -58,6 +61,7 @@ def question_of(query: str) -> Flat:
         if text:
             given.setdefault(name, []).append(text)
     form = given.pop("demand", [""])[0]
+    given.pop(BASE, None)
     dropped = {leaf for name, parts in FORMS.items() if form in FORMS and name != form for leaf in parts} - set(FORMS.get(form, ()))
     for metric in METRICS:
         at, most = given.pop(f"{metric}.at", None), given.pop(f"{metric}.ms", None)

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from tonnage.errors import InputError, TonnageError, in_python, option
-from tonnage.page import http_api, size_view
+from tonnage.page import compare_view, files_view, http_api, lesson_view, measure_view, size_view, what_if_view
 from tonnage.page.desk import Desk
 from tonnage.page.guard import COOKIE, Guard
 from tonnage.page.shell import faults, page
@@ -26,15 +26,13 @@ from tonnage.page.shell import faults, page
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+VIEWS = (size_view, what_if_view, compare_view, lesson_view, measure_view, files_view, http_api)
 HOST = "127.0.0.1"
-ASSETS = {
-    "report.css": ("tonnage.report.writers", "page.css", "text/css"),
-    "report.js": ("tonnage.report.writers", "page.js", "text/javascript"),
-    "page.css": ("tonnage.page.static", "page.css", "text/css"),
-    "page.js": ("tonnage.page.static", "page.js", "text/javascript"),
-    "htmx.min.js": ("tonnage.page.static", "htmx.min.js", "text/javascript"),
+OWN = ("page.css", "page.js", "lesson.js", "drag.js", "files.js", "measure.js", "htmx.min.js", "uPlot.iife.min.js", "uPlot.min.css")
+ASSETS = {"report.css": ("tonnage.report.writers", "page.css"), "report.js": ("tonnage.report.writers", "page.js")} | {
+    name: ("tonnage.page", f"static/{name}") for name in OWN
 }
-"""Everything that a page loads: its name, and where it is."""
+"""Everything that a page loads: the name of its address, its package and its file."""
 
 
 def application(desk: Desk, port: int) -> Starlette:
@@ -54,7 +52,7 @@ def application(desk: Desk, port: int) -> Starlette:
 
     hosts = frozenset(f"{name}:{port}" for name in (HOST, "localhost", "[::1]"))
     app = Starlette(
-        routes=[Route("/", first), Route("/static/{name:str}", asset), *size_view.routes(), *http_api.routes()],
+        routes=[Route("/", first), Route("/static/{name:str}", asset), *(route for one in VIEWS for route in one.routes())],
         middleware=[Middleware(Guard, token=desk.token, hosts=hosts)],
         exception_handlers={InputError: wrong, TonnageError: wrong},
         lifespan=life,
@@ -77,7 +75,8 @@ async def asset(request: Request) -> Response:
     found = ASSETS.get(request.path_params["name"])
     if found is None:
         return PlainTextResponse("not found", status_code=404)
-    package, name, media = found
+    package, name = found
+    media = "text/css" if name.endswith(".css") else "text/javascript"
     return Response(files(package).joinpath(name).read_bytes(), media_type=media, headers={"cache-control": "no-cache"})
 
 

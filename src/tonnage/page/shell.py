@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
+from tonnage.deploy.targets import TARGETS
 from tonnage.version import VERSION
 
-VIEWS = (("size", "Size"),)
+VIEWS = (("size", "Size"), ("what-if", "What if"), ("compare", "Compare"), ("lesson", "Lesson"), ("measure", "Measure"), ("files", "Files"))
 """Path and name of each view, in the order of the navigation."""
 
 MARK = (
@@ -16,7 +17,7 @@ MARK = (
 HTMX = '{"includeIndicatorStyles": false, "allowEval": false, "selfRequestsOnly": true, "historyCacheSize": 0}'
 
 
-def page(active: str, title: str, inside: str, *, query: str = "", scripts: tuple[str, ...] = ()) -> str:
+def page(active: str, title: str, inside: str, *, query: str = "", scripts: tuple[str, ...] = (), styles: tuple[str, ...] = ()) -> str:
     """A view as a whole page.
 
     Args:
@@ -24,10 +25,11 @@ def page(active: str, title: str, inside: str, *, query: str = "", scripts: tupl
         title: of the window.
         inside: its markup.
         query: of the question, which the links to the other views that take one carry along.
-        scripts: names of further scripts.
+        scripts, styles: names of further ones.
     """
     links = "".join(_link(path, name, active, query) for path, name in VIEWS)
-    more = "".join(f'<script src="/static/{name}" defer></script>' for name in scripts)
+    more = "".join(f'<script src="/static/{name}" defer></script>\n' for name in scripts)
+    more += "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in styles)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -61,3 +63,9 @@ def faults(lines: list[str] | tuple[str, ...]) -> str:
 def button(label: str, *, href: str, kind: str = "quiet") -> str:
     """A link that looks like a button."""
     return f'<a class="button {kind}" href="{escape(href)}">{escape(label)}</a>'
+
+
+def deploy_links(query: str) -> str:
+    """An archive of files for each target."""
+    links = "".join(f'<a href="/deploy.zip?target={target}&amp;{escape(query)}">{target}</a>' for target in TARGETS)
+    return f'<details class="menu"><summary class="button">Deploy</summary><div>{links}</div></details>'

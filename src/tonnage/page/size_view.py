@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from html import escape
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
@@ -15,8 +16,8 @@ from starlette.routing import Route
 from tonnage.errors import InputError
 from tonnage.page.desk import Desk
 from tonnage.page.fields import form
-from tonnage.page.question import EXAMPLE, Flat, query_of, question_of
-from tonnage.page.shell import button, faults, page
+from tonnage.page.question import BASE, EXAMPLE, Flat, query_of, question_of
+from tonnage.page.shell import button, deploy_links, faults, page
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import title
@@ -55,13 +56,13 @@ def desk_of(request: Request) -> Desk:
     return found
 
 
-def asked_of(request: Request) -> Flat:
-    """The question of a link.
+def asked_of(request: Request, query: str | None = None) -> Flat:
+    """The question of a link, or of a query that is a part of it.
 
     Raises:
         InputError: it holds what no question has.
     """
-    return question_of(request.url.query)
+    return question_of(request.url.query if query is None else query)
 
 
 async def view(request: Request) -> Response:
@@ -85,12 +86,13 @@ async def estimate(request: Request) -> Response:
         found = await run_in_threadpool(desk_of(request).estimated, asked)
     except InputError as error:
         return HTMLResponse(faults(str(error).splitlines()))
-    return HTMLResponse(_estimated(found, asked), headers={"HX-Replace-Url": f"{_path(request)}?{query_of(asked)}"})
+    return HTMLResponse(_estimated(found, asked), headers={"HX-Replace-Url": _address(request, query_of(asked))})
 
 
-def _path(request: Request) -> str:
-    """The view that the form is on."""
-    return "/what-if" if "/what-if" in request.headers.get("hx-current-url", "").partition("?")[0] else "/size"
+def _address(request: Request, query: str) -> str:
+    """The address of the view that the form is on."""
+    base = request.query_params.get(BASE)
+    return f"/size?{query}" if base is None else f"/what-if?{query}&{BASE}={quote(base)}"
 
 
 def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
@@ -172,10 +174,14 @@ def answered(plans: tuple[Plan, ...], asked: Mapping[str, Any]) -> str:
     query = query_of(asked)
     links = (
         button("Full report", href=f"/plan.html?{query}", kind="strong"),
+        button("What if", href=f"/what-if?{query}"),
+        f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={quote(query)}">Compare</a>',
+        f'<button type="button" class="button" hx-post="/files/keep?{escape(query)}" hx-swap="outerHTML">Keep</button>',
         *(button(name, href=f"/plan.{kind}?{query}") for kind, name in (("json", "JSON"), ("yaml", "YAML"), ("csv", "CSV"))),
+        deploy_links(query) if len(plans) == 1 and plans[0].choice is not None else "",
     )
     pages = "".join(_first(plan) for plan in plans)
-    return f'<p class="actions">{"".join(links)}</p>{pages}'
+    return f'<div class="actions">{"".join(links)}</div>{pages}'
 
 
 def _first(plan: Plan) -> str:

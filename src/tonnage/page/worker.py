@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import date
 from queue import SimpleQueue
 from typing import Any
 
 from tonnage.errors import TonnageError, in_python
 
-NICE = 5
-"""How far a simulation steps back behind the page's own process."""
 MOST_KEPT = 20_000
 """Runs that are kept between questions; beyond them the memory is emptied."""
+
+EVERY_S = 0.5
+"""Seconds between two readings of a run."""
 
 
 class Cancelled(Exception):
@@ -73,10 +77,124 @@ class Jobs:
         points = [run.to_json() for run in api.simulate_sweep(scenario, progress=self.progress, **asked)]
         return json_text(points[0] if len(points) == 1 else {"points": points})
 
+    def timeline(self, *, asked: dict[str, Any]) -> str:
+        """The slots of one instance under load, step by step, as the sections of a page."""
+        from tonnage import api
+        from tonnage.report.simulated import timeline_page
+        from tonnage.report.writers.html import fragment
+
+        run = api.simulate(None, progress=self.progress, **asked)
+        return fragment(*timeline_page(api.run_timeline(run), "").sections)
+
+    def bench(self, *, asked: dict[str, Any], output: str, selftest: bool, provenance: dict[str, Any]) -> str:
+        """Measure an endpoint into a run folder, and tell twice a second how it goes; a job that is dropped ends as by Ctrl-C."""
+        from pathlib import Path
+
+        from tonnage.api.bench import prepare_bench, run_bench
+        from tonnage.bench.live import Live
+
+        done, views = threading.Event(), [Live()]
+
+        def tell() -> None:
+            while not done.wait(EVERY_S):
+                now = views[-1].reading()
+                if not self.wanted():
+                    os.kill(os.getpid(), signal.SIGINT)
+                    return
+                self.write({"live": {} if now is None else asdict(now)})
+
+        def watch(words: str) -> Live:
+            views.append(Live())
+            return views[-1]
+
+        prepared = prepare_bench(**asked)
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            run_bench(prepared, output=Path(output), selftest=selftest, provenance=provenance, watch=watch)
+        finally:
+            done.set()
+            teller.join()
+        return output
+
+    def look(self, *, name: str) -> dict[str, Any]:
+        """A file of measured points or of recorded requests: which of them it is, and what it says.
+
+        Raises:
+            InputError: it is neither.
+        """
+        from pathlib import Path
+
+        from tonnage import api
+        from tonnage.errors import InputError
+        from tonnage.formats.measured_files import read_measured
+        from tonnage.report.document import Document
+        from tonnage.report.scored import scored
+        from tonnage.report.workload import described
+        from tonnage.report.writers.html import fragment
+
+        def points() -> Document:
+            rows = read_measured(Path(name))
+            question.update({key: rows[0][key] for key in ("model", "gpu", "precision", "tp", "isl", "osl") if rows and rows[0].get(key)})
+            return scored(api.score(name, worst=5, progress=self.progress))
+
+        question: dict[str, Any] = {}
+        found: dict[str, str] = {}
+        why: list[str] = []
+        shows: dict[str, Callable[[], Document]] = {
+            "points": points,
+            "trace": lambda: described(api.describe_workload(name)),
+        }
+        for kind, show in shows.items():
+            try:
+                found[kind] = fragment(*show().sections)
+            except InputError as error:
+                why.append(f"not {kind}: {str(error).splitlines()[0]}")
+        if not found:
+            raise InputError("\n".join(why))
+        return {"kinds": list(found), "question": question, "html": "".join(found.values())}
+
+    def predicted(self, *, run: str, plan: str) -> str:
+        """A run next to what a plan's deployment is predicted to do with its requests."""
+        from pathlib import Path
+
+        from tonnage.api.compare import compare_plan
+        from tonnage.report.comparison import run_and_plan
+        from tonnage.report.writers.html import fragment
+
+        return fragment(*run_and_plan(compare_plan(Path(run), Path(plan), instances=1), run).sections)
+
+    def calibrate(self, *, runs: list[str], plan: str, output: str, today: str) -> str:
+        """Factors fitted to runs of the deployment that a plan chose, in a file that a question names as coefficients."""
+        from tonnage import api
+        from tonnage.report.scored import calibrated
+        from tonnage.report.writers.html import fragment
+
+        report = api.calibrate(runs, plan=plan, output=output, date=today, progress=self.progress)
+        return fragment(*calibrated(report).sections)
+
+    def watch(self, *, urls: list[str], plan: str, every: str) -> str:
+        """Look at a running deployment next to its plan until nobody wants to know any more."""
+        from tonnage import api
+        from tonnage.report.watched import watched
+        from tonnage.report.writers.html import fragment
+
+        def wait(seconds: float) -> None:
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                if not self.wanted():
+                    raise Cancelled
+                time.sleep(min(0.2, seconds))
+
+        for look in api.watch(urls, plan=plan, every=every, wait=wait):
+            document = watched(look)
+            self.write({"live": {"title": document.title, "html": fragment(*document.sections)}})
+        return ""
+
 
 def main() -> None:
     """Work until standard input ends."""
-    os.nice(NICE)
+    os.nice(int(sys.argv[1]))
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
     wanted: set[int] = set()
     lock = threading.Lock()
@@ -108,7 +226,7 @@ def main() -> None:
             if number not in wanted:
                 raise Cancelled
             write(number, {"answer": getattr(jobs, told["kind"])(**told["given"])})
-        except Cancelled:
+        except (Cancelled, KeyboardInterrupt):
             write(number, {"cancelled": True})
         except TonnageError as error:
             write(number, {"faults": [in_python(line) for line in error.marked.splitlines()]})

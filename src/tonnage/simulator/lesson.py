@@ -278,34 +278,46 @@ class _Engine:
         drawn = "".join("." if request is None else "P" if request.in_prefill else "=" for request in self.slots)
         return LessonStep(start=start, duration=duration, slots=drawn, queued=len(self.queue))
 
+    def result(self, steps: tuple[LessonStep, ...] = ()) -> LessonResult:
+        """What has happened up to now."""
+        return LessonResult(
+            e2e=self.e2e.value,
+            ttft=self.ttft.value,
+            itl=self.itl.value,
+            requests_per_1k_ticks=1000 * self.e2e.count / self.now,
+            tokens_per_1k_ticks=1000 * self.tokens / self.now,
+            final_queue=len(self.queue),
+            made=self.made,
+            complete=self.e2e.count,
+            running=len(self.running()),
+            tokens=self.tokens,
+            busy_slots=self.busy / (self.config.slots * self.now),
+            useful_work=self.useful / (self.config.slots * self.now),
+            ticks=self.now,
+            steps=steps,
+        )
+
 
 def run_lesson(config: LessonConfig) -> LessonResult:
     """Run the engine until its time is up; the last step is not followed by another advance."""
     engine = _Engine(config)
-    steps: list[LessonStep] = []
-    while engine.now < config.until:
+    steps = tuple(step for place, step in enumerate(_steps(engine)) if place < _DRAWN_STEPS)
+    return engine.result(steps)
+
+
+def watch_lesson(config: LessonConfig) -> Iterator[tuple[LessonStep, LessonResult]]:
+    """Each step, and what has happened up to its end: what ``run_lesson`` says where the time is up then."""
+    engine = _Engine(config)
+    for step in _steps(engine):
+        yield step, engine.result()
+
+
+def _steps(engine: _Engine) -> Iterator[LessonStep]:
+    while engine.now < engine.config.until:
         engine.advance()
         engine.load()
         engine.fill()
-        step = engine.step()
-        if len(steps) < _DRAWN_STEPS:
-            steps.append(step)
-    return LessonResult(
-        e2e=engine.e2e.value,
-        ttft=engine.ttft.value,
-        itl=engine.itl.value,
-        requests_per_1k_ticks=1000 * engine.e2e.count / engine.now,
-        tokens_per_1k_ticks=1000 * engine.tokens / engine.now,
-        final_queue=len(engine.queue),
-        made=engine.made,
-        complete=engine.e2e.count,
-        running=len(engine.running()),
-        tokens=engine.tokens,
-        busy_slots=engine.busy / (config.slots * engine.now),
-        useful_work=engine.useful / (config.slots * engine.now),
-        ticks=engine.now,
-        steps=tuple(steps),
-    )
+        yield engine.step()
 
 
 def _ticks(steps: tuple[LessonStep, ...], most: int) -> Iterator[LessonStep]:

@@ -117,7 +117,7 @@ class Chromium:
 
     def press(self, key: str) -> None:
         """One key, down and up."""
-        codes = {"Tab": 9, "ArrowRight": 39, "ArrowLeft": 37, "Escape": 27, "Enter": 13}
+        codes = {"Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "ArrowRight": 39, "ArrowLeft": 37, "Escape": 27, "Enter": 13}
         for kind in ("keyDown", "keyUp"):
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key])
 

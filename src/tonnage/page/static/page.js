@@ -52,7 +52,8 @@ function simulate(query) {
     box.hidden = false;
     bar.removeAttribute("value");
     said.textContent = "Simulating …";
-    source = new EventSource("/size/stream?" + query);
+    const base = place.dataset.base ? "&base=" + encodeURIComponent(place.dataset.base) : "";
+    source = new EventSource((place.dataset.stream || "/size/stream") + "?" + query + base);
     source.addEventListener("progress", (event) => {
       const [done, total, name] = JSON.parse(event.data);
       bar.max = total;
@@ -78,11 +79,28 @@ document.addEventListener("htmx:afterSwap", (event) => {
   if (event.target.id !== "estimate") return;
   event.target.setAttribute("aria-busy", "false");
   const asked = event.target.querySelector("[data-query]");
-  if (asked) simulate(asked.dataset.query);
+  if (document.body.dataset.dragging) stop();
+  else if (asked) simulate(asked.dataset.query);
   else stop();
   for (const link of document.querySelectorAll('nav.views a[href^="/size"], nav.views a[href^="/what-if"]')) {
     if (asked) link.href = link.pathname + "?" + asked.dataset.query;
   }
 });
+
+// Plans to compare are kept for this tab, and the address of Compare holds them.
+const kept = () => JSON.parse(sessionStorage.getItem("plans") || "[]");
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-compare]");
+  if (!link) return;
+  event.preventDefault();
+  const plans = [...kept().filter((one) => one !== link.dataset.compare), link.dataset.compare].slice(-4);
+  location.href = "/compare?" + plans.map((one) => "p=" + encodeURIComponent(one)).join("&");
+});
+if (location.pathname === "/compare") {
+  const plans = new URLSearchParams(location.search).getAll("p").filter(Boolean);
+  if (plans.length || !kept().length) sessionStorage.setItem("plans", JSON.stringify(plans));
+  else location.replace("/compare?" + kept().map((one) => "p=" + encodeURIComponent(one)).join("&"));
+  for (const link of document.querySelectorAll('.plans a[href="/compare"]')) link.addEventListener("click", () => sessionStorage.removeItem("plans"));
+}
 addEventListener("pagehide", stop);
 follow(document);

@@ -275,7 +275,8 @@ def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:
     bottom = top + (250 if page.narrow else 300)
     x = Scale(ticks=_plot_ticks(plot, "x", 4 if page.narrow else 8), start=left, end=right, log=plot.x.log)
     y = Scale(ticks=_plot_ticks(plot, "y", 9), start=bottom, end=top, log=plot.y.log)
-    parts = [names, text(4, used + 12, fitted(plot.y.title, page.width - 8), class_="axis")]
+    scale = element("g", class_="scale", data_low=f"{y.ticks[0]:g}", data_high=f"{y.ticks[-1]:g}", data_top=top, data_bottom=bottom)
+    parts = [scale if plot.y.log else "", names, text(4, used + 12, fitted(plot.y.title, page.width - 8), class_="axis")]
     parts += [line(left, y(t), right, y(t), "grid") + text(left - 6, y(t) + 4, short(t), "end", "tick") for t in y.ticks]
     parts += [line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 17, short(t), "middle", "tick") for t in x.ticks]
     parts.append(text((left + right) / 2, bottom + 37, fitted(plot.x.title, page.width - 8), "middle", "axis"))

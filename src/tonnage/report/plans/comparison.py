@@ -45,13 +45,15 @@ SHORT = ("model", f"{BENCHMARK} %", "systems", "exactly", "GPUs", "TTFT p95 ms",
 """Columns of a first screen, whose lines name the deployment and the cost."""
 
 
-def compared(plans: Sequence[Plan], answers: Sequence[str]) -> Section:
-    """The answer of each model in a line, and the models as columns of a table, which a page has room for."""
+def compared(plans: Sequence[Plan], answers: Sequence[str], names: Sequence[str] = ()) -> Section:
+    """The answer of each model in a line, and the models as columns of a table, which a page has room for; ``names`` in their place."""
     table = compared_table(plans)
     models, *across = zip(*table.rows, strict=True)
+    models = tuple(names) or models
     rows = tuple((name, *cells) for name, cells in zip(table.header[1:], across, strict=True) if set(cells) != {ABSENT})
-    beside = Table(caption=table.caption, header=("", *models), rows=rows, note=table.note)
-    return section("answer", "Models compared", Facts(rows=tuple(zip(models, answers, strict=True))), beside)
+    caption = "The plans side by side" if names else table.caption
+    beside = Table(caption=caption, header=("", *models), rows=rows, note=table.note)
+    return section("answer", "Plans compared" if names else "Models compared", Facts(rows=tuple(zip(models, answers, strict=True))), beside)
 
 
 def compared_table(plans: Sequence[Plan], *, short: bool = False) -> Table:

@@ -6,6 +6,7 @@ Each function answers None where the plan does not hold what the figure needs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.plan.plan import TERMS
@@ -55,6 +56,20 @@ def curve(plan: Plan) -> Plot | None:
         series=tuple(s for s in series if s.points),
         rules=(*rules, *_loads(plan)),
     )
+
+
+def curves(plans: Sequence[Plan], names: Sequence[str]) -> Plot | None:
+    """The same latency of several plans against throughput: that of the first limit of the first plan, or the p95 of TTFT."""
+    limits = plans[0].scenario.limits_that_count
+    metric, statistic = (limits[0].metric, limits[0].statistic) if limits else ("ttft", "p95")
+    made = []
+    for tone, (plan, name) in enumerate(zip(plans, names, strict=True)):
+        points = sorted(plan.curve, key=lambda p: p.requests_per_second_per_8_gpus)
+        made.append(replace(_of_curve(points, metric, statistic, tone), name=name))
+    known = tuple(one for one in made if one.points)
+    rules = tuple(Rule(along="y", value=limit.milliseconds, label=limit_text(limit)) for limit in limits[:1])
+    title = f"{metric.upper()} {statistic} against throughput"
+    return Plot(key="curves", title=title, x=LOAD, y=MILLISECONDS, series=known, rules=rules) if known else None
 
 
 def _of_curve(points: Sequence[CurvePoint], metric: str, statistic: str, tone: int) -> Series:

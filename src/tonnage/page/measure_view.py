@@ -1,0 +1,245 @@
+"""The Measure view: an endpoint under load as it goes, the run next to its plan, a calibration, and the next sizing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import aclosing
+from datetime import UTC, datetime
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from tonnage.errors import InputError, option
+from tonnage.page.guard import has_token
+from tonnage.page.question import query_of
+from tonnage.page.shell import button, faults, page
+from tonnage.page.size_view import desk_of, event
+from tonnage.report.plans.plan_document import read_plans
+from tonnage.report.runs.run_document import run_report
+from tonnage.report.runs.shown_run import read_shown_runs
+from tonnage.report.writers.html import fragment, html
+from tonnage.spec.scenario import flat, to_document
+from tonnage.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from starlette.requests import Request
+
+    from tonnage.page.desk import Desk
+
+FIELDS = {
+    "url": ("Server", "http://127.0.0.1:8000"),
+    "model": ("Name of its model", "llama-3.1-8b"),
+    "isl": ("Prompt tokens", "1000+-20%"),
+    "osl": ("Output tokens", "100+-20%"),
+    "concurrency": ("Concurrency", ""),
+    "request_rate": ("or requests per second", "4"),
+    "benchmark_duration": ("For how long", "30s"),
+    "slo": ("Limit for the verdict", "ttft p95<=500ms"),
+}
+"""Label and default of the arguments of a measurement."""
+SERVE = "./tonnage serve --engine simulated --model llama-3.1-8b --gpu h100-sxm-80gb"
+NAME = re.compile(r"[\w][\w.+-]{0,79}")
+EVERY = "5s"
+TOKEN = "This needs the token: open the address that tonnage ui printed."
+
+
+def routes() -> list[Route]:
+    """The addresses of the view."""
+    return [
+        Route("/measure", view),
+        Route("/measure/live", live),
+        Route("/measure/watch", watch),
+        Route("/measure/predicted", predicted),
+        Route("/measure/calibrate", calibrate, methods=["POST"]),
+        Route("/runs/{name:str}", run_page),
+    ]
+
+
+def named(text: str, known: tuple[str, ...], what: str) -> str:
+    """The name of something in the run folder.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if text not in known or not NAME.fullmatch(text):
+        raise InputError(f"{option(what)}: there is no '{text[:40]}' in the run folder")
+    return text
+
+
+async def view(request: Request) -> Response:
+    """What to measure, and the runs that there are."""
+    desk = desk_of(request)
+    if not has_token(request.headers, desk.token):
+        lead = f'<p class="faults">{TOKEN}</p>'
+        return HTMLResponse(page("measure", "Measure", f"<h1>Measure</h1>{lead}"))
+    plans = await run_in_threadpool(desk.plan_files)
+    fields = "".join(
+        f'<div class="field"><label for="m-{name}">{label}</label><input id="m-{name}" name="{name}" '
+        f'value="{escape(request.query_params.get(name, value))}" spellcheck="false"></div>'
+        for name, (label, value) in FIELDS.items()
+    )
+    inside = (
+        '<h1>Measure</h1><p class="lead">A load is sent to a server with the OpenAI API, and everything is recorded. Without a server, '
+        f"<code>{escape(SERVE)}</code> simulates one on this machine.</p>\n"
+        f'<form id="bench" class="seconds-form" autocomplete="off">{fields}{_plan_field(plans)}'
+        '<label class="box"><input type="checkbox" name="selftest" value="yes"><span>check this client first</span></label>'
+        '<button class="button strong">Measure</button><button type="button" class="button" id="watch">Watch</button>'
+        '<button type="button" class="button" id="halt" disabled>Stop</button></form>\n'
+        '<p id="state" class="hint" aria-live="polite"></p><dl class="big live" id="figures" hidden></dl>'
+        '<div class="curves" id="curves" hidden><figure><figcaption>TTFT and TPOT over the latest requests, ms</figcaption>'
+        '<div id="latency"></div></figure><figure><figcaption>Requests per second</figcaption><div id="rate"></div></figure></div>\n'
+        '<div id="found"></div><section id="runs" aria-labelledby="runs-title"><h2 id="runs-title">Runs of this folder</h2>'
+        f"{_runs(desk, plans)}</section>"
+    )
+    return HTMLResponse(page("measure", "Measure", inside, scripts=("uPlot.iife.min.js", "measure.js"), styles=("uPlot.min.css",)))
+
+
+def _plan_field(plans: tuple[str, ...]) -> str:
+    options = "".join(f"<option>{escape(name)}</option>" for name in plans)
+    return (
+        '<div class="field"><label for="m-plan">Plan to compare with</label><select id="m-plan" name="plan"><option value="">none</option>'
+        f"{options}</select></div>"
+    )
+
+
+def _runs(desk: Desk, plans: tuple[str, ...]) -> str:
+    runs = desk.run_folders()
+    if not runs:
+        return '<p class="hint">None yet.</p>'
+    return f'<ul class="plans">{"".join(_run(name, plans) for name in runs)}</ul>'
+
+
+def _run(name: str, plans: tuple[str, ...]) -> str:
+    links = "".join(
+        f' <a href="#predicted" hx-get="{_address(name, plan)}" hx-target="#found">compare with {escape(plan)}</a>' for plan in plans
+    )
+    return f'<li><a class="words" href="/runs/{escape(name)}">{escape(name)}</a><span class="links">{links}</span></li>'
+
+
+def _address(run: str, plan: str) -> str:
+    return escape(f"/measure/predicted?run={run}&plan={plan}")
+
+
+async def live(request: Request) -> Response:
+    """A measurement as server-sent events: readings as it goes, then the run."""
+    desk = desk_of(request)
+    if not has_token(request.headers, desk.token):
+        return PlainTextResponse(TOKEN, status_code=401)
+    given = {name: value.strip() for name, value in request.query_params.items() if name in FIELDS and value.strip()}
+    asked: dict[str, Any] = {name: [value] if name == "slo" else value for name, value in given.items()}
+    now = datetime.now(tz=UTC)
+    output = f"run-{now:%Y%m%d-%H%M%S}"
+    provenance = {"tonnage": VERSION, "command": "tonnage ui", "date": now.date().isoformat()}
+    selftest = request.query_params.get("selftest") == "yes"
+    plan = request.query_params.get("plan", "")
+
+    async def events() -> AsyncIterator[str]:
+        if not asked.get("url") or not asked.get("model"):
+            yield event("answer", faults(["url, model: missing; for example http://127.0.0.1:8000 and llama-3.1-8b"]))
+            return
+        run = desk.bench.run("bench", asked=asked, output=output, selftest=selftest, provenance=provenance)
+        async with aclosing(run) as said_of:
+            async for said in said_of:
+                if "live" in said:
+                    yield event("live", json.dumps(said["live"]))
+                elif "faults" in said:
+                    yield event("answer", faults(said["faults"]))
+                else:
+                    yield event("answer", await run_in_threadpool(_measured, desk, output, plan))
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def _measured(desk: Desk, name: str, plan: str) -> str:
+    """The answer of a run, and what to do next."""
+    shown = run_report(read_shown_runs(desk.folder / name))
+    links = button("Full report", href=f"/runs/{name}", kind="strong")
+    plans = desk.plan_files()
+    if plan in plans:
+        there = (
+            f'<a class="button quiet" href="#predicted" hx-get="{_address(name, plan)}" hx-target="#next">Compare with {escape(plan)}</a>'
+        )
+        links += there + _calibrate_button(name, plan)
+    head = f'<header><p>{escape(shown.subtitle)}</p><h2 class="title">{escape(shown.title)}</h2></header>'
+    first = f'<div class="first">{head}{fragment(shown.sections[0])}</div>'
+    return f'<div class="simulated"><div class="actions">{links}</div><div id="next"></div>{first}</div>'
+
+
+def _calibrate_button(run: str, plan: str) -> str:
+    address = escape(f"/measure/calibrate?run={run}&plan={plan}")
+    return f'<button type="button" class="button" hx-post="{address}" hx-target="#next" hx-disabled-elt="this">Calibrate</button>'
+
+
+async def predicted(request: Request) -> Response:
+    """What was measured next to what was predicted."""
+    desk, given = desk_of(request), request.query_params
+    run = named(given.get("run", ""), desk.run_folders(), "run")
+    plan = named(given.get("plan", ""), desk.plan_files(), "plan")
+    last = await desk.worker.answer("predicted", run=run, plan=plan)
+    if "answer" not in last:
+        return HTMLResponse(faults(last.get("faults", ["cancelled"])))
+    links = f'<div class="actions">{_calibrate_button(run, plan)}</div><div id="next"></div>'
+    return HTMLResponse(f'<div id="predicted"><h2>{escape(run)} and {escape(plan)}</h2>{last["answer"]}{links}</div>')
+
+
+async def calibrate(request: Request) -> Response:
+    """Factors from a run, in a file of the folder, and the same question with them."""
+    desk, given = desk_of(request), request.query_params
+    run = named(given.get("run", ""), desk.run_folders(), "run")
+    plan = named(given.get("plan", ""), desk.plan_files(), "plan")
+    output = f"{run}-factors.json"
+    today = datetime.now(tz=UTC).date().isoformat()
+    last = await desk.worker.answer("calibrate", runs=[run], plan=plan, output=output, today=today)
+    if "answer" not in last:
+        return HTMLResponse(faults(last.get("faults", ["cancelled"])))
+    again = await run_in_threadpool(_again, desk.folder / plan, output)
+    return HTMLResponse(f'<div>{last["answer"]}<div class="actions">{again}</div></div>')
+
+
+def _again(plan: Path, coefficients: str) -> str:
+    """The link to the plan's question with the factors."""
+    asked = read_plans(plan)[0].asked
+    if asked is None:
+        return ""
+    question = flat(to_document(asked)) | {"coefficients": coefficients}
+    return button("Size again with these factors", href=f"/size?{query_of(question)}", kind="strong")
+
+
+async def watch(request: Request) -> Response:
+    """A running deployment next to its plan, look after look, as server-sent events."""
+    desk = desk_of(request)
+    if not has_token(request.headers, desk.token):
+        return PlainTextResponse(TOKEN, status_code=401)
+    urls = [part for part in re.split(r"[\s,]+", request.query_params.get("url", "")) if part][:64]
+    plan = request.query_params.get("plan", "")
+
+    async def events() -> AsyncIterator[str]:
+        try:
+            name = named(plan, await asyncio.to_thread(desk.plan_files), "plan")
+        except InputError as error:
+            yield event("answer", faults([f"{error}; choose the plan that is deployed"]))
+            return
+        async with aclosing(desk.bench.run("watch", urls=urls, plan=name, every=EVERY)) as looks:
+            async for said in looks:
+                if "live" in said:
+                    yield event("look", f"<h2>{escape(said['live']['title'])}</h2>{said['live']['html']}")
+                elif "faults" in said:
+                    yield event("answer", faults(said["faults"]))
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+async def run_page(request: Request) -> Response:
+    """The whole report of a run."""
+    desk = desk_of(request)
+    name = named(request.path_params["name"], desk.run_folders(), "run")
+    text = await run_in_threadpool(lambda: html(run_report(read_shown_runs(desk.folder / name))))
+    return HTMLResponse(text, headers={"content-security-policy": ""})
