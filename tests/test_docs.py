@@ -12,7 +12,8 @@ numbers. Comments above a block:
     <!-- run by: tests/test_x.py --> the block's commands are run there: they install something, or need a server
     <!-- tier: accuracy -->          the block's commands are run by ./check --accuracy, because they take long
 
-    PYTHONPATH=src python -m tests.test_docs    writes today's output and flags into the pages
+    PYTHONPATH=src python -m tests.test_docs          writes today's output and flags into the pages
+    PYTHONPATH=src python -m tests.test_docs flags    writes the flags alone, within seconds
 """
 
 from __future__ import annotations
@@ -320,6 +321,12 @@ def test_readme_can_be_read_in_five_minutes() -> None:
     assert all(len(example.shown) <= 15 for example in EXAMPLES if example.page == README)
 
 
+def refresh_flags() -> None:
+    """Write today's flags into the pages."""
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def refresh() -> None:
     """Write today's output and flags into the pages; lines that no longer come out are named."""
     for page in PAGES:
@@ -339,4 +346,4 @@ def refresh() -> None:
 
 
 if __name__ == "__main__":
-    refresh()
+    refresh_flags() if sys.argv[1:] == ["flags"] else refresh()

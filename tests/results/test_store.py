@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -215,6 +216,14 @@ def test_tables_of_another_kind_are_named(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             read_run(tmp_path / "run")
     pq.write_table(good_rows, rows)
-    pq.write_table(good_gaps.set_column(1, "bin_low_ns", pq.read_table(gaps).column("count")), gaps)
-    with pytest.raises(DataError, match="bins are not those"):
-        read_run(tmp_path / "run")
+    buckets, low, count = (good_gaps.column(name).to_numpy() for name in ("bucket", "bin_low_ns", "count"))
+    for place, name, values, message in (
+        (1, "bin_low_ns", count, "bins are not those"),
+        (0, "bucket", np.where(buckets == buckets[0], -1, buckets), "out of range"),
+        (0, "bucket", np.where(buckets == buckets[0], POSITION_BUCKETS, buckets), "out of range"),
+        (2, "count", np.where(low == low[0], -count, count), "out of range"),
+    ):
+        kind = good_gaps.schema.field(name)
+        pq.write_table(good_gaps.set_column(place, kind, pa.array(values, kind.type)), gaps)
+        with pytest.raises(DataError, match=message):
+            read_run(tmp_path / "run")

@@ -84,6 +84,8 @@ def check_trace(trace):
         "C": {"name", "ts", "pid", "args"},
         "M": {"name", "pid", "tid", "args"},
     }
+    threads = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
+    assert threads == {event["tid"]: f"slot {event['tid']}" for event in trace["traceEvents"] if event["ph"] == "X"}
     for event in trace["traceEvents"]:
         assert set(event) - {"ph"} == needed[event["ph"]]
         assert isinstance(event["name"], str)
