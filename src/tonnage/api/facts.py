@@ -178,7 +178,7 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     """
     from tonnage.spec.catalog import find_quality, search
     from tonnage.spec.catalog.accuracy import listed_scores
-    from tonnage.spec.catalog.checkpoints import find_checkpoints, listed_checkpoints
+    from tonnage.spec.catalog.checkpoints import find_checkpoints
     from tonnage.spec.catalog.listed import listed_prices
 
     kinds = ("models", "checkpoints", "gpus", "systems", "engines", "prices", "quality")
@@ -188,7 +188,8 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     if text in ("", "quality"):
         found["quality"] = [asdict(score) for score in listed_scores()]
     if text == "checkpoints":
-        found["checkpoints"] = [asdict(one) for one in listed_checkpoints()]
+        models = (entry for entry in search("") if isinstance(entry, Model))
+        found["checkpoints"] = [asdict(one) for model in models for one in find_checkpoints(model.name)]
     if text == "prices" or text not in found:
         found["prices"] = [asdict(price) for price in listed_prices("" if text == "prices" else text)]
     for entry in entries:

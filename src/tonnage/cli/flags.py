@@ -66,8 +66,9 @@ def flags_of(declared: type, group: Group | None = None) -> tuple[Flag, ...]:
 
 def _flag(name: str, kind: Any, facts: Mapping[str, Any], group: Group | None) -> Flag:
     """A flag that takes several values as a list, and a text where Python takes more kinds."""
-    listed = get_origin(kind) in (SequenceKind, tuple)
-    taken = list[get_args(kind)[0]] if listed else str if takes(kind, str) else kind  # type: ignore[misc]
+    several = next((part for part in (kind, *get_args(kind)) if get_origin(part) in (SequenceKind, tuple, list)), None)
+    listed = several is not None
+    taken = list[get_args(several)[0]] if listed else str if takes(kind, str) else kind  # type: ignore[misc]
     return Flag(name=name, kind=taken | None, group=group, **{**facts, "negative": facts["negative"] and not listed})
 
 

@@ -67,10 +67,11 @@ class Instance:
             number: of the request; no two of an instance have the same.
             isl, osl: prompt and output tokens.
             deliver: called for every piece of the answer; not from inside this call.
-            content: its tokens, for an engine with a prefix cache.
+            content: its tokens, for an engine with a prefix cache; None for some that it shares with nobody.
         """
-        if content is not None and isinstance(self.member.engine, CachedEngine):
-            self.member.engine.live.add(number, content)
+        if isinstance(self.member.engine, CachedEngine):
+            unshared = Content(ids=[0] * isl, salt=f"of request {number} alone", later=lambda place: 0)
+            self.member.engine.live.add(number, unshared if content is None else content)
         self._deliver[number] = deliver
         self._without.add(number)
         self._taken += 1
