@@ -23,7 +23,22 @@ UPWARDS = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w./-]+)((?:#[\w-]+)?)\)")
 
 PAGES = (
     ("benchmark-file", "trace", "rag", "fp8-or-more-gpus", "conversations", "two-pools", "offline", "coming-from"),
-    ("size", "scenario", "plan", "report", "course", "cost", "fleet", "autoscaling", "availability", "objective", "systems", "services"),
+    (
+        "size",
+        "scenario",
+        "plan",
+        "report",
+        "course",
+        "life-cycle",
+        "cost",
+        "energy",
+        "fleet",
+        "autoscaling",
+        "availability",
+        "objective",
+        "systems",
+        "services",
+    ),
     ("bench", "score", "calibrate", "workload", "watch", "chain", "metrics", "accuracy", "intervals", "fit", "step-models"),
     ("simulate", "serve", "gateway", "load-balancing", "memory", "catalog", "deploy", "which-path", "ui", "agents", "python"),
     ("why", "limits", "scope", "glossary", "design"),

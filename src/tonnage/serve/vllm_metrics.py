@@ -89,7 +89,7 @@ class VllmOnly(Collector):
         asleep = {name: float(name == self._state.asleep) for name in ("awake", "weights_offloaded", "discard_all")}
         yield self._gauge("engine_sleep_state", "Which state the engine is in.", "sleep_state", dict.fromkeys(waiting, asleep))
         for name in ("estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu"):
-            yield self._counter(name, "Not estimated, as in vLLM without --enable-mfu-metrics.", "", {e: {"": 0} for e in waiting})
+            yield self._counter(name, "Not estimated, as in vLLM where MFU metrics are off.", "", {e: {"": 0} for e in waiting})
         for name in ("mm_cache_queries", "mm_cache_hits"):
             yield self._counter(name, "Of images and the like, which a simulated engine does not take.", "", {e: {"": 0} for e in waiting})
         received = {engine: {"": one.received} for engine, one in by}
