@@ -25,7 +25,7 @@ from tonnage.simulator.reference.ranks import Ranks
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.spec import rank_traces
 from tonnage.simulator.steps import ALL_TOKENS, DURATION, PREFILL_TOKENS, STEP_COLUMNS
-from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.deployment import EngineKnobs, Windows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 SHAPES = {"alone": runs, "sharing": shared_runs, "classes": ranked_runs}
@@ -100,6 +100,22 @@ def open_trace(*rows: tuple[float, int, int]) -> Trace:
     """Requests by milliseconds, prompt and output."""
     due, isl, osl = (np.array(column, np.int64) for column in zip(*((round(at * MS), i, o) for at, i, o in rows), strict=True))
     return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_rank_that_lost_its_only_request_to_its_class_computes_in_the_next_step(ranks: int) -> None:
+    """In little memory the only running request pre-empts itself, and a step computes nothing; leaps must not pass over the next one."""
+    isl, osl = (np.array(column, np.int64) for column in ([26, 20, 16, 9], [9, 25, 21, 1]))
+    due = np.array([5, 8, 124, 257], np.int64) * MS // 1000
+    classes = {"priority": np.array([1, 1, 0, 1]), "ttft_ps": np.full(4, -1)}
+    trace = Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, **classes)
+    knobs = replace(KNOBS, tokens_per_block=1, max_num_tokens=47, chunked_prefill=False, queue_order="priority", prefix_caching=True)
+    run = Run(trace=trace, step=STEP, knobs=knobs, kv_blocks=47, windows=Windows(blocks=0, tokens=0), window_ps=-1, max_context=0)
+    _, steps = run_ranks([trace], ranks, STEP, knobs, 47, most_steps=1000, leaps=False, grouped=True)
+    nothing = steps.steps[steps.steps[:, ALL_TOKENS] == 0]
+    assert len(nothing) > 0
+    assert (nothing[:, DURATION] > 0).all()
+    equal(run, [trace] * ranks, ranks)
 
 
 def test_the_prompt_of_one_rank_holds_up_the_tokens_of_the_other() -> None:

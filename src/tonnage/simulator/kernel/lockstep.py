@@ -75,6 +75,12 @@ def listen(m):
 
 
 @part()
+def has_work(r):
+    """Whether a rank has requests."""
+    return r.state.running > 0 or r.state.queued > 0
+
+
+@part()
 def wake_ranks(m, until):
     """Idle ranks go on when the next request reaches one of them; False where none does by then, or the window ends first."""
     at, now, size = NEVER, m.state.now, m.group.at.size
@@ -101,7 +107,7 @@ def begin_ranks(m):
         r = rank(m, j)
         r.state.held = held
         empty_step(r)
-        if r.state.running > 0 or r.state.queued > 0:
+        if has_work(r):
             schedule(r)
         tokens += tokens_of(r)
     price_ranks(m, tokens)
@@ -129,8 +135,8 @@ def price_ranks(m, tokens):
     for j in range(size):
         r, cost = rank(m, j), 0
         own = tokens_of(r)
-        if own > 0:
-            cost = price(r, float(tokens) / float(size * own))
+        if own > 0 or (tokens == 0 and has_work(r)):
+            cost = price(r, float(tokens) / float(size * own) if own > 0 else 1.0)
             forget_transfers(r)
         r.state.lasts = cost
         if cost > lasts:
@@ -180,9 +186,11 @@ def ranks_ahead(m):
 
 @part()
 def rank_ahead(r, most):
-    """The same of one rank; one with nothing to do hears of the next arrival."""
+    """The same of one rank; one with nothing to do hears of the next arrival, and one that lost all its blocks computes in the next step."""
     if tokens_of(r) > 0:
         return steps_ahead(r, most)
+    if has_work(r):
+        return 1
     return min(most, steps_until_there(r, r.group.note[0].longer, most)) if r.state.next_arrival < NEVER else most
 
 

@@ -68,7 +68,7 @@ class Ranks:
         return True
 
     def _begin(self, busy: Sequence[bool]) -> bool:
-        """Put the next step of every rank together; it lasts as long as the slowest rank's."""
+        """Put the next step of every rank together; it lasts as long as the slowest rank's, also where no rank computes a token."""
         held, steps = self._holds(), []
         for engine, has_work in zip(self.engines, busy, strict=True):
             engine.batcher.held = held
@@ -76,8 +76,8 @@ class Ranks:
         tokens = [engine.tokens_of(step) for engine, step in zip(self.engines, steps, strict=True)]
         lasts = [0] * len(steps)
         for i, (engine, step) in enumerate(zip(self.engines, steps, strict=True)):
-            if tokens[i]:
-                lasts[i] = engine.prices.of(step, sum(tokens) / (len(tokens) * tokens[i]))
+            if tokens[i] or (busy[i] and not any(tokens)):
+                lasts[i] = engine.prices.of(step, sum(tokens) / (len(tokens) * tokens[i]) if tokens[i] else 1.0)
         time = self.engines[0].time
         for engine, step in zip(self.engines, steps, strict=True):
             engine.start(step, time + max(lasts))
