@@ -186,7 +186,7 @@ def ranks_ahead(m):
 
 @part()
 def rank_ahead(r, most):
-    """The same of one rank; one with nothing to do hears of the next arrival, and one that lost all its blocks computes in the next step."""
+    """The same of one rank; one with nothing to do hears of the next arrival, and one that lost all its blocks computes in the next."""
     if tokens_of(r) > 0:
         return steps_ahead(r, most)
     if has_work(r):
