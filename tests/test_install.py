@@ -77,14 +77,14 @@ def test_size_works_in_an_environment_that_was_empty(environment: Path, tmp_path
 
 
 def test_the_question_of_the_readme_has_the_answer_of_the_readme(environment: Path, tmp_path: Path) -> None:
-    example = next(one for one in examples_of(ROOT / "README.md") if one.command.startswith("./tonnage size ") and one.shown)
+    example = next(one for one in list(examples_of(ROOT / "README.md")) if one.command.startswith("./tonnage size ") and one.shown)
     _, *words = shlex.split(example.command)
     shown = next(line for line in example.shown.values() if line.startswith("Answer"))
     printed = run(environment / "tonnage", *words, cwd=tmp_path).stdout
     answer = re.search(r"Answer +(\d+ × \S+ \(\d+ GPUs)", shown)
     assert answer is not None
     assert answer[1] in printed
-    assert json.loads((tmp_path / "plan.json").read_text())["tonnage"] == version(ROOT)
+    assert json.loads((tmp_path / "plan.json").read_text())["provenance"]["tonnage"] == version(ROOT)
 
 
 def version(root: Path) -> str:

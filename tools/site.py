@@ -73,7 +73,12 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="tonnage-site-") as folder:
         source = Path(folder) / "source"
         stage(source)
-        return build(source, Path(folder) / "doctrees", asked.output, execute=not asked.no_lessons)
+        built = Path(folder) / "built" / "html"  # MyST-NB writes next to it as well
+        if build(source, Path(folder) / "doctrees", built, execute=not asked.no_lessons):
+            return 1
+        shutil.copytree(built, asked.output, dirs_exist_ok=True)
+    print(f"open {asked.output / 'index.html'}")
+    return 0
 
 
 def build(source: Path, doctrees: Path, output: Path, *, execute: bool) -> int:
@@ -86,7 +91,7 @@ def build(source: Path, doctrees: Path, output: Path, *, execute: bool) -> int:
     if app.statuscode:
         print("the site has warnings, which are errors", file=sys.stderr)
         return 1
-    print(f"{len(app.env.found_docs)} pages: open {output / 'index.html'}")
+    print(f"{len(app.env.found_docs)} pages")
     return 0
 
 

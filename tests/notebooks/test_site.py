@@ -57,6 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("site") / "html"
     done = build(output)
     assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in output.parent.iterdir()] == ["html"]
     return output
 
 

@@ -71,7 +71,7 @@ def serve_simulated(
         reasoning_parser: any name, as vLLM has it: the model thinks before it answers.
         prefix_caching: whether equal beginnings of prompts share their KV blocks.
         kv_events, kv_events_replay, kv_events_topic: ZeroMQ addresses at which the caches' events are published and sent again, such as
-            "tcp://*:5557", and the topic before them.
+            ``tcp://*:5557``, and the topic before them.
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
