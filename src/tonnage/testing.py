@@ -1,12 +1,14 @@
 """A simulated engine for the tests of others: its address, in a few lines.
 
-import pytest
-from tonnage.testing import simulated_engine
+::
 
-@pytest.fixture(scope="session")
-def engine():
-with simulated_engine(model="llama-3.1-8b", speed=10) as url:
-yield url
+    import pytest
+    from tonnage.testing import simulated_engine
+
+    @pytest.fixture(scope="session")
+    def engine():
+        with simulated_engine(model="llama-3.1-8b", speed=10) as url:
+            yield url
 """
 
 from __future__ import annotations

@@ -220,10 +220,8 @@ class Imported:
         self.folder = folder
 
 
-def test_aiperf_s_own_summary_comes_out_of_its_records(tmp_path: Path) -> None:
-    found = Imported(FILES / "aiperf", tmp_path / "run")
-    said = json.loads((FILES / "aiperf" / "profile_export_aiperf.json").read_text())
-    assert len(found.requests) == said["request_count"]["avg"] == 24
+def has_their_statistics(found: Imported, said: dict[str, Any]) -> None:
+    """Latencies and lengths of a run equal those that GenAI-Perf or AIPerf computed from it."""
     for name, ours in (
         ("time_to_first_token", found.summary["ttft_from_send_ms"]),
         ("request_latency", found.theirs["request_latency_ms"]),
@@ -232,11 +230,18 @@ def test_aiperf_s_own_summary_comes_out_of_its_records(tmp_path: Path) -> None:
         assert ours["mean"] == pytest.approx(said[name]["avg"], rel=CLOSE), name
         for percentile in ("p50", "p90", "p99"):
             assert ours[percentile] == pytest.approx(said[name][percentile], rel=CLOSE), (name, percentile)
+    assert found.requests.isl.mean() == pytest.approx(said["input_sequence_length"]["avg"])
+    assert found.requests.osl.mean() == pytest.approx(said["output_sequence_length"]["avg"])
+
+
+def test_aiperf_s_own_summary_comes_out_of_its_records(tmp_path: Path) -> None:
+    found = Imported(FILES / "aiperf", tmp_path / "run")
+    said = json.loads((FILES / "aiperf" / "profile_export_aiperf.json").read_text())
+    assert len(found.requests) == said["request_count"]["avg"] == 24
+    has_their_statistics(found, said)
     gaps = found.theirs["gap_by_event_ms"]["mean"]
     chunks = said["inter_chunk_latency"]
     assert 0.995 * gaps < chunks["avg"] <= gaps  # AIPerf counts the gap of two events that came at one moment, which is none
-    assert found.requests.isl.mean() == pytest.approx(said["input_sequence_length"]["avg"])
-    assert found.requests.osl.mean() == pytest.approx(said["output_sequence_length"]["avg"])
     row = read_measured(found.folder, {"gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1})[0]
     assert (row["model"], row["concurrency"]) == ("m", 4)
 
@@ -276,16 +281,7 @@ def test_genai_perf_s_own_statistics_come_out_of_its_raw_export(tmp_path: Path) 
     found = Imported(FILES / "genai-perf", tmp_path / "run", "--tokenizer", str(FILES / "genai-perf" / "tokenizer.json"))
     said = json.loads((FILES / "genai-perf" / "statistics.json").read_text())
     assert len(found.requests) == said["request_count"]["avg"] == 10
-    for name, ours in (
-        ("time_to_first_token", found.summary["ttft_from_send_ms"]),
-        ("request_latency", found.theirs["request_latency_ms"]),
-        ("inter_token_latency", found.theirs["inter_token_latency_ms"]),
-    ):
-        assert ours["mean"] == pytest.approx(said[name]["avg"], rel=CLOSE), name
-        for percentile in ("p50", "p90", "p99"):
-            assert ours[percentile] == pytest.approx(said[name][percentile], rel=CLOSE), (name, percentile)
-    assert found.requests.isl.mean() == pytest.approx(said["input_sequence_length"]["avg"])
-    assert found.requests.osl.mean() == pytest.approx(said["output_sequence_length"]["avg"])
+    has_their_statistics(found, said)
     assert found.summary["requests_per_second"] == pytest.approx(said["request_throughput"]["avg"], rel=CLOSE)
 
 

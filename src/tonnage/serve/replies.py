@@ -91,7 +91,7 @@ class Reply:
 
     @property
     def chat(self) -> bool:
-        """Whether it is of a chat."""
+        """Whether the reply answers a chat completion."""
         return self.asked.kind == "chat"
 
     def whole(self, made: Sequence[Made]) -> dict[str, Any]:
