@@ -41,8 +41,8 @@ def test_a_swing_is_the_plan_run_again_with_the_same_knobs(plan: Plan, asked: Qu
     assert abs(found.systems - again.systems) <= 1
     assert found.systems_exact == pytest.approx(again.systems_exact, rel=0.05)
     assert sign * (found.systems_exact - plan.sensitivity.systems_exact) >= 0
-    if swing.input == "rate":
-        assert (found.systems, found.systems_exact) == (again.systems, again.systems_exact)
+    if swing.input == "rate":  # its fraction is of short runs, where no run could change the whole systems
+        assert found.systems == again.systems
 
 
 def test_a_changed_question_is_what_a_user_would_type(asked: Question) -> None:
