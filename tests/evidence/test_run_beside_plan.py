@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tonnage.api.compare import compare_plan
 from tonnage.api.running.deploy import planned
 from tonnage.cli.main import run
 from tonnage.errors import InputError
+from tonnage.evidence.replay import MetricBeside
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import FAILED, Requests
 from tonnage.results.store import read_run, write_run
@@ -138,3 +140,20 @@ def test_a_plan_of_measured_points_or_other_step_times_predicts_nothing(tmp_path
     (tmp_path / "points.json").write_text(json.dumps(points.to_json()), encoding="utf-8")
     with pytest.raises(InputError, match="rests on measured points"):
         compare_plan(folder_of(tmp_path, request_rate=9), tmp_path / "points.json")
+
+
+@pytest.mark.parametrize(
+    ("measured", "low", "high", "inside"),
+    [
+        (2.0, 1.0, 3.0, True),
+        (1.0, 1.0, 3.0, True),
+        (3.0, 1.0, 3.0, True),
+        (0.9, 1.0, 3.0, False),
+        (3.1, 1.0, 3.0, False),
+        (math.nan, 1.0, 3.0, None),
+        (2.0, math.nan, math.nan, None),
+    ],
+)
+def test_what_is_not_known_is_neither_inside_nor_outside(measured: float, low: float, high: float, inside: bool | None) -> None:
+    found = MetricBeside(metric="ttft_ms", statistic="p95", measured=measured, predicted=2.0, low=low, high=high)
+    assert found.inside is inside

@@ -43,6 +43,15 @@ def test_stages_are_named_in_the_report() -> None:
     assert "no measurement of a pipelined engine" in report.worst[0].reason
 
 
+def test_a_rank_has_its_share_of_the_load_and_the_fullest_of_what_does_not_divide() -> None:
+    ranks = CLOSED | {"model": "deepseek-v3", "gpu": "h200-sxm-141gb", "precision": "fp8", "dp": 8, "ep": 8, "engine": "vllm-0.32"}
+    del ranks["concurrency"]
+    closed = read_point(ranks | {"concurrency": 20, "requests": 41}).of_rank
+    assert (closed.concurrency, closed.requests, closed.request_rate, closed.batch) == (3, 6, None, None)
+    assert read_point(ranks | {"request_rate": 4.0}).of_rank.request_rate == 0.5
+    assert read_point(CLOSED).of_rank == read_point(CLOSED)
+
+
 def rows(**measured: float) -> list[dict[str, Any]]:
     return [CLOSED | {"line": 2, "requests": 20} | measured]
 
