@@ -29,6 +29,9 @@ UseCase = Literal[
 
 Objective = Literal["gpus", "cost", "power", "latency"]
 
+DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,b200-sxm-180gb,b300-sxm-270gb,gb200-186gb,gb300-279gb,rtx-pro-6000-blackwell-se,l40s"
+"""What is offered in November 2026, has a price in the list, and rests on NVIDIA's fitted terms; others are tried where they are named."""
+
 Length = float | str | None
 Text = str | None
 Number = float | None
@@ -136,7 +139,7 @@ class SearchAsked:
     """What may be combined; every combination is tried."""
 
     gpu: Texts = leaf(
-        "GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).",
+        f"GPUs to try, separated by commas (default: {DEFAULT_GPUS}).",
         one="GPU id (default: h100-sxm-80gb).",
     )
     system: Texts = leaf(

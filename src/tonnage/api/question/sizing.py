@@ -30,7 +30,7 @@ from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 from tonnage.spec.recording import Recording, load_profile
-from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
+from tonnage.spec.scenario import DEFAULT_GPUS, DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
 from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration
@@ -39,8 +39,6 @@ SPREADS = (0.2, 0.1, 0.05, 0.02)
 """Shares by which lengths vary around a mean where nothing is said of their spread; a smaller one where the context leaves no more room.
 Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95
 of TTFT of eight instances at 85 % load is twice that of lengths within 20 %; a log-normal distribution hardly differs from these."""
-DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,b200-sxm-180gb,b300-sxm-270gb,gb200-186gb,gb300-279gb,rtx-pro-6000-blackwell-se,l40s"
-"""What is offered in November 2026, has a price in the list, and rests on NVIDIA's fitted terms; others are tried where they are named."""
 DEFAULT_PRECISIONS = ("fp16", "fp8")
 """What is tried of a model that is published in 16 bits."""
 ALONE: UseCase = "chatbot"
