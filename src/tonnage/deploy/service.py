@@ -255,11 +255,6 @@ def obstacle(candidate: Candidate) -> str:
         return f"no command or image is known for {pool.engine}"
     if fault := interface.fault(pool.launch, pool.launch_file):
         return fault
-    gpu = find_gpu(pool.gpu)
-    if gpu.vendor != "NVIDIA":
-        return f"deploy supports only NVIDIA GPUs, not {gpu.name} by {gpu.vendor}"
-    if pool.parallelism.gpus > pool.gpus_per_system:
-        return f"an instance of {pool.parallelism.gpus} GPUs spans several systems, which deploy does not support yet"
     return ""
 
 
