@@ -19,6 +19,7 @@ from tonnage.results.requests import UNFINISHED
 from tonnage.simulator.autoscaler import scaler_of
 from tonnage.simulator.changes import NO_CHANGES, Routed
 from tonnage.simulator.member import Member, PrefixIndex, view_of
+from tonnage.simulator.reference.clients import Waiting
 from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class _Clients:
         self.trace, self.members, self.weight = trace, members, weight
         self.choose, self.memory = ROUTERS[router], memory_of(len(engines), seed)
         self.index = PrefixIndex(trace.contents, len(engines)) if router == "prefix-aware" and trace.contents is not None else None
-        self.session = (trace.pause_ps < 0).cumsum() - 1 if trace.pause_ps is not None else np.full(len(trace), -1)
+        self.session = trace.session() if trace.pause_ps is not None else np.full(len(trace), -1)
+        self.waiting = Waiting(trace)
         self.pending: list[tuple[int, int]] = []
         self.events = [NEVER] * len(engines)
         self.chosen = np.full(len(trace), -1, np.int64)
@@ -87,9 +89,8 @@ class _Clients:
         """Advance one engine; whose request has ended sends the next turn after its pause."""
         for delivery in self.members[i].advance(until):
             if delivery.status != UNFINISHED:
-                pause = self.trace.pause_before(delivery.number + 1)
-                if pause >= 0:
-                    heapq.heappush(self.pending, (max(delivery.at + pause, until), delivery.number + 1))
+                for row, at in self.waiting.ended(delivery.number, delivery.at):
+                    heapq.heappush(self.pending, (max(at, until), row))
         event = self.members[i].next_event()
         self.events[i] = NEVER if event is None else event
 
