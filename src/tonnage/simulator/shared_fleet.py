@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.results.requests import UNFINISHED
+from tonnage.results.requests import ROW_COLUMNS, UNFINISHED
 from tonnage.simulator.autoscaler import scaler_of
 from tonnage.simulator.changes import NO_CHANGES, Routed
 from tonnage.simulator.member import Member, PrefixIndex, view_of
@@ -120,7 +120,7 @@ def _joined(engines: Sequence[Engine]) -> Any:
     numbers = np.concatenate([[job.id for job in sorted(engine.jobs.values(), key=lambda job: job.due)] for engine in engines])
     due = np.concatenate([part.due_ns for part in parts])
     order = np.lexsort((numbers, due))
-    names = [f.name for f in fields(parts[0]) if f.name not in ("gaps", "window_ns", "instance")]
+    names = [name for name in ROW_COLUMNS if name != "instance"]
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names}
     served = np.concatenate([np.where(part.instance < 0, -1, i) for i, part in enumerate(parts)])[order].astype(np.int32)
-    return replace(parts[0], **columns, instance=served, gaps=np.sum([part.gaps for part in parts], axis=0))
+    return replace(parts[0], **columns, instance=served, row=numbers[order], gaps=np.sum([part.gaps for part in parts], axis=0))

@@ -7,7 +7,7 @@ gaps and leaves the lengths alone (common random numbers).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.errors import InputError, option
 from tonnage.spec.arrivals import HourlyArrivals, ModulatedArrivals
@@ -20,6 +20,8 @@ from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tonnage.spec.recorded_sessions import RecordedSessions
 
 __all__ = [
     "Arrivals",
@@ -153,6 +155,7 @@ class Workload:
         pairs: lengths that are drawn together instead; None where they are not.
         sessions: conversations that the requests are turns of, or prefixes that they share: lengths are then those of what each turn
             adds, rates those of all turns together, and the clients of a closed loop hold one conversation each; None without.
+        recorded: sessions from a file that the requests are those of, with their own lengths; None without.
         classes: of the requests; empty where all are alike.
     """
 
@@ -162,6 +165,7 @@ class Workload:
     requests: int
     pairs: Pairs | None = None
     sessions: Sessions | None = None
+    recorded: RecordedSessions | None = None
     classes: tuple[TrafficClass, ...] = ()
 
     @property
@@ -173,7 +177,7 @@ class Workload:
     def shares(self) -> bool:
         """Whether its requests have something in common that a prefix cache can use, or follow one another."""
         replayed = self.arrivals.recording.blocks if isinstance(self.arrivals, TraceArrivals) and self.arrivals.lengths else ()
-        return self.sessions is not None or bool(replayed)
+        return self.sessions is not None or self.recorded is not None or bool(replayed)
 
     def trace(self, seed: int, *, stretch: bool = False) -> Trace:
         """The requests themselves; the same seed gives the same trace.
@@ -186,6 +190,10 @@ class Workload:
         Raises:
             InputError: no requests, a rate or concurrency that is not positive, or a run that is too long.
         """
+        if self.recorded is not None:
+            from tonnage.spec.recorded_sessions import recorded_trace
+
+            return recorded_trace(self, self.recorded, seed)
         return with_classes(self._made(seed, stretch), self.classes, seed)
 
     def _made(self, seed: int, stretch: bool) -> Trace:
@@ -355,7 +363,8 @@ class Trace:
 
     def part(self, rows: NDArray[np.int64], seed: int) -> Trace:
         """Some of the requests with what they have in common, in order; of a session all or none."""
-        given = {name: getattr(self, name) for name in ("pause_ps", "priority", "ttft_ps")}
+        columns = ((name, getattr(self, name)) for name in ("pause_ps", "priority", "ttft_ps"))
+        given: dict[str, Any] = {name: column if column is None else column[rows] for name, column in columns}
         return replace(
             self,
             due_ps=self.due_ps[rows],
@@ -364,5 +373,5 @@ class Trace:
             seed=seed,
             contents=None if self.contents is None else self.contents.part(rows),
             follows=None if self.follows is None else self.follows.part(rows),
-            **{name: column if column is None else column[rows] for name, column in given.items()},
+            **given,
         )

@@ -11,7 +11,7 @@ statistics.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -299,9 +299,7 @@ def after(requests: Requests, first: int, last: int | None = None) -> Requests:
     """The requests from a place on, up to another, in order of arrival; the gaps stay those of the whole run."""
     if first <= 0 and last is None:
         return requests
-    rows = slice(first, last)
-    columns = {f.name: getattr(requests, f.name)[rows] for f in fields(requests) if f.name not in ("gaps", "window_ns")}
-    return replace(requests, **columns)
+    return requests.some(slice(first, last))
 
 
 def hit_rate(requests: Requests) -> float:
