@@ -313,9 +313,9 @@ def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
     lines = (
         f"{counted(len(chosen.recorded), 'session')} of {chosen.of} stand for all: the means of {', '.join(chosen.errors)} differ by "
         f"{off[1]:.1%} at most ({off[0]}).",
-        "Pauses, sub-agents and what prompts share are those that were recorded.",
+        "Pauses, sub-agents and shared prefixes are the recorded ones.",
     )
-    wrote = items((f"Written: {output}, and beside it {', '.join(sorted(found.files))}.",)) if output is not None else None
+    wrote = items((f"Written: {output}, and next to it {', '.join(sorted(found.files))}.",)) if output is not None else None
     model = "" if found.scenario.model else " --model glm-4.6 --gpu h200 --tp 8"
     go_on = Command(text=f"tonnage simulate {output}{model} --concurrency 20") if output is not None else None
     return Document(title="", subtitle="", sections=(section("fit", "", items(lines), wrote, go_on),))

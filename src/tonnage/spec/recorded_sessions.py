@@ -1,7 +1,7 @@
 """Sessions that were recorded: which requests they sent, what each of these waited for, and what their prompts have in common.
 
-A session is a graph: a request is sent a pause after the last of those that it waits for has ended. The pause is the time of a tool, or of
-a person. A sub-agent is a chain of requests that begins behind one of its parent's and runs beside it. A replay keeps the pauses, and not
+A session is a graph: a request is sent a pause after the last of the ones it waits for has ended. The pause is the time of a tool, or of
+a person. A sub-agent is a chain of requests that begins behind one of its parent's and runs next to it. A replay keeps the pauses, and not
 the recorded moments: a service that answers faster has the next request sooner.
 
 Of prompts whose blocks have ids (``hash_ids``) a radix tree finds what they share. Each of its paths is one piece of ``Contents``: a prompt
@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a file says of one session: when it began, if it does, and its requests in the order in which they were sent."""
+    """One session of a file: when it began, if it does, and its requests in the order in which they were sent."""
 
     calls: list[Call]
     begins_ns: int | None = None
@@ -85,7 +85,7 @@ class RecordedSessions:
         common: pieces below this number belong to several sessions; the others to one alone.
         begins_ns: int64, when each session began, since the first; None where the file does not say.
         block_tokens: of a recorded block; 0 where the file names none.
-        change: what was done to them, in words.
+        change: words for a change that was made to them.
     """
 
     source: str
@@ -162,7 +162,7 @@ class RecordedSessions:
         return self if fits.all() else self._kept(fits)
 
     def _kept(self, fits: NDArray[np.bool_]) -> RecordedSessions:
-        """Some of the requests: who waited for one that is left out waits for those that it waited for, and as much longer."""
+        """Some of the requests: who waited for one that is left out waits for the ones it waited for, and as much longer."""
         rows = np.flatnonzero(fits)
         number = np.full(len(fits), -1)
         number[rows] = np.arange(len(rows))

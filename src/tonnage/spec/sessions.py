@@ -82,7 +82,7 @@ class Follows:
     """Which requests wait for which others to end.
 
     Attributes:
-        starts: int64 (requests + 1,), the place in ``rows`` at which those begin that wait for each request.
+        starts: int64 (requests + 1,), the place in ``rows`` at which the requests begin that wait for each one.
         rows: int64, who waits.
         waits: int64, for how many each waits; its pause begins at the end of the last of them.
     """

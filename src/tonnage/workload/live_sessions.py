@@ -1,6 +1,6 @@
 """Recorded sessions described: what a turn adds, what a cache without end would find, the pauses, and how much a live session keeps.
 
-And a few of them that stand for all: those whose means are nearest to the means of the whole file.
+And a few of them that stand for all, by means that are nearest to the means of the whole file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSessions:
-    """What sessions are like.
+    """Sessions, described.
 
     Attributes:
         sessions, sub_agents: how many there are.
@@ -199,7 +199,7 @@ BLOCK = 64
 def written(recorded: RecordedSessions) -> str:
     """Sessions in WEKA's form, a line each, as ``formats/sessions/weka.py`` reads them.
 
-    Each agent of a session is written as a chain: what waited for several others waits for the last of its own agent.
+    Each agent of a session is written as a chain: what waited for several others waits for the last of the same agent.
     """
     import numpy as np
 

@@ -89,7 +89,7 @@ def _spans(document: Any) -> Iterator[_Span]:
 
 
 def _above(span: _Span, spans: Mapping[str, _Span]) -> Iterator[_Span]:
-    """A span and those that it is inside of, the nearest first."""
+    """A span and the spans around it, the nearest first."""
     seen: set[str] = set()
     one: _Span | None = span
     while one is not None and one.own not in seen:

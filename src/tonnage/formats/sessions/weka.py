@@ -137,7 +137,7 @@ class _Chains:
 
 
 def _in_order(calls: list[Call]) -> Session:
-    """By the moment at which they were sent, and behind those that they wait for; a sub-agent before everything begins behind the first."""
+    """By the moment at which they were sent, and behind the ones they wait for; a sub-agent before everything begins behind the first."""
     order = sorted(range(len(calls)), key=lambda place: (calls[place].at_ns, place))
     ends: list[int] = []
     for place in order:  # a recorded moment may be before the one that it waits for

@@ -70,7 +70,7 @@ class Cache(NamedTuple):
         cached: for each request, tokens that it found when it first entered.
         pause: as in ``Trace.pause_ps``.
         followers, waiting: as ``Follows.starts`` and ``Follows.rows``.
-        waits, ready: for how many that have not ended each request waits, and the last end of those that have.
+        waits, ready: for how many that have not ended each request waits, and the last end of the others.
         session, left: of each request its session, and of each session the requests that have not ended.
         at, row: a heap of those on their way: when they are sent, and their rows.
         firsts: rows of first turns.

@@ -39,7 +39,7 @@ def pop(m):
 
 @part()
 def follow(m, r, free_at):
-    """Send those who waited for this request alone, or for it last, their pauses after its end; True where its session is over."""
+    """Send the requests that waited for this one alone, or for it last, their pauses after its end; True where its session is over."""
     c = m.cache
     for k in range(c.followers[r], c.followers[r + 1]):
         row = c.waiting[k]

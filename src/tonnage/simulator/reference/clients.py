@@ -22,7 +22,7 @@ class Waiting:
         self.left = Counter(self.session)
 
     def ended(self, number: int, now: int) -> list[tuple[int, int]]:
-        """Those who waited for a request alone, or for it last, and when each is sent."""
+        """The requests that waited for one alone, or for it last, and when each is sent."""
         self.left[self.session[number]] -= 1
         free = []
         for row in self.rows[self.starts[number] : self.starts[number + 1]]:
