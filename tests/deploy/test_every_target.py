@@ -161,7 +161,10 @@ def test_what_runs_nowhere_in_the_plan_says_what_to_ask_of_size() -> None:
 
 
 def test_a_named_checkpoint_wins_and_holds_the_number_format() -> None:
-    halved = replace(experts().candidates[0], pools=(replace(experts().candidates[0].pool, engine_preset="sglang-0.5.9"),))
+    pool = experts().candidates[0].pool
+    assert pool.knobs is not None
+    command = started("sglang-0.5.9", pool.model, pool.parallelism, pool.knobs, kv_8bit=False)
+    halved = replace(experts().candidates[0], pools=(replace(pool, engine_preset="sglang-0.5.9", **command),))
     other = replace(dense().candidates[0].pool, model="deepseek-v3", precision="fp16")
     plan = replace(experts(), candidates=(halved, replace(halved, pools=(other,))))
     assert deployed(plan, "kubernetes", checkpoint="my/own").checkpoint == "my/own"

@@ -8,7 +8,17 @@ from typing import Any
 from tonnage.deploy.alerts import rules
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, gpu_words, head, paragraph, startup_line, summary
+from tonnage.deploy.plan_text import (
+    argv_notes,
+    bench_command,
+    compare_command,
+    gpu_words,
+    head,
+    image_note,
+    paragraph,
+    startup_line,
+    summary,
+)
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
 from tonnage.plan.launch import FILE
@@ -104,7 +114,7 @@ def engine(service: Service) -> dict[str, Any]:
     volumes = [kept, *([f"./{FILE}:/etc/engine/{FILE}:ro"] if service.file else [])]
     asked = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
     return {
-        "image": noted(service.image, f"{service.pool.engine_preset}; {service.image_source}"),
+        "image": noted(service.interface.image, image_note(service)),
         "entrypoint": [command],
         "command": noted(said, argv_notes(service)),
         "environment": noted([f"HF_HOME={FOLDER}", "HF_TOKEN"], "HF_TOKEN is taken from your shell; gated models need it."),

@@ -14,7 +14,7 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 
 
 PICKER_PORT = 9002
-"""Of the picker's external processing, by its own default (recalled)."""
+"""Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes, read 2026-11-25)."""
 
 
 def pool(service: Service) -> dict[str, Any]:
@@ -56,7 +56,7 @@ IMAGE_SOURCE = "as KServe's templates of 2026 name it (read in a secondary sourc
 HEALTH_PORT = 9003
 
 WEIGHTS = {"prefix-cache-scorer": 3, "queue-scorer": 2, "kv-cache-utilization-scorer": 2}
-"""What a pod is scored by (llm-d's defaults, recalled)."""
+"""What a pod is scored by (the weights of llm-d's guides, read 2026-11-25)."""
 
 
 ALWAYS = "always-disagg-pd-decider"
@@ -71,9 +71,7 @@ def picker(service: Service) -> dict[str, Any]:
     container = {
         "name": "picker",
         "image": noted(IMAGE, IMAGE_SOURCE),
-        "args": noted(
-            [*arguments, "--grpc-port", str(PICKER_PORT), "--grpc-health-port", str(HEALTH_PORT)], "Names of flags are recalled."
-        ),
+        "args": [*arguments, "--grpc-port", str(PICKER_PORT), "--grpc-health-port", str(HEALTH_PORT)],
         "env": [{"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
         "ports": [{"name": "picker", "containerPort": PICKER_PORT}],
         "readinessProbe": {**check, "periodSeconds": 5},
@@ -201,7 +199,7 @@ def half(service: Service) -> dict[str, Any]:
 
 
 POOL_READ = "fields of inference.networking.k8s.io/v1 were read in llm-d's API reference on 2026-11-22."
-CONFIG_READ = "plugins and weights of EndpointPickerConfig are recalled."
+CONFIG_READ = "plugins and weights of EndpointPickerConfig were read in llm-d's guides and their copies on 2026-11-25."
 
 
 def files(service: Service) -> dict[str, str]:

@@ -20,7 +20,7 @@ from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import find_engine, find_gpu
-from tonnage.spec.catalog.entries import find_image
+from tonnage.spec.catalog.interfaces import Interface, find_interface
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import find_precision
 
@@ -63,8 +63,7 @@ class Service:
         choice: what it chose.
         pool: its instances; of two pools all of them, with the role "serve", and ``halves`` has each.
         family: of the engine, such as "vllm".
-        image: of its container, with the tag of the preset's version.
-        image_source: where the image's name comes from.
+        interface: flags, metrics and image of the preset's version.
         loading: the checkpoint.
         gpu: that it runs on.
         signals: the metrics that the engine publishes.
@@ -75,8 +74,7 @@ class Service:
     choice: Candidate
     pool: Pool
     family: str
-    image: str
-    image_source: str
+    interface: Interface
     loading: Loading
     gpu: Gpu
     signals: Signals
@@ -252,8 +250,11 @@ def obstacle(candidate: Candidate) -> str:
     """The reason why no target can run a deployment, as a clause; empty if one can."""
     pool = candidate.pools[0]
     engine = find_engine(pool.engine_preset or pool.engine)
-    if not pool.launch or engine.family not in SIGNALS or find_image(engine.name) is None:
+    interface = find_interface(engine.name)
+    if not pool.launch or interface is None:
         return f"no command or image is known for {pool.engine}"
+    if fault := interface.fault(pool.launch, pool.launch_file):
+        return fault
     gpu = find_gpu(pool.gpu)
     if gpu.vendor != "NVIDIA":
         return f"deploy supports only NVIDIA GPUs, not {gpu.name} by {gpu.vendor}"
@@ -286,18 +287,19 @@ def service_of(
     whole = replace(taken.pools[0], role="serve" if len(taken.pools) > 1 else taken.pools[0].role, instances=taken.instances)
     pool = _with_drafter(whole, drafter)
     engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
-    image = find_image(engine.name)
+    interface = find_interface(engine.name)
+    if interface is None:  # which an obstacle is
+        raise InputError(f"{option('plan')}: no image is known for {pool.engine}")
     loaded = loading(pool.model, pool.precision, engine.name, vendor=gpu.vendor, asked=checkpoint)
     return Service(
         plan=plan if taken is choice else around(plan, taken),
         choice=taken,
         pool=replace(pool, launch=(*pool.launch, *loaded.words)),
         family=engine.family,
-        image=image.image if image else "",
-        image_source=f"{image.source}, {image.date}" if image else "",
+        interface=interface,
         loading=loaded,
         gpu=gpu,
-        signals=SIGNALS[engine.family],
+        signals=SIGNALS[engine.family].of(interface),
         instead=None if taken is choice else Instead(choice=choice, why=why),
     )
 

@@ -202,7 +202,7 @@ class Counts:
 
 def signals_on(page: Page) -> Signals | None:
     """The engine whose metrics a page has; None for none of those that are known."""
-    return next((one for one in SIGNALS.values() if f"{one.histograms['e2e'].name}_count" in page), None)
+    return next((one for one in SIGNALS.values() if f"{one.histograms['e2e']}_count" in page), None)
 
 
 def counts_of(page: Page, signals: Signals) -> Counts:
@@ -221,7 +221,7 @@ def counts_of(page: Page, signals: Signals) -> Counts:
         output_tokens=total(signals.output_tokens),
         responses=sum(one.value for one in answered) if answered else None,
         failures=sum(one.value for one in answered if one.labels.get("status") == FAILED) if answered else None,
-        histograms={metric: buckets_of(page, one.name) for metric, one in signals.histograms.items() if f"{one.name}_count" in page},
+        histograms={metric: buckets_of(page, one) for metric, one in signals.histograms.items() if f"{one}_count" in page},
     )
 
 

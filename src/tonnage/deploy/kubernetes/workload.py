@@ -9,7 +9,7 @@ from typing import Any
 from tonnage.deploy.alerts import in_flight, rules
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.plan_text import argv_notes, least_line, startup_line
+from tonnage.deploy.plan_text import argv_notes, image_note, least_line, startup_line
 from tonnage.deploy.service import Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
@@ -136,7 +136,7 @@ def container(service: Service) -> dict[str, Any]:
     said = [f"{CONFIG}/{FILE}" if word == FILE else word for word in arguments]
     return {
         "name": "engine",
-        "image": noted(service.image, f"{service.pool.engine_preset}; {service.image_source}"),
+        "image": noted(service.interface.image, image_note(service)),
         "command": [command],
         "args": noted(said, argv_notes(service)),
         "env": environment(),
