@@ -21,7 +21,7 @@ BALANCED = ("least-outstanding", "round-robin", "random", "power-of-two", "least
 """Routers of ``tonnage gateway``."""
 
 PICKED = ("least-outstanding", "prefix-aware", "least-kv")
-"""What a picker by prefix, queue and KV cache stands next to among the simulated routers."""
+"""The simulated routers nearest to a picker by prefix, queue and KV cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +49,19 @@ class TargetRuns:
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+BOTH = ("NVIDIA", "AMD")
+
+SPANNING = ("vllm", "sglang")
+"""Families whose instances a LeaderWorkerSet spreads over systems, each by its own flags for nodes."""
+
 COMPILED = ("fp16", "bf16", "fp8", "nvfp4", "int8-sq", "awq", "w4a8", "int8-wo", "int4-wo")
 """Formats of which Triton's backend of TensorRT-LLM has compiled engines (examples/quantization/quantize.py, read 2026-11-23)."""
 
 TARGETS: dict[str, TargetRuns] = {
-    "compose": TargetRuns(),
-    "kubernetes": TargetRuns(routers=("random",)),
-    "kserve": TargetRuns(routers=(*PICKED, "random")),
-    "llm-d": TargetRuns(engines=("vllm", "sglang"), routers=PICKED, pools=True),
+    "compose": TargetRuns(vendors=BOTH),
+    "kubernetes": TargetRuns(routers=("random",), across=SPANNING, vendors=BOTH),
+    "kserve": TargetRuns(routers=(*PICKED, "random"), vendors=BOTH),
+    "llm-d": TargetRuns(engines=SPANNING, routers=PICKED, pools=True, across=SPANNING, vendors=BOTH),
     "dynamo": TargetRuns(routers=PICKED, pools=True, ranks=("tensorrt-llm",)),
     "ray-serve": TargetRuns(engines=("vllm",), routers=("power-of-two",), ranks=()),
     "nim": TargetRuns(engines=("vllm", "sglang"), routers=("random",), ranks=()),
