@@ -131,7 +131,7 @@ def fetch(url: str, timeout_s: float = 2.0) -> str:
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
     try:
-        connection.request("GET", parts.path or "/metrics")
+        connection.request("GET", (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else ""))
         response = connection.getresponse()
         return response.read(MOST_BYTES).decode("utf-8", "replace") if response.status == 200 else ""
     except (OSError, http.client.HTTPException, ValueError):

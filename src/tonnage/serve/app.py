@@ -7,8 +7,8 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.exceptions import HTTPException
@@ -19,6 +19,7 @@ from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
 from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.serve.request import Asked, Kind, asked_of
 from tonnage.serve.schema import broken_json
+from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -75,6 +76,8 @@ class Service:
         faults: what goes wrong on purpose; None for nothing.
         dialect: how errors are worded, and what replies have next to the fields of the API.
         busy: requests that are being answered.
+        settings: what ``/server_info`` says; empty for no such path.
+        version: of the engine whose ways it has.
     """
 
     engines: Engines
@@ -86,6 +89,8 @@ class Service:
     faults: Faults | None = None
     dialect: Dialect = OF_VLLM
     busy: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    version: str = VERSION
 
     @property
     def model(self) -> str:

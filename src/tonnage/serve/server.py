@@ -9,11 +9,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.app import Cut, Service
@@ -27,6 +27,7 @@ from tonnage.serve.request import Limits, TokenReader
 from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervision.child import STARTS
+from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from tonnage.serve.events import Publisher
@@ -80,6 +81,7 @@ class Served:
         ranks: attention ranks of an instance, each of which is an engine.
         dialect: whose errors, replies and names of metrics clients see.
         host, port: where the server listens; port 0 takes a free one.
+        settings, version: as in ``Service``.
     """
 
     engine: Callable[[], Engine | CachedEngine]
@@ -101,6 +103,8 @@ class Served:
     events: str = ""
     events_again: str = ""
     events_topic: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    version: str = VERSION
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with its own alarm."""
@@ -127,6 +131,8 @@ class Served:
             started=int(time.time()),
             faults=Faults(self.faults, lambda: self._go_wrong(loop, clocks), seed=self.seed),
             dialect=self.dialect,
+            settings=self.settings,
+            version=self.version,
         )
 
     def _publisher(self, instance: Instance) -> Publisher:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Call, Piece
 from tonnage.serve.metrics import Load, Metrics
-from tonnage.serve.prefix import Content
+from tonnage.serve.prefix import CachedEngine, Content
 from tonnage.serve.published import VLLM, Published
 from tonnage.serve.script import script_of
 
@@ -84,7 +84,11 @@ class Simulated:
                 waiting=len(engine.waiting),
                 kv_used=one.member.kv_used,
                 preemptions=engine.preemptions(),
-                kv={"block_size": str(engine.tokens_per_block), "num_gpu_blocks": str(blocks)},
+                kv={
+                    "block_size": str(engine.tokens_per_block),
+                    "num_gpu_blocks": str(blocks),
+                    "enable_prefix_caching": str(isinstance(engine, CachedEngine)),
+                },
             )
 
 

@@ -33,7 +33,10 @@ def utility_routes(service: Service) -> list[Route]:
         return Response(service.engines.broken, status_code=503 if service.engines.broken else 200)
 
     async def version(request: Request) -> Response:
-        return JSONResponse({"version": VERSION})
+        return JSONResponse({"version": service.version})
+
+    async def settings(request: Request) -> Response:
+        return JSONResponse(service.settings)
 
     async def load(request: Request) -> Response:
         return JSONResponse({"server_load": service.busy})
@@ -66,6 +69,7 @@ def utility_routes(service: Service) -> list[Route]:
     return [
         Route("/v1/models", counted(service, models)),
         Route("/version", version),
+        *([Route("/server_info", settings)] if service.settings else []),
         Route("/load", load),
         Route("/ping", well, methods=["GET", "POST"]),
         *(Route(path, well) for path in ("/health", "/v1/health/live", "/v1/health/ready")),

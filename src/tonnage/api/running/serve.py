@@ -83,7 +83,7 @@ def serve_simulated(
     Raises:
         InputError: anything that cannot be used, in one line.
     """
-    from tonnage.serve.dialect import DIALECTS
+    from tonnage.serve.dialect import DIALECTS, settings_of, version_of
     from tonnage.serve.server import Served
     from tonnage.spec.lengths import parse_lengths
 
@@ -92,12 +92,13 @@ def serve_simulated(
     _check(router, speed=speed, instances=instances or 1)
     asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
     deployment, count = asked.deployment, instances or asked.instances
+    context = min(max_model_len or deployment.model.max_context, deployment.model.max_context)
     return Served(
         engine=engines_of(asked, caching=prefix_caching),
         instances=count,
         router=router,
         model=served_model_name or deployment.model.name,
-        max_context=min(max_model_len or deployment.model.max_context, deployment.model.max_context),
+        max_context=context,
         lengths=parse_lengths(osl or ANSWERS["code" if "code" in deployment.model.name else "chat"], option("osl")),
         reasons=reasoning_parser is not None,
         events=kv_events,
@@ -110,6 +111,8 @@ def serve_simulated(
         seed=seed,
         ranks=deployment.parallelism.dp,
         dialect=DIALECTS[emulate],
+        settings=settings_of(deployment, emulate, context, caching=prefix_caching),
+        version=version_of(deployment.engine),
         host=host,
         port=port,
     )
