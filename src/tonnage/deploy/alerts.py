@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tonnage.deploy.service import Service
-from tonnage.deploy.signals import Histogram
 from tonnage.deploy.yaml_comments import noted
+from tonnage.formats.engine_metrics import Histogram
 from tonnage.plan.limit import Limit
 
 

@@ -22,11 +22,11 @@ from tonnage.deploy.nim import loads as nim_loads
 from tonnage.deploy.ray_serve import files as ray_serve
 from tonnage.deploy.ray_serve import lacks as ray_serve_lacks
 from tonnage.deploy.service import Service, obstacle, service_of
-from tonnage.deploy.signals import SIGNALS
 from tonnage.deploy.triton.files import files as triton
 from tonnage.deploy.triton.files import lacks as triton_lacks
 from tonnage.deploy.triton.files import loads as triton_loads
 from tonnage.errors import InputError, option
+from tonnage.formats.engine_metrics import SIGNALS
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool

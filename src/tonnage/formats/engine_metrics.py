@@ -47,6 +47,9 @@ class Signals:
         histograms: of the metrics that limits are set on; one that is missing is not published.
         responses: counter of HTTP responses with the label ``status``, in which "5xx" stands for failures; empty where there is none.
         source: where the names come from.
+        isl, osl: histograms of the prompt and output tokens of single requests; empty where there are none.
+        cache_queries, cache_hits: counters of the prompt tokens that a prefix cache was asked for, and had; empty where there are none.
+        ended: counter of the requests that ended, where no histogram counts them.
     """
 
     path: str
@@ -58,6 +61,16 @@ class Signals:
     histograms: Mapping[LimitMetric, Histogram]
     responses: str
     source: str
+    isl: str = ""
+    osl: str = ""
+    cache_queries: str = ""
+    cache_hits: str = ""
+    ended: str = ""
+
+    @property
+    def requests(self) -> str:
+        """The counter of requests that ended."""
+        return self.ended or f"{self.histograms['e2e'].name}_count"
 
 
 SIGNALS: dict[str, Signals] = {
@@ -76,6 +89,10 @@ SIGNALS: dict[str, Signals] = {
         },
         responses="http_requests_total",
         source="vLLM 0.32.0 v1/metrics/loggers.py, v1/metrics/buckets.py and entrypoints/serve/instrumentator/metrics.py, read 2026-11-22",
+        isl="vllm:request_prompt_tokens",
+        osl="vllm:request_generation_tokens",
+        cache_queries="vllm:prefix_cache_queries_total",
+        cache_hits="vllm:prefix_cache_hits_total",
     ),
     "sglang": Signals(
         path="/metrics",
@@ -91,14 +108,18 @@ SIGNALS: dict[str, Signals] = {
         },
         responses="",
         source="SGLang 0.5 metrics/collector.py (recalled, 2026-11-22)",
+        isl="sglang:prompt_tokens_histogram",
+        osl="sglang:generation_tokens_histogram",
+        cache_queries="sglang:prompt_tokens_total",
+        cache_hits="sglang:cached_tokens_total",
     ),
     "tensorrt-llm": Signals(
         path="/prometheus/metrics",
         running="",
         waiting="",
         kv_used="",
-        prompt_tokens="",
-        output_tokens="",
+        prompt_tokens="trtllm_prompt_tokens_total",
+        output_tokens="trtllm_generation_tokens_total",
         histograms={
             "ttft": Histogram(name="trtllm_time_to_first_token_seconds", bounds=_FIRST),
             "tpot": Histogram(name="trtllm_time_per_output_token_seconds", bounds=_GAP),
@@ -108,4 +129,38 @@ SIGNALS: dict[str, Signals] = {
         source="TensorRT-LLM 1.x metrics/collector.py (names read in its documentation, bounds recalled, 2026-11-22)",
     ),
 }
-"""By family of engines."""
+"""By family of engines that Tonnage deploys."""
+
+HISTORIES: dict[str, Signals] = {
+    **SIGNALS,
+    "nim": Signals(
+        path="/v1/metrics",
+        running="num_requests_running",
+        waiting="num_requests_waiting",
+        kv_used="gpu_cache_usage_perc",
+        prompt_tokens="prompt_tokens_total",
+        output_tokens="generation_tokens_total",
+        histograms={
+            "ttft": Histogram(name="time_to_first_token_seconds", bounds=_FIRST),
+            "itl": Histogram(name="time_per_output_token_seconds", bounds=_GAP),
+            "e2e": Histogram(name="e2e_request_latency_seconds", bounds=_WHOLE),
+        },
+        responses="",
+        source="NVIDIA NIM for LLMs, Observability (docs.nvidia.com), read 2026-11-25; the bounds are recalled",
+        isl="request_prompt_tokens",
+        osl="request_generation_tokens",
+    ),
+    "triton": Signals(
+        path="/metrics",
+        running="",
+        waiting="nv_inference_pending_request_count",
+        kv_used="",
+        prompt_tokens="",
+        output_tokens="",
+        histograms={},
+        responses="",
+        source="Triton Inference Server user guide, Metrics (docs.nvidia.com), read 2026-11-25",
+        ended="nv_inference_request_success",
+    ),
+}
+"""By what a history can be of: those, and servers that Tonnage reads and does not name the metrics of in deployments."""
