@@ -69,14 +69,14 @@ class Instance:
             deliver: called for every piece of the answer; not from inside this call.
             content: its tokens, for an engine with a prefix cache; None for some that it shares with nobody.
         """
+        self._taken += 1
+        if self._taken % KEPT == 0:
+            self.member.engine.forget()
         if isinstance(self.member.engine, CachedEngine):
             unshared = Content(ids=[0] * isl, salt=f"of request {number} alone", later=lambda place: 0)
             self.member.engine.live.add(number, unshared if content is None else content)
         self._deliver[number] = deliver
         self._without.add(number)
-        self._taken += 1
-        if self._taken % KEPT == 0:
-            self.member.engine.forget()
         self.member.submit(number, isl=isl, osl=osl, at=max(self._clock.now(), self.member.engine.now))
         self.wake()
 

@@ -348,7 +348,11 @@ def _gaps(history: History, sides: dict[str, SeenLengths], growth: Growth | None
             "Which prompt had which output: both are drawn on their own; where long prompts have short outputs or the other way round, "
             "latencies differ and the number of systems hardly does."
         )
-        said = f"varied {dispersion:.3g} times as much as Poisson arrivals, and so does the scenario" if bursty else "varied as Poisson ones do"
+        said = (
+            f"varied {dispersion:.3g} times as much as Poisson arrivals, and so does the scenario"
+            if bursty
+            else "varied as Poisson ones do"
+        )
         yield (
             f"Bursts shorter than {history.fine_s:.0f} s: over such intervals requests {said}. Shorter bursts are taken to be alike; where "
             "they are not, TTFT limits break first."
