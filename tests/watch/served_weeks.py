@@ -17,9 +17,12 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 HOUR, DAY = 3_600.0, 86_400.0
 WEEK_SHAPE = tuple(
@@ -95,7 +98,12 @@ def scraped(program: str, engine: str, *, folder: Path, began: float, speed: flo
         "storage: {tsdb: {out_of_order_time_window: 60d}}\n"
         f"scrape_configs: [{{job_name: engine, static_configs: [{{targets: ['127.0.0.1:{relay.server_port}']}}]}}]\n"
     )
-    words = [program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"]
+    words = [
+        program,
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
     with (folder / "prometheus.log").open("w") as log:
         process = subprocess.Popen([*words, "--storage.tsdb.retention.time=90d", "--query.lookback-delta=30m"], stdout=log, stderr=log)
     try:

@@ -6,7 +6,7 @@ Hours are those of UTC. An hour counts where the requests were seen for nine ten
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -152,17 +152,17 @@ def history_of(found: Sequence[Curve], source: str) -> History:
     fine = first + step * np.arange(math.floor((last - first) / step) + 1.0)
     fine_seen = np.diff(_covered_by_any(counted, fine)) >= SEEN * step
 
-    def summed(names: Iterable[str], at: Values = edges) -> Values | None:
-        some = [one for name in names if name for one in by_name.get(name + INCREASE, by_name.get(name, ()))]
-        return np.sum([one.grown(at) for one in some], axis=0) if some else None
+    def summed(name: str) -> Values | None:
+        some = by_name.get(name + INCREASE, by_name.get(name, []))
+        return np.sum([one.grown(edges) for one in some], axis=0) if name and some else None
 
-    def gauge(names: Iterable[str]) -> Values | None:
-        some = [one for name in names if name for one in by_name.get(name, ())]
+    def gauge(*names: str) -> Values | None:
+        some = [one for name in names for one in by_name.get(name, ())]
         return np.sum([_hourly(one, edges) for one in some], axis=0) if some else None
 
-    tokens = {side: summed([name]) for side, name in (("isl", signals.prompt_tokens), ("osl", signals.output_tokens))}
-    asked, had = (summed([name]) for name in (signals.cache_queries, signals.cache_hits))
-    names = {"isl": signals.isl, "osl": signals.osl, **{metric: one.name for metric, one in signals.histograms.items()}}
+    tokens = {side: summed(name) for side, name in (("isl", signals.prompt_tokens), ("osl", signals.output_tokens))}
+    asked, had = (summed(name) for name in (signals.cache_queries, signals.cache_hits))
+    names: dict[str, str] = {"isl": signals.isl, "osl": signals.osl, **{metric: one.name for metric, one in signals.histograms.items()}}
     histograms = {side: _histogram(by_name, name, edges) for side, name in names.items() if name}
     counts = np.sum([one.grown(edges) for one in counted], axis=0)
     return History(
@@ -175,9 +175,9 @@ def history_of(found: Sequence[Curve], source: str) -> History:
         instances=np.where(whole, seen, math.nan),
         histograms={side: one for side, one in histograms.items() if one is not None},
         tokens={side: one for side, one in tokens.items() if one is not None},
-        running=gauge([signals.running]),
-        waiting=gauge([signals.waiting]),
-        watts=gauge(WATTS),
+        running=gauge(signals.running),
+        waiting=gauge(signals.waiting),
+        watts=gauge(*WATTS),
         cache=None if asked is None or had is None or not asked.sum() else float(had.sum() / asked.sum()),
     )
 
@@ -198,7 +198,7 @@ def _covered(one: Curve, at: Values) -> Values:
 
     steps = np.diff(one.times)
     steps = np.where(steps <= GAP * one.step_s, steps, 0.0)
-    return np.interp(at, one.times, np.concatenate([[0.0], np.cumsum(steps)]))
+    return np.asarray(np.interp(at, one.times, np.concatenate([[0.0], np.cumsum(steps)])))
 
 
 def _covered_by_any(some: Sequence[Curve], at: Values) -> Values:
@@ -262,7 +262,7 @@ def history_of_requests(recording: Recording) -> History:
     if not whole.any():
         raise InputError(f"{recording.source}: holds {(due[-1] - due[0]) / 60:.0f} minutes; a history has an hour or more")
     hours = np.minimum(((due - start) // HOUR_S).astype(np.int64), count - 1)
-    histograms = {}
+    histograms: dict[str, HourlyHistogram] = {}
     for side, values in (("isl", recording.isl), ("osl", recording.osl)):
         lengths = np.array(values, dtype=np.float64)
         if lengths.size:
@@ -270,7 +270,7 @@ def history_of_requests(recording: Recording) -> History:
             bounds = np.unique(np.ceil(2 ** (np.arange(most + 1) / BINS_PER_DOUBLING)))
             cells = np.zeros((count, len(bounds) + 1))
             np.add.at(cells, (hours, np.searchsorted(bounds, lengths)), 1.0)
-            totals = np.bincount(hours, weights=lengths, minlength=count)
+            totals = np.bincount(hours, weights=lengths, minlength=count).astype(np.float64)
             histograms[side] = HourlyHistogram(bounds=(*map(float, bounds), math.inf), counts=cells.cumsum(axis=1), totals=totals)
     requests = np.where(whole, np.bincount(hours, minlength=count).astype(np.float64), math.nan)
     fine = np.bincount((due - due[0]).astype(np.int64), minlength=int(due[-1] - due[0]) + 1).astype(np.float64)
