@@ -84,9 +84,9 @@ class _Relay(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def scraped(program: str, engine: str, *, folder: Path, began: float, speed: float, every_s: float) -> Iterator[str]:
-    """The address of a Prometheus that scrapes an engine; ``began`` is the unix time that its clock stands for at this moment."""
-    start = time.monotonic()
-    handler = type("Relay", (_Relay,), {"engine": engine, "moment": staticmethod(lambda: began + speed * (time.monotonic() - start))})
+    """The address of a Prometheus that scrapes an engine; ``began`` is the unix time that its clock stands for when the block begins."""
+    start = [time.monotonic()]
+    handler = type("Relay", (_Relay,), {"engine": engine, "moment": staticmethod(lambda: began + speed * (time.monotonic() - start[0]))})
     relay = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=relay.serve_forever, daemon=True).start()
     with socket.socket() as free:
@@ -111,6 +111,7 @@ def scraped(program: str, engine: str, *, folder: Path, began: float, speed: flo
             with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=1):
                 break
             time.sleep(0.1)
+        start[0] = time.monotonic()
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()

@@ -59,9 +59,7 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
     for name, given in (("select", select), ("header", header), ("save", save)):
         if given:
             raise InputError(f"{option(name)}: belongs to a server; {source} is a file")
-    documents = (
-        _answers(read_text(source, "the history")) if Path(source).is_file() and source.lower().endswith((".json", ".jsonl")) else []
-    )
+    documents = _documents(source)
     if documents:
         return history_of(curves(documents, source), source)
     from tonnage.api.question.loads import traffic_from
@@ -130,7 +128,7 @@ def today(plan: str | Path, fit: HistoryFit, *, forecast: str | None = None, coe
     Args:
         plan: file with the plan's JSON.
         fit: of the history.
-        forecast: how far ahead the load and the systems are wanted, such as "6mo".
+        forecast: time ahead for which load and systems are predicted, such as "6mo".
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
 
     Raises:
@@ -142,6 +140,6 @@ def today(plan: str | Path, fit: HistoryFit, *, forecast: str | None = None, coe
 
     choice = planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
-        raise InputError(f"{option('plan')}: {plan} rests on measured points and predicts nothing of its own; give one that was simulated")
+        raise InputError(f"{option('plan')}: {plan} rests on measured points and predicts nothing; give one that was simulated")
     seconds = None if forecast is None else parse_duration(forecast, option("forecast"))
     return beside(choice.plan, choice.deployment, fit, gpus_per_system=choice.gpus_per_system, forecast_s=seconds)

@@ -1,4 +1,4 @@
-"""``tonnage diff``: two saved plans beside each other, or a plan and the traffic of its deployment."""
+"""``tonnage diff``: two saved plans side by side, or a plan and the traffic of its deployment."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def diff(
     from tonnage.cli.printing import print_answer
 
     if is_history(second):
-        _drifted(first, second, {"range": range, "select": select, "header": header or ()}, coefficients, forecast, report, json=json)
+        read = {"source": second, "range": range, "select": select, "header": header or ()}
+        _drifted(read, {"plan": first, "forecast": forecast, "coefficients": coefficients}, report, json=json)
         return
     given = {"select": select or None, "header": header, "coefficients": coefficients, "forecast": forecast, "report": report}
     for name, value in given.items():
@@ -70,16 +71,14 @@ def diff(
     print_answer(lambda: diff_text(found, names), lambda: diff_json(found), json=json)
 
 
-def _drifted(
-    plan: Path, source: str, read: dict[str, Any], coefficients: Path | None, forecast: str | None, report: Path | None, *, json: bool
-) -> None:
+def _drifted(read: dict[str, Any], beside: dict[str, Any], report: Path | None, *, json: bool) -> None:
     from tonnage.api.history import fit_history, read_history, today
     from tonnage.cli.printing import print_answer
     from tonnage.cli.progress import compile_if_needed
     from tonnage.report.history import drifted
 
     compile_if_needed()
-    found = today(plan, fit_history(read_history(source, **read)), forecast=forecast, coefficients=coefficients)
+    found = today(fit=fit_history(read_history(**read)), **beside)
     if report is not None:
         from tonnage.report.writers.html import write_page
 

@@ -55,7 +55,7 @@ def workload(
     report
         Describe and from-prometheus: write a page with the figures to this file (HTML).
     output
-        Fit and from-prometheus: the YAML file to write; what it reads is written beside it.
+        Fit and from-prometheus: the YAML file to write, with the files that it names.
     range
         From-prometheus: time before the last whole hour that is read.
     select

@@ -38,7 +38,7 @@ def fitted_history(found: HistoryFit, output: Path | None, plan: Path | None, be
     files = sorted(found.files)
     written = None
     if output is not None:
-        with_files = f", and beside it {', '.join(files)}" if files else ""
+        with_files = f", with {', '.join(files)}" if files else ""
         written = items((f"Written: {output}{with_files}.",))
     command = Command(text=f"tonnage size {output}{_open_flags(found.scenario)}") if output is not None else None
     points = f"{output.stem}.hours.csv" if output is not None else ""
@@ -104,7 +104,7 @@ def _growth_text(growth: Growth | None) -> str:
     low, middle, high = (_percent(growth.months(one)) for one in (growth.low, growth.per_day, growth.high))
     if not growth.significant:
         return f"No growth is seen in {growth.days} days: between {low} and {high} a month."
-    return f"Requests change by {middle} a month ({low} to {high}), by {growth.days} whole days."
+    return f"Requests change by {middle} a month ({low} to {high}), by {growth.days} days."
 
 
 def _week(found: HistoryFit) -> Drawing:

@@ -32,7 +32,7 @@ What = Literal["load", "prompts", "outputs", "speed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One thing beside what the plan has.
+    """One thing next to what the plan has.
 
     Attributes:
         what: the load of the busiest hour (requests/s), mean tokens of prompts or outputs, or the time per output token (ms).
@@ -107,7 +107,7 @@ class Today:
 
 
 def today(plan: Plan, deployment: Deployment, fit: HistoryFit, *, gpus_per_system: int, forecast_s: float | None = None) -> Today:
-    """A plan beside a history of its deployment.
+    """A plan next to a history of its deployment.
 
     Args:
         plan: whose choice was deployed.
@@ -216,7 +216,7 @@ def measured_loads(plan: Plan, fit: HistoryFit) -> str:
     if not latencies or None in lengths or not len(hours):
         return ""
     order = hours[np.argsort(history.requests[hours] / history.instances[hours], kind="stable")]
-    names = ["model", "gpu", "precision", "tp", "engine", "isl", "osl", "isl_drawn", "osl_drawn", "request_rate", "requests"]
+    names = ["model", "gpu", "precision", "tp", "engine", "isl", "osl", "isl_drawn", "osl_drawn", "request_rate"]
     rows = [",".join([*names, *(f"{metric}_ms" for metric, _ in latencies)])]
     drawn = [f'"{one.written}"' if one.how == "distribution" else "" for one in (fit.isl, fit.osl)]
     for some in np.array_split(order, min(LOADS, len(order))):
@@ -225,6 +225,6 @@ def measured_loads(plan: Plan, fit: HistoryFit) -> str:
         place = [pool.model, pool.gpu, pool.precision, pool.parallelism.tp, pool.engine_preset or pool.engine]
         means = [round(history.mean(side, chosen) or 1) for side in ("isl", "osl")]
         values = [1e3 * one.over(chosen).mean for _, one in latencies]
-        counts = [f"{_load(history, chosen):.6g}", round(float(history.requests[chosen].sum()))]
-        rows.append(",".join(map(str, [*place, *means, *drawn, *counts, *(f"{value:.6g}" for value in values)])))
+        load = f"{_load(history, chosen):.6g}"
+        rows.append(",".join(map(str, [*place, *means, *drawn, load, *(f"{value:.6g}" for value in values)])))
     return "\n".join(rows) + "\n"

@@ -26,7 +26,7 @@ MONTH_DAYS = 365.25 / 12
 CONFIDENCE = 0.8
 """Of the interval of a growth, as of every prediction (docs/intervals.md)."""
 FEWEST_DAYS = 4
-"""Whole days from which on a growth is fitted; from two weeks on each day of the week has a level of its own."""
+"""Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the week."""
 NEAR = 0.03
 """Distance of a lognormal distribution from the shares at all bounds up to which it stands for the buckets."""
 INSIDE = 8
@@ -43,7 +43,7 @@ class Growth:
         per_day: growth of the logarithm in a day.
         low, high: its interval.
         days: that it was fitted to.
-        by_weekday: whether each day of the week had a level of its own.
+        by_weekday: whether a level was fitted for each day of the week.
     """
 
     per_day: float
@@ -206,26 +206,30 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
 
 
 def growth_of(history: History) -> Growth | None:
-    """The trend of the logarithm of requests a day by least squares, each whole day by its requests; None for too few days.
+    """The trend of the logarithm of requests a day by least squares, each day by its requests; None for too few days.
 
-    Days that were seen for half and more count, with the rate of the hours that were seen.
+    Days are 24 hours, counted back from the end. One of which half and more was seen counts with what the hours of the week that were
+    not seen usually have.
     """
     import numpy as np
 
+    hours = np.concatenate([np.full(-len(history.requests) % DAY_H, math.nan), history.requests])
+    period = WEEK_H if len(hours) >= WEEK_H else DAY_H
+    usual = _usual(history, period)[_place(history, period, len(hours))]
     rates, weekdays, places = [], [], []
-    first = -(int(history.start_s // HOUR_S) % DAY_H) % DAY_H
-    for start in range(first, len(history.requests) - DAY_H + 1, DAY_H):
-        hours = history.requests[start : start + DAY_H]
-        if np.isfinite(hours).sum() == DAY_H and hours.sum() > 0:
-            rates.append(float(hours.sum()))
-            places.append(start / DAY_H)
-            weekdays.append(history.at(start).weekday())
-    by_weekday = len(rates) >= 2 * 7 and len(set(weekdays)) == 7
+    for place in range(len(hours) // DAY_H):
+        day, shape = hours[DAY_H * place :][:DAY_H], usual[DAY_H * place :][:DAY_H]
+        known = np.isfinite(day)
+        if known.sum() >= DAY_H / 2 and np.nansum(day) > 0:
+            rates.append(float(np.nansum(day) * shape.sum() / shape[known].sum()))
+            places.append(place)
+            weekdays.append(place % 7)
+    by_weekday = all(weekdays.count(day) > 1 for day in range(7))
     levels = [[float(day == one) for one in range(7)] for day in weekdays] if by_weekday else [[1.0] for _ in weekdays]
     columns = len(levels[0]) + 1 if levels else 0
     if len(rates) < max(FEWEST_DAYS, columns + 1):
         return None
-    design = np.column_stack([np.array(levels), np.array(places) - places[-1]])
+    design = np.column_stack([np.array(levels), np.array(places)])
     values, root = np.log(rates), np.sqrt(rates)
     found = np.linalg.lstsq(design * root[:, None], values * root, rcond=None)[0]
     degrees = len(rates) - columns
@@ -237,21 +241,35 @@ def growth_of(history: History) -> Growth | None:
     return Growth(per_day=slope, low=slope - half, high=slope + half, days=len(rates), by_weekday=by_weekday)
 
 
+def _place(history: History, period: int, count: int) -> NDArray[np.int64]:
+    """The hour of the week, Monday first, or of the day, of each of the last so many hours."""
+    import numpy as np
+
+    first = history.at(len(history.requests) - count)
+    return (np.arange(count) + first.hour + (DAY_H * first.weekday() if period == WEEK_H else 0)) % period
+
+
+def _usual(history: History, period: int) -> NDArray[np.float64]:
+    """Mean requests of each hour of the week, or of the day."""
+    import numpy as np
+
+    place = _place(history, period, len(history.requests))
+    means = np.array([_mean(history.requests[(place == one) & history.seen]) for one in range(period)])
+    return np.where(np.isfinite(means), means, np.nanmean(means))
+
+
 def _profile(history: History) -> tuple[float, ...]:
     """Requests per second by the hour of the week, or of the day below a week; the mean of all, at the level of the last such period."""
     import numpy as np
 
     seen = history.seen
-    period = next((one for one in (WEEK_H, DAY_H) if len(seen) >= one and seen.sum() >= one), 0)
+    period = next((one for one in (WEEK_H, DAY_H) if seen.sum() >= one), 0)
     if not period:
         return ()
-    began = history.at(0)
-    place = (np.arange(len(seen)) + began.hour + (DAY_H * began.weekday() if period == WEEK_H else 0)) % period
-    shape = np.array([_mean(history.requests[(place == one) & seen]) for one in range(period)])
-    shape = np.where(np.isfinite(shape), shape, np.nanmean(shape))
-    last = seen & (np.arange(len(seen)) >= len(seen) - period)
-    level = float(history.requests[last].sum() / shape[place[last]].sum())
-    return tuple(float(one) for one in shape * level / HOUR_S)
+    usual = _usual(history, period)
+    last, shape = history.requests[-period:], usual[_place(history, period, period)]
+    level = float(np.nansum(last) / shape[np.isfinite(last)].sum())
+    return tuple(float(one) for one in usual * level / HOUR_S)
 
 
 def _mean(values: NDArray[np.float64]) -> float:
@@ -366,6 +384,6 @@ def _gaps(history: History, sides: dict[str, SeenLengths], growth: Growth | None
     if missing:
         yield f"{missing} of {len(history.requests)} hours, in which fewer than nine tenths were sampled; they are left out."
     if growth is None:
-        yield "Growth: fewer than four whole days were seen."
+        yield "Growth: fewer than four days were seen."
     elif not growth.by_weekday:
-        yield f"Growth apart from the days of the week: {growth.days} whole days were seen, and from two weeks on the two are told apart."
+        yield f"Growth apart from the days of the week: {growth.days} days were seen, and two weeks would separate the two."
