@@ -42,8 +42,9 @@ def workload(
         describe: lengths, burstiness, fitted distributions, shared prefixes and engine limits; fit: a scenario for size and simulate;
         from-prometheus: a scenario of the traffic of days, from what engines export.
     file
-        Trace (Azure's, Mooncake's, BurstGPT's, or a CSV with timestamp, isl and osl), a run folder, or what vllm bench, GenAI-Perf, AIPerf
-        or GuideLLM kept of single requests; from-prometheus also takes the URL of a Prometheus, or a file with its answers.
+        Recorded sessions (WEKA's, Dynamo's, AIPerf's, OTLP spans), a trace (Azure's, Mooncake's, BurstGPT's, or a CSV with timestamp, isl
+        and osl), a run folder, or what vllm bench, GenAI-Perf, AIPerf or GuideLLM kept of single requests;
+        from-prometheus also takes the URL of a Prometheus, or a file with its answers.
     model
         Describe: the model whose KV memory the engine limits are estimated for; fit: the model of the scenario.
     gpu

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from tonnage.serve.answer import Answer
@@ -107,7 +108,7 @@ class Stream(Response):
             answers: to let go when the client leaves.
             cut_after: tokens after which the stream breaks off; 0 for never.
         """
-        super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        super().__init__(media_type="text/event-stream")
         self.headers["content-type"] = "text/event-stream; charset=utf-8"
         del self.headers["content-length"]
         self._events = events
@@ -234,11 +235,14 @@ async def json_body(request: Request) -> Any:
         parts.append(part)
     body = b"".join(parts)
     try:
-        return json.loads(body)
+        found = json.loads(body)
     except json.JSONDecodeError as error:
         raise broken_json(body, error) from None
     except (ValueError, RecursionError):
-        raise broken_json(body, None) from None
+        raise HTTPException(400, "There was an error parsing the body") from None
+    if found is None:
+        raise broken_json(b"", None)
+    return found
 
 
 def begun(service: Service, asked: Asked) -> list[Answer]:
@@ -288,6 +292,7 @@ async def ended(answer: Answer, call_id: str = "") -> Made:
     made = Made(answer=answer)
     async for piece in answer.pieces():
         made.take(piece, call_id)
+    made.settle()
     return made
 
 
@@ -331,8 +336,8 @@ async def events_of(reply: Reply, index: int, made: list[Answer], begun: list[bo
     async for piece in answer.pieces():
         if not begun[0]:
             begun[0] = True
-            for i, other in enumerate(made):
-                yield reply.begin(i, other)
+            for part in reply.begin(made):
+                yield part
         called = called or bool(piece.calls)
         if piece.finish or every or not piece.silent:
             yield reply.part(index, answer, piece, before, called)

@@ -83,7 +83,7 @@ class Server:
             upto = min(end, begin + step * MOST_POINTS)
             yield self._ask(requests, begin, upto, step)
             begin = upto
-        histograms = [one for one in (signals.isl, signals.osl, *(each.name for each in signals.histograms.values())) if one]
+        histograms = [one for one in (signals.isl, signals.osl, *signals.histograms.values()) if one]
         counters = [f"{one}_sum" for one in histograms]
         counters += [one for one in (signals.prompt_tokens, signals.output_tokens, signals.cache_queries, signals.cache_hits) if one]
         grown = [(f"{one}_bucket", "sum by (le) (increase({}[1h]))") for one in histograms]

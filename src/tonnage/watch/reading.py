@@ -45,7 +45,7 @@ class Counts:
 
 def signals_on(page: Page) -> Signals | None:
     """The engine whose metrics a page has; None for none of those that are known."""
-    return next((one for one in SIGNALS.values() if f"{one.histograms['e2e'].name}_count" in page), None)
+    return next((one for one in SIGNALS.values() if f"{one.histograms['e2e']}_count" in page), None)
 
 
 def counts_of(page: Page, signals: Signals) -> Counts:
@@ -64,7 +64,7 @@ def counts_of(page: Page, signals: Signals) -> Counts:
         output_tokens=total(signals.output_tokens),
         responses=sum(one.value for one in answered) if answered else None,
         failures=sum(one.value for one in answered if one.labels.get("status") == FAILED) if answered else None,
-        histograms={metric: buckets_of(page, one.name) for metric, one in signals.histograms.items() if f"{one.name}_count" in page},
+        histograms={metric: buckets_of(page, one) for metric, one in signals.histograms.items() if f"{one}_count" in page},
     )
 
 
@@ -74,9 +74,9 @@ BROKEN = ("error", "cut", "failed")
 ENDED = ("ok", *BROKEN)
 """How requests end that a gateway passed on, as it counts them (``gateway.backend.OUTCOMES``)."""
 
-USE = ("DCGM_FI_DEV_GPU_UTIL", "nv_gpu_utilization", "nvml:utilization_percent")
-WATTS = ("DCGM_FI_DEV_POWER_USAGE", "nv_gpu_power_usage", "nvml:power_w")
-"""Of NVIDIA's DCGM exporter, of Triton, and of this machine's driver (names recalled, 2026-11-22)."""
+USE = ("DCGM_FI_DEV_GPU_UTIL", "gpu_gfx_activity", "nv_gpu_utilization", "nvml:utilization_percent")
+WATTS = ("DCGM_FI_DEV_POWER_USAGE", "gpu_package_power", "nv_gpu_power_usage", "nvml:power_w")
+"""Of NVIDIA's DCGM exporter, of AMD's, of Triton, and of this machine's driver (names recalled, 2026-11-22)."""
 
 SHARES = ("nv_gpu_utilization",)
 """Triton publishes a share where the others publish per cent."""

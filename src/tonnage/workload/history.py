@@ -162,7 +162,7 @@ def history_of(found: Sequence[Curve], source: str) -> History:
 
     tokens = {side: summed(name) for side, name in (("isl", signals.prompt_tokens), ("osl", signals.output_tokens))}
     asked, had = (summed(name) for name in (signals.cache_queries, signals.cache_hits))
-    names: dict[str, str] = {"isl": signals.isl, "osl": signals.osl, **{metric: one.name for metric, one in signals.histograms.items()}}
+    names: dict[str, str] = {"isl": signals.isl, "osl": signals.osl, **signals.histograms}
     histograms = {side: _histogram(by_name, name, edges) for side, name in names.items() if name}
     counts = np.sum([one.grown(edges) for one in counted], axis=0)
     return History(
