@@ -1,4 +1,4 @@
-"""What a deployment served over days: read, made a scenario, and laid next to its plan."""
+"""The traffic of a deployment over days: read, made a scenario, and laid next to its plan."""
 
 from __future__ import annotations
 

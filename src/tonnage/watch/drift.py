@@ -1,4 +1,4 @@
-"""What changed since a plan was made: a history of its deployment next to the plan, the systems that it costs, and until when they last."""
+"""Changes since a plan was made: a history of its deployment next to the plan, the systems that it costs, and until when they last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deployment served over days, by the hour: read off the series of a Prometheus, or counted from single requests.
+"""The traffic of a deployment over days, by the hour: read off the series of a Prometheus, or counted from single requests.
 
 Hours are those of UTC. An hour counts where the requests were seen for nine tenths of it.
 """
@@ -75,7 +75,7 @@ class History:
         fine_s: seconds of the finest intervals that were seen.
         fine: requests of each of them; NaN likewise.
         instances: series of requests in each hour; NaN where single requests were counted.
-        histograms: by "isl", "osl" (tokens), "ttft", "itl", "tpot", "e2e" (seconds); what was not published is absent.
+        histograms: by "isl", "osl" (tokens), "ttft", "itl", "tpot", "e2e" (seconds), as far as they were published.
         tokens: counters of prompt and output tokens by the hour, by "isl" and "osl", where there are some.
         running, waiting: means of the gauges by the hour; None where they are not published.
         watts: of all GPUs by the hour; None likewise.
@@ -162,8 +162,8 @@ def history_of(found: Sequence[Curve], source: str) -> History:
 
     tokens = {side: summed(name) for side, name in (("isl", signals.prompt_tokens), ("osl", signals.output_tokens))}
     asked, had = (summed(name) for name in (signals.cache_queries, signals.cache_hits))
-    names: dict[str, str] = {"isl": signals.isl, "osl": signals.osl, **signals.histograms}
-    histograms = {side: _histogram(by_name, name, edges) for side, name in names.items() if name}
+    names = (("isl", signals.isl), ("osl", signals.osl), *signals.histograms.items())
+    histograms = {side: _histogram(by_name, name, edges) for side, name in names if name}
     counts = np.sum([one.grown(edges) for one in counted], axis=0)
     return History(
         source=source,

@@ -347,7 +347,7 @@ def _filled(found: Buckets) -> list[tuple[int, float]]:
     return sorted(merged.items())
 
 
-# What nobody could see.
+# Gaps: traffic that no metric shows.
 
 
 def _gaps(history: History, sides: dict[str, SeenLengths], growth: Growth | None, dispersion: float, *, bursty: bool) -> Iterator[str]:
