@@ -190,6 +190,7 @@ def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, eng
         limit=limit,
         context_bytes=plan.request_blocks(context) * block_bytes,
         limit_bytes=plan.request_blocks(limit) * block_bytes,
+        token_bytes=plan.kv_bytes_per_token * d.parallelism.gpus,
         context_requests=requests[context],
         limit_requests=requests[limit],
     )
@@ -223,11 +224,14 @@ def _write(found: Fit, target: Path) -> None:
     Raises:
         InputError: the folder cannot be written.
     """
+    import gzip
+
     from tonnage.spec.scenario_file import to_yaml
 
     try:
         for name, text in found.files.items():
-            (target.parent / name).write_text(text, encoding="utf-8")
+            packed = name.endswith(".gz")
+            (target.parent / name).write_bytes(gzip.compress(text.encode(), mtime=0) if packed else text.encode())
         target.write_text(to_yaml(found.scenario), encoding="utf-8")
     except OSError as error:
         raise InputError(

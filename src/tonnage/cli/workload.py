@@ -31,8 +31,8 @@ def workload(
     action
         describe: lengths, burstiness, fitted distributions, shared prefixes and engine limits; fit: a scenario for size and simulate.
     file
-        Trace (Azure's, Mooncake's, BurstGPT's, or a CSV with timestamp, isl and osl), a run folder, or what vllm bench, GenAI-Perf, AIPerf
-        or GuideLLM kept of single requests.
+        Recorded sessions (WEKA's, Dynamo's, AIPerf's, OTLP spans), a trace (Azure's, Mooncake's, BurstGPT's, or a CSV with timestamp, isl
+        and osl), a run folder, or what vllm bench, GenAI-Perf, AIPerf or GuideLLM kept of single requests.
     model
         Describe: the model whose KV memory the engine limits are estimated for; fit: the model of the scenario.
     gpu

@@ -231,9 +231,9 @@ BROKEN = ("error", "cut", "failed")
 ENDED = ("ok", *BROKEN)
 """How requests end that a gateway passed on, as it counts them (``gateway.backend.OUTCOMES``)."""
 
-USE = ("DCGM_FI_DEV_GPU_UTIL", "nv_gpu_utilization", "nvml:utilization_percent")
-WATTS = ("DCGM_FI_DEV_POWER_USAGE", "nv_gpu_power_usage", "nvml:power_w")
-"""Of NVIDIA's DCGM exporter, of Triton, and of this machine's driver (names recalled, 2026-11-22)."""
+USE = ("DCGM_FI_DEV_GPU_UTIL", "gpu_gfx_activity", "nv_gpu_utilization", "nvml:utilization_percent")
+WATTS = ("DCGM_FI_DEV_POWER_USAGE", "gpu_package_power", "nv_gpu_power_usage", "nvml:power_w")
+"""Of NVIDIA's DCGM exporter, of AMD's, of Triton, and of this machine's driver (names recalled, 2026-11-22)."""
 
 SHARES = ("nv_gpu_utilization",)
 """Triton publishes a share where the others publish per cent."""
