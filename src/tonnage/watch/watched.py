@@ -244,7 +244,7 @@ class Watcher:
         plan: of the deployment.
         predictor: of its choice.
         urls: that are watched.
-        plan_file: path of the plan, for the commands that are told.
+        plan_file: path of the plan, for the commands of the advice.
     """
 
     plan: Plan
