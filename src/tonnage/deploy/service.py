@@ -11,8 +11,8 @@ from typing import Any
 
 from tonnage.deploy.checkpoint import Loading, loading
 from tonnage.deploy.flags import node_words, transfer_words
-from tonnage.deploy.signals import SIGNALS, Signals
 from tonnage.errors import InputError, option
+from tonnage.formats.engine_metrics import SIGNALS, Signals
 from tonnage.plan.autoscaling import Proposal
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import Command, listening, needs_drafter, with_drafter, with_metrics

@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.scrape import fetch
+from tonnage.formats.prometheus import Page
 from tonnage.spec.catalog import engines, find_engine
 from tonnage.spec.catalog.checkpoints import HALF, find_checkpoints
 from tonnage.spec.precision import find_precision
-from tonnage.watch.reading import Page, signals_on
+from tonnage.watch.reading import signals_on
 
 if TYPE_CHECKING:
     from tonnage.plan.pool import Pool

@@ -200,7 +200,7 @@ def _watched(
     urls: Sequence[str], plan: str | Path, *, gpu_metrics: Sequence[str] = (), coefficients: str | Path | None = None
 ) -> tuple[Pages, Watcher, Planned]:
     """The pages of a deployment, and what lays them next to its plan."""
-    from tonnage.deploy.signals import SIGNALS
+    from tonnage.formats.engine_metrics import SIGNALS
     from tonnage.spec.catalog import find_engine
     from tonnage.watch.expected import Predictor
     from tonnage.watch.reading import PATH, Pages
@@ -263,6 +263,7 @@ class Verified:
                 yield f"requests/s: {present.requests_per_second:.4g} answered of {self.asked_rate:.4g} sent"
             if present.error_share:
                 yield f"failed requests: {present.error_share:.2%}"
+            yield from (f"split: {one}" for one in self.load.uneven)
             yield from _off_latencies(self.load)
 
     def to_json(self) -> dict[str, Any]:
