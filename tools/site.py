@@ -39,7 +39,7 @@ PAGES = (
         "systems",
         "services",
     ),
-    ("bench", "score", "calibrate", "workload", "watch", "chain", "metrics", "accuracy", "intervals", "fit", "step-models"),
+    ("bench", "score", "calibrate", "workload", "verify", "watch", "chain", "metrics", "accuracy", "intervals", "fit", "step-models"),
     ("simulate", "serve", "gateway", "load-balancing", "memory", "catalog", "deploy", "which-path", "ui", "agents", "python"),
     ("why", "limits", "scope", "glossary", "design"),
 )

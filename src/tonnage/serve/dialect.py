@@ -174,7 +174,7 @@ class Refused(Exception):
         return dialect.error(str(self), kind=self.kind, param=self.param, code=self.status)
 
 
-# What an engine says of its own settings at ``/server_info``.
+# The settings that an engine publishes at ``/server_info``.
 
 
 def settings_of(deployment: Deployment, name: str, context: int, *, caching: bool) -> dict[str, Any]:

@@ -346,7 +346,7 @@ class Present:
 
 
 EVEN = ("round-robin", "random", "least-outstanding", "power-of-two", "least-tokens", "least-kv")
-"""Routers that share requests evenly among equal instances; those that look at prompts and sessions do not."""
+"""Routers that share requests evenly among equal instances, unlike routers by prompt or session."""
 
 UNEVEN = 0.25
 """Share of an even part by which an instance's requests must differ before the split counts as another than the plan's."""

@@ -326,7 +326,7 @@ def verify(
 
 
 def _send(urls: Sequence[str], choice: Planned, *, rate: float, seconds: float, model: str, watch: Watch | None) -> None:
-    """The plan's load, spread evenly over the addresses, each from a thread of its own."""
+    """Send the plan's load, spread evenly over the addresses, from a thread for each."""
     from concurrent.futures import ThreadPoolExecutor
 
     from tonnage.api.bench import prepare_bench, run_bench
