@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tonnage.deploy.service import Service
-from tonnage.deploy.signals import Histogram
 from tonnage.deploy.yaml_comments import noted
 from tonnage.plan.limit import Limit
 
@@ -150,7 +149,7 @@ def _service_rules(service: Service, least: int) -> Iterator[Any]:
 def _load_rules(service: Service, at: str) -> Iterator[Any]:
     """Load beyond what the plan counts on, per instance that runs."""
     counted = service.choice.sized_rate
-    histogram = service.signals.histograms["e2e"].name
+    histogram = service.signals.histograms["e2e"]
     expr = f"sum(rate({histogram}_count{{{at}}}[10m])) / sum(up{{{at}}}) > {counted:.4g}"
     told = f"an instance of {service.served} gets more than the {counted:.4g} requests/s that the plan counts on"
     rule = _alert(service, "LoadBeyondPlan", expr, "ticket", told, wait="10m")
@@ -181,13 +180,15 @@ class Objective:
 
     Attributes:
         limit: as the plan has it.
-        histogram: of the engine that shows it.
+        histogram: of the engine that shows it, without the ending "_bucket".
+        bounds: upper bounds of its buckets in seconds, ascending, without infinity.
         stands_in: whether the histogram is one of gaps (ITL) where the limit is on the mean gap of a request (TPOT).
         selector: of the deployment's series, such as 'deployment="x"'.
     """
 
     limit: Limit
-    histogram: Histogram
+    histogram: str
+    bounds: tuple[float, ...]
     stands_in: bool
     selector: str
 
@@ -221,9 +222,9 @@ class Objective:
 
         Between the bounds of two buckets the requests are taken to lie evenly, as ``histogram_quantile`` takes them.
         """
-        name, seconds = self.histogram.name, self.limit.seconds
-        below = max((bound for bound in self.histogram.bounds if bound <= seconds), default=0.0)
-        above = min((bound for bound in self.histogram.bounds if bound >= seconds), default=None)
+        name, seconds = self.histogram, self.limit.seconds
+        below = max((bound for bound in self.bounds if bound <= seconds), default=0.0)
+        above = min((bound for bound in self.bounds if bound >= seconds), default=None)
         if above is None:
             fast = self._bucket(below, window)
         elif above == below:
@@ -236,18 +237,18 @@ class Objective:
 
     def mean(self, window: str) -> str:
         """PromQL of the mean, in seconds."""
-        name = self.histogram.name
+        name = self.histogram
         return f"sum(rate({name}_sum{{{self.selector}}}[{window}])) / sum(rate({name}_count{{{self.selector}}}[{window}]))"
 
     def quantile(self, window: str) -> str:
         """PromQL of the limit's own statistic, in seconds."""
         if self.budget is None:
             return self.mean(window)
-        name = self.histogram.name
+        name = self.histogram
         return f"histogram_quantile({1 - self.budget:g}, sum by (le) (rate({name}_bucket{{{self.selector}}}[{window}])))"
 
     def _bucket(self, bound: float, window: str) -> str:
-        return f'sum(rate({self.histogram.name}_bucket{{{self.selector},le="{bound}"}}[{window}]))'
+        return f'sum(rate({self.histogram}_bucket{{{self.selector},le="{bound}"}}[{window}]))'
 
 
 def objectives(service: Service) -> tuple[Objective, ...]:
@@ -267,7 +268,8 @@ def _all(service: Service) -> Iterator[Objective]:
         other = histograms.get("itl") if limit.metric == "tpot" else None
         shown = own or other
         if shown is not None:
-            yield Objective(limit=limit, histogram=shown, stands_in=own is None, selector=selector)
+            bounds = service.interface.buckets[shown]
+            yield Objective(limit=limit, histogram=shown, bounds=bounds, stands_in=own is None, selector=selector)
 
 
 # PromQL of the requests that a deployment works on.
@@ -281,4 +283,4 @@ def in_flight(service: Service) -> str:
     signals, at = service.signals, f'deployment="{service.name}"'
     if signals.running:
         return f"sum({signals.running}{{{at}}}) + sum({signals.waiting}{{{at}}})"
-    return f"sum(rate({signals.histograms['e2e'].name}_sum{{{at}}}[2m]))"
+    return f"sum(rate({signals.histograms['e2e']}_sum{{{at}}}[2m]))"

@@ -46,7 +46,7 @@ def _placed(panel: dict[str, Any], place: int) -> dict[str, Any]:
 def _panels(service: Service) -> Iterator[dict[str, Any]]:
     at = f'deployment="{service.name}"'
     choice, counted = service.choice, service.choice.sized_rate
-    done = f"sum(rate({service.signals.histograms['e2e'].name}_count{{{at}}}[5m]))"
+    done = f"sum(rate({service.signals.histograms['e2e']}_count{{{at}}}[5m]))"
     running = f"sum(up{{{at}}})"
     yield _panel(
         "Requests a second",

@@ -163,14 +163,14 @@ def needs_drafter(started: Command) -> bool:
 
 
 def with_metrics(file: dict[str, Any]) -> dict[str, Any]:
-    """TensorRT-LLM's configuration file with its metrics switched on; empty where an engine needs no file (recalled, 2026-11-22)."""
+    """TensorRT-LLM's configuration file with its metrics switched on; empty where an engine needs no file."""
     return {**file, "return_perf_metrics": True} if file else {}
 
 
 def listening(family: str, *, host: str, port: int, name: str) -> tuple[str, ...]:
     """Further words of a command: where the engine listens, and the name that clients use.
 
-    TensorRT-LLM knows no other name than the last part of the checkpoint's. (vLLM: its own parser; the others are recalled, 2026-11-22.)
+    TensorRT-LLM knows no other name than the last part of the checkpoint's. (``interfaces.yaml``.)
     """
     words = {
         "vllm": ("--served-model-name", name),

@@ -151,37 +151,3 @@ def engine_shelf() -> Shelf[EnginePreset]:
         DataErrors: the file has unknown keys or values of another kind.
     """
     return _shelf(read_presets(shipped_yaml("engines.yaml"), "engines.yaml"), "engines.yaml")
-
-
-# ``images.yaml`` names the container image of each engine preset that has a published one.
-
-
-@strict
-class Image:
-    """The container image of an engine preset.
-
-    Attributes:
-        name: of the preset.
-        image: with its tag.
-        source, date: where it is published, and when that was taken down.
-    """
-
-    name: str
-    image: str
-    source: str
-    date: str
-
-
-@cache
-def _images() -> Mapping[str, Image]:
-    made = read_entries(Image, shipped_yaml("images.yaml"), "catalog/images.yaml")
-    return MappingProxyType({one.name: one for one in made})
-
-
-def find_image(preset: str) -> Image | None:
-    """The image of an engine preset; None where none is known.
-
-    Raises:
-        DataErrors: ``images.yaml`` is damaged.
-    """
-    return _images().get(preset)
