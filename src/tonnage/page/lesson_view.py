@@ -75,11 +75,11 @@ async def view(request: Request) -> Response:
 
 
 def player(asked: Mapping[str, str], *, sliders: bool = True) -> str:
-    """The controls, with what was asked, and the places that the script fills.
+    """The controls with their values, and the places that the script fills.
 
     Args:
-        asked: values of the controls.
-        sliders: whether a value may be changed; recorded lessons have one of each.
+        asked: values that are not the defaults.
+        sliders: left out for recorded lessons, which have one value of each.
     """
     chosen, load = asked.get("way", "in-flight"), asked.get("load", "tick_rate")
     ways = "".join(_segment("way", key, title, key == chosen) for key, (title, _) in BATCHERS.items())
