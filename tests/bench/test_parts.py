@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import io
+import json
 import math
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable
@@ -450,6 +453,42 @@ def test_energy_of_a_run_is_in_its_summary(tmp_path: Path, monkeypatch: pytest.M
     seconds, tokens = found.summary.window_s, found.summary.output_tokens_per_second * found.summary.window_s
     assert energy["mean_gpu_watts"] == pytest.approx(300, rel=0.01)
     assert energy["joules_per_output_token"] == pytest.approx(300 * seconds / tokens, rel=0.01)
+
+
+class RisingPower(http.server.BaseHTTPRequestHandler):
+    """DCGM's page of a GPU that draws 300 W and 10 W more every second, and a PDU's that draws twice as much."""
+
+    began = time.time()
+
+    def do_GET(self) -> None:
+        watts = 300 + 10 * (time.time() - self.began)
+        body = f'DCGM_FI_DEV_POWER_USAGE{{gpu="0"}} {watts}\nrPDU2DeviceStatusPower{{ifIndex="1"}} {2 * watts / 10}\n'.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_joules_of_a_token_by_dcgm_s_page_are_those_of_the_power_curve(tmp_path: Path) -> None:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RisingPower)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with exact_server(Schedule(ttft_s=0.05, itl_s=0.01)) as url:
+            page = f"http://127.0.0.1:{server.server_port}/metrics"
+            asked = {"concurrency": 2, "request_count": 40, "metrics_url": [page], "selftest": False}
+            (found,) = bench(url=url, model="m", isl=5, osl=10, output=tmp_path / "run", **asked)
+    finally:
+        server.shutdown()
+        server.server_close()
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    seconds, energy = found.summary.window_s, found.summary_json["energy"]
+    middle = run["load"]["started_unix_ns"] / 1e9 - RisingPower.began + seconds / 2
+    assert energy["by"] == "power read once a second"
+    assert energy["joules_per_output_token"] == pytest.approx((300 + 10 * middle) * seconds / 400, rel=0.01)
+    assert energy["pdu_joules"] == pytest.approx(2 * energy["gpu_joules"], rel=0.001)
 
 
 @pytest.mark.parametrize(
