@@ -48,6 +48,23 @@ def test_each_form_is_read_as_the_same_traffic(line: Any, tmp_path: Path) -> Non
     assert recording.began_ns == round(1e9 * BEGAN)
 
 
+def test_spans_of_opentelemetry_are_a_history_too(tmp_path: Path) -> None:
+    def span(place: int) -> dict[str, Any]:
+        at = round(1e9 * (BEGAN + 10 * place))
+        counts = {"gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 20}
+        attributes = [{"key": key, "value": {"intValue": str(value)}} for key, value in counts.items()]
+        names = {"traceId": f"{place:032x}", "spanId": f"{place:016x}", "name": "chat"}
+        return {**names, "startTimeUnixNano": str(at), "endTimeUnixNano": str(at + 10**9), "attributes": attributes}
+
+    path = tmp_path / "spans.json"
+    spans = [span(place) for place in range(2 * 360 + 1)]
+    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    found = read_history(str(path))
+    assert found.at(0).isoformat() == "2026-11-02T00:00:00+00:00"
+    assert found.requests.tolist() == [360, 361]
+    assert found.mean("isl") == 100
+
+
 def test_failed_lines_are_left_out_and_counted_and_the_order_is_that_of_time(tmp_path: Path) -> None:
     rows = [lite(2), lite(0), {**lite(1), "status": "failure"}, {**lite(3), "completion_tokens": 0}]
     recording = traffic_from(str(written(tmp_path, rows)), "x").recording
