@@ -96,7 +96,7 @@ def times(browser: Chromium, address: str) -> None:
     browser.open(f"{base}/size?{README}", 1440, 900)
     until(browser, SIZED)
     browser.ask("Network.setCacheDisabled", cacheDisabled=True)
-    browser.open(f"{base}/size?{README}&seed=1", 1440, 900)
+    browser.open(f"{base}/size?{README}&seed=9", 1440, 900)
     until(browser, "!!document.querySelector('#estimate .headline')")
     loaded = browser.value("performance.getEntriesByType('navigation')[0].loadEventEnd")
     sizes = [e["params"]["encodedDataLength"] for e in browser.events if e.get("method") == "Network.loadingFinished"]
