@@ -77,6 +77,7 @@ def test_a_day_is_read_by_the_hour(server: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("tonnage.watch.prometheus.time.time", lambda: MONDAY + 2 * DAY + 100)
     found = read_history(f"http://me:pass@{server}", range="1d", select='model_name="llama"', save=tmp_path / "history.jsonl")
     assert found.at(0).isoformat() == "2026-10-27T00:00:00+00:00"
+    assert found.source == f"http://{server}"  # without the password
     assert found.requests == pytest.approx(np.full(24, 3_600.0))
     assert (found.fine_s, set(found.instances), found.mean("isl"), found.mean("osl")) == (60.0, {2.0}, 600, 40)
     assert {header for _, header in Stand.asked} == {"Basic bWU6cGFzcw=="}

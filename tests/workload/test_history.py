@@ -220,4 +220,6 @@ def test_a_history_without_lengths_asks_for_them() -> None:
     found = history_of(curves([answer(rows)], "x"), "x")
     with pytest.raises(InputError, match="says no lengths of prompts; give"):
         fit_history(found, "week")
-    assert fit_history(found, "week", isl="600", osl="40").scenario.lengths.isl == "600"
+    given = fit_history(found, "week", isl="600", osl="40")
+    assert given.scenario.lengths.isl == "600"
+    assert given.to_json()["isl"]["mean"] is None

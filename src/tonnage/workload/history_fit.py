@@ -78,13 +78,13 @@ class SeenLengths:
     """One side of the requests.
 
     Attributes:
-        mean: in tokens.
+        mean: in tokens; None where the history says none.
         p95: bounds of the bucket that holds the 95th percentile; None where there is no histogram.
         written: as a scenario writes it.
         how: "distribution", "buckets" where they are filled, or "mean" where no more is known.
     """
 
-    mean: float
+    mean: float | None
     p95: tuple[float, float] | None
     written: str
     how: str
@@ -138,7 +138,7 @@ class HistoryFit:
         from tonnage.spec.scenario import to_document
 
         h = self.history
-        watts = None if h.watts is None else float(h.watts[h.seen].mean())
+        gauges = {"mean_gpu_watts": h.watts, "mean_running": h.running, "mean_waiting": h.waiting}
         return {
             "source": h.source,
             "engine": h.engine,
@@ -153,7 +153,7 @@ class HistoryFit:
             "isl": asdict(self.isl),
             "osl": asdict(self.osl),
             "cached_share": h.cache,
-            "mean_gpu_watts": watts,
+            **{name: None if one is None else float(one[h.seen].mean()) for name, one in gauges.items()},
             "growth": None if self.growth is None else self.growth.to_json(),
             "not_seen": list(self.gaps),
             "scenario": to_document(self.scenario),
@@ -305,7 +305,7 @@ def _lengths(history: History, side: str, given: str | None, file: str, files: d
         if given is None and mean is None:
             raise InputError(f"{history.source}: says no lengths of {'prompts' if side == 'isl' else 'outputs'}; give {option(side)}")
         written = given if given is not None else f"{max(1, round(mean or 1))}"
-        return SeenLengths(mean=mean or math.nan, p95=None, written=written, how="mean" if given is None else "given")
+        return SeenLengths(mean=mean, p95=None, written=written, how="mean" if given is None else "given")
     fitted = _lognormal(found)
     if fitted is None:
         rows = _filled(found)
