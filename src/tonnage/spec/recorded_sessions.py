@@ -86,6 +86,7 @@ class RecordedSessions:
         begins_ns: int64, when each session began, since the first; None where the file does not say.
         block_tokens: of a recorded block; 0 where the file names none.
         change: words for a change that was made to them.
+        began_ns: when the first session began, by the file's own clock.
     """
 
     source: str
@@ -103,6 +104,7 @@ class RecordedSessions:
     begins_ns: Ints | None = None
     block_tokens: int = 0
     change: str = field(default="")
+    began_ns: int = 0
 
     def __len__(self) -> int:
         """Number of sessions."""
@@ -152,7 +154,7 @@ class RecordedSessions:
         order = np.argsort(due, kind="stable")
         columns = (tuple(column[order].tolist()) for column in (due - due.min(initial=0), self.isl, self.osl))
         moments, isl, osl = columns
-        return Recording(due_ns=moments, isl=isl, osl=osl, source=self.source, change=self.change)
+        return Recording(due_ns=moments, isl=isl, osl=osl, source=self.source, change=self.change, began_ns=self.began_ns)
 
     def found_tokens(self, block: int = 0) -> Ints:
         """Prompt tokens of each request that a cache without end would find, if all came in the order of the rows.
@@ -442,6 +444,7 @@ def recorded_of(source: str, sessions: Iterable[Session], block: int, *, common:
         common=shared,
         begins_ns=np.array(known, np.int64) - min(known) if known and len(known) == len(begins) else None,
         block_tokens=block,
+        began_ns=min(known, default=0),
     )
 
 

@@ -242,6 +242,7 @@ def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
         osl=tuple(one.osl for one in answered) if counted else (),
         source=path,
         failed=len(run.requests) - len(answered),
+        began_ns=answered[0].due_ns,
     )
 
 
