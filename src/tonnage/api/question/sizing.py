@@ -100,13 +100,8 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     if lengths is None or demand is None:
         raise InputError("nothing was asked")
     whole = lengths.isl if sharing is None or sharing.recording is not None else sharing.best(lengths.osl).isl
-    asked: dict[str, Any] = {
-        "isl": whole,
-        "sharing": sharing,
-        "osl": lengths.osl,
-        "pairs": lengths.pairs,
-        "remarks": (*remarks, *lengths.remarks),
-    }
+    asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs, "remarks": (*remarks, *lengths.remarks)}
+    asked |= {"sharing": sharing}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
     named = rest.pop("precisions")
     return tuple(

@@ -325,7 +325,7 @@ class Instance:
     def open(self, rate: float, requests: int, seed: int, instances: int = 1) -> Requests:
         """The requests of an open loop at ``rate`` requests per second for each of so many instances; of sessions those of one instance."""
         if (recorded := self.recorded_sessions) is not None:
-            return session_run(self, recorded, clients_at(recorded, rate), requests, seed)
+            return session_run(self.tiered, recorded, clients_at(recorded, rate), requests, seed=seed, alone_ns=self.alone_ns)
         if self.shared is not None:
             return self._open_sharing(self.shared, rate * instances, requests, seed, instances)
         arrivals = OpenLoop(rate=rate * instances, process=self.traffic.process, cv=self.traffic.cv)
@@ -362,7 +362,7 @@ class Instance:
         """All recorded sessions one after another."""
         if self.recorded_sessions is None:
             raise ValueError("an instance without recorded sessions")
-        return alone_run(self, self.recorded_sessions)
+        return alone_run(self.tiered, self.recorded_sessions)
 
     @cached_property
     def alone_ns(self) -> NDArray[np.int64]:
@@ -437,7 +437,7 @@ class Instance:
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps``."""
         if (recorded := self.recorded_sessions) is not None:
-            traces, _, window_ps = session_traces(self, recorded, clients_at(recorded, rate), requests, self.traffic.seed)
+            traces, _, window_ps = session_traces(self.tiered, recorded, clients_at(recorded, rate), requests, self.traffic.seed)
             return self.tiered.recorded_ranks(traces, most_steps=most_steps, window_ps=window_ps)[1]
         arrivals = OpenLoop(rate=rate, process=self.traffic.process, cv=self.traffic.cv)
         if self.shared is None:

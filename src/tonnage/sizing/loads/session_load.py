@@ -20,7 +20,7 @@ from tonnage.units import PS_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.sizing.loads.instance import Instance, Length
+    from tonnage.simulator.spec import EngineSpec
     from tonnage.spec.recorded_sessions import RecordedSessions
     from tonnage.spec.workload import Trace
 
@@ -42,26 +42,27 @@ def clients_at(recorded: RecordedSessions, rate: float) -> int:
     return max(1, round(rate / recorded.pace))
 
 
-def session_requests(recorded: RecordedSessions, rate: float, length: Length) -> int:
+def session_requests(recorded: RecordedSessions, rate: float, length: int) -> int:
     """Requests of a run at a rate, one of few numbers so that runs share their draws."""
     least = max(FEWEST_SESSIONS[length], ANSWERS[length] * clients_at(recorded, rate))
     return FEWEST_SESSIONS[0] << max(0, math.ceil(math.log2(least / FEWEST_SESSIONS[0])))
 
 
-def session_run(instance: Instance, recorded: RecordedSessions, clients: int, requests: int, seed: int) -> Requests:
+def session_run(
+    spec: EngineSpec, recorded: RecordedSessions, clients: int, requests: int, *, seed: int, alone_ns: NDArray[np.int64]
+) -> Requests:
     """What happens to the requests of so many sessions at once on one instance, from when its caches are warm."""
-    traces, rows, window_ps = session_traces(instance, recorded, clients, requests, seed)
-    spec = instance.tiered
+    traces, rows, window_ps = session_traces(spec, recorded, clients, requests, seed)
     record = spec.run_ranks(traces, window_ps=window_ps)
-    record = with_turns(record, traces, rows, recorded, instance.alone_ns)
+    record = with_turns(record, traces, rows, recorded, alone_ns)
     return record.some(slice(int(WARM * len(record)), None))
 
 
 def session_traces(
-    instance: Instance, recorded: RecordedSessions, clients: int, requests: int, seed: int
+    spec: EngineSpec, recorded: RecordedSessions, clients: int, requests: int, seed: int
 ) -> tuple[list[Trace], list[NDArray[np.int64]], int]:
     """The sessions of each attention rank, the recorded row of each request, and when the run ends, in picoseconds."""
-    ranks = min(instance.deployment.parallelism.dp, clients)
+    ranks = min(spec.ranks, clients)
     further = math.ceil(1.3 * requests / recorded.requests / ranks) + 4
     shares = [clients // ranks + (rank < clients % ranks) for rank in range(ranks)]
     found = [recorded.under_way(share, further, seed * ranks + rank) for rank, share in enumerate(shares)]
@@ -93,10 +94,10 @@ def with_turns(
     return replace(record, turns=Turns(session=whose, first=first, alone_ns=np.where(done, alone, -1)))
 
 
-def alone_run(instance: Instance, recorded: RecordedSessions) -> Requests:
+def alone_run(spec: EngineSpec, recorded: RecordedSessions) -> Requests:
     """All sessions one after another: what no load can beat."""
     trace = recorded.chosen(np.arange(len(recorded)), concurrency=1)
-    record = instance.tiered.run_ranks([trace])
+    record = spec.run_ranks([trace])
     if record.row is None:
         raise ValueError("sessions: a record without the rows of its trace")
     alone = np.zeros(len(recorded.isl), np.int64)
@@ -104,16 +105,16 @@ def alone_run(instance: Instance, recorded: RecordedSessions) -> Requests:
     return with_turns(record, [trace], [np.arange(len(trace))], recorded, alone)
 
 
-def session_fleet(instance: Instance, recorded: RecordedSessions, rate: float, instances: int, seed: int) -> tuple[Requests, int]:
+def session_fleet(
+    spec: EngineSpec, recorded: RecordedSessions, rate: float, instances: int, *, seed: int, alone_ns: NDArray[np.int64]
+) -> tuple[Requests, int]:
     """The sessions of a whole fleet, shared out evenly; and how many requests were simulated."""
-    from tonnage.sizing.loads.instance import SURE
-
     clients = max(instances, clients_at(recorded, rate))
     shown = min(instances, MOST_TOGETHER)
     parts = []
     for place in range(shown):  # the first have the most
         share = clients // instances + (place < clients % instances)
-        requests = session_requests(recorded, share * recorded.pace, SURE)
-        parts.append(session_run(instance, recorded, share, requests, seed + place))
+        requests = session_requests(recorded, share * recorded.pace, len(ANSWERS) - 1)
+        parts.append(session_run(spec, recorded, share, requests, seed=seed + place, alone_ns=alone_ns))
     record = pooled(parts) if shown > 1 else parts[0]
     return record, len(record)
