@@ -81,7 +81,7 @@ class Requests:
         window_ns: the run's end as far as rates are concerned: requests that completed in
             [0, window_ns] count; -1 for the whole run.
         row: the place of each in the trace, of a simulated engine whose requests are sent in another order; None elsewhere.
-        turns: whose session each is of, where that is asked; None elsewhere.
+        turns: whose session each is of, in sizings of sessions; None elsewhere.
     """
 
     due_ns: NDArray[np.int64]

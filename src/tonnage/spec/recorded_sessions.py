@@ -225,8 +225,8 @@ class RecordedSessions:
     def under_way(self, clients: int, further: int, seed: int, turnaround_ps: int = 0) -> tuple[Trace, Ints]:
         """A closed loop that begins in the midst of its sessions, and the row here of each of its requests.
 
-        At a moment of a service that has long run, a session is met in proportion to the time that it lasts, anywhere in it: what is left
-        of it follows, from the next request of its own agent on. ``further`` whole sessions come after those of the clients.
+        At a moment of a service that has long run, a session is met in proportion to the time that it lasts, anywhere in it. The rest of it
+        follows, from the next request of the session's agent on. ``further`` whole sessions come after those of the clients.
         """
         rng = np.random.default_rng([seed, 13])
         ends = self.lasts_s.cumsum()
@@ -251,7 +251,7 @@ class RecordedSessions:
         return _begun(trace, kept, np.array(due)), np.concatenate([*rows, *whole])
 
     def _from(self, session: int, since_ns: int) -> tuple[Ints, int]:
-        """The rows of a session that follow from the next request of its own agent after a time, and how long until that is sent."""
+        """The rows of a session that follow from the next request of the session's agent after a time, and how long until that is sent."""
         first, last = int(self.starts[session]), int(self.starts[session + 1])
         coming = [row for row in range(first, last) if self.agent[row] == self.agent[first] and self.begun_ns[row] >= since_ns]
         if not coming:

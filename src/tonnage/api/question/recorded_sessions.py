@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from tonnage.spec.scenario import DemandAsked, Scenario, SessionsAsked
 
 LONGEST_PAUSE_S = 600.0
-"""Recorded pauses are cut to this where sessions are sized: who is away for longer is not counted among those who are in one."""
+"""Recorded pauses are cut to this for sizing: a person who is away longer holds no session."""
 
 SHARE_ACTIVE = 0.2
-"""Share of the engineers who are in a session at the same time where nothing is said."""
+"""Share of the engineers who are in a session at the same time, where the question gives none."""
 
 UNITS = ("sessions", "sessions_per_hour", "engineers")
 OF_SESSIONS = ("first_ttft", "further_ttft", "slowdown")
@@ -38,7 +38,7 @@ def sessions_questions(
     """A question for each model, about sessions from a file, as the model can serve them.
 
     Args:
-        scenario: what was asked.
+        scenario: the question.
         held: the sessions of its trace.
         models: each with the formats that are tried where none is named.
         rest: limits, and what may be combined.
@@ -102,7 +102,7 @@ def check_sessions_alone(scenario: Scenario) -> None:
     if search.router not in (None, "session"):
         said.append("router")
     if said:
-        raise InputError(f"{option(said[0])}: recorded sessions are sized without it so far; leave it out")
+        raise InputError(f"{option(said[0])}: recorded sessions are sized without it; leave it out")
 
 
 def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:

@@ -93,9 +93,8 @@ def fleet_record(
     """
     router, traffic = router or instance.traffic.router, instance.traffic
     if (held := instance.recorded_sessions) is not None:
-        record, simulated = session_fleet(
-            instance.tiered, held, rate, instances, seed=traffic.seed + SEED_STEP + seed, alone_ns=instance.alone_ns
-        )
+        drawn = traffic.seed + SEED_STEP + seed
+        record, simulated = session_fleet(instance.tiered, held, rate, instances, seed=drawn, alone_ns=instance.alone_ns)
         return middle(record), simulated
     if replayed is not None:
         arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
