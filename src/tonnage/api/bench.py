@@ -64,11 +64,7 @@ def run_bench(
     provenance: dict[str, Any],
     watch: Watch = _nobody,
 ) -> list[Measured]:
-    """Run what ``prepare_bench`` made; a run that Ctrl-C ends is the last.
-
-    Raises:
-        InputError: a folder in use.
-    """
+    """Run what ``prepare_bench`` made; a run that Ctrl-C ends is the last. Raises InputError: a folder in use."""
     from tonnage.results.store import check_free
 
     for question in asked.questions if output is not None else ():
@@ -89,8 +85,7 @@ def run_bench(
 def run_find_max(asked: Bench, *, output: Path | None, selftest: bool, provenance: dict[str, Any], watch: Watch = _nobody) -> Maximum:
     """Search the highest load inside the limits, beginning at the requested one.
 
-    Raises:
-        InputError: no limits, several loads, or a folder in use.
+    Raises InputError: no limits, several loads, or a folder in use.
     """
     from tonnage.results.store import check_free
 
@@ -170,8 +165,7 @@ def _self_test(asked: Bench) -> dict[str, Any]:
 def bench_selftest(*, streams: Many = "1,64,256") -> list[SelfTest]:
     """The client against the exact server on this machine, at several numbers of streams.
 
-    Raises:
-        InputError: a number of streams that is none.
+    Raises InputError: a number of streams that is none.
     """
     return [self_test(streams=count, requests=max(4 * count, 40)) for count in whole_numbers(streams, option("streams"))]
 

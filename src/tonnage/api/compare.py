@@ -43,11 +43,7 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
 
 
 def _believed(folder: Path, invalid: InvalidRuns) -> Run:
-    """The run of a folder.
-
-    Raises:
-        InputError: it is no run folder, or its own client called it INVALID, and such runs are not taken.
-    """
+    """The run of a folder. Raises InputError: it is no run folder, or its own client called it INVALID, and such runs are not taken."""
     from tonnage.results.store import read_run
 
     run = read_run(folder)
@@ -218,11 +214,7 @@ def fit_workload(file: str | Path, output: str | Path | None = None, *, model: s
 
 
 def _write(found: Fit, target: Path) -> None:
-    """The files first and the scenario that names them last.
-
-    Raises:
-        InputError: the folder cannot be written.
-    """
+    """The files first and the scenario that names them last. Raises InputError: the folder cannot be written."""
     from tonnage.spec.scenario_file import to_yaml
 
     try:

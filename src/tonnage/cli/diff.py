@@ -37,8 +37,7 @@ def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negati
 def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
     """What two files say differently, each of one plan, or each of several use cases.
 
-    Raises:
-        InputError: no plan, or files of different kinds.
+    Raises InputError: no plan, or files of different kinds.
     """
     from tonnage.report.plans.diff import differences, use_case_differences
     from tonnage.report.plans.plan_document import read_use_cases
@@ -53,11 +52,7 @@ def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
 
 
 def _one(path: Path) -> Plan:
-    """The plan of a file.
-
-    Raises:
-        InputError: no plan, or a comparison of several.
-    """
+    """The plan of a file. Raises InputError: no plan, or a comparison of several."""
     from tonnage.report.plans.plan_document import read_plans
 
     plans = read_plans(path)

@@ -151,9 +151,7 @@ groups of 128 with GPTQ, as in the names of the checkpoints that Red Hat publish
 def find_precision(name: str) -> Precision:
     """The precision of that name, in any case: a format, and behind plus signs its KV format or "2:4".
 
-    Raises:
-        UnknownName: the format, or what is behind it, is not known.
-        InputError: a sparse format that no matrix unit multiplies.
+    Raises UnknownName: the format, or what is behind it, is not known; InputError: a sparse format that no matrix unit multiplies.
     """
     first, *further = (part.strip() for part in name.lower().split("+"))
     try:

@@ -19,8 +19,7 @@ from tonnage.spec.written_numbers import numbers_of
 def read_document(path: str) -> dict[str, Any]:
     """The nested values of a YAML or JSON file, with paths of other files made to start where ``path`` does.
 
-    Raises:
-        InputError: no such file, or one that does not hold a scenario.
+    Raises InputError: no such file, or one that does not hold a scenario.
     """
     if not os.path.exists(path) and not os.path.splitext(path)[1]:
         raise InputError(f"{path}: is no scenario file; write several values of one option with commas between, such as h100,{path}")
@@ -43,11 +42,7 @@ def _from_folder(document: dict[str, Any], folder: str) -> dict[str, Any]:
 
 
 def read_scenario(path: str) -> Scenario:
-    """The scenario of a YAML or JSON file.
-
-    Raises:
-        InputErrors: everything in it that cannot be used, each with its place.
-    """
+    """The scenario of a YAML or JSON file. Raises InputErrors: everything in it that cannot be used, each with its place."""
     return scenario_of(read_document(path), {}, path)
 
 

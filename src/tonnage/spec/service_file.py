@@ -111,8 +111,7 @@ class _File:
 def is_service(path: Path | str) -> bool:
     """Whether a file holds a service of models that are not LLMs: it has the key ``service``; one that is not there holds none.
 
-    Raises:
-        InputError: neither YAML nor JSON.
+    Raises InputError: neither YAML nor JSON.
     """
     if not os.path.exists(path):
         return False
@@ -121,11 +120,7 @@ def is_service(path: Path | str) -> bool:
 
 
 def read_service(path: Path | str) -> Service:
-    """The service of a file.
-
-    Raises:
-        InputErrors: everything in it that cannot be used.
-    """
+    """The service of a file. Raises InputErrors: everything in it that cannot be used."""
     where = str(path)
     return service_of(parse_yaml(read_text(where, "service"), where), where)
 
@@ -289,8 +284,7 @@ def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
 def _time(written: dict[str, str]) -> ServiceTime:
     """A table of durations by batch size, or ``fixed`` and ``each``.
 
-    Raises:
-        InputError: neither of the two, or a batch that would take no time.
+    Raises InputError: neither of the two, or a batch that would take no time.
     """
     if set(written) == {"fixed", "each"}:
         fixed, each = (parse_duration(written[name], name) for name in ("fixed", "each"))

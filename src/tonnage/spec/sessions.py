@@ -136,11 +136,7 @@ class Pause:
 
 
 def parse_pause(text: str, where: str) -> Pause:
-    """Read "2s" or "exponential:2s".
-
-    Raises:
-        InputError: anything else.
-    """
+    """Read "2s" or "exponential:2s". Raises InputError: anything else."""
     kind, colon, rest = text.strip().partition(":")
     if colon and kind.strip().lower() != "exponential":
         raise InputError(f"{where}: '{text}' is no pause; write for example 2s or exponential:2s")

@@ -91,8 +91,7 @@ def read_as(kind: type[T], values: object, where: str, error: type[Several] = Da
 def read_entries(kind: type[T], rows: object, where: str, error: type[Several] = DataErrors) -> tuple[T, ...]:
     """The entries of a file that is a list, each as a value of the class ``kind`` and named by its ``name`` in messages.
 
-    Raises:
-        DataErrors, InputErrors: everything that is wrong with any of them, one line each.
+    Raises DataErrors, InputErrors: everything that is wrong with any of them, one line each.
     """
     if not isinstance(rows, list):
         raise error([f"{where}: is not a list of entries"])

@@ -251,11 +251,7 @@ def _of_gpu(question: Question, candidate: Candidate) -> Question:
 
 
 def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
-    """Refuse to look for the least of what is known of no candidate.
-
-    Raises:
-        InputError: no price, or no power, is known.
-    """
+    """Refuse to look for the least of what is known of no candidate. Raises InputError: no price, or no power, is known."""
     if aim.objective == "cost" and all(each.cheapest_usd_per_year is None for each in spent):
         raise InputError(f"{option('objective')}: cost cannot decide, as none of the deployments has a price; give {option('price')}")
     if aim.objective == "power" and all(each.system_watts is None for each in spent):

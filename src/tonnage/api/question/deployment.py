@@ -128,8 +128,7 @@ MOST_POOL_INSTANCES = 1_000
 def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment) -> Disaggregated | None:
     """The two pools that are requested, both of the one deployment; None where none are.
 
-    Raises:
-        InputError: numbers or a link that cannot be, or what pools do not go with.
+    Raises InputError: numbers or a link that cannot be, or what pools do not go with.
     """
     from tonnage.simulator.disaggregated import Disaggregated
 
@@ -203,8 +202,7 @@ def _numbers(asked: object) -> tuple[int, int]:
 def link_asked(asked: object) -> float | None:
     """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is given.
 
-    Raises:
-        InputError: no such number.
+    Raises InputError: no such number.
     """
     if asked is None:
         return None

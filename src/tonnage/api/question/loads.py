@@ -75,11 +75,7 @@ def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Proc
 
 
 def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]:
-    """Traffic of two states, as it is or with each mean that is given.
-
-    Raises:
-        InputError: no such states, or a closed loop.
-    """
+    """Traffic of two states, as it is or with each mean that is given. Raises InputError: no such states, or a closed loop."""
     where, form = option("mmpp"), "2/s for 60s, 20/s for 10s"
     if text is None or own.get("concurrency") is not None:
         raise InputError(f"{option('arrivals')}: mmpp needs the two states of {where}, such as '{form}', and an open loop")
@@ -97,8 +93,7 @@ def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]
 def window_of(text: str | None, loads: Sequence[Simulated]) -> float | None:
     """Seconds of the window in which completions count; None without one.
 
-    Raises:
-        InputError: it is no duration, or the load is an open loop.
+    Raises InputError: it is no duration, or the load is an open loop.
     """
     if text is None:
         return None
@@ -147,8 +142,7 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
 def recording_from(path: str, where: str) -> Recording:
     """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client.
 
-    Raises:
-        InputError: none of these; every bad line is named.
+    Raises InputError: none of these; every bad line is named.
     """
     if Path(path).is_dir() and not _is_clients(path, where):
         return traffic_from(path, where).recording
@@ -156,11 +150,7 @@ def recording_from(path: str, where: str) -> Recording:
 
 
 def traffic_from(path: str, where: str) -> Traffic:
-    """The same with what the file says of shared prefixes; it has lengths.
-
-    Raises:
-        InputError: as above, or no lengths.
-    """
+    """The same with what the file says of shared prefixes; it has lengths. Raises InputError: as above, or no lengths."""
     from tonnage.workload.traffic import Traffic, read_traffic
 
     if not _is_clients(path, where):
@@ -174,8 +164,7 @@ def traffic_from(path: str, where: str) -> Traffic:
 def _is_clients(path: str, where: str) -> bool:
     """Whether a file, or a folder, is what a load client kept of single requests.
 
-    Raises:
-        InputError: it holds prompts alone, and no times.
+    Raises InputError: it holds prompts alone, and no times.
     """
     from tonnage.formats.tool_format import holds_requests, request_file
 
@@ -203,8 +192,7 @@ def _first_value(text: str) -> Any:
 def _of_client(path: str, where: str) -> Recording:
     """The requests of the one run of a load client's file that were answered, at the moments at which they were due.
 
-    Raises:
-        InputError: several runs, or fewer than two requests.
+    Raises InputError: several runs, or fewer than two requests.
     """
     from tonnage.bench.reply import kept_answer
     from tonnage.formats.tool_format import Reading, read_requests
@@ -241,8 +229,7 @@ MOST_LENGTH = 20_000_000
 def classes_of(text: str | None) -> tuple[TrafficClass, ...]:
     """Read "chat 0.7 ttft=1s, batch 0.3": name and share of each class, the highest priority first, and a limit on the first token.
 
-    Raises:
-        InputError: naming what is wrong.
+    Raises InputError: naming what is wrong.
     """
     if text is None:
         return ()
@@ -312,11 +299,7 @@ def with_classes(
 
 
 def _check_size(workload: Workload) -> None:
-    """Refuse more tokens than the readable simulator is given.
-
-    Raises:
-        InputError: there are too many.
-    """
+    """Refuse more tokens than the readable simulator is given. Raises InputError: there are too many."""
     outputs = (workload.osl if workload.pairs is None else workload.pairs.lengths()[1]).mean
     if workload.requests * outputs > MOST_LENGTH:
         raise InputError(

@@ -120,8 +120,7 @@ def tiers_of(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
 def tier_sizes(text: str | None) -> tuple[tuple[int, int], ...]:
     """The same as bytes and bytes per second of each tier, whatever the instance is.
 
-    Raises:
-        InputError: another form, or a tier without bandwidth.
+    Raises InputError: another form, or a tier without bandwidth.
     """
     if text is None:
         return ()
@@ -175,11 +174,7 @@ def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording |
 
 
 def check_lengths(model: Model, lengths: LengthsFound, sharing: Sharing | None) -> None:
-    """Refuse requests, or whole conversations, that exceed the model's context.
-
-    Raises:
-        InputError: with the longest of them.
-    """
+    """Refuse requests, or whole conversations, that exceed the model's context. Raises InputError: with the longest of them."""
     if sharing is None or sharing.sessions is None:
         check_context(model, lengths.isl, lengths.osl, lengths.pairs)
     elif (longest := sharing.sessions.longest(lengths.isl, lengths.osl)) > model.max_context:
@@ -192,8 +187,7 @@ def check_lengths(model: Model, lengths: LengthsFound, sharing: Sharing | None) 
 def check_load(sharing: Sharing | None, scenario: Scenario, mode: Mode, load: Load) -> None:
     """Refuse a job of conversations, clients that hold them one after another, and a controller of instances with caches.
 
-    Raises:
-        InputError: one of them.
+    Raises InputError: one of them.
     """
     if sharing is not None and scenario.scaling.autoscale:
         raise InputError(f"{option('autoscale')}: is found for prompts that share nothing so far; leave it out, or what they share")
