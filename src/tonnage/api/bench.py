@@ -47,8 +47,6 @@ def bench(*, output: Path | None = None, selftest: bool = True, provenance: dict
     Args:
         output: the run folder; a sweep writes one per load inside it. Without it nothing is kept.
         selftest: whether the client is first measured against the exact server, for a few seconds.
-        provenance: what the run folder says of where it came from.
-        asked: as in ``prepare_bench``.
 
     Raises:
         InputError: anything that cannot be used, in one line.
@@ -171,14 +169,7 @@ def bench_selftest(*, streams: Many = "1,64,256") -> list[SelfTest]:
 
 
 def serve_exactly(**asked: Any) -> None:
-    """Serve the exact server on 127.0.0.1 until Ctrl-C.
-
-    Args:
-        asked: the fields of ``ExactArguments`` by name.
-
-    Raises:
-        InputError: a schedule that cannot be, or a port that is taken.
-    """
+    """Serve the exact server on 127.0.0.1 until Ctrl-C. Raises InputError: a schedule that cannot be, or a port that is taken."""
     a = ExactArguments(**asked)
     seconds = {name: parse_duration(getattr(a, name), option(name)) for name in ("ttft", "itl", "freeze_at", "freeze_for")}
     schedule = Schedule(

@@ -25,7 +25,6 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
     """Compare two run folders by their records.
 
     Args:
-        first, second: the folders.
         attain: shares of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms".
         include_invalid: whether runs that their own client called INVALID are compared all the same, with a note; they are refused if not.
 
@@ -64,12 +63,9 @@ def compare_plan(
     """Lay a run next to a plan: the run's requests are replayed on the deployment that the plan chose.
 
     Args:
-        run: a run folder.
-        plan: file with the plan's JSON.
         instances: how many instances of it were measured (default: as many as the plan has).
         router: what shares the requests among them, a name of ``simulator.router`` (default: least-outstanding).
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
-        include_invalid: as in ``compare_runs``.
 
     Raises:
         InputError: no run folder, an INVALID one, no plan, or one that chose nothing or predicted nothing.
@@ -116,9 +112,7 @@ def import_run(
     Args:
         file: AIPerf's ``profile_export.jsonl`` or GenAI-Perf's ``profile_export.json`` (or its folder), a result of vLLM's bench with
             details, or GuideLLM's JSON.
-        output: the folder, which must not be in use.
         tokenizer: a local tokenizer.json, which counts the tokens of GenAI-Perf's texts where the server did not.
-        provenance: what the folder says of where it came from.
 
     Raises:
         InputError: a file that is none of these, or a folder in use.

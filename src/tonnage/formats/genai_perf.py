@@ -216,16 +216,7 @@ def is_genai_perf(document: Any) -> bool:
 
 
 def genai_perf_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
-    """One run for each experiment of the file.
-
-    Args:
-        path: the file, for messages.
-        document: its content.
-        reading: reads the responses, and counts tokens where the server did not.
-
-    Raises:
-        InputError: a service that is not OpenAI's API, or a request that is damaged.
-    """
+    """One run for each experiment of the file. Raises InputError: a service that is not OpenAI's API, or a request that is damaged."""
     if document["service_kind"] != "openai":
         raise InputError(f"{path}: holds requests to '{document['service_kind']}'; only those to OpenAI's API are read")
     kind = next((ours for theirs, ours in KINDS.items() if str(document.get("endpoint") or "").endswith(theirs)), "chat")

@@ -154,7 +154,6 @@ def measurements(path: Path | str, given: Values | None = None, invalid: Invalid
     """Every measured point of a file or folder, whatever its format.
 
     Args:
-        path: the file or folder.
         given: what the caller knows: any of model, gpu, precision, tp, pp, isl, osl, engine and a load.
         invalid: what is done with run folders that are INVALID, and hears of them; they are left out if not given.
 

@@ -174,15 +174,7 @@ def request_file(folder: Path) -> Path | None:
 
 
 def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
-    """The runs of a file with single requests.
-
-    Args:
-        path: such a file of any tool with ``Requests``, or a folder with one that has its own name.
-        reading: reads responses, and counts tokens where a file holds texts and the server did not count.
-
-    Raises:
-        InputError: none of these, or damaged; one line says where.
-    """
+    """The runs of a file with single requests. Raises InputError: none of these, or damaged; one line says where."""
     source = (request_file(path) or path) if path.is_dir() else path
     try:
         if source.stat().st_size > MAX_BYTES:

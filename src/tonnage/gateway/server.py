@@ -44,12 +44,7 @@ class Running:
 def serve(settings: Settings, ready: Ready) -> None:
     """Serve until SIGINT or SIGTERM; running requests may then go on for ``limits.drain_s`` seconds.
 
-    Args:
-        settings: of the gateway.
-        ready: called once connections are taken.
-
-    Raises:
-        InputError: the port is taken, or the address is none of this machine.
+    Raises InputError: the port is taken, or the address is none of this machine.
     """
     import uvloop
 

@@ -79,7 +79,6 @@ class RunWriter:
         """Make the folder's place.
 
         Args:
-            directory: must not exist yet, or be empty.
             tokens: whether ``tokens.parquet`` is kept.
 
         Raises:
@@ -172,12 +171,7 @@ def _edges() -> NDArray[np.int64]:
 
 
 def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The histogram of single gaps.
-
-    Args:
-        gaps_ns: between consecutive output tokens.
-        positions: the output token before each, counted from 1.
-    """
+    """The histogram of single gaps; ``positions`` holds the output token before each, counted from 1."""
     import numpy as np
 
     bins = np.searchsorted(_edges(), gaps_ns, side="right") - 1

@@ -73,10 +73,6 @@ def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, sum
     """Write a run folder in one step: it appears whole or not at all.
 
     Args:
-        directory: must not exist yet, or be empty; folders above it are made.
-        scenario: plain values for YAML.
-        requests: the record.
-        summary: ``summarize(requests)``.
         provenance: plain values for JSON; a date, if any, comes from the caller.
 
     Raises:

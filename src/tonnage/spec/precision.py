@@ -225,7 +225,6 @@ def released_format(config: Mapping[str, Any], experts: bool) -> str:
     """The format of a checkpoint, as ``spec.precision`` writes it; empty where it is quantized in a way that has no name there.
 
     Args:
-        config: the whole ``config.json``.
         experts: whether the model has experts: a checkpoint that leaves its attention in 16 bits is then of experts only.
     """
     quantized = config.get("quantization_config")

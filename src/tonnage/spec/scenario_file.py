@@ -49,14 +49,8 @@ def read_scenario(path: str) -> Scenario:
 def scenario_of(document: Mapping[str, Any], given: Mapping[str, Any], source: str = "") -> Scenario:
     """A document with the values that were given by name in place of what it says.
 
-    Args:
-        document: nested values, as in a file.
-        given: values by the names of leaves; None stands for a value that is not given.
-        source: the file, for messages.
-
-    Raises:
-        InputErrors: everything that cannot be used: unknown keys and values of another kind, each by its place
-            in the file or as an option.
+    Raises InputErrors: everything that cannot be used: unknown keys and values of another kind, each by its place in the file or as an
+    option.
     """
     from pydantic import ValidationError
 

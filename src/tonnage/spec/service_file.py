@@ -126,15 +126,7 @@ def read_service(path: Path | str) -> Service:
 
 
 def service_of(document: Mapping[str, Any], where: str) -> Service:
-    """The same from nested values.
-
-    Args:
-        document: as a file holds it.
-        where: the file, for messages.
-
-    Raises:
-        InputErrors: everything in it that cannot be used.
-    """
+    """The same from nested values. Raises InputErrors: everything in it that cannot be used."""
     asked = read_as(_File, document, where, InputErrors)
     faults = [f"{where}: {fault}" for fault in _faults(asked)]
     InputErrors.raise_if(faults)

@@ -87,8 +87,6 @@ def of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int], size: int) ->
 
     Args:
         blocks: ids of the blocks of each prompt; a last block that is not full counts as far as it goes.
-        isl: prompt tokens of each.
-        size: tokens of a block.
     """
     tree: dict[tuple[int, int], int] = {}
     outputs = len(blocks)
@@ -230,14 +228,7 @@ class Drawn(NamedTuple):
 
 
 def draw(asked: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[np.random.Generator]) -> Drawn:
-    """So many sessions.
-
-    Args:
-        asked: what they are like.
-        count: how many.
-        isl, osl: of questions and answers.
-        streams: one for questions, answers, turns, pauses, tools and prefixes each.
-    """
+    """So many sessions; ``streams`` draw questions, answers, turns, pauses, tools and prefixes, in this order."""
     import numpy as np
 
     turns = np.maximum(asked.turns.draw(count, streams[2]), 1)

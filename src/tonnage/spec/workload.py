@@ -175,7 +175,6 @@ class Workload:
         """The requests themselves; the same seed gives the same trace.
 
         Args:
-            seed: of every random draw.
             stretch: whether an open loop that lasts longer than a simulated run may is cut to the requests of a stretch
                 that fits, and is not refused.
 

@@ -155,13 +155,7 @@ def growth_of(text: float | str | None) -> float:
 
 
 def with_growth(plan: Plan, question: Question, answered: Callable[[Question], Plan]) -> Plan:
-    """The plan with the systems of its choice that the load takes later; as it is where no growth was requested, or nothing was chosen.
-
-    Args:
-        plan: the answer for today's load.
-        question: what was asked, its growth included.
-        answered: answers a question with standby systems, whatever may be spent.
-    """
+    """The plan with the systems of its choice that the load takes later; as it is where no growth was requested, or nothing was chosen."""
     from tonnage.sizing.fleet.existing import months_left
     from tonnage.sizing.search.search import narrowed
     from tonnage.sizing.sensitivity import changed_question

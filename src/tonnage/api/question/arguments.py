@@ -27,11 +27,7 @@ R = TypeVar("R")
 
 
 def with_signature(arguments: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Give a function that takes ``**asked`` the signature that ``help`` and notebooks show: one keyword per argument.
-
-    Args:
-        arguments: the ``TypedDict`` that says them; type checkers and editors read it themselves.
-    """
+    """Give a function that takes ``**asked`` the signature that ``help`` and notebooks show: one keyword per argument."""
 
     def signed(function: Callable[P, R]) -> Callable[P, R]:
         own = inspect.signature(function)

@@ -66,14 +66,7 @@ class Bench:
 
 
 def prepare_bench(**asked: Any) -> Bench:
-    """Everything about a measurement checked, before anything is sent.
-
-    Args:
-        asked: the fields of ``BenchArguments`` by name.
-
-    Raises:
-        InputError: anything that cannot be used, in one line.
-    """
+    """Everything about a measurement checked, before anything is sent. Raises InputError: anything that cannot be used, in one line."""
     a = BenchArguments(**asked)
     target = parse_url(a.url)
     infers = a.endpoint_type == "infer"

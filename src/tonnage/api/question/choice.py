@@ -163,11 +163,7 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
     """The plan with the requested choice.
 
     Args:
-        question: what was asked.
-        plan: the finished answer, the fewest GPUs first.
         scenario: its ``choice`` and ``standby``.
-        prices, where: the price list, and the requested ways of serving.
-        search: what answers a question.
 
     Raises:
         InputError: a cost is to be the least and no candidate has a price.

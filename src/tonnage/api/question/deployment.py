@@ -154,13 +154,7 @@ def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment
 def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
     """How two pools are to be sized; None where none are requested.
 
-    Args:
-        scenario: the question as it was written.
-        mode: who waits for what.
-        shares: whether prompts share something.
-
-    Raises:
-        InputError: a link that cannot be, or what is not sized in two pools.
+    Raises InputError: a link that cannot be, or what is not sized in two pools.
     """
     from tonnage.simulator.pools import COUNTING
     from tonnage.sizing.question import Pools
@@ -223,9 +217,7 @@ def router_of(name: str | None, *, by_content: bool = False, default: str = DEFA
     """A router by its name; the default where none is named.
 
     Args:
-        name: of ``simulator.router``.
         by_content: whether the requests may have something in common, which ``BY_CONTENT`` look at.
-        default: where none is named.
 
     Raises:
         InputError: no router that the requests can be routed by.

@@ -49,17 +49,7 @@ Rates = str | float | Iterable[float]
 
 
 def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Process, cv: float, turnaround_s: float) -> list[Arrivals]:
-    """One load for every number of clients, or for every rate.
-
-    Args:
-        concurrency: clients of a closed loop; or
-        request_rate: requests per second of an open loop.
-        process, cv: how an open loop's requests arrive.
-        turnaround_s: a client's own seconds per request.
-
-    Raises:
-        InputError: neither or both are given, or one is no such number.
-    """
+    """One load for every number of clients, or for every rate. Raises InputError: neither or both are given, or one is no such number."""
     if (concurrency is None) == (request_rate is None):
         what = "neither" if concurrency is None else "both"
         raise InputError(
@@ -265,16 +255,7 @@ def with_classes(
 ) -> tuple[Workload, ...]:
     """Workloads whose requests have these classes; with deadlines and no classes, all have the tightest limit on the TTFT.
 
-    Args:
-        workloads: the loads of one deployment.
-        asked: as ``classes_of`` reads it.
-        knobs: the engine's, which say whether priorities or deadlines count.
-        limits: those that the run is held against.
-        alone: whether one instance by itself is simulated, without attention ranks and sessions.
-        drafted: whether it has speculative decoding.
-
-    Raises:
-        InputError: classes that cannot be, or that are not simulated with what else is asked.
+    Raises InputError: classes that cannot be, or that are not simulated with what else is asked.
     """
     classes = classes_of(asked)
     if not classes and not knobs.ranks:

@@ -32,12 +32,7 @@ _TIER = re.compile(r"^\s*(?:[a-z]+\s*=)?\s*([^@=]+)@\s*([^@=]+?)\s*/\s*s\s*$", r
 def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
     """The sessions that a scenario asks for; None where requests have nothing to do with one another.
 
-    Args:
-        scenario: what was asked.
-        lengths: of what each turn adds and of its answer.
-
-    Raises:
-        InputError: a value that cannot be, or one that says nothing without another.
+    Raises InputError: a value that cannot be, or one that says nothing without another.
     """
     asked = scenario.sessions
     if asked == SessionsAsked():
@@ -100,13 +95,7 @@ def _text(value: float | str) -> str:
 def tiers_of(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
     """Memory below the KV cache of an instance, such as "host=256GB@50GB/s,disk=4TB@6GB/s": size and bandwidth of each tier.
 
-    Args:
-        text: as above; None for none.
-        deployment: whose KV blocks are kept: those of all GPUs of the instance together.
-
-    Raises:
-        InputError: another form, or a tier without bandwidth.
-        DoesNotFit: the weights exceed the memory.
+    Raises InputError: another form, or a tier without bandwidth; DoesNotFit: the weights exceed the memory.
     """
     if text is None:
         return ()
@@ -152,13 +141,7 @@ def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
 def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording | None) -> Sharing | None:
     """What the prompts of a scenario share; None where they share nothing.
 
-    Args:
-        scenario: what was asked.
-        lengths: of what each turn adds, or of recorded requests.
-        recording: the traffic that is replayed, with the ids of its blocks where these say something.
-
-    Raises:
-        InputError: a value that cannot be, sessions in addition to recorded requests, or memory for what nobody shares.
+    Raises InputError: a value that cannot be, sessions in addition to recorded requests, or memory for what nobody shares.
     """
     sessions, tiers = sessions_of(scenario, lengths), tier_sizes(scenario.search.kv_tiers)
     whose = ", ".join(map(option, OF_SESSIONS))

@@ -55,16 +55,7 @@ DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
 
 def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None) -> tuple[Question, ...]:
-    """What a scenario asks, once per model.
-
-    Args:
-        written: the scenario as it was written; its use case's defaults are filled in here.
-        source: the file that it came from, for messages.
-        flags: the arguments given next to the file, for messages.
-
-    Raises:
-        InputErrors: everything that cannot be used.
-    """
+    """What a scenario asks, once per model. Raises InputErrors: everything that cannot be used."""
     scenario, defaults = with_defaults(_alone(written))
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
@@ -426,8 +417,6 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     """Refuse one answer by itself, before the whole question is there.
 
     Args:
-        name: the leaf.
-        text: what was answered.
         context: earlier answers of the same form, such as ``calls_per_year`` for ``requests_per_call``.
 
     Raises:

@@ -165,7 +165,6 @@ def accuracy_and_calibration(precision: Precision, released: str = "") -> tuple[
     """Accuracy impact and calibration of a precision, such as ("very low", "minutes"); ("", "") where nothing is published.
 
     Args:
-        precision: what runs.
         released: the format of the model's own checkpoint: to run that costs neither.
     """
     found = trade_offs(precision)
