@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tonnage.evidence.replay import RunBesidePlan
     from tonnage.formats.measured_files import InvalidRuns
     from tonnage.results.store import Run
+    from tonnage.spec.scenario import Scenario
     from tonnage.workload.description import Description
     from tonnage.workload.fit import Fit
     from tonnage.workload.limits import EngineLimits, KvGain
@@ -190,6 +191,7 @@ def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, eng
         limit=limit,
         context_bytes=plan.request_blocks(context) * block_bytes,
         limit_bytes=plan.request_blocks(limit) * block_bytes,
+        token_bytes=plan.kv_bytes_per_token * d.parallelism.gpus,
         context_requests=requests[context],
         limit_requests=requests[limit],
     )
@@ -208,27 +210,40 @@ def fit_workload(file: str | Path, output: str | Path | None = None, *, model: s
     """
     from tonnage.workload.fit import fit
 
-    target = None if output is None else Path(output)
-    if target is not None and (target.suffix.lower() not in (".yaml", ".yml") or not target.absolute().parent.is_dir()):
-        raise InputError(f"{option('output')}: cannot write '{target}'; name a .yaml file in a folder that exists")
+    target = scenario_target(output)
     found = fit(describe_workload(file), "scenario" if target is None else target.stem, model)
     if target is not None:
-        _write(found, target)
+        write_scenario(found.scenario, found.files, target)
     return found
 
 
-def _write(found: Fit, target: Path) -> None:
+def scenario_target(output: str | Path | None) -> Path | None:
+    """The file of a scenario that is to be written; None where none is.
+
+    Raises:
+        InputError: no YAML file, or no folder for it.
+    """
+    target = None if output is None else Path(output)
+    if target is not None and (target.suffix.lower() not in (".yaml", ".yml") or not target.absolute().parent.is_dir()):
+        raise InputError(f"{option('output')}: cannot write '{target}'; name a .yaml file in a folder that exists")
+    return target
+
+
+def write_scenario(scenario: Scenario, files: Mapping[str, str], target: Path) -> None:
     """The files first and the scenario that names them last.
 
     Raises:
         InputError: the folder cannot be written.
     """
+    import gzip
+
     from tonnage.spec.scenario_file import to_yaml
 
     try:
-        for name, text in found.files.items():
-            (target.parent / name).write_text(text, encoding="utf-8")
-        target.write_text(to_yaml(found.scenario), encoding="utf-8")
+        for name, text in files.items():
+            packed = name.endswith(".gz")
+            (target.parent / name).write_bytes(gzip.compress(text.encode(), mtime=0) if packed else text.encode())
+        target.write_text(to_yaml(scenario), encoding="utf-8")
     except OSError as error:
         raise InputError(
             f"{option('output')}: cannot write '{error.filename}': {error.strerror}; name a file in a folder that exists"

@@ -23,7 +23,6 @@ from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_w
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
-from tonnage.plan.pool import Pool
 
 READ = "deploy/operator/api/v1beta1 of Dynamo and its templates of 1.6 were read on 2026-11-22."
 VERSION = "1.6.0"
@@ -54,13 +53,6 @@ RENAMED = {
 
 METRICS_PORT = 9090
 """Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (ai-dynamo 1.6.1, planner/monitoring, read 2026-11-25)."""
-
-
-def lacks(pool: Pool, family: str) -> str:
-    """The reason why Dynamo cannot run a pool, as a clause; empty if it can."""
-    if pool.dp > 1 and family != "tensorrt-llm":
-        return "dynamo runs data-parallel attention ranks as separate workers, which deploy does not write yet"
-    return ""
 
 
 def files(service: Service) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.deploy.kubernetes.files import objects
+from tonnage.deploy.kubernetes.files import objects, waits
 from tonnage.deploy.kubernetes.workload import bundle, deployment, metadata, pod, selector, unchecked
 from tonnage.deploy.plan_text import cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service
@@ -221,9 +221,10 @@ def files(service: Service) -> dict[str, str]:
 def page(service: Service) -> str:
     """The page in Markdown."""
     keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
+    groups = ", LeaderWorkerSet 0.6 or newer" if service.spans > 1 else ""
     rows = [
         (
-            "`deployment.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
+            f"`{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
             f"{instances_words(service.choice.pools, 'pod')} of {service.pool.engine} and their cache",
         ),
         ("`inference-pool.yaml`, `route.yaml`", "the pods as a pool, and the way to it from a gateway"),
@@ -235,8 +236,8 @@ def page(service: Service) -> str:
         service,
         runs_on="llm-d",
         needs=(
-            "The cluster needs the Gateway API with its inference extension, a Gateway "
-            "`inference-gateway` of a controller that knows it, NVIDIA's GPU operator, a storage class with ReadWriteMany, "
+            "The cluster needs the Gateway API with its inference extension, a Gateway `inference-gateway` of a controller that knows it, "
+            f"{service.gpu.vendor}'s GPU operator{groups}, a storage class with ReadWriteMany, "
             f"kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
@@ -244,7 +245,7 @@ def page(service: Service) -> str:
             f"kubectl wait deployment --selector app.kubernetes.io/name={service.name} --for condition=Available"
             f" --timeout {service.startup_seconds + 300}s"
             if len(service.halves) > 1
-            else f"kubectl rollout status deployment/{service.name} --timeout {service.startup_seconds + 300}s",
+            else waits(service),
             "HOST=$(kubectl get gateway inference-gateway --output jsonpath='{.status.addresses[0].value}')",
         ),
         url='"http://$HOST"',

@@ -131,7 +131,8 @@ def argv_notes(service: Service) -> str:
 
 def image_note(service: Service) -> str:
     """What is known of the image."""
-    return f"{service.interface.name}; {service.interface.image_source}"
+    known = service.interface
+    return f"{known.name}; {known.amd_source if service.gpu.vendor == 'AMD' else known.image_source}"
 
 
 def least_line(service: Service) -> str:

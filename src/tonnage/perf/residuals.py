@@ -20,6 +20,7 @@ from typing import Any
 
 from tonnage.errors import DataErrors
 from tonnage.perf.coefficient_files import content
+from tonnage.results.metrics import student_t
 from tonnage.spec.calibration import MULTIPLIERS, OWN_METRICS
 from tonnage.spec.typed_values import read_as, strict
 
@@ -250,18 +251,6 @@ def _own_loads(metric: str, regime: Regime) -> tuple[float, int] | None:
     mine = [(rms, n) for name, rms, n in regime.own if name == metric]
     rms, n = mine[0] if mine else max((rms, n) for _, rms, n in regime.own)
     return max(rms, LEAST_OWN), n
-
-
-def student_t(p: float, degrees: int) -> float:
-    """The quantile of Student's t by its expansion around the normal one (Abramowitz and Stegun 26.7.5).
-
-    From five degrees of freedom on it is within 2 % between the 2.5th and the 97.5th percentile.
-    """
-    z, n = NormalDist().inv_cdf(min(max(p, 1e-6), 1 - 1e-6)), float(max(degrees, 1))
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / n + second / n**2 + third / n**3
 
 
 def _with_own(factor: float, metric: str, regime: Regime, values: tuple[float, ...]) -> float:

@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.exceptions import HTTPException
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tonnage.serve.metrics import Metrics
     from tonnage.serve.request import Limits, Reader
     from tonnage.serve.tokens import Tokens
+    from tonnage.serve.transfer import Transfers
 
 LARGEST_BODY = 32 * 2**20
 """Bytes of a request's body."""
@@ -74,6 +75,7 @@ class Service:
         started: seconds since 1970.
         faults: what goes wrong on purpose; None for nothing.
         dialect: how errors are worded, and what replies have next to the fields of the API.
+        transfers: of KV caches from and to other servers; None for none.
         busy: requests that are being answered.
     """
 
@@ -85,6 +87,7 @@ class Service:
     started: int = 0
     faults: Faults | None = None
     dialect: Dialect = OF_VLLM
+    transfers: Transfers | None = None
     busy: int = 0
 
     @property
@@ -195,10 +198,16 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     given = body.get("request_id") if isinstance(body.get("request_id"), str) else None
     number = request.headers.get("x-request-id") or given or secrets.token_hex(8)
     reply = reply_of(service, asked, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")
+    transfers = service.transfers
+    if transfers is not None and asked.transfer:
+        asked = replace(await transfers.received(asked), offered_as=reply.id if transfers.offers(asked) else "")
     made = begun(service, asked)
     if asked.stream:
         return Stream(_events(asked, reply, made, service.dialect), made, after)
-    return JSONResponse(reply.whole(await whole(request, reply, made)))
+    ended = await whole(request, reply, made)
+    if transfers is not None and asked.offered_as:
+        reply.transfer = transfers.offered(asked.offered_as, *request.scope["server"])
+    return JSONResponse(reply.whole(ended))
 
 
 def admitted(service: Service) -> int:

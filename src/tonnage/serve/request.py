@@ -171,6 +171,8 @@ class Asked:
         allowed, banned: tokens that it may be made of, all where empty, and tokens that it has never.
         bad_words: texts that it does not have.
         transfer: ``kv_transfer_params``, for prefill and decode apart.
+        comes_at: when the KV cache of its prompt comes from another engine, in seconds of ``time.monotonic``; None where none does.
+        offered_as: by which name another engine fetches its KV cache; "" where none does.
         role: of a chat's answer.
         said: what an answer of a chat that is echoed begins with.
     """
@@ -204,6 +206,8 @@ class Asked:
     bad_words: tuple[str, ...] = ()
     salt: str = ""
     transfer: Mapping[str, Any] | None = None
+    comes_at: float | None = None
+    offered_as: str = ""
     role: str = "assistant"
     said: str = ""
 

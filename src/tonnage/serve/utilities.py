@@ -11,6 +11,7 @@ from tonnage.serve.app import Service, counted, json_body
 from tonnage.serve.dialect import Refused
 from tonnage.serve.request import check_model, prompt_of_chat
 from tonnage.serve.schema import checked, document
+from tonnage.serve.transfer import FETCHED
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ def utility_routes(service: Service) -> list[Route]:
         words = f"Scale-out endpoints are disabled. Restart vllm serve with {_ENABLES} to enable them."
         raise Refused(words, status=403, kind="PermissionDeniedError")
 
+    async def fetched(request: Request) -> Response:
+        found = None if service.transfers is None else service.transfers.fetched(request.path_params["name"])
+        return JSONResponse(found, status_code=404 if found is None else 200)
+
     async def described(request: Request) -> Response:
         return JSONResponse(document())
 
@@ -67,6 +72,7 @@ def utility_routes(service: Service) -> list[Route]:
         Route("/v1/models", counted(service, models)),
         Route("/version", version),
         Route("/load", load),
+        Route(FETCHED + "{name}", fetched),
         Route("/ping", well, methods=["GET", "POST"]),
         *(Route(path, well) for path in ("/health", "/v1/health/live", "/v1/health/ready")),
         Route("/tokenize", counted(service, tokenize), methods=["POST"]),

@@ -38,6 +38,7 @@ class Recording:
         change: what was done to its times, in words.
         failed: requests of the file that are left out, because it says that they failed.
         blocks: for each request the ids of its prompt's blocks (``hash_ids``); empty where the file has none.
+        began_ns: the moment of the first request by the file's own clock, which is unix time where the file has dates.
     """
 
     due_ns: tuple[int, ...]
@@ -47,6 +48,7 @@ class Recording:
     change: str = ""
     failed: int = 0
     blocks: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    began_ns: int = 0
 
     def __len__(self) -> int:
         """Number of requests."""
@@ -128,7 +130,7 @@ def read_recording(path: str, where: str) -> Recording:
     InputErrors.raise_if(errors)
     blocks = _blocks(path, where) if found is _mooncake else ()
     moments = tuple(moment - due[0] for moment in due)
-    return Recording(due_ns=moments, isl=tuple(isl), osl=tuple(osl), source=path, failed=failed, blocks=blocks)
+    return Recording(due_ns=moments, isl=tuple(isl), osl=tuple(osl), source=path, failed=failed, blocks=blocks, began_ns=due[0])
 
 
 Row = tuple[int, int, tuple[int, int] | None]

@@ -14,6 +14,7 @@ from tonnage.api.question.arguments import Many, rates, whole_numbers
 from tonnage.api.question.lengths import LengthsFound
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
+from tonnage.formats.sessions.read import read_sessions
 from tonnage.simulator.ranked import is_for_reference
 from tonnage.spec.deployment import TrafficClass
 from tonnage.spec.recording import Recording, read_recording
@@ -34,6 +35,8 @@ from tonnage.units import LONGEST_S, parse_duration
 if TYPE_CHECKING:
     from tonnage.formats.tool_format import ImportedRun
     from tonnage.spec.deployment import EngineKnobs, Slo
+    from tonnage.spec.recorded_sessions import RecordedSessions
+    from tonnage.spec.scenario import DemandAsked
     from tonnage.workload.traffic import Traffic
 
 
@@ -150,9 +153,20 @@ def recording_from(path: str, where: str) -> Recording:
     Raises:
         InputError: none of these; every bad line is named.
     """
+    if (sessions := read_sessions(path, where)) is not None:
+        return sessions.recording
     if Path(path).is_dir() and not _is_clients(path, where):
         return traffic_from(path, where).recording
     return _of_client(path, where) if _is_clients(path, where) else read_recording(path, where)
+
+
+def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
+    """The recorded sessions that a demand names; None where its trace is none of sessions.
+
+    Raises:
+        InputError: as ``read_sessions``.
+    """
+    return None if asked.trace is None else read_sessions(asked.trace, option("trace"))
 
 
 def traffic_from(path: str, where: str) -> Traffic:
@@ -163,6 +177,8 @@ def traffic_from(path: str, where: str) -> Traffic:
     """
     from tonnage.workload.traffic import Traffic, read_traffic
 
+    if (sessions := read_sessions(path, where)) is not None:
+        return Traffic(recording=sessions.recording, recorded=sessions)
     if not _is_clients(path, where):
         return read_traffic(path, where)
     recording = _of_client(path, where)
@@ -226,6 +242,7 @@ def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
         osl=tuple(one.osl for one in answered) if counted else (),
         source=path,
         failed=len(run.requests) - len(answered),
+        began_ns=answered[0].due_ns,
     )
 
 

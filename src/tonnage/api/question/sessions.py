@@ -18,6 +18,7 @@ from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode, Scenario, SessionsAsked
 from tonnage.spec.sessions import Pause, Sessions, block_tokens, parse_pause
+from tonnage.spec.targets import TARGETS
 from tonnage.units import PS_PER_S, parse_bytes
 
 if TYPE_CHECKING:
@@ -203,10 +204,11 @@ def check_load(sharing: Sharing | None, scenario: Scenario, mode: Mode, load: Lo
         raise InputError(f"{option('turns')}: conversations are sized as an open loop; leave out {option('load')} closed")
 
 
-def sized_router(name: str | None, sharing: Sharing | None) -> str:
+def sized_router(name: str | None, sharing: Sharing | None, deploy_on: str = "") -> str:
     """The router of a plan; where none is named, one that real fleets have: least outstanding requests.
 
-    Of conversations it is the hashing of sessions, and of a trace whose prompts name their blocks one that looks at prompts.
+    A deployment target has the routers of ``spec.targets``, and its first one where none is named and prompts share nothing. Of
+    conversations it is the hashing of sessions, and of a trace whose prompts name their blocks one that looks at prompts.
 
     Raises:
         InputError: no router, or one that looks at what prompts share where these share nothing.
@@ -219,4 +221,11 @@ def sized_router(name: str | None, sharing: Sharing | None) -> str:
             f"{option('router')}: {found} looks at what prompts share, and these share nothing; give {option('turns')}, "
             f"{option('shared_prefix')} or a trace with hash_ids, or another router"
         )
-    return found
+    runs = TARGETS.get(deploy_on)
+    if runs is None or found in runs.routers:
+        return found
+    if name is None:
+        return "prefix-aware" if sharing is not None and "prefix-aware" in runs.routers else runs.routers[0]
+    raise InputError(
+        f"{option('router')}: {deploy_on} has no router like {found}; write {' or '.join(runs.routers)}, or another {option('deploy_on')}"
+    )

@@ -31,6 +31,7 @@ from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 from tonnage.spec.recording import Recording, load_profile
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
+from tonnage.spec.targets import target_runs
 from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration
@@ -286,7 +287,12 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     gpus = () if own else _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults)
     precisions = _names(asked.precision, option("precision"), faults)
     precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
+    runs = None if asked.deploy_on is None else faults.of(target_runs, asked.deploy_on, at="deploy_on")
     engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, option("engine"), faults)
+    if runs is not None and asked.engine is None:
+        engines = tuple(name for name in engines if name in runs.engines)
+    if runs is not None and asked.disaggregated and not runs.pools:
+        faults.say(f"{option('disaggregated')}: {asked.deploy_on} does not run two pools; write {option('deploy_on')} dynamo or llm-d")
     have = faults.named(option("have"), owned, scenario.have) if scenario.have is not None else ()
     growth = faults.of(growth_of, scenario.growth) if scenario.growth is not None else None
     chosen: dict[str, Any] = {
@@ -308,7 +314,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
         "seed": scenario.seed or 0,
-        "router": faults.of(sized_router, asked.router, sharing),
+        "router": faults.of(sized_router, asked.router, sharing, asked.deploy_on or ""),
+        "deploy_on": asked.deploy_on or "",
         "objective": scenario.choice.objective or "gpus",
         "prefix_caching": asked.prefix_caching,
         "have": have or (),

@@ -180,7 +180,7 @@ def watch(
         TonnageError: nothing answers with the metrics of a known engine.
     """
     from tonnage.api.running.deploy import planned
-    from tonnage.deploy.signals import SIGNALS
+    from tonnage.formats.engine_metrics import SIGNALS
     from tonnage.spec.catalog import find_engine
     from tonnage.units import parse_duration
     from tonnage.watch.expected import Predictor

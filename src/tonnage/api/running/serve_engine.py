@@ -439,8 +439,8 @@ def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engi
 
     Of published checkpoints those in the requested format count, or without a word about format or profile the author's own.
     """
-    from tonnage.deploy.checkpoint import published
     from tonnage.serve.launch.checkpoints import check_folder
+    from tonnage.spec.catalog.checkpoints import published
     from tonnage.spec.precision import find_precision
 
     def same(first: str, second: str) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DataError, InputError
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.catalog.lookup import find_model
+from tonnage.spec.precision import SPARSE, Precision
 from tonnage.spec.typed_values import read_as, read_entries, strict
 
 if TYPE_CHECKING:
@@ -212,6 +213,38 @@ def reads(engines: Sequence[str], engine: EnginePreset) -> bool:
         if family == engine.family:
             return _version(engine.since) >= _version(least)
     return False
+
+
+def published(model: str, wanted: Precision, engine: EnginePreset, vendor: str = "NVIDIA") -> Checkpoint | None:
+    """The published checkpoint of a model in a number format that an engine reads; None if none is known.
+
+    A checkpoint in exactly the plan's format is preferred; one that keeps other matrices wider or narrower is the second choice. For
+    TensorRT-LLM, checkpoints of NVIDIA's Model Optimizer are preferred: per-tensor scales run on every GPU with FP8, block scales do not.
+    """
+
+    def rank(one: Checkpoint) -> tuple[bool, bool]:
+        return not same_weights(one.format, wanted.weights), engine.family == "tensorrt-llm" and one.method != "modelopt"
+
+    known = [one for one in find_checkpoints(model) if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)]
+    near = [one for one in known if same_weights(one.format.partition("+")[0], wanted.weight_format) and SPARSE not in wanted.weights]
+    return min(near, key=rank, default=None)
+
+
+def same_weights(first: str, second: str) -> bool:
+    """Whether two formats are the same for an engine, which casts 16 bits to 16 bits."""
+    return first == second or {first, second} <= set(HALF)
+
+
+def quantised_at_start(model: str, wanted: Precision, engine: EnginePreset) -> tuple[str, ...]:
+    """The arguments with which an engine quantises the 16-bit checkpoint at start; empty if it cannot."""
+    words = () if engine.launch is None else engine.launch.quantizing(wanted.weights)
+    return () if wanted.experts_only and not find_model(model).is_moe else words
+
+
+def loadable(model: str, wanted: Precision, engine: EnginePreset, vendor: str) -> bool:
+    """Whether an engine has a checkpoint to load: a published one, one that it makes at start, or a folder of a model in 16 bits."""
+    own = same_weights(wanted.weights, HALF[0]) and not find_checkpoints(model)
+    return own or published(model, wanted, engine, vendor) is not None or bool(quantised_at_start(model, wanted, engine))
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cache
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from tonnage.spec.catalog.entries import shipped_yaml
+from tonnage.spec.hardware import Gpu
 from tonnage.spec.typed_values import read_entries, strict
 
 
@@ -20,6 +22,7 @@ class Interface:
         name: of the preset.
         version: of the engine.
         image, image_source: its container with its tag, and what is known of the tag.
+        amd, amd_source: the container with ROCm, by architecture of AMD's GPUs, and what is known of its tag.
         date: of the reading.
         source: wheel and files, or that it is recalled.
         values, switches: flags with a value and without, apart by blanks.
@@ -41,11 +44,17 @@ class Interface:
     metrics: str
     buckets: dict[str, tuple[float, ...]]
     keys: str = ""
+    amd: dict[str, str] = field(default_factory=dict)
+    amd_source: str = ""
 
     @property
     def recalled(self) -> bool:
         """Whether no source of this version was at hand."""
         return self.source.startswith("recalled")
+
+    def image_on(self, gpu: Gpu) -> str:
+        """The container for a GPU; empty where none is known."""
+        return {"NVIDIA": self.image, "AMD": self.amd.get(gpu.arch, "")}.get(gpu.vendor, "")
 
     def fault(self, argv: Sequence[str], file: Mapping[str, Any]) -> str:
         """What this version does not take in a command and its configuration file, as a clause; empty if it takes everything."""
