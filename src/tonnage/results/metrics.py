@@ -237,12 +237,7 @@ def _statistics(nanoseconds: NDArray[np.int64] | NDArray[np.float64]) -> Latenci
 
 
 def percentile_of_sorted(values: NDArray[np.int64] | NDArray[np.float64], percentile: float) -> float:
-    """The percentile of values in rising order, the same number as ``numpy.percentile`` in a fraction of its time.
-
-    Args:
-        values: one or more; integers below 2**53.
-        percentile: from 0 to 100.
-    """
+    """The percentile of values in rising order, integers below 2**53: the number of ``numpy.percentile`` in a fraction of its time."""
     place = (values.size - 1) * (percentile / 100)
     below = min(int(place), values.size - 1)
     low, high, share = values[below].item(), values[min(below + 1, values.size - 1)].item(), place - below
@@ -365,13 +360,7 @@ def student_t(p: float, degrees: int) -> float:
 
 
 def attained(requests: Requests, slo: Slo, place: NDArray[np.bool_] | None = None) -> tuple[Attained, ...]:
-    """Joint attainment of each limit on it, and the goodput of all other limits together, whatever statistic they are on.
-
-    Args:
-        requests: the record.
-        slo: the limits.
-        place: which rows of the record count; None for all.
-    """
+    """Joint attainment of each limit on it, and the goodput of all other limits together, whatever statistic they are on."""
     return attained_of(latencies_by_request(requests), _window(requests, "run")[2], slo, place)
 
 

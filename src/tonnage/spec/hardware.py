@@ -237,9 +237,7 @@ def is_hardware_file(text: str) -> bool:
 def read_hardware(path: str | Path) -> Gpu:
     """The accelerator that a YAML file describes.
 
-    Raises:
-        InputError: no such file, or not YAML.
-        InputErrors: unknown or missing keys and values that cannot be, each with its key.
+    Raises InputError: no such file, or not YAML; InputErrors: unknown or missing keys and values that cannot be, each with its key.
     """
     file = Path(path)
     try:
@@ -297,10 +295,8 @@ class SystemFile:
 def read_system(path: str) -> System:
     """The server that a YAML file describes.
 
-    Raises:
-        InputError: no such file, or not YAML.
-        InputErrors: unknown or missing keys and values that cannot be, each with its key.
-        UnknownName: no GPU of that name.
+    Raises InputError: no such file, or not YAML; InputErrors: unknown or missing keys and values that cannot be, each with its key;
+    UnknownName: no GPU of that name.
     """
     from tonnage.spec.catalog.lookup import find_gpu
 

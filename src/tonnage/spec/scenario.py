@@ -40,7 +40,6 @@ def leaf(about: str, *, one: str = "", file: bool = False, unit: Unit = "") -> A
     """A leaf of the tree: None unless it is given.
 
     Args:
-        about: what it says.
         one: what it says to ``simulate``, where that takes one value of what ``size`` tries or chooses.
         file: whether it is the path of a file.
         unit: the units that a number may be written in.

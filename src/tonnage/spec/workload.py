@@ -119,11 +119,7 @@ class TraceArrivals:
         return "trace"
 
     def places(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The requests of the recording that this instance gets, in order; at least one.
-
-        Raises:
-            InputError: a share that is none.
-        """
+        """The requests of the recording that this instance gets, in order; at least one. Raises InputError: a share that is none."""
         import numpy as np
 
         if not 0 < self.share <= 1:
@@ -183,7 +179,6 @@ class Workload:
         """The requests themselves; the same seed gives the same trace.
 
         Args:
-            seed: of every random draw.
             stretch: whether an open loop that lasts longer than a simulated run may is cut to the requests of a stretch
                 that fits, and is not refused.
 
@@ -296,8 +291,7 @@ def unit_gaps(arrivals: OpenLoop, count: int, rng: np.random.Generator) -> NDArr
 def checked_cv(cv: float) -> float:
     """A coefficient of variation of gamma arrivals, refused where its square or the inverse of that is no usable number.
 
-    Raises:
-        InputError: it is outside of ``LEAST_CV`` to ``MOST_CV``.
+    Raises InputError: it is outside of ``LEAST_CV`` to ``MOST_CV``.
     """
     if not LEAST_CV <= cv <= MOST_CV:
         said = f"write a number above 0 (1 is Poisson), at least {LEAST_CV:g} and at most {MOST_CV:g}"

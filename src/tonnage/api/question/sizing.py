@@ -56,16 +56,7 @@ DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
 
 def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None) -> tuple[Question, ...]:
-    """What a scenario asks, once per model.
-
-    Args:
-        written: the scenario as it was written; its use case's defaults are filled in here.
-        source: the file that it came from, for messages.
-        flags: the arguments given next to the file, for messages.
-
-    Raises:
-        InputErrors: everything that cannot be used.
-    """
+    """What a scenario asks, once per model. Raises InputErrors: everything that cannot be used."""
     scenario, defaults = with_defaults(_alone(written))
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
@@ -151,8 +142,7 @@ def _of_existing(scenario: Scenario) -> bool:
 def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
     """The demand, or that there is none in addition to systems that exist.
 
-    Raises:
-        InputError: what is given contradicts itself, is too little, or needs today's load.
+    Raises InputError: what is given contradicts itself, is too little, or needs today's load.
     """
     if not _of_existing(scenario):
         return demand_asked(scenario.demand, recording)
@@ -194,11 +184,7 @@ def _mode(scenario: Scenario, demand: Demand | None) -> Mode:
 
 
 def recording_of(asked: DemandAsked) -> Recording | None:
-    """The trace that a demand names, stretched to its mean.
-
-    Raises:
-        InputError: the file is none.
-    """
+    """The trace that a demand names, stretched to its mean. Raises InputError: the file is none."""
     if asked.trace is None:
         return None
     recording = recording_from(asked.trace, option("trace"))
@@ -208,11 +194,7 @@ def recording_of(asked: DemandAsked) -> Recording | None:
 
 
 def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
-    """The demand that a scenario asks for.
-
-    Raises:
-        InputError: what is given contradicts itself, or is too little.
-    """
+    """The demand that a scenario asks for. Raises InputError: what is given contradicts itself, or is too little."""
     profile = asked.profile
     hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
     return demand_of(
@@ -399,11 +381,7 @@ _OWNED = re.compile(r"^(\d{1,6})(?:\s*[x×]\s*|\s+)(.+)$")
 
 
 def owned(text: str | None) -> tuple[Owned, ...]:
-    """Read "3xdgx-h100", or several with commas between.
-
-    Raises:
-        InputError: not a number of known systems.
-    """
+    """Read "3xdgx-h100", or several with commas between. Raises InputError: not a number of known systems."""
     found: list[Owned] = []
     for part in listed(text or "", option("have")):
         match = _OWNED.match(part)
@@ -416,8 +394,7 @@ def owned(text: str | None) -> tuple[Owned, ...]:
 def _held(count: int, name: str) -> list[Owned]:
     """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and a smaller one for the rest.
 
-    Raises:
-        UnknownName: neither a system nor a GPU.
+    Raises UnknownName: neither a system nor a GPU.
     """
     try:
         return [Owned(count=count, system=find_system(name))]
@@ -432,12 +409,7 @@ def _held(count: int, name: str) -> list[Owned]:
 
 
 def shapes(values: Many | None) -> tuple[System, ...]:
-    """The servers to buy in, one of each GPU at most.
-
-    Raises:
-        UnknownName: no such server.
-        InputError: two of one GPU.
-    """
+    """The servers to buy in, one of each GPU at most. Raises UnknownName: no such server; InputError: two of one GPU."""
     found: list[System] = []
     for name in () if values is None else listed(values, option("system")):
         system = find_system(name)
@@ -452,8 +424,6 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     """Refuse one answer by itself, before the whole question is there.
 
     Args:
-        name: the leaf.
-        text: what was answered.
         context: earlier answers of the same form, such as ``calls_per_year`` for ``requests_per_call``.
 
     Raises:

@@ -100,9 +100,7 @@ def _engines() -> dict[str, EnginePreset]:
 def find_model(name_or_path: str) -> Model:
     """The model of that name, or of the ``config.json`` at that path (a file, or a folder that holds one).
 
-    Raises:
-        UnknownName: no model of that name and no such file.
-        InputError: the file cannot be read as a model.
+    Raises UnknownName: no model of that name and no such file; InputError: the file cannot be read as a model.
     """
     if name_or_path.endswith(".json") or ("/" in name_or_path and os.path.exists(name_or_path)):
         from tonnage.spec.config_json import read_config
@@ -150,9 +148,7 @@ def machine_meant(name: str) -> System | None:
 def find_system(name: str) -> System:
     """The system of that name, such as "dgx-h100", "8xl40s" or "4xl40s", a cloud's machine type, or the YAML file at that path.
 
-    Raises:
-        UnknownName: no system of that name.
-        InputError: the file cannot be read as a system.
+    Raises UnknownName: no system of that name; InputError: the file cannot be read as a system.
     """
     if is_hardware_file(name):
         return read_system(name)
@@ -183,12 +179,7 @@ def _of_gpus(level: str) -> System | None:
 
 
 def gpu_of(system: System) -> Gpu:
-    """The GPU that a system holds.
-
-    Raises:
-        UnknownName: it is not in the catalog.
-        InputError: its file cannot be read.
-    """
+    """The GPU that a system holds. Raises UnknownName: it is not in the catalog; InputError: its file cannot be read."""
     return find_gpu(system.gpu_file or system.gpu)
 
 
@@ -201,8 +192,7 @@ def system_of(gpu: Gpu) -> System:
 def find_engine(name: str) -> EnginePreset:
     """The engine preset of that name, or of the nearest version at or below: "vllm 0.19.1" is "vllm-0.19".
 
-    Raises:
-        UnknownName: no engine of that family, or none that old.
+    Raises UnknownName: no engine of that family, or none that old.
     """
     level = _level(name)
     found = _engines().get(level)
