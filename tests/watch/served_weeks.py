@@ -117,3 +117,4 @@ def scraped(program: str, engine: str, *, folder: Path, began: float, speed: flo
         process.terminate()
         process.wait(timeout=60)
         relay.shutdown()
+        relay.server_close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -146,3 +148,14 @@ def test_one_command_says_it_as_text_page_and_json(plan_file: Path, tmp_path: Pa
     assert json.loads(capsys.readouterr().out)["drifts"][1]["change"] == pytest.approx(0.31)
     assert run(["diff", str(plan_file), str(plan_file), "--select", 'a="b"']) == 2
     assert run(["diff", str(plan_file), str(source), "--select", 'a="b"']) == 2
+
+
+def test_the_example_of_docs_watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path("docs/watch.md").read_text(encoding="utf-8")
+    sized, compared = re.findall(r"^\$ \./tonnage (size .*--output plan\.json|diff plan\.json .*)$", page, re.MULTILINE)
+    plan = str(tmp_path / "plan.json")
+    assert run(shlex.split(sized.replace("plan.json", plan))) == 0
+    assert run(shlex.split(compared.replace("plan.json", plan))) == 0
+    said = capsys.readouterr().out
+    assert "The load grew 18 %, prompts grew 31 % since the plan: as much headroom, 1 of 1 needed, breaks on" in said
+    assert "busiest hour, requests/s  0.0600  0.0709  +18.1 %       +0" in said

@@ -1,7 +1,7 @@
 """Two weeks of a simulated engine in a real Prometheus, against the requests that were sent: ten minutes.
 
 A millisecond of the machine's clock is two seconds of the engine's, so that how the test machine is late looks like bursts. Both sides are
-therefore sized with Poisson arrivals, a thousand times as many as were sent.
+therefore sized with Poisson arrivals, four thousand times as many as were sent.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_a_history_says_what_was_served(tmp_path: Path, capsys: pytest.CaptureFi
     for one in (seen, true):
         asked = one.scenario.lengths
         lengths = {side: str(tmp_path / text) if (text := str(getattr(asked, side))).endswith(".csv") else text for side in ("isl", "osl")}
-        plans.append(size(model=MODEL, profile=list(one.profile), mean_rps=1_000 * float(np.mean(one.profile)), **lengths, **search))
+        plans.append(size(model=MODEL, profile=list(one.profile), mean_rps=4_000 * float(np.mean(one.profile)), **lengths, **search))
     systems = [plan.choice.systems for plan in plans if plan.choice is not None]
     with capsys.disabled():
         print(f"\nrate {rate:.4f}, mean lengths {isl:.4f} and {osl:.4f} of the true, systems {systems}, breaks in {breaks} days")

@@ -14,6 +14,7 @@ from tests.watch.served_weeks import DAY, HOUR, WEEK_SHAPE, Weeks, weeks
 from tonnage.api.history import read_history
 from tonnage.cli.main import run
 from tonnage.errors import InputError
+from tonnage.formats.engine_metrics import HISTORIES
 from tonnage.formats.prometheus import INCREASE, curves
 from tonnage.spec.lengths import parse_lengths
 from tonnage.workload.history import History, history_of
@@ -220,4 +221,31 @@ def test_a_history_without_lengths_asks_for_them() -> None:
     found = history_of(curves([answer(rows)], "x"), "x")
     with pytest.raises(InputError, match="says no lengths of prompts; give"):
         fit_history(found, "week")
-    assert fit_history(found, "week", isl="600", osl="40").scenario.lengths.isl == "600"
+    given = fit_history(found, "week", isl="600", osl="40")
+    assert given.scenario.lengths.isl == "600"
+    assert given.to_json()["isl"]["mean"] is None
+
+
+@pytest.mark.parametrize("engine", HISTORIES)
+def test_every_engine_s_names_are_read(engine: str) -> None:
+    """A request a second of 600 and 40 tokens for two hours, one in three of whose tokens the cache has; each GPU draws 400 W."""
+    signals, times = HISTORIES[engine], MONDAY + np.arange(0, 7_201, 60.0)
+    counts = times - MONDAY
+    rows = [series(signals.requests, times, counts)]
+    for tokens, histogram, counter in ((600, signals.isl, signals.prompt_tokens), (40, signals.osl, signals.output_tokens)):
+        if histogram:
+            rows.append(series(f"{histogram}_sum", times, counts * tokens))
+            rows += [series(f"{histogram}_bucket", times, counts * (bound >= tokens), le=str(bound)) for bound in BOUNDS]
+        if counter:
+            rows.append(series(counter, times, counts * tokens))
+    if signals.cache_hits:
+        rows += [series(signals.cache_hits, times, counts * 200)]
+        rows += [] if signals.cache_queries == signals.prompt_tokens else [series(signals.cache_queries, times, counts * 600)]
+    rows += [series("DCGM_FI_DEV_POWER_USAGE", times, np.full(times.size, 400.0), gpu=gpu) for gpu in "01"]
+    found = history_of(curves([answer(rows)], "x"), "x")
+    assert (found.engine, found.requests.tolist()) == (engine, [3_600.0, 3_600.0])
+    lengths = (None, None) if engine == "triton" else (600, 40)
+    assert (found.mean("isl"), found.mean("osl")) == lengths
+    assert found.cache == (pytest.approx(1 / 3) if signals.cache_hits else None)
+    assert found.watts is not None
+    assert found.watts.tolist() == [800.0, 800.0]

@@ -52,10 +52,16 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
         seconds = parse_duration(range, option("range"))
         if not SHORTEST_S <= seconds <= LONGEST_S:
             raise InputError(f"{option('range')}: {range} is not possible; write 1h to 400d")
-        answers = Server(source, headers=header, select=select).read(seconds)
+        server = Server(source, headers=header, select=select)
+        answers = server.read(seconds)
         if save is not None:
-            save.write_text("".join(json.dumps(one) + "\n" for one in answers), encoding="utf-8")
-        return history_of(curves(answers, source), source)
+            try:
+                save.write_text("".join(json.dumps(one) + "\n" for one in answers), encoding="utf-8")
+            except OSError as error:
+                raise InputError(
+                    f"{option('save')}: cannot write '{save}' ({error.strerror}); name a file in a folder that exists"
+                ) from None
+        return history_of(curves(answers, server.name), server.name)
     for name, given in (("select", select), ("header", header), ("save", save)):
         if given:
             raise InputError(f"{option(name)}: belongs to a server; {source} is a file")

@@ -89,8 +89,7 @@ def _drifted(read: dict[str, Any], beside: dict[str, Any], report: Path | None, 
 def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
     """What two files say differently, each of one plan, or each of several use cases.
 
-    Raises:
-        InputError: no plan, or files of different kinds.
+    Raises InputError: no plan, or files of different kinds.
     """
     from tonnage.report.plans.diff import differences, use_case_differences
     from tonnage.report.plans.plan_document import read_use_cases
@@ -105,11 +104,7 @@ def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
 
 
 def _one(path: Path) -> Plan:
-    """The plan of a file.
-
-    Raises:
-        InputError: no plan, or a comparison of several.
-    """
+    """The plan of a file. Raises InputError: no plan, or a comparison of several."""
     from tonnage.report.plans.plan_document import read_plans
 
     plans = read_plans(path)

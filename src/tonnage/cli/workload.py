@@ -43,8 +43,8 @@ def workload(
         from-prometheus: a scenario of the traffic of days, from what engines export.
     file
         Recorded sessions (WEKA's, Dynamo's, AIPerf's, OTLP spans), a trace (Azure's, Mooncake's, BurstGPT's, or a CSV with timestamp, isl
-        and osl), a run folder, or what vllm bench, GenAI-Perf, AIPerf or GuideLLM kept of single requests;
-        from-prometheus also takes the URL of a Prometheus, or a file with its answers.
+        and osl), a run folder, or what vllm bench, GenAI-Perf, AIPerf or GuideLLM kept of single requests, or an
+        access log (JSON lines); from-prometheus also takes the URL of a Prometheus, or a file with its answers.
     model
         Describe: the model whose KV memory the engine limits are estimated for; fit: the model of the scenario.
     gpu

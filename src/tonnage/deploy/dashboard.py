@@ -88,7 +88,7 @@ def _predicted(service: Service, one: Objective) -> dict[str, str]:
     if peak is None:
         return {}
     latencies = {"ttft": peak.ttft_ms, "itl": peak.itl_ms, "tpot": peak.tpot_ms, "e2e": peak.e2e_ms}[one.limit.metric]
-    value = getattr(latencies, one.limit.statistic)
+    value = getattr(latencies, one.limit.statistic, None)  # none of a share
     return {} if value is None else {"plan: at the peak": _line(value / 1e3)}
 
 

@@ -285,8 +285,7 @@ def interpolated(values: tuple[float, ...], p: float) -> float:
 def shipped_residuals() -> Residuals:
     """The table that the package ships.
 
-    Raises:
-        DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
+    Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
     return residuals_of(content("residuals.json", "reinstall, or write it again with ./fit"), "perf/coefficients/residuals.json")
 
@@ -294,8 +293,7 @@ def shipped_residuals() -> Residuals:
 def residuals_of(document: Mapping[str, Any], where: str = "residuals.json") -> Residuals:
     """The table of a document as ``tools.fit`` writes it.
 
-    Raises:
-        DataErrors: unknown keys, metrics, regimes or terms, and values of another kind; one line each.
+    Raises DataErrors: unknown keys, metrics, regimes or terms, and values of another kind; one line each.
     """
     found = read_as(Residuals, document, where)
     faults = []

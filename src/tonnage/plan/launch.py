@@ -57,12 +57,7 @@ def command(
     """The command that starts an engine with these knobs.
 
     Args:
-        launch: of the engine's preset; None where it is not known how the engine is started.
         checkpoint: the model's folder, or its name at a hub, in the number format that was sized.
-        parallelism: how the instance is split.
-        knobs: of the engine.
-        max_context: longest prompt with its output, in tokens.
-        kv_8bit: whether the KV cache is kept in FP8.
         speculation: speculative decoding; the words of the command then hold ``DRAFTER`` where its method needs a drafter's checkpoint,
             and there is no command where the engine is not known to be started with that method.
     """

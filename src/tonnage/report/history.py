@@ -84,8 +84,9 @@ def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
     peak = (
         f"The busiest hour has {number(found.peak_rps)} requests/s; one second in a thousand of it has {whole(found.peak_second)} or more."
     )
-    watts = None if h.watts is None else float(h.watts[h.seen].mean())
-    lines = (peak, _growth_text(found.growth), f"The GPUs draw {number(watts)} W on average." if watts else "")
+    watts, running, waiting = (None if one is None else float(one[h.seen].mean()) for one in (h.watts, h.running, h.waiting))
+    queue = "" if running is None or waiting is None else f"{number(running)} requests run and {number(waiting)} wait, on average."
+    lines = (peak, _growth_text(found.growth), queue, f"The GPUs draw {number(watts)} W on average." if watts else "")
     return (
         section("traffic", "Traffic" if figures else "", Text(text=first, tone="answer"), items(lines)),
         section(

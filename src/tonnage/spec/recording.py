@@ -104,8 +104,7 @@ class Recording:
 def read_recording(path: str, where: str) -> Recording:
     """A trace from a file of one of the formats above; a name that ends in ".jsonl" or ".json" holds JSON lines.
 
-    Raises:
-        InputError: the file cannot be read as that; every bad line is named.
+    Raises InputError: the file cannot be read as that; every bad line is named.
     """
     errors: list[str] = []
     found = _mooncake if path.lower().endswith((".jsonl", ".json")) else _table
@@ -185,11 +184,7 @@ def _mooncake(path: str, where: str, errors: list[str]) -> Iterator[Row]:
 
 
 def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
-    """The ``hash_ids`` of Mooncake's format; empty where a line has none.
-
-    Raises:
-        InputError: ids that are no list of whole numbers.
-    """
+    """The ``hash_ids`` of Mooncake's format; empty where a line has none. Raises InputError: ids that are no list of whole numbers."""
     import json
 
     found = []
@@ -227,8 +222,7 @@ def _moment(text: str) -> int | None:
 def load_profile(path: str, where: str) -> tuple[float, ...]:
     """The hourly values of a file: one a line or separated by commas, or the column ``requests_per_second`` of a CSV.
 
-    Raises:
-        InputError: the file cannot be read as that; every bad value is named with its line.
+    Raises InputError: the file cannot be read as that; every bad value is named with its line.
     """
     if not os.path.exists(path):
         named = path if len(path) <= 60 else f"{path[:60]}…"

@@ -138,8 +138,6 @@ def of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int], size: int) ->
 
     Args:
         blocks: ids of the blocks of each prompt; a last block that is not full counts as far as it goes.
-        isl: prompt tokens of each.
-        size: tokens of a block.
     """
     tree: dict[tuple[int, int], int] = {}
     outputs = len(blocks)
@@ -187,11 +185,7 @@ class Pause:
 
 
 def parse_pause(text: str, where: str) -> Pause:
-    """Read "2s" or "exponential:2s".
-
-    Raises:
-        InputError: anything else.
-    """
+    """Read "2s" or "exponential:2s". Raises InputError: anything else."""
     kind, colon, rest = text.strip().partition(":")
     if colon and kind.strip().lower() != "exponential":
         raise InputError(f"{where}: '{text}' is no pause; write for example 2s or exponential:2s")
@@ -278,14 +272,7 @@ class Drawn(NamedTuple):
 
 
 def draw(asked: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[np.random.Generator]) -> Drawn:
-    """So many sessions.
-
-    Args:
-        asked: what they are like.
-        count: how many.
-        isl, osl: of questions and answers.
-        streams: one for questions, answers, turns, pauses, tools and prefixes each.
-    """
+    """So many sessions; ``streams`` draw questions, answers, turns, pauses, tools and prefixes, in this order."""
     import numpy as np
 
     turns = np.maximum(asked.turns.draw(count, streams[2]), 1)

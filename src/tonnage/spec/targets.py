@@ -86,6 +86,7 @@ def target_lacks(name: str, *, engine: EnginePreset, gpu: Gpu, split: Parallelis
     reasons = {
         f"{name} runs only {' and '.join(runs.engines)}, not {engine.name}": family not in runs.engines,
         f"deploy writes only NVIDIA GPUs for {name}, not {gpu.name} by {gpu.vendor}": gpu.vendor not in runs.vendors,
+        f"deploy writes whole GPUs for {name}, no MIG slice such as {gpu.name}": "-mig-" in gpu.name,
         f"an instance of {split.gpus} GPUs spans several systems, which deploy does not write for {family} on {name}": (
             split.gpus > gpus_per_system and family not in runs.across
         ),

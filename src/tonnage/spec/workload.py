@@ -119,11 +119,7 @@ class TraceArrivals:
         return "trace"
 
     def places(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The requests of the recording that this instance gets, in order; at least one.
-
-        Raises:
-            InputError: a share that is none.
-        """
+        """The requests of the recording that this instance gets, in order; at least one. Raises InputError: a share that is none."""
         import numpy as np
 
         if not 0 < self.share <= 1:
@@ -183,7 +179,6 @@ class Workload:
         """The requests themselves; the same seed gives the same trace.
 
         Args:
-            seed: of every random draw.
             stretch: whether an open loop that lasts longer than a simulated run may is cut to the requests of a stretch
                 that fits, and is not refused.
 
@@ -296,8 +291,7 @@ def unit_gaps(arrivals: OpenLoop, count: int, rng: np.random.Generator) -> NDArr
 def checked_cv(cv: float) -> float:
     """A coefficient of variation of gamma arrivals, refused where its square or the inverse of that is no usable number.
 
-    Raises:
-        InputError: it is outside of ``LEAST_CV`` to ``MOST_CV``.
+    Raises InputError: it is outside of ``LEAST_CV`` to ``MOST_CV``.
     """
     if not LEAST_CV <= cv <= MOST_CV:
         said = f"write a number above 0 (1 is Poisson), at least {LEAST_CV:g} and at most {MOST_CV:g}"
@@ -310,7 +304,7 @@ class Trace:
     """Requests as columns; row number is the request id.
 
     Attributes:
-        due_ps: int64, when each request is due, in picoseconds; -1 throughout in a closed loop.
+        due_ps: int64, when each request is due, in picoseconds; in a closed loop the earliest for those sent at its start, -1 for any time.
         isl, osl: int64, prompt and output tokens.
         concurrency: clients of a closed loop, 0 for an open loop.
         turnaround_ps: serial client time per request sent in a closed loop.

@@ -26,7 +26,11 @@ MANY = 50
 
 
 class Server:
-    """A Prometheus, Thanos, Mimir or VictoriaMetrics."""
+    """A Prometheus, Thanos, Mimir or VictoriaMetrics.
+
+    Attributes:
+        name: its URL without a password.
+    """
 
     def __init__(self, url: str, *, headers: Sequence[str] = (), select: str = "") -> None:
         """Ask nothing yet.
@@ -40,7 +44,8 @@ class Server:
             InputError: no header.
         """
         parts = urlsplit(url)
-        self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/") + "/api/v1/query_range", "", ""))
+        self.name = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
+        self._url = f"{self.name}/api/v1/query_range"
         self._headers = {}
         if parts.username:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

@@ -31,6 +31,8 @@ NEAR = 0.03
 """Distance of a lognormal distribution from the shares at all bounds up to which it stands for the buckets."""
 INSIDE = 8
 """Lengths that a bucket is filled with, where no distribution fits."""
+FINE_S = 900.0
+"""Longest interval whose counts tell bursts: those of longer ones differ by the hours of the day as well."""
 PEAK = 0.999
 """Quantile of the requests of one second that is called the peak second."""
 
@@ -76,13 +78,13 @@ class SeenLengths:
     """One side of the requests.
 
     Attributes:
-        mean: in tokens.
+        mean: in tokens; None where the history says none.
         p95: bounds of the bucket that holds the 95th percentile; None where there is no histogram.
         written: as a scenario writes it.
         how: "distribution", "buckets" where they are filled, or "mean" where no more is known.
     """
 
-    mean: float
+    mean: float | None
     p95: tuple[float, float] | None
     written: str
     how: str
@@ -97,7 +99,7 @@ class HistoryFit:
         profile: requests per second by the hour of the week, Monday first, or of the day; empty where less than a day was seen.
         isl, osl: lengths of the last week.
         growth: None where too few days were seen.
-        dispersion: of the requests in the finest intervals: 1 for Poisson arrivals within the hour.
+        dispersion: of the requests in the finest intervals: 1 for Poisson arrivals, above that for bursts, and for hours that differ.
         peak_second: requests of the busiest hour's ``PEAK`` second, where its arrivals vary so.
         scenario: which ``size`` reads.
         files: that it names.
@@ -136,7 +138,7 @@ class HistoryFit:
         from tonnage.spec.scenario import to_document
 
         h = self.history
-        watts = None if h.watts is None else float(h.watts[h.seen].mean())
+        gauges = {"mean_gpu_watts": h.watts, "mean_running": h.running, "mean_waiting": h.waiting}
         return {
             "source": h.source,
             "engine": h.engine,
@@ -151,7 +153,7 @@ class HistoryFit:
             "isl": asdict(self.isl),
             "osl": asdict(self.osl),
             "cached_share": h.cache,
-            "mean_gpu_watts": watts,
+            **{name: None if one is None else float(one[h.seen].mean()) for name, one in gauges.items()},
             "growth": None if self.growth is None else self.growth.to_json(),
             "not_seen": list(self.gaps),
             "scenario": to_document(self.scenario),
@@ -177,7 +179,8 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
     sides = {name: _lengths(history, name, given, f"{stem}.{name}.csv", files) for name, given in (("isl", isl), ("osl", osl))}
     peak = max(profile) if profile else float(history.requests[history.seen].max()) / HOUR_S
     dispersion = _dispersion(history)
-    bursty = dispersion > 1 + 3 * math.sqrt(2 / max(1, len(history.fine) - 1)) and dispersion > 1.1
+    certain = dispersion > 1.1 and dispersion > 1 + 3 * math.sqrt(2 / max(1, len(history.fine) - 1))
+    bursty = certain and history.fine_s <= FINE_S
     if profile:
         files[f"{stem}.profile.csv"] = "requests_per_second\n" + "".join(f"{one:.6g}\n" for one in profile)
     demand = DemandAsked(profile=f"{stem}.profile.csv") if profile else DemandAsked(peak_rps=float(f"{peak:.6g}"))
@@ -198,7 +201,7 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
         osl=sides["osl"],
         growth=growth,
         dispersion=dispersion,
-        peak_second=_quantile(peak, max(1.0, dispersion)),
+        peak_second=_quantile(peak, dispersion if bursty else 1.0),
         scenario=scenario,
         files=files,
         gaps=tuple(_gaps(history, sides, growth, dispersion, bursty=bursty)),
@@ -302,7 +305,7 @@ def _lengths(history: History, side: str, given: str | None, file: str, files: d
         if given is None and mean is None:
             raise InputError(f"{history.source}: says no lengths of {'prompts' if side == 'isl' else 'outputs'}; give {option(side)}")
         written = given if given is not None else f"{max(1, round(mean or 1))}"
-        return SeenLengths(mean=mean or math.nan, p95=None, written=written, how="mean" if given is None else "given")
+        return SeenLengths(mean=mean, p95=None, written=written, how="mean" if given is None else "given")
     fitted = _lognormal(found)
     if fitted is None:
         rows = _filled(found)
@@ -366,13 +369,13 @@ def _gaps(history: History, sides: dict[str, SeenLengths], growth: Growth | None
             "Which prompt had which output: both are drawn on their own; where long prompts have short outputs or the other way round, "
             "latencies differ and the number of systems hardly does."
         )
-        said = (
-            f"varied {dispersion:.3g} times as much as Poisson arrivals, and so does the scenario"
-            if bursty
-            else "varied as Poisson ones do"
-        )
+        said = "varied as those of Poisson arrivals do"
+        if history.fine_s > FINE_S:
+            said = "vary with the hour of the day too, so that arrivals are taken as Poisson's"
+        elif bursty:
+            said = f"varied {dispersion:.3g} times as much as those of Poisson arrivals, and so does the scenario"
         yield (
-            f"Bursts shorter than {history.fine_s:.0f} s: over such intervals requests {said}. Shorter bursts are taken to be alike; where "
+            f"Bursts shorter than {history.fine_s:.0f} s: counts over such intervals {said}. Shorter bursts are taken to be alike; where "
             "they are not, TTFT limits break first."
         )
     if history.cache is not None and history.cache >= 0.01:

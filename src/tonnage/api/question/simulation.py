@@ -11,6 +11,7 @@ from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, sea
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
+from tonnage.api.question.recorded_sessions import longest_pause_of, served_by
 from tonnage.api.question.sessions import sessions_of, tiers_of
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
@@ -147,8 +148,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
 def check_sessions(sessions: Sessions, asked: Simulation) -> None:
     """Refuse sessions that an instance could not serve to their ends, or that nobody can share out.
 
-    Raises:
-        InputError: conversations longer than the model's context, recorded traffic, pairs of lengths or attention ranks.
+    Raises InputError: conversations longer than the model's context, recorded traffic, pairs of lengths or attention ranks.
     """
     model, workload, whose = asked.deployment.model, asked.workloads[0], ", ".join(option(n) for n in ("turns", "shared_prefix"))
     if isinstance(workload.arrivals, TraceArrivals) or workload.pairs is not None:
@@ -218,11 +218,7 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
 
 
 def limits_asked(asked: LimitsAsked) -> Slo:
-    """The limits whose violations are counted.
-
-    Raises:
-        InputError: one that cannot be read.
-    """
+    """The limits whose violations are counted. Raises InputError: one that cannot be read."""
     return slo(ttft=asked.ttft, itl=asked.itl, tpot=asked.tpot, e2e=asked.e2e, attain=asked.attain)
 
 
@@ -235,16 +231,15 @@ def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
     recorded = sessions_of_file(found.demand)
     if recorded is None or not replays_lengths(found.lengths):
         return None
-    if not (recorded.isl + recorded.osl <= model.max_context).any():
-        raise InputError(f"{option('trace')}: every request of {recorded.source} exceeds the {model.max_context:,} tokens of {model.name}")
-    return recorded.within(model.max_context)
+    pause = found.sessions.longest_pause
+    cut = recorded if pause is None else recorded.paused_at_most(longest_pause_of(found.sessions))
+    return served_by(cut, model)
 
 
 def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
     """The trace of the demand, once as it came, or stretched to each rate that is given.
 
-    Raises:
-        InputError: there is no trace, or the load is a closed loop.
+    Raises InputError: there is no trace, or the load is a closed loop.
     """
     from tonnage.api.question.sizing import recording_of
 
@@ -261,8 +256,7 @@ def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
 def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
     """The profile of the demand, as it is or with each mean that is given.
 
-    Raises:
-        InputError: there is no profile, or the load is a closed loop.
+    Raises InputError: there is no profile, or the load is a closed loop.
     """
     from tonnage.api.question.sizing import demand_asked
 
@@ -276,8 +270,7 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
 def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated]) -> dict[str, Any]:
     """How many instances there are, and what is between them.
 
-    Raises:
-        InputError: no such router or number, or a load that a router does not share.
+    Raises InputError: no such router or number, or a load that a router does not share.
     """
     instances, router = own.get("instances", 1), router_of(asked, by_content=True)
     if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
@@ -338,11 +331,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
 
 
 def _one(values: Many, name: str) -> str:
-    """The only one of the values.
-
-    Raises:
-        InputError: there are several.
-    """
+    """The only one of the values. Raises InputError: there are several."""
     found = listed(values, option(name))
     if len(found) > 1:
         raise InputError(f"{option(name)}: {', '.join(found)} are several; one deployment is simulated, so name one of them")
@@ -363,8 +352,7 @@ def _knob(value: Any, name: str) -> Any:
 def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
     """Refuse a scenario whose demand would have to be the load: that is what all instances together carry.
 
-    Raises:
-        InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
+    Raises InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
     """
     if (
         found.search.arrivals in ("trace", "profile", "mmpp")

@@ -103,7 +103,6 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
     """The choice of the plan in a file that ``tonnage size --output`` wrote.
 
     Args:
-        path: the file; of one plan, not of a comparison of several.
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
 
     Raises:

@@ -393,11 +393,7 @@ STARTUP_S = 1_800.0
 
 
 def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
-    """The engines that are installed here.
-
-    Raises:
-        InputError: none is.
-    """
+    """The engines that are installed here. Raises InputError: none is."""
     from tonnage.serve.launch.start import found_command, needed_command
 
     found = tuple(family for family in families if found_command(family, asked.engine_path))

@@ -151,11 +151,7 @@ def _quantisation() -> _Quantisation:
 
 @cache
 def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
-    """Checkpoints by model.
-
-    Raises:
-        DataError: a repository is listed twice, or its method or source is not defined.
-    """
+    """Checkpoints by model. Raises DataError: a repository is listed twice, or its method or source is not defined."""
     where = "catalog/checkpoints.yaml"
     methods = {one.name: one for one in _quantisation().methods}
     places = {one.name: one for one in _quantisation().seen}
@@ -188,11 +184,7 @@ def _checkpoint(model: _ModelEntry, entry: _CheckpointEntry, method: Method, pla
 
 
 def listed_checkpoints() -> tuple[Checkpoint, ...]:
-    """Every published checkpoint, by model.
-
-    Raises:
-        DataErrors: a data file is damaged.
-    """
+    """Every published checkpoint, by model. Raises DataErrors: a data file is damaged."""
     return tuple(one for checkpoints in _by_model().values() for one in checkpoints)
 
 
@@ -252,10 +244,6 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def find_maker(format: str, engine: EnginePreset) -> tuple[Maker, Makes] | None:
-    """The tool that creates a number format for an engine; None if none is known.
-
-    Raises:
-        DataErrors: ``quantisation.yaml`` is damaged.
-    """
+    """The tool that creates a number format for an engine; None if none is known. Raises DataErrors: ``quantisation.yaml`` is damaged."""
     found = ((maker, one) for maker in _quantisation().makers for one in maker.makes)
     return next(((maker, one) for maker, one in found if one.format == format and reads(one.engines, engine)), None)

@@ -98,9 +98,5 @@ def _interfaces() -> Mapping[str, Interface]:
 
 
 def find_interface(preset: str) -> Interface | None:
-    """The interface of an engine preset; None where none is known.
-
-    Raises:
-        DataErrors: ``interfaces.yaml`` is damaged.
-    """
+    """The interface of an engine preset; None where none is known. Raises DataErrors: ``interfaces.yaml`` is damaged."""
     return _interfaces().get(preset)
