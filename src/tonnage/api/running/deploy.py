@@ -255,7 +255,7 @@ class Verified:
         if len(self.instances) != self.planned:
             yield f"instances: {len(self.instances)} in place of {self.planned}"
         for one in self.instances:
-            yield from (f"{one.url}: {setting.name}: {setting.told}" for setting in one.off)
+            yield from (f"{one.url} {setting.name}: {setting.told}" for setting in one.off)
         if self.load is not None and self.asked_rate is not None:
             present = self.load.present
             if present.requests_per_second < (1 - LOST) * self.asked_rate:
