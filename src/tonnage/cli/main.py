@@ -91,11 +91,7 @@ def run(tokens: Sequence[str]) -> int:
 
 
 def _check_verb(tokens: Sequence[str]) -> None:
-    """Refuse an unknown verb.
-
-    Raises:
-        UnknownName: with the nearest verbs.
-    """
+    """Refuse an unknown verb. Raises UnknownName: with the nearest verbs."""
     if tokens and not tokens[0].startswith("-") and tokens[0] not in VERBS:
         raise UnknownName("command", tokens[0], VERBS)
 

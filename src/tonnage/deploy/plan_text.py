@@ -124,7 +124,15 @@ def argv_notes(service: Service) -> str:
         lines.append(
             f"{knobs.max_batch_size:,} requests at once and {knobs.max_num_tokens:,} tokens a step are the knobs that the plan found best."
         )
+    if service.interface.recalled:
+        lines.append(f"The names of these flags are recalled for {service.interface.name}, not read in its source.")
     return "\n".join(lines)
+
+
+def image_note(service: Service) -> str:
+    """What is known of the image."""
+    known = service.interface
+    return f"{known.name}; {known.amd_source if service.gpu.vendor == 'AMD' else known.image_source}"
 
 
 def least_line(service: Service) -> str:

@@ -6,7 +6,7 @@ the run; -1 where it did not happen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,7 @@ class Requests:
             output tokens, by bucket of output position and by bin of ``gap_edges_ns``.
         window_ns: the run's end as far as rates are concerned: requests that completed in
             [0, window_ns] count; -1 for the whole run.
+        row: the place of each in the trace, of a simulated engine whose requests are sent in another order; None elsewhere.
     """
 
     due_ns: NDArray[np.int64]
@@ -75,7 +76,17 @@ class Requests:
     preemptions: NDArray[np.int32]
     gaps: NDArray[np.int64]
     window_ns: int = -1
+    row: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         """Number of requests."""
         return len(self.isl)
+
+    def some(self, rows: slice | NDArray[np.int64]) -> Requests:
+        """Some of the requests; the gaps stay those of all."""
+        columns = {name: getattr(self, name)[rows] for name in ROW_COLUMNS}
+        return replace(self, **columns, row=None if self.row is None else self.row[rows])
+
+
+ROW_COLUMNS = tuple(part.name for part in fields(Requests) if part.name not in ("gaps", "window_ns", "row"))
+"""What there is of every request."""

@@ -8,11 +8,12 @@ The attention ranks of an instance (``Parallelism.dp``) have separate requests a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
+from tonnage.results.requests import ROW_COLUMNS
 from tonnage.spec.deployment import NO_WINDOWS, Windows
 from tonnage.spec.workload import Split, Trace
 
@@ -154,10 +155,10 @@ def pooled(parts: Sequence[Requests]) -> Requests:
 
     due = np.concatenate([part.due_ns for part in parts])
     order = np.argsort(due, kind="stable")
-    names = [f.name for f in fields(parts[0]) if f.name not in ("gaps", "window_ns", "instance")]
+    names = [name for name in ROW_COLUMNS if name != "instance"]
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names}
     owner = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])[order]
-    return replace(parts[0], **columns, instance=owner, gaps=np.sum([part.gaps for part in parts], axis=0))
+    return replace(parts[0], **columns, instance=owner, row=None, gaps=np.sum([part.gaps for part in parts], axis=0))
 
 
 def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[Trace]:

@@ -289,6 +289,7 @@ class Question:
         sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
         prefix_caching: whether engines keep the KV blocks of earlier prompts; None leaves it to the engine.
         objective: what the choice has least of; the search itself tells the fewest GPUs from the shortest answers.
+        deploy_on: deployment target that runs the choice; empty for any.
         pools: how two pools are to be, where prefill and decode have one each; None where every instance does both.
     """
 
@@ -333,6 +334,7 @@ class Question:
     sharing: Sharing | None = None
     prefix_caching: bool | None = None
     objective: Objective = "gpus"
+    deploy_on: str = ""
     pools: Pools | None = None
 
     @property

@@ -106,9 +106,7 @@ class Speculation:
 def parse_speculation(text: str | None, where: str = option("speculation")) -> Speculation | None:
     """Read "eagle k=3 acceptance=0.7" or "draft=llama-3.2-1b k=5 acceptance=0.8"; "none" and None are none.
 
-    Raises:
-        InputError: no such method, or k or acceptance missing or out of range.
-        UnknownName: no such draft model.
+    Raises InputError: no such method, or k or acceptance missing or out of range; UnknownName: no such draft model.
     """
     if text is None or text.strip().lower() == "none":
         return None
@@ -345,8 +343,7 @@ _SEVERAL = re.compile(r"[,;]\s*(?:mean|avg|median|p\d)", re.IGNORECASE)
 def parse_limit(metric: LimitMetric, text: str) -> Limit:
     """Read "p95<=3s" or "mean 500ms"; a bare "3s" is the p95. A pace, "20 tokens/s", is read as the time of a token.
 
-    Raises:
-        InputError: no duration with a unit, an unknown statistic, or a limit of zero.
+    Raises InputError: no duration with a unit, an unknown statistic, or a limit of zero.
     """
     where = option(metric)
     match = _LIMIT.match(text)
@@ -370,8 +367,7 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
 def parse_attainment(text: str) -> Limit:
     """Read "95%: ttft<=500ms & tpot<=50ms": the share of requests that must meet every limit at once.
 
-    Raises:
-        InputError: no share, no limit, a metric that a single request does not have, or one that is named twice.
+    Raises InputError: no share, no limit, a metric that a single request does not have, or one that is named twice.
     """
     where, example = option("attain"), 'write for example "95%: ttft<=500ms & tpot<=50ms"'
     head, colon, rest = text.partition(":")

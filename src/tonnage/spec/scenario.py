@@ -40,7 +40,6 @@ def leaf(about: str, *, one: str = "", file: bool = False, unit: Unit = "") -> A
     """A leaf of the tree: None unless it is given.
 
     Args:
-        about: what it says.
         one: what it says to ``simulate``, where that takes one value of what ``size`` tries or chooses.
         file: whether it is the path of a file.
         unit: the units that a number may be written in.
@@ -219,6 +218,10 @@ class SearchAsked:
         "(default: random).",
         one="Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv, power-of-two, or "
         "where prompts share something prefix-aware or session (default: least-outstanding).",
+    )
+    deploy_on: Text = leaf(
+        "Deployment target that runs the answer: compose, kubernetes, kserve, llm-d, dynamo, ray-serve, nim or triton; tries only "
+        "what it runs: engines, splits, formats with a checkpoint, and its router (default: any)."
     )
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
@@ -400,7 +403,7 @@ def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> Iterator[Leaf
             yield Leaf(path=(*path, part.name), kind=kind, **part.metadata)
 
 
-OF_SIZE = ("system", "pp", "load")
+OF_SIZE = ("system", "pp", "load", "deploy_on")
 """Leaves of the search that one simulated deployment has no use for."""
 
 OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")

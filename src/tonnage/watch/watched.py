@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.formats.prometheus import Buckets, together
 from tonnage.perf.residuals import SHARE
 from tonnage.spec.deployment import LimitMetric
 from tonnage.watch.expected import Advice, Expected, Predictor, advice
-from tonnage.watch.reading import BROKEN, Buckets, Counts, Reading, together
+from tonnage.watch.reading import BROKEN, Counts, Reading
 
 if TYPE_CHECKING:
     from tonnage.plan.limit import Limit
@@ -243,7 +244,7 @@ class Watcher:
         plan: of the deployment.
         predictor: of its choice.
         urls: that are watched.
-        plan_file: path of the plan, for the commands that are told.
+        plan_file: path of the plan, for the commands of the advice.
     """
 
     plan: Plan

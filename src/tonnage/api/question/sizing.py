@@ -31,6 +31,7 @@ from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 from tonnage.spec.recording import Recording, load_profile
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
+from tonnage.spec.targets import target_runs
 from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration
@@ -55,16 +56,7 @@ DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
 
 def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None) -> tuple[Question, ...]:
-    """What a scenario asks, once per model.
-
-    Args:
-        written: the scenario as it was written; its use case's defaults are filled in here.
-        source: the file that it came from, for messages.
-        flags: the arguments given next to the file, for messages.
-
-    Raises:
-        InputErrors: everything that cannot be used.
-    """
+    """What a scenario asks, once per model. Raises InputErrors: everything that cannot be used."""
     scenario, defaults = with_defaults(_alone(written))
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
@@ -150,8 +142,7 @@ def _of_existing(scenario: Scenario) -> bool:
 def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
     """The demand, or that there is none in addition to systems that exist.
 
-    Raises:
-        InputError: what is given contradicts itself, is too little, or needs today's load.
+    Raises InputError: what is given contradicts itself, is too little, or needs today's load.
     """
     if not _of_existing(scenario):
         return demand_asked(scenario.demand, recording)
@@ -193,11 +184,7 @@ def _mode(scenario: Scenario, demand: Demand | None) -> Mode:
 
 
 def recording_of(asked: DemandAsked) -> Recording | None:
-    """The trace that a demand names, stretched to its mean.
-
-    Raises:
-        InputError: the file is none.
-    """
+    """The trace that a demand names, stretched to its mean. Raises InputError: the file is none."""
     if asked.trace is None:
         return None
     recording = recording_from(asked.trace, option("trace"))
@@ -207,11 +194,7 @@ def recording_of(asked: DemandAsked) -> Recording | None:
 
 
 def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
-    """The demand that a scenario asks for.
-
-    Raises:
-        InputError: what is given contradicts itself, or is too little.
-    """
+    """The demand that a scenario asks for. Raises InputError: what is given contradicts itself, or is too little."""
     profile = asked.profile
     hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
     return demand_of(
@@ -286,7 +269,12 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     gpus = () if own else _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults)
     precisions = _names(asked.precision, option("precision"), faults)
     precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
+    runs = None if asked.deploy_on is None else faults.of(target_runs, asked.deploy_on, at="deploy_on")
     engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, option("engine"), faults)
+    if runs is not None and asked.engine is None:
+        engines = tuple(name for name in engines if name in runs.engines)
+    if runs is not None and asked.disaggregated and not runs.pools:
+        faults.say(f"{option('disaggregated')}: {asked.deploy_on} does not run two pools; write {option('deploy_on')} dynamo or llm-d")
     have = faults.named(option("have"), owned, scenario.have) if scenario.have is not None else ()
     growth = faults.of(growth_of, scenario.growth) if scenario.growth is not None else None
     chosen: dict[str, Any] = {
@@ -308,7 +296,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
         "seed": scenario.seed or 0,
-        "router": faults.of(sized_router, asked.router, sharing),
+        "router": faults.of(sized_router, asked.router, sharing, asked.deploy_on or ""),
+        "deploy_on": asked.deploy_on or "",
         "objective": scenario.choice.objective or "gpus",
         "prefix_caching": asked.prefix_caching,
         "have": have or (),
@@ -392,11 +381,7 @@ _OWNED = re.compile(r"^(\d{1,6})(?:\s*[x×]\s*|\s+)(.+)$")
 
 
 def owned(text: str | None) -> tuple[Owned, ...]:
-    """Read "3xdgx-h100", or several with commas between.
-
-    Raises:
-        InputError: not a number of known systems.
-    """
+    """Read "3xdgx-h100", or several with commas between. Raises InputError: not a number of known systems."""
     found: list[Owned] = []
     for part in listed(text or "", option("have")):
         match = _OWNED.match(part)
@@ -409,8 +394,7 @@ def owned(text: str | None) -> tuple[Owned, ...]:
 def _held(count: int, name: str) -> list[Owned]:
     """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and a smaller one for the rest.
 
-    Raises:
-        UnknownName: neither a system nor a GPU.
+    Raises UnknownName: neither a system nor a GPU.
     """
     try:
         return [Owned(count=count, system=find_system(name))]
@@ -425,12 +409,7 @@ def _held(count: int, name: str) -> list[Owned]:
 
 
 def shapes(values: Many | None) -> tuple[System, ...]:
-    """The servers to buy in, one of each GPU at most.
-
-    Raises:
-        UnknownName: no such server.
-        InputError: two of one GPU.
-    """
+    """The servers to buy in, one of each GPU at most. Raises UnknownName: no such server; InputError: two of one GPU."""
     found: list[System] = []
     for name in () if values is None else listed(values, option("system")):
         system = find_system(name)
@@ -445,8 +424,6 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     """Refuse one answer by itself, before the whole question is there.
 
     Args:
-        name: the leaf.
-        text: what was answered.
         context: earlier answers of the same form, such as ``calls_per_year`` for ``requests_per_call``.
 
     Raises:

@@ -119,6 +119,7 @@ class SizeArguments(SharedArguments, total=False):
     max_batch_size: Counts
     max_num_tokens: Counts
     load: Literal["open", "closed"] | None
+    deploy_on: Text
     price: Iterable[str] | None
 
 

@@ -100,7 +100,6 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
     """The choice of the plan in a file that ``tonnage size --output`` wrote.
 
     Args:
-        path: the file; of one plan, not of a comparison of several.
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
 
     Raises:
@@ -180,7 +179,7 @@ def watch(
         TonnageError: nothing answers with the metrics of a known engine.
     """
     from tonnage.api.running.deploy import planned
-    from tonnage.deploy.signals import SIGNALS
+    from tonnage.formats.engine_metrics import SIGNALS
     from tonnage.spec.catalog import find_engine
     from tonnage.units import parse_duration
     from tonnage.watch.expected import Predictor

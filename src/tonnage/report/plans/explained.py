@@ -236,7 +236,6 @@ def riskiest_text(found: Sensitivity, per_system: int = 0) -> str:
     """The input whose rise needs the most GPUs, read off the figures: "with 20% longer prompts it takes 3 systems in place of 2".
 
     Args:
-        found: the figures.
         per_system: GPUs in one system of the choice; where the other answer has systems of another size, both are given in GPUs.
     """
     rises = [one for one in found.swings if one.input in MORE]

@@ -143,7 +143,6 @@ def screen(plans: Sequence[Plan], *, page: str = "report", explain: bool = False
     """The first screen of one plan, or of several models side by side.
 
     Args:
-        plans: one for each model.
         page: the option that writes the page.
         explain: whether what takes time and memory follows, before the last line.
         plot: columns of a plot of characters that follows likewise; None for none.

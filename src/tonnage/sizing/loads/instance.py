@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -422,6 +422,4 @@ def burst_factor(process: Process, cv: float) -> float:
 def middle(requests: Requests) -> Requests:
     """The requests that arrived in the ``MEASURED`` part of the run; the gaps stay those of the whole run."""
     count = len(requests)
-    rows = slice(int(MEASURED[0] * count), int(MEASURED[1] * count))
-    columns = {f.name: getattr(requests, f.name)[rows] for f in fields(requests) if f.name not in ("gaps", "window_ns")}
-    return replace(requests, **columns)
+    return requests.some(slice(int(MEASURED[0] * count), int(MEASURED[1] * count)))
