@@ -7,8 +7,9 @@ Nothing is downloaded here. AISimulate is installed beforehand, into an environm
     python -m venv /tmp/ais && /tmp/ais/bin/pip install --pre aisimulate==0.13.0.dev202610270000000085
 
 The points are those of docs/accuracy.md: at most eight of a model, GPU, engine and format. Both get the deployment, the slots and
-the token budget of the run, and its format of the KV cache where AISimulate has tables for it. AISimulate takes one length for all requests, here the mean of the drawn ones, and its newest tables
-of each engine; its own fit may have read the same public runs. What it refuses is counted, and is in no error.
+the token budget of the run, and its format of the KV cache where AISimulate has tables for it. AISimulate takes one length for all
+requests, here the mean of the drawn ones, and its newest tables of each engine; its own fit may have read the same public runs.
+What it refuses is counted, and is in no error.
 """
 
 from __future__ import annotations
