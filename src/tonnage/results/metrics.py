@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
-from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, gap_edges_ns
-from tonnage.spec.deployment import Statistic
+from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, Turns, gap_edges_ns
+from tonnage.spec.deployment import METRICS, Statistic
 from tonnage.spec.typed_values import strict
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Summary:
         preemptions: of the counted requests.
         itl_relative_error: width of a bin of the gap histogram.
         by_request: latencies of single requests, for joint attainment; None where they were not kept, and never in JSON.
+        sessions: of recorded sessions; None, and not in JSON, elsewhere.
     """
 
     requests_per_second: float
@@ -108,10 +109,12 @@ class Summary:
     input_tokens_per_second: float
     itl_relative_error: float = GAP_BIN_WIDTH
     by_request: ByRequest | None = None
+    sessions: SessionLatencies | None = None
 
     def statistic_ms(self, metric: LimitMetric, statistic: Statistic) -> float:
         """One statistic of one latency in milliseconds; NaN where it is undefined."""
-        value: float | None = getattr(self, f"{metric}_ms").value(statistic)
+        whose: Any = self if metric in METRICS else self.sessions
+        value: float | None = None if whose is None else getattr(whose, f"{metric}_ms").value(statistic)
         return math.nan if value is None else value
 
     def limit_s(self, limit: Limit) -> float:
@@ -124,7 +127,8 @@ class Summary:
 
     def to_json(self) -> dict[str, object]:
         """The summary as JSON values; None where undefined."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "by_request"}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("by_request", "sessions")}
+        values |= {} if self.sessions is None else {f.name: getattr(self.sessions, f.name) for f in fields(self.sessions)}
         values = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()}
         return {name: asdict(value) if isinstance(value, Latencies) else value for name, value in values.items()}
 
@@ -167,6 +171,41 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
         preemptions=int(requests.preemptions[rows].sum()),
         input_tokens_per_second=int(requests.isl[done].sum()) / seconds if seconds > 0 else math.nan,
         by_request=latencies_by_request(requests) if by_request else None,
+        sessions=None if requests.turns is None else session_latencies(requests, requests.turns, rows),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLatencies:
+    """Of the requests of sessions.
+
+    Attributes:
+        first_ttft_ms, further_ttft_ms: TTFT of the first request of a session, and of all others.
+        slowdown_ms: how many thousandths of the time that its answers take alone those of a session took, in all.
+    """
+
+    first_ttft_ms: Latencies
+    further_ttft_ms: Latencies
+    slowdown_ms: Latencies
+
+
+FEWEST_ANSWERS = 5
+"""Answers from which on those of a session are compared with the same ones alone."""
+
+
+def session_latencies(requests: Requests, turns: Turns, rows: NDArray[np.int64]) -> SessionLatencies:
+    """The latencies of some completed requests by their places in sessions."""
+    import numpy as np
+
+    ttft, first = (requests.first_token_ns - requests.due_ns)[rows], turns.first[rows]
+    alone, session = turns.alone_ns[rows], turns.session[rows]
+    e2e, compared = (requests.last_token_ns - requests.due_ns)[rows], alone > 0
+    count = int(session.max(initial=-1)) + 1
+    counts, took, least = (np.bincount(session[compared], each, count) for each in (None, e2e[compared], alone[compared]))
+    enough = counts >= FEWEST_ANSWERS
+    ratios = took[enough] / least[enough]
+    return SessionLatencies(
+        first_ttft_ms=_statistics(ttft[first]), further_ttft_ms=_statistics(ttft[~first]), slowdown_ms=_statistics(1e9 * ratios)
     )
 
 

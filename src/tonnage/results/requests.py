@@ -45,6 +45,25 @@ def gap_edges_ns() -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """Of the requests of sessions.
+
+    Attributes:
+        session: int64, the number of each one's session.
+        first: whether it is the session's first.
+        alone_ns: int64, how long its answer takes where the session is the only one; -1 where that does not compare.
+    """
+
+    session: NDArray[np.int64]
+    first: NDArray[np.bool_]
+    alone_ns: NDArray[np.int64]
+
+    def some(self, rows: slice | NDArray[np.int64]) -> Turns:
+        """Those of some of the requests."""
+        return Turns(session=self.session[rows], first=self.first[rows], alone_ns=self.alone_ns[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
     """One row per request, row number = id, and the histogram of all single gaps.
 
@@ -62,6 +81,7 @@ class Requests:
         window_ns: the run's end as far as rates are concerned: requests that completed in
             [0, window_ns] count; -1 for the whole run.
         row: the place of each in the trace, of a simulated engine whose requests are sent in another order; None elsewhere.
+        turns: whose session each is of, in sizings of sessions; None elsewhere.
     """
 
     due_ns: NDArray[np.int64]
@@ -77,6 +97,7 @@ class Requests:
     gaps: NDArray[np.int64]
     window_ns: int = -1
     row: NDArray[np.int64] | None = None
+    turns: Turns | None = None
 
     def __len__(self) -> int:
         """Number of requests."""
@@ -85,8 +106,9 @@ class Requests:
     def some(self, rows: slice | NDArray[np.int64]) -> Requests:
         """Some of the requests; the gaps stay those of all."""
         columns = {name: getattr(self, name)[rows] for name in ROW_COLUMNS}
-        return replace(self, **columns, row=None if self.row is None else self.row[rows])
+        row = None if self.row is None else self.row[rows]
+        return replace(self, **columns, row=row, turns=None if self.turns is None else self.turns.some(rows))
 
 
-ROW_COLUMNS = tuple(part.name for part in fields(Requests) if part.name not in ("gaps", "window_ns", "row"))
+ROW_COLUMNS = tuple(part.name for part in fields(Requests) if part.name not in ("gaps", "window_ns", "row", "turns"))
 """What there is of every request."""

@@ -121,6 +121,27 @@ class RecordedSessions:
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     @cached_property
+    def begun_ns(self) -> Ints:
+        """When each request is sent where every answer takes as long as it did, since its session began."""
+        begun, waits = np.zeros(len(self.isl), np.int64), np.zeros(len(self.isl), np.int64)
+        starts, rows = self.follows.starts.tolist(), self.follows.rows.tolist()
+        for row in range(len(begun)):
+            begun[row] = waits[row] + max(int(self.pause_ns[row]), 0)
+            for following in rows[starts[row] : starts[row + 1]]:
+                waits[following] = max(waits[following], begun[row] + self.took_ns[row])
+        return begun
+
+    @cached_property
+    def lasts_s(self) -> NDArray[np.float64]:
+        """How long each session lasts then, in seconds."""
+        return np.asarray(np.maximum.reduceat(self.begun_ns + np.maximum(self.took_ns, 1), self.starts[:-1]) / NS_PER_S)
+
+    @property
+    def pace(self) -> float:
+        """Requests per second of a session while it lasts, on average over the time of all."""
+        return len(self.isl) / float(self.lasts_s.sum())
+
+    @cached_property
     def seconds(self) -> NDArray[np.float64]:
         """How long each session lasted, to its last answer."""
         return np.asarray(np.maximum.reduceat(self.at_ns + self.took_ns, self.starts[:-1]) / NS_PER_S)
@@ -201,6 +222,46 @@ class RecordedSessions:
         longest = round(seconds * NS_PER_S)
         return replace(self, pause_ns=np.minimum(self.pause_ns, longest), change=f"{self.change}, pauses cut to {seconds:g} s")
 
+    def under_way(self, clients: int, further: int, seed: int, turnaround_ps: int = 0) -> tuple[Trace, Ints]:
+        """A closed loop that begins in the midst of its sessions, and the row here of each of its requests.
+
+        At a moment of a service that has long run, a session is met in proportion to the time that it lasts, anywhere in it. The rest of it
+        follows, from the next request of the session's agent on. ``further`` whole sessions come after those of the clients.
+        """
+        rng = np.random.default_rng([seed, 13])
+        ends = self.lasts_s.cumsum()
+        chosen: list[int] = []
+        rows: list[Ints] = []
+        due: list[int] = []
+        while len(chosen) < clients:
+            at = float(rng.random() * ends[-1])
+            session = int(np.searchsorted(ends, at, side="right"))
+            since = round((at - (ends[session] - self.lasts_s[session])) * NS_PER_S)
+            left, wait = self._from(session, since)
+            if len(left):
+                chosen.append(session)
+                rows.append(left)
+                due.append(wait * PS_PER_NS)
+        drawn = np.concatenate([rng.permutation(len(self)) for _ in range(-(-further // len(self)))])[:further]
+        whole = [np.arange(self.starts[one], self.starts[one + 1]) for one in drawn]
+        trace = self.chosen(np.array([*chosen, *drawn]), concurrency=clients, turnaround_ps=turnaround_ps, seed=seed)
+        begins = np.append(0, np.cumsum(np.diff(self.starts)[[*chosen, *drawn]]))
+        places = [begins[i] + part - self.starts[one] for i, (one, part) in enumerate(zip(chosen, rows, strict=True))]
+        kept = np.concatenate([*places, np.arange(begins[len(chosen)], begins[-1])]).astype(np.int64)
+        return _begun(trace, kept, np.array(due)), np.concatenate([*rows, *whole])
+
+    def _from(self, session: int, since_ns: int) -> tuple[Ints, int]:
+        """The rows of a session that follow from the next request of the session's agent after a time, and how long until that is sent."""
+        first, last = int(self.starts[session]), int(self.starts[session + 1])
+        coming = [row for row in range(first, last) if self.agent[row] == self.agent[first] and self.begun_ns[row] >= since_ns]
+        if not coming:
+            return np.zeros(0, np.int64), 0
+        found, starts = {coming[0]}, self.follows.starts
+        for row in range(coming[0], last):
+            if row in found:
+                found.update(self.follows.rows[starts[row] : starts[row + 1]].tolist())
+        return np.array(sorted(found), np.int64), int(self.begun_ns[coming[0]] - since_ns)
+
     def chosen(self, sessions: Ints, *, concurrency: int = 0, turnaround_ps: int = 0, due_ps: Ints | None = None, seed: int = 0) -> Trace:
         """The requests of some of the sessions, in order; of one that is chosen again a copy, which shares nothing with the first.
 
@@ -235,6 +296,27 @@ class RecordedSessions:
             pause_ps=np.where(pause < 0, -1, pause * PS_PER_NS),
             follows=Follows(starts=waiting, rows=self.follows.rows[places] + moved, waits=self.follows.waits[rows]),
         )
+
+
+def _begun(trace: Trace, kept: Ints, due_ps: Ints) -> Trace:
+    """A closed loop without the requests that its first sessions have sent already; ``due_ps`` is when each of them sends the next one."""
+    pause = np.full(len(trace), -1) if trace.pause_ps is None else trace.pause_ps.copy()
+    session, graph = trace.session(), trace.graph()
+    firsts = kept[np.flatnonzero(np.diff(session[kept], prepend=-1))]
+    pause[firsts] = -1
+    there, number = np.zeros(len(trace), bool), np.full(len(trace), -1)
+    there[kept], number[kept] = True, np.arange(len(kept))
+    owner = np.repeat(np.arange(len(trace)), np.diff(graph.starts))
+    both = there[owner] & there[graph.rows]
+    pairs = np.column_stack([number[owner[both]], number[graph.rows[both]]])
+    counts = np.bincount(pairs[:, 0], minlength=len(kept))
+    follows = Follows(
+        starts=np.append(0, counts.cumsum()), rows=pairs[:, 1].copy(), waits=np.bincount(pairs[:, 1], minlength=len(kept)).astype(np.int64)
+    )
+    due = np.full(len(kept), -1)
+    due[number[firsts[: len(due_ps)]]] = due_ps
+    part = replace(trace, follows=None).part(kept, trace.seed)
+    return replace(part, due_ps=due, pause_ps=pause[kept], follows=follows)
 
 
 def _copies(sessions: Ints) -> Ints:

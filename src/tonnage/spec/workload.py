@@ -304,7 +304,7 @@ class Trace:
     """Requests as columns; row number is the request id.
 
     Attributes:
-        due_ps: int64, when each request is due, in picoseconds; -1 throughout in a closed loop.
+        due_ps: int64, when each request is due, in picoseconds; in a closed loop the earliest for those sent at its start, -1 for any time.
         isl, osl: int64, prompt and output tokens.
         concurrency: clients of a closed loop, 0 for an open loop.
         turnaround_ps: serial client time per request sent in a closed loop.

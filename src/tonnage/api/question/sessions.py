@@ -36,7 +36,7 @@ def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
     Raises InputError: a value that cannot be, or one that says nothing without another.
     """
     asked = scenario.sessions
-    if asked == SessionsAsked():
+    if replace(asked, longest_pause=None) == SessionsAsked():
         return None
     words = scenario.lengths.words_per_token or WORDS_PER_TOKEN
     prefix = _prefix(asked, words)

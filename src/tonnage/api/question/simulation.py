@@ -11,6 +11,7 @@ from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, sea
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
+from tonnage.api.question.recorded_sessions import longest_pause_of, served_by
 from tonnage.api.question.sessions import sessions_of, tiers_of
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
@@ -230,9 +231,9 @@ def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
     recorded = sessions_of_file(found.demand)
     if recorded is None or not replays_lengths(found.lengths):
         return None
-    if not (recorded.isl + recorded.osl <= model.max_context).any():
-        raise InputError(f"{option('trace')}: every request of {recorded.source} exceeds the {model.max_context:,} tokens of {model.name}")
-    return recorded.within(model.max_context)
+    pause = found.sessions.longest_pause
+    cut = recorded if pause is None else recorded.paused_at_most(longest_pause_of(found.sessions))
+    return served_by(cut, model)
 
 
 def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:

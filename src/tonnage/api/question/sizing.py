@@ -13,7 +13,8 @@ from tonnage.api.question.arguments import Faults, Many, attainments, confidence
 from tonnage.api.question.changes import check_scaling
 from tonnage.api.question.deployment import sized_pools
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
-from tonnage.api.question.loads import recording_from
+from tonnage.api.question.loads import recording_from, sessions_of_file
+from tonnage.api.question.recorded_sessions import check_no_sessions, sessions_questions
 from tonnage.api.question.sessions import check_lengths, check_load, shared_blocks, sharing_of, sized_router
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
@@ -24,7 +25,7 @@ from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
-from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit, parse_speculation
+from tonnage.spec.deployment import LIMITED, METRICS, Limit, Slo, parse_limit, parse_speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
@@ -62,6 +63,13 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     faults = Faults(source, flags)
     _check_given(scenario, faults)
     models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
+    held = faults.of(sessions_of_file, scenario.demand)
+    if held is not None:
+        rest = {"slo": _limits(scenario.limits, faults), **_search(scenario, faults, Sharing(recorded=held))}
+        _check_choice(scenario, "streaming", faults)
+        found = tuple(model for model in models if model is not None)
+        return sessions_questions(scenario, held, {model: usual_precisions(model, rest["gpus"]) for model in found}, rest, faults)
+    faults.of(check_no_sessions, scenario)
     recorded = faults.of(recording_of, scenario.demand)
     recording = None if recorded is None else shared_blocks(recorded, scenario)
     lengths = lengths_found(scenario.lengths, recording, faults)
@@ -83,13 +91,8 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     if lengths is None or demand is None:
         raise InputError("nothing was asked")
     whole = lengths.isl if sharing is None or sharing.recording is not None else sharing.best(lengths.osl).isl
-    asked: dict[str, Any] = {
-        "isl": whole,
-        "sharing": sharing,
-        "osl": lengths.osl,
-        "pairs": lengths.pairs,
-        "remarks": (*remarks, *lengths.remarks),
-    }
+    asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs, "remarks": (*remarks, *lengths.remarks)}
+    asked |= {"sharing": sharing}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
     named = rest.pop("precisions")
     return tuple(
@@ -218,7 +221,7 @@ def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Dema
 def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
     """Every limit that can be read; none twice."""
     found: list[Limit] = []
-    for metric in METRICS:
+    for metric in (*METRICS, *LIMITED):
         texts = getattr(asked, metric) or ()
         for text in [texts] if isinstance(texts, str) else texts:
             limit = faults.of(parse_limit, metric, text)

@@ -76,7 +76,7 @@ def limits_table(plan: Plan) -> Table | None:
     rows = tuple(
         (
             limit_text(use.limit),
-            number(use.value_ms) if use.limit.share is None else ABSENT,
+            number(use.value_ms) if use.limit.share is None and not use.limit.asked.is_ratio else ABSENT,
             ABSENT if use.used is None else percent(use.used),
         )
         for use in plan.explain.limits

@@ -307,10 +307,11 @@ def send_first_turns(m: Machine, trace: Trace) -> int:
     firsts, count = cache.firsts, len(cache.firsts)
     if trace.concurrency > 0:
         count = min(trace.concurrency, count)
-        m.rows.sent[firsts[:count]] = np.arange(1, count + 1) * trace.turnaround_ps
+        m.rows.sent[firsts[:count]] = np.maximum(np.arange(1, count + 1) * trace.turnaround_ps, trace.due_ps[firsts[:count]])
         cache.note["begun"] = count
-    sent = m.rows.sent[firsts[:count]]
-    cache.at[:count], cache.row[:count] = sent, firsts[:count]
+    firsts = firsts[:count][np.argsort(m.rows.sent[firsts[:count]], kind="stable")]
+    sent = m.rows.sent[firsts]
+    cache.at[:count], cache.row[:count] = sent, firsts
     m.state["coming"] = count
     if count:
         m.state["arrived"], m.state["next_arrival"] = firsts[0], sent[0] + m.cfg["frontend"]

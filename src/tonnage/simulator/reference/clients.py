@@ -45,6 +45,8 @@ class Clients:
     and the program had done with the one before, whichever is later. That is also when it is due. The client of a rejected request is
     free at once: when the request had reached the engine.
 
+    A first request may say when it is due at the earliest, so that a run begins with sessions that are under way.
+
     Of a session only the first request is sent like that. Each further one is sent its pause after the end of the last that it waits for,
     and the client of a closed loop is free when all of the session have ended.
     """
@@ -75,7 +77,8 @@ class Clients:
         """A client of a closed loop is free and sends the next first turn, if there is one; an open loop has no clients."""
         if self.trace.concurrency and self.begun < len(self.firsts):
             self.program_free = max(now, self.program_free) + self.trace.turnaround_ps
-            self._send(self.firsts[self.begun], self.program_free)
+            first = self.firsts[self.begun]
+            self._send(first, max(self.program_free, int(self.trace.due_ps[first])))
             self.begun += 1
 
     def _send(self, number: int, due: int) -> None:
