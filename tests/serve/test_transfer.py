@@ -59,13 +59,10 @@ def test_a_cache_is_handed_on_once(sides: Sides) -> None:
 
 
 def test_the_decode_engine_does_not_compute_the_prompt(sides: Sides) -> None:
-    params = computed(sides[0])["kv_transfer_params"]
-    time.sleep(0.02)
     received = min(decoded(sides[1], computed(sides[0])["kv_transfer_params"], osl=2)[2] for _ in range(5))
     itself = min(decoded(sides[1], None, osl=2)[2] for _ in range(5))
     assert itself >= 4 * STEP_S  # three steps of the prompt, and one more token
     assert received < itself
-    assert params is not None
 
 
 @pytest.mark.parametrize("missing", ["remote_engine_id", "remote_request_id", "remote_host", "remote_port", "remote_block_ids"])
