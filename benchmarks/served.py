@@ -28,10 +28,10 @@ from tonnage import simulate
 from tonnage.api import deployment_of
 from tonnage.bench.scrape import fetch
 from tonnage.evidence.replay import replay
+from tonnage.formats.prometheus import Page
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.store import read_run
 from tonnage.spec.deployment import Deployment
-from tonnage.watch.reading import Page
 
 ISL, OSL = 1000, 200
 GPUS_PER_SYSTEM = 8

@@ -15,7 +15,7 @@ from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator.ranked import is_for_reference
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import EngineKnobs, Scheduler, TrafficClass, Windows, with_classes
-from tonnage.spec.sessions import ENDLESS, Pause, Sessions, of_rows
+from tonnage.spec.sessions import ENDLESS, Follows, Pause, Sessions, follows_of, of_rows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 MS = 1_000_000_000
@@ -171,7 +171,19 @@ def shared_runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS)
         arrivals = draw(st.sampled_from([closed, OpenLoop(rate=20.0), OpenLoop(rate=300.0)]))
         workload = Workload(isl=isl, osl=osl, arrivals=arrivals, requests=count, sessions=sessions)
         trace = replace(workload.trace(int(rng.integers(2**31))), seed=run.trace.seed)
+        if draw(st.booleans()):
+            trace = replace(trace, follows=_graph(trace, rng))
     return replace(run, trace=trace, tiers=tiers, knobs=replace(run.knobs, prefix_caching=caching))
+
+
+def _graph(trace: Trace, rng: np.random.Generator) -> Follows:
+    """Each further request of a session waits for one or two of those before it: so some run beside others, and some wait for both."""
+    sessions = trace.session()
+    waits = []
+    for row, session in enumerate(sessions.tolist()):
+        begin = int(np.searchsorted(sessions, session))
+        waits.append(sorted(set(rng.integers(begin, row, 2).tolist())) if row > begin else [])
+    return follows_of(waits)
 
 
 @st.composite

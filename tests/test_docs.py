@@ -41,7 +41,7 @@ from tonnage.report.numbers import number as rounded
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name != "design.md")]
-HOSTS = {"huggingface.co", "keepachangelog.com", "semver.org", "127.0.0.1:8000"}
+HOSTS = {"huggingface.co", "keepachangelog.com", "semver.org", "127.0.0.1:8000", "127.0.0.1:9090"}
 COMMENT = re.compile(r"^<!-- (exit|within|run by:|tier:|file:)\s*(.*?) -->$")
 WIDEST = 140
 README, COURSE, ACCURACY = ROOT / "README.md", ROOT / "docs" / "course.md", ROOT / "docs" / "accuracy.md"

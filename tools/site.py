@@ -9,11 +9,13 @@ A warning of Sphinx, such as a link that leads nowhere, is an error. The site ne
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import sys
 import tempfile
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +24,7 @@ UPWARDS = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w./-]+)((?:#[\w-]+)?)\)")
 """A link whose path goes up: its text, the path and the anchor."""
 
 PAGES = (
-    ("benchmark-file", "trace", "rag", "fp8-or-more-gpus", "conversations", "two-pools", "offline", "coming-from"),
+    ("benchmark-file", "trace", "prometheus", "rag", "fp8-or-more-gpus", "conversations", "two-pools", "offline", "coming-from"),
     (
         "size",
         "scenario",
@@ -39,7 +41,7 @@ PAGES = (
         "systems",
         "services",
     ),
-    ("bench", "score", "calibrate", "workload", "watch", "chain", "metrics", "accuracy", "intervals", "fit", "step-models"),
+    ("bench", "score", "calibrate", "workload", "verify", "watch", "chain", "metrics", "accuracy", "intervals", "fit", "step-models"),
     ("simulate", "serve", "gateway", "load-balancing", "memory", "catalog", "deploy", "which-path", "ui", "agents", "python"),
     ("why", "limits", "scope", "glossary", "design"),
 )
@@ -60,8 +62,21 @@ CONFIGURATION = {
     "autodoc_typehints": "none",
     "autodoc_member_order": "alphabetical",
     "copyright": "",
-    "exclude_patterns": ["files"],
+    "exclude_patterns": ["files", "extra"],
+    "html_extra_path": ["extra"],
 }
+
+
+PLAYED = """# The lesson, played
+
+The [batching simulator](simulate.md) of the lessons, step by step: choose a way of batching and a load, and play. These timelines are
+recorded; in [`tonnage ui`](ui.md) every number is a slider.
+
+```{raw} html
+<p><a href="player.html">The lesson alone</a> has room for a wide screen.</p>
+<iframe src="player.html" title="The lesson" style="width: 100%; height: 78rem; border: 0"></iframe>
+```
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -103,6 +118,9 @@ def stage(source: Path) -> None:
     for page in source.rglob("*.md"):
         up = "../" * (len(page.relative_to(source).parts) - 1)
         page.write_text(UPWARDS.sub(partial(_inside, up=up), page.read_text(encoding="utf-8")), encoding="utf-8")
+    (source / "extra").mkdir()
+    (source / "extra" / "player.html").write_text(lesson(), encoding="utf-8")
+    (source / "lesson.md").write_text(PLAYED, encoding="utf-8")
     (source / "index.md").write_text(front(), encoding="utf-8")
     (source / "command.md").write_text(command(), encoding="utf-8")
     (source / "python-reference.md").write_text(python(), encoding="utf-8")
@@ -129,9 +147,28 @@ def front() -> str:
     for title, names in zip(GROUPS, PAGES, strict=True):
         pages = "\n".join(f"tasks/{name}" if names is PAGES[0] else name for name in names)
         parts.append(f"```{{toctree}}\n:caption: {title}\n:maxdepth: 1\n\n{pages}\n```")
-    parts.insert(2, f"```{{toctree}}\n:caption: Learn\n:maxdepth: 1\n\n{lessons}\n```")
+    parts.insert(2, f"```{{toctree}}\n:caption: Learn\n:maxdepth: 1\n\nlesson\n{lessons}\n```")
     parts.append("```{toctree}\n:caption: Reference\n:maxdepth: 1\n\ncommand\npython-reference\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def lesson() -> str:
+    """The lesson of the page as one file that needs no server: its controls, its script, and a recorded timeline of each choice."""
+    from tonnage.page.lesson_view import BATCHERS, LOADS, player, watched
+    from tonnage.page.server import ASSETS
+
+    def asset(name: str) -> str:
+        package, path = ASSETS[name]
+        return files(package).joinpath(path).read_text(encoding="utf-8")
+
+    recorded = {f"way={way}&load={load}": watched({"way": way, "load": load}) for way in BATCHERS for load in LOADS}
+    styles = "".join(f"<style>{asset(name)}</style>" for name in ("report.css", "page.css", "uPlot.min.css"))
+    scripts = "".join(f"<script>{asset(name)}</script>" for name in ("page.js", "uPlot.iife.min.js", "lesson.js"))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>The lesson</title>{styles}</head><body class="app"><main class="lesson">{player({}, sliders=False)}</main>'
+        f'<script type="application/json" id="recorded">{json.dumps(recorded, separators=(",", ":"))}</script>{scripts}</body></html>'
+    )
 
 
 def command() -> str:

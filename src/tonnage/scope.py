@@ -20,8 +20,8 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
     "GPU": (
         (
             r".*\bmig\b.*|.*\d+g\.\d+gb",
-            "a MIG slice has its own share of compute, memory and bandwidth, of which nothing is measured; describe it in a YAML file, "
-            "such as examples/hardware/h100-mig-3g.40gb.yaml, and calibrate it",
+            "MIG divides A30, A100, H100, H200, H20, GH200, B200 and GB200 into given profiles, of which this is none; take one of "
+            "them, such as h100-mig-1g.10gb, h100-mig-3g.40gb or a30-mig-2g.12gb",
         ),
         (
             r"(jetson|orin|xavier|thor|agx).*|drive-\w+",
@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
             r"(p-?tuning|prompt-?tuning|virtual-tokens)",
             "virtual tokens count as prompt tokens; add them to the prompt, as a system prompt",
         ),
-        (r"mig(-\w+)*", "a MIG slice has its own share of everything, of which nothing is measured; size for the whole GPU"),
+        (r"mig(-\w+)*", "a MIG slice counts as a GPU; name it so, such as h100-mig-3g.40gb"),
         (
             r"(bls|business-logic|ensemble|pipeline-script)",
             "a script is simulated by the shares in which it branches and loops: share, instead_of and again in a service's pipeline",

@@ -28,6 +28,8 @@ _DURATION_UNITS = {
     **dict.fromkeys(("min", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
     **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
+    **dict.fromkeys(("mo", "month", "months"), 2_628_000.0),
     **dict.fromkeys(("y", "year", "years"), 31_536_000.0),
 }
 _BYTE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}

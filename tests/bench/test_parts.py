@@ -31,7 +31,7 @@ from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
 from tonnage.bench.prompts import PLAIN_WORDS
 from tonnage.bench.recorder import share, token_times
 from tonnage.bench.reply import Reply
-from tonnage.bench.scrape import GPU_COUNTERS, GPU_WATTS, READINGS, Nvml, fetch, host_joules, joules, samples
+from tonnage.bench.scrape import READINGS, Nvml, fetch, samples
 from tonnage.bench.steady import Steady, find_steady, steady_metrics
 from tonnage.bench.trends import trends
 from tonnage.cli.progress import LiveView
@@ -310,7 +310,8 @@ def test_slopes_of_ttft_and_itl_are_those_that_were_put_in() -> None:
     assert ttft_line["slope"] == pytest.approx(20, abs=3 * ttft_line["standard_error"])
     assert ttft_line["standard_error"] == pytest.approx(1 / (isl.std() / 1e3) / 20, rel=0.15)
     assert ttft_line["at_zero"] == pytest.approx(30, abs=1)
-    assert itl_line["slope"] == pytest.approx(4, rel=0.01)  # buckets know the mean of their positions
+    assert itl_line["slope"] == pytest.approx(4, rel=0.004)  # buckets know the mean of their positions
+    assert itl_line["at_zero"] == pytest.approx(10, rel=0.004)  # a gap stands for the middle of its bin
     assert found["limits_tokens"]["prompt_p99"] == np.percentile(isl, 99)
 
 
@@ -421,35 +422,6 @@ def test_every_gpu_is_read_and_what_one_does_not_tell_is_absent(monkeypatch: pyt
     assert found['nvml:power_w{gpu="0"}'] == 412.5
     assert 'nvml:power_w{gpu="1"}' not in found
     assert found['nvml:memory_used_bytes{gpu="1"}'] == 70 * 2**30
-
-
-def test_joules_of_a_known_power_curve() -> None:
-    """Watts that rise from 200 to 600 in 20 s: 8,000 J, and 7,900 J from a counter that began again; both exact to 1 %."""
-    times = [round(1e9 * (0.3 + each)) for each in range(20)]
-    watts = [(at, 'DCGM_FI_DEV_POWER_USAGE{gpu="0"}', 200 + 20 * at / 1e9) for at in times]
-    assert joules(watts, GPU_WATTS, 20.0) == pytest.approx(8_000, rel=0.01)
-    both = [*watts, *((at, 'DCGM_FI_DEV_POWER_USAGE{gpu="1"}', 100.0) for at in times)]
-    assert joules(both, GPU_WATTS, 20.0) == pytest.approx(10_000, rel=0.01)
-    counted = [(at, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1e3 * (200 * at / 1e9 + 10 * (at / 1e9) ** 2)) for at in times]
-    assert joules(counted, GPU_COUNTERS, 20.0) == pytest.approx(8_000, rel=0.01)
-    assert joules(counted[:1], GPU_COUNTERS, 20.0) is None
-    began = [(at, name, value - counted[10][2] if at >= times[10] else value) for at, name, value in counted]
-    assert joules(began, GPU_COUNTERS, 20.0) == pytest.approx(8_000, rel=0.07)  # what was counted between the two readings is lost
-
-
-def test_energy_of_a_run_is_in_its_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "intel-rapl:0").mkdir()
-    (tmp_path / "intel-rapl:0" / "energy_uj").write_text("5000000\n")
-    monkeypatch.setattr("tonnage.bench.scrape.RAPL", tmp_path)
-    assert host_joules() == {'rapl:energy_j{package="intel-rapl:0"}': 5.0}
-    monkeypatch.setitem(sys.modules, "pynvml", library(gpus=1))
-    with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
-        asked = {"concurrency": 2, "request_count": 40, "metrics_url": ["none"], "gpu_metrics": True}
-        (found,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
-    energy = found.summary_json["energy"]
-    seconds, tokens = found.summary.window_s, found.summary.output_tokens_per_second * found.summary.window_s
-    assert energy["mean_gpu_watts"] == pytest.approx(300, rel=0.01)
-    assert energy["joules_per_output_token"] == pytest.approx(300 * seconds / tokens, rel=0.01)
 
 
 @pytest.mark.parametrize(

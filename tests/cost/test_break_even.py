@@ -48,6 +48,14 @@ def test_course_first_system_pays_from_45_8_million_requests() -> None:
     assert math.isclose(found.bought_fleet_requests_per_year, 595_000 / 0.0026)
 
 
+@pytest.mark.parametrize(("times", "found"), [(9.9, True), (10.1, False)])
+def test_break_evens_are_looked_for_up_to_ten_times_the_volume(times: float, found: bool) -> None:
+    assert COURSE_TRAFFIC.requests_per_year is not None
+    traffic = COURSE_TRAFFIC.times(119_000 / 0.0026 / times / COURSE_TRAFFIC.requests_per_year)
+    first = by_names(break_evens(traffic, COURSE_SERVING, PRICES))["on-prem", "api"].first_requests_per_year
+    assert (first is not None) is found
+
+
 def test_power_makes_each_request_of_one_s_own_cost_something() -> None:
     prices = PRICES.with_overrides({"power_usd_per_kwh": 0.2, "pue": 1.5})
     found = by_names(break_evens(COURSE_TRAFFIC, COURSE_SERVING, prices))["on-prem", "api"]

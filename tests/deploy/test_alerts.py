@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tonnage.deploy.alerts import objectives, rules
 from tonnage.deploy.dashboard import dashboard_text
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.yaml_comments import plain, yaml_text
+from tonnage.plan.limit import Limit
 
 DAY, HOUR = 1_440, 60
 GPUS = 'DCGM_FI_DEV_GPU_UTIL{deployment="llama-3-1-8b"}'
@@ -113,6 +115,44 @@ def test_failures_missing_instances_load_and_idle_gpus(tmp_path: Path) -> None:
     }
     done = fired(tmp_path, series, expected)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.promtool
+@pytest.mark.parametrize(("a_day", "isl", "tpot_ms", "fires"), [(0.0, 1_000, 5.0, False), (4.0, 1_310, 12.0, True)])
+def test_drift_since_the_plan(a_day: float, isl: int, tpot_ms: float, fires: bool, tmp_path: Path) -> None:
+    """The plan has prompts of 1,000 tokens and carries 216 requests/s; 172 and 4 more every day are 228 in two weeks."""
+    days = 9
+    rates = [(60 * (172 - a_day * (days - 1 - day)), DAY) for day in range(days)]
+    count, tpot = "vllm:e2e_request_latency_seconds_count", "vllm:request_time_per_output_token_seconds"
+    series = {
+        f"{count}{{{AT}}}": steps(*rates),
+        f"vllm:prompt_tokens_total{{{AT}}}": steps(*((isl * rate, minutes) for rate, minutes in rates)),
+        f"vllm:generation_tokens_total{{{AT}}}": steps(*((200 * rate, minutes) for rate, minutes in rates)),
+        f"{tpot}_count{{{AT}}}": steps(*rates),
+        f"{tpot}_sum{{{AT}}}": steps(*((tpot_ms / 1e3 * rate, minutes) for rate, minutes in rates)),
+    }
+    end = days * DAY - 1
+    names = ("LongerPrompts", "SlowerSteps", "LoadOutgrowsPlan")
+    done = fired(tmp_path, series, {**{name: {end: fires} for name in names}, "LongerOutputs": {end: False}}, evaluated="1h")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_limit_of_a_joint_one_is_an_objective() -> None:
+    plan = dense()
+    parts = (("ttft", 500.0), ("tpot", 50.0), ("itl", 60.0))
+    joint = Limit(metric="attain", statistic="share", milliseconds=1_000.0, share=0.995, parts=parts)
+    plan = replace(plan, scenario=replace(plan.scenario, limits_that_count=(joint,)))
+    of = service_of(plan, checkpoint=DENSE_CHECKPOINT)
+    found = objectives(of)
+    assert [(one.key, one.title, one.budget) for one in found] == [
+        ("ttft_of_99_5", "SlowTtftOf995", 0.005),
+        ("tpot_of_99_5", "SlowTpotOf995", 0.005),
+    ]
+    assert found[0].label == "TTFT ≤ 500 ms for 99.5% of the requests"
+    assert alerts(of)["SlowTtftOf995_1h"]["expr"].startswith(
+        'tonnage:ttft_of_99_5_slow:ratio_rate1h{deployment="llama-3-1-8b"} > 0.072 and'
+    )
+    assert "TTFT ≤ 500 ms for 99.5% of the requests" in dashboard_text(of)
 
 
 @pytest.mark.promtool

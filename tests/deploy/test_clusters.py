@@ -12,7 +12,7 @@ from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.deploy.written import Objects, check_objects, objects_of
 from tonnage.deploy.dynamo import arguments
 from tonnage.deploy.nim import image as nim_image
-from tonnage.deploy.ray_serve import engine_arguments, files, lacks
+from tonnage.deploy.ray_serve import engine_arguments, files
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.targets import target_files
 
@@ -208,9 +208,3 @@ def test_the_gpu_is_called_as_ray_calls_it_or_not_at_all() -> None:
         assert config.get("accelerator_type") == name
         assert ("Ray has no name for l20" in text) == (name is None)
         assert ("Ray does not set this label itself" in text) == (name == "A100-80G")
-
-
-def test_what_ray_does_not_run() -> None:
-    pool = dense().candidates[0].pool
-    assert lacks(pool, "vllm") == ""
-    assert "data-parallel attention" in lacks(replace(pool, dp=2), "vllm")

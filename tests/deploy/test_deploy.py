@@ -97,7 +97,7 @@ def test_what_cannot_be_is_refused_by_name(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"gpu": "mi300x", "system": "8x mi300x"}, "supports only NVIDIA GPUs, not mi300x by AMD"),
+        ({"gpu": "mi300x", "system": "8x mi300x"}, "writes only NVIDIA GPUs for nim, not mi300x by AMD"),
         ({"launch": ()}, "no command or image is known for vllm-0.32"),
         ({"gpus_per_system": 0}, "an instance of 1 GPUs spans several systems"),
     ],
@@ -107,7 +107,7 @@ def test_a_plan_that_no_target_can_hold_is_refused(changed: dict[str, object], s
     pool = replace(found.candidates[0].pool, **changed)
     other = replace(found, candidates=(replace(found.candidates[0], pools=(pool,)),))
     with pytest.raises(InputError, match=said):
-        service_of(other, checkpoint=DENSE_CHECKPOINT)
+        deployed(other, "nim", checkpoint=DENSE_CHECKPOINT)
     with pytest.raises(InputError, match="chose nothing"):
         service_of(replace(found, candidates=()))
 

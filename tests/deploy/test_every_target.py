@@ -18,7 +18,7 @@ from tests.deploy.written import check_files
 from tests.plan.candidates import candidate
 from tonnage.api.running.gateway import gateway_from
 from tonnage.cli.main import run
-from tonnage.deploy.targets import TARGETS, deployed, target_files
+from tonnage.deploy.targets import deployed, target_files
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
 from tonnage.spec.catalog import find_engine, find_gpu
@@ -27,6 +27,7 @@ from tonnage.spec.catalog.entries import model_shelf
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import PRECISIONS
+from tonnage.spec.targets import TARGETS, target_lacks
 
 README = Path(__file__).parents[2] / "README.md"
 LLAMA_70B = (
@@ -136,9 +137,10 @@ def one_of(model: str, precision: str, engine: str) -> Plan:
     target=st.sampled_from(sorted(TARGETS)),
 )
 def test_any_plan_becomes_files_or_is_refused_in_a_line(model: str, precision: str, engine: str, target: str) -> None:
-    plan, runs, family = one_of(model, precision, engine), TARGETS[target], find_engine(engine).family
-    if family not in runs.engines or runs.lacks(plan.candidates[0].pool, family):
-        with pytest.raises(InputError, match=r"^target: [^\n]+; size again with engine [^\n]+$"):
+    plan, spec = one_of(model, precision, engine), find_engine(engine)
+    pool = plan.candidates[0].pool
+    if target_lacks(target, engine=spec, gpu=find_gpu(pool.gpu), split=pool.parallelism, gpus_per_system=8, precision=precision):
+        with pytest.raises(InputError, match=r"^target: [^\n]+; size again with deploy_on [^\n]+$"):
             deployed(plan, target)
         return
     service = deployed(plan, target)
@@ -156,12 +158,15 @@ def test_what_runs_nowhere_in_the_plan_says_what_to_ask_of_size() -> None:
         deployed(dense("sglang-0.5.9"), "ray-serve")
     assert str(refused.value) == (
         "target: ray-serve runs only vllm, not sglang-0.5.9, and no other deployment of the plan runs on ray-serve; "
-        "size again with engine vllm"
+        "size again with deploy_on ray-serve, which tries only what it runs"
     )
 
 
 def test_a_named_checkpoint_wins_and_holds_the_number_format() -> None:
-    halved = replace(experts().candidates[0], pools=(replace(experts().candidates[0].pool, engine_preset="sglang-0.5.9"),))
+    pool = experts().candidates[0].pool
+    assert pool.knobs is not None
+    command = started("sglang-0.5.9", pool.model, pool.parallelism, pool.knobs, kv_8bit=False)
+    halved = replace(experts().candidates[0], pools=(replace(pool, engine_preset="sglang-0.5.9", **command),))
     other = replace(dense().candidates[0].pool, model="deepseek-v3", precision="fp16")
     plan = replace(experts(), candidates=(halved, replace(halved, pools=(other,))))
     assert deployed(plan, "kubernetes", checkpoint="my/own").checkpoint == "my/own"

@@ -9,9 +9,10 @@ import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tests.deploy.written import check_files, objects_of
-from tonnage.deploy.targets import TARGETS, deployed, target_files
+from tonnage.deploy.targets import deployed, target_files
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
+from tonnage.spec.targets import TARGETS
 
 RUN_BY = (
     ("dynamo", "vllm-0.32"),
@@ -107,7 +108,7 @@ def test_no_rule_takes_half_a_request_for_a_whole_one(target: str, engine: str) 
     assert "dashboard" not in files["kustomization.yaml"]
 
 
-@pytest.mark.parametrize("target", [name for name, target in TARGETS.items() if not target.pools])
+@pytest.mark.parametrize("target", [name for name, runs in TARGETS.items() if not runs.pools])
 def test_another_target_says_what_to_type(target: str) -> None:
     said = f"{target} does not run two pools.*write .*target.* llm-d or .*target.* dynamo, or size again without"
     with pytest.raises(InputError, match=said):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +23,12 @@ ANTHROPIC_TOOL = {"name": "weather", "description": "of a city", "input_schema":
 RESPONSES_TOOL = {"type": "function", "name": "weather", "description": "of a city", "parameters": CITY}
 CALL = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 STREAM = {"stream": True}
+CONTINUED = [*SAYS, {"role": "assistant", "content": "once upon"}]
+PARTS = [{"type": "text", "text": "rain"}]
+THOUGHT = [{"type": "refusal", "refusal": "no"}, {"type": "thinking", "thinking": "hm"}]
+RESPONSES_CALL = {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}
+TOOL_USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "weather", "input": {}}]}
+TOOL_RESULT = {"type": "tool_result", "tool_use_id": "t", "content": "rain"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +222,54 @@ ANSWERED: dict[str, Sent] = {
     "responses, logprobs": responses(include=["message.output_text.logprobs"], top_logprobs=1, max_output_tokens=1),
     "messages, counted": messages(COUNT),
     "invocations": Sent(path="/invocations", body=text().body),
+    "chat, the answer's role": chat(add_generation_prompt=False, stream=True),
+    "chat, the last message continued": chat(messages=CONTINUED, continue_final_message=True, add_generation_prompt=False, echo=True),
+    "chat, echo of the last message streamed": chat(messages=CONTINUED, echo=True, stream=True),
+    "chat, developer and unknown roles": chat(messages=[{"role": "developer", "content": "x"}, {"role": "wizard", "content": "y"}, *SAYS]),
+    "chat, a tool's result in parts": chat(
+        messages=[*SAYS, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "c", "content": PARTS}]
+    ),
+    "chat, thinking and a refusal": chat(messages=[{"role": "assistant", "content": THOUGHT}, *SAYS]),
+    "chat, no content": chat(messages=[{"role": "user"}]),
+    "chat, a required call without room": chat(tools=[TOOL], tool_choice="required", max_tokens=5),
+    "chat, a named call without room": chat(tools=[TOOL], tool_choice=NAMED, max_tokens=3),
+    "chat, a tool of a broken schema": chat(
+        tools=[{"type": "function", "function": {"name": "w", "parameters": {"type": "thing"}}}], max_tokens=3
+    ),
+    "chat, tools and JSON": ending(chat(tools=[TOOL], tool_choice="none", response_format=schema_format(DIGIT))),
+    "chat, priority and kv_transfer_params": chat(priority=-3, kv_transfer_params={"a": 1}, vllm_xargs={"a": 1}),
+    "chat, fields of OpenAI": chat(store=True, metadata={"a": "b"}, service_tier="default", user="u", reasoning_effort="low"),
+    "chat, two choices with token ids": chat(n=2, temperature=1, return_token_ids=True),
+    "chat, prompt logprobs of two choices": chat(n=2, temperature=1, prompt_logprobs=1, max_tokens=1),
+    "text, beam search": text(use_beam_search=True, n=2),
+    "text, two prompts streamed": text(prompt=[IDS, [7, 8]], max_tokens=1, **USAGE),
+    "text, two prompts with two choices and logprobs": text(prompt=[IDS, [7, 8]], n=2, temperature=1, logprobs=1, max_tokens=1),
+    "text, echo alone streamed": text(echo=True, max_tokens=0, stream=True),
+    "text, echo with logprobs and nothing else": text(echo=True, logprobs=1, max_tokens=0),
+    "text, echo with logprobs streamed": text(echo=True, logprobs=1, max_tokens=1, stream=True),
+    "text, prompt logprobs of 0 streamed": text(prompt_logprobs=0, max_tokens=1, stream=True),
+    "text, allowed tokens": text(allowed_token_ids=[7, 8, 9], bad_words=["a"], stop_token_ids=[7777], skip_special_tokens=False),
+    "text, numbers of other types": text(max_tokens=True, temperature=True, n=1.0, stream=0),
+    "text, the last tokens of a long prompt": text(prompt=[7] * 5_000, truncate_prompt_tokens=-1),
+    "text, the first tokens of a long prompt": text(prompt=[7] * 5_000, truncate_prompt_tokens=3, truncation_side="right"),
+    "text, empty stream options": text(stream=True, stream_options={}, max_tokens=1),
+    "text, usage in every event alone": text(stream=True, stream_options={"continuous_usage_stats": True}, max_tokens=2),
+    "text, JSON as text": ending(text(structured_outputs={"json": '{"enum":[7]}'})),
+    "detokenize a token that there is not": Sent(path=DETOKENIZE, body={"tokens": [10_000_000]}),
+    "tokenize a chat without the answer's begin": Sent(path=TOKENIZE, body={"messages": SAYS, "add_generation_prompt": False}),
+    "responses, parts of an input": responses(input=[{"role": "user", "content": [{"type": "input_text", "text": "a"}]}]),
+    "responses, a call and its result": responses(
+        input=[*SAYS, RESPONSES_CALL, {"type": "function_call_output", "call_id": "c", "output": "x"}]
+    ),
+    "responses, logprobs streamed": responses(include=["message.output_text.logprobs"], top_logprobs=1, max_output_tokens=2, stream=True),
+    "responses, effort": responses(reasoning={"effort": "low"}),
+    "responses, a tool of OpenAI's": responses(tools=[{"type": "web_search_preview"}]),
+    "responses, its own number": responses(request_id="resp_mine"),
+    "messages, a tool's result": messages(messages=[*SAYS, TOOL_USE, {"role": "user", "content": [TOOL_RESULT, *PARTS]}]),
+    "messages, a system in parts": messages(system=PARTS),
+    "messages, tools counted": messages(COUNT, tools=[ANTHROPIC_TOOL]),
+    "metrics posted": Sent(path="/metrics/", body={}),
+    "not scaling": Sent(path="/is_scaling_elastic_ep", body={}),
 }
 """By name. What is answered with 200, and what …"""
 
@@ -318,102 +371,59 @@ REFUSED: dict[str, Sent] = {
     "messages, another model": messages(model="another"),
     "messages, no messages": Sent(path=MESSAGES, body={"model": "tiny", "max_tokens": 3}),
     "embeddings of a model that generates": Sent(path="/v1/embeddings", body={"model": "tiny", "input": "a"}),
+    "HEAD of a GET": Sent(path="/v1/models", method="HEAD"),
+    "another origin": Sent(path=CHAT, method="OPTIONS", headers={"origin": "http://x.y", "access-control-request-method": "POST"}),
+    "null": Sent(path=TEXT, body=b"null"),
+    "bytes that are no text": Sent(path=TEXT, body=b'{"prompt":"\xff"}'),
+    "scale-out": Sent(path="/v1/chat/completions/render", body={}),
+    "invocations, no JSON": Sent(path="/invocations", body=b"{"),
+    "the last message continued and an answer begun": chat(messages=CONTINUED, continue_final_message=True),
+    "a chat template": chat(chat_template="{{ messages }}"),
+    "processor arguments": chat(mm_processor_kwargs={"a": 1}),
+    "media arguments": chat(media_io_kwargs={"a": {}}),
+    "null as a content": chat(messages=[{"role": "user", "content": None}]),
+    "a number as a content": chat(messages=[{"role": "user", "content": 5}]),
+    "an object as a content": chat(messages=[{"role": "user", "content": {"a": 1}}]),
+    "texts as parts": chat(messages=[{"role": "user", "content": ["a", "b"]}]),
+    "an unknown part": chat(messages=[{"role": "user", "content": [{"type": "smell", "text": "x"}]}]),
+    "a video": chat(messages=[{"role": "user", "content": [{"type": "video_url", "video_url": {"url": "http://x"}}]}]),
+    "a text as a message": chat(messages=["hello"]),
+    "arguments that are no text": chat(
+        messages=[*SAYS, {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "w", "arguments": {}}}]}]
+    ),
+    "a salt that is no text": chat(cache_salt=5),
+    "a format without its schema": chat(response_format={"type": "json_schema", "json_schema": {"name": "x"}}),
+    "a format and another structure": chat(structured_outputs={"choice": ["a"]}, response_format={"type": "json_object"}),
+    "a structural tag without a structure": chat(response_format={"type": "structural_tag"}),
+    "a broken regular expression": text(structured_outputs={"regex": "["}),
+    "a broken grammar": text(structured_outputs={"grammar": "root ::= ("}),
+    "broken JSON as a structure": text(structured_outputs={"json": "{"}),
+    "an unknown structure": text(structured_outputs={"nothing": 1}),
+    "prompt embeddings": text(prompt_embeds="x"),
+    "a prompt truncated to nothing": text(truncate_prompt_tokens=0),
+    "a prompt truncated beyond the context": text(truncate_prompt_tokens=100_000),
+    "a long text, chat": chat(messages=[{"role": "user", "content": "a b c d " * 2_000}]),
+    "a long text streamed": text(prompt="a b c d " * 2_000, stream=True),
+    "tokenize, continued and begun": Sent(
+        path=TOKENIZE, body={"messages": SAYS, "continue_final_message": True, "add_generation_prompt": True}
+    ),
+    "responses, background without a store": responses(background=True, store=False),
+    "responses, a required tool without tools": responses(tool_choice="required"),
+    "responses, a tool choice that is no tool": responses(tools=[RESPONSES_TOOL], tool_choice={"type": "function", "name": "other"}),
+    "responses, a tool without a name": responses(tools=[{"type": "function"}]),
+    "responses, beyond the context": responses(max_output_tokens=100_000),
+    "responses, a prompt template": responses(prompt={"id": "x"}),
+    "responses, an image": responses(
+        input=[{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}]}]
+    ),
+    "messages, a tool choice that is no tool": messages(tools=[ANTHROPIC_TOOL], tool_choice={"type": "tool", "name": "x"}),
+    "messages, an image": messages(
+        messages=[{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "http://x"}}]}]
+    ),
+    "messages, no tokens": messages(max_tokens=0),
+    "messages, beyond the context": messages(max_tokens=100_000),
+    "messages, much to think": messages(thinking={"type": "enabled", "budget_tokens": 1024}),
+    "messages, another model counted": Sent(path=COUNT, body={"model": "other", "messages": SAYS}),
+    "messages, a long text": messages(messages=[{"role": "user", "content": "a b c d " * 2_000}]),
 }
 """… with an error."""
-
-# What may differ is replaced: what a model says, how many tokens a prompt has, ids and times.
-
-_ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]*$|[0-9a-zA-Z]{9,}$")
-_WORDS = ("content", "text", "arguments", "token", "delta", "prompt_text", "name", "partial_json", "decoded_token", "thinking", "prompt")
-_NUMBERS: tuple[str, ...] = ("created", "created_at", "completed_at", "prompt_tokens", "total_tokens", "input_tokens", "logprob", "count")
-_NUMBERS += ("original_input_tokens", "sequence_number")
-_LISTS = ("token_ids", "prompt_token_ids", "tokens", "token_strs", "bytes", "text_offset")
-
-
-def normal(value: Any, name: str = "") -> Any:
-    """A document without what may differ."""
-    if isinstance(value, dict):
-        if name == "prompt_tokens_details" or (name == "prompt_logprobs" and "logprob" not in value):
-            return None
-        return {key: normal(one, key) for key, one in value.items() if (value.get("type"), key) != ("tool_use", "input")}
-    if isinstance(value, list):
-        return _list(value, name)
-    if isinstance(value, str):
-        return _string(value, name)
-    return "number" if name in _NUMBERS and value is not None else value
-
-
-def _list(value: list[Any], name: str) -> list[Any]:
-    if name in _LISTS:
-        return [type(value[0]).__name__] if value else []
-    if name == "top_logprobs":
-        return ["odds" if one else one for one in value]
-    if name == "prompt_logprobs":
-        return [value[0], all(value[1:])]
-    if name == "token_logprobs":
-        return ["number" if one is not None else None for one in value][:2]
-    return [normal(one, name) for one in value]
-
-
-def _string(value: str, name: str) -> str:
-    if name in ("id", "item_id", "request_id", "response_id", "call_id"):
-        return _ID.sub("…", value)
-    if name in ("system_fingerprint", "root", "version"):
-        return "…"
-    if name == "message":
-        return re.sub(r"<(dict|list) of \d+ items>", r"<\1>", value)
-    return "words" if value and name in (*_WORDS, "stop_sequence") else value
-
-
-def collapsed(events: list[Any]) -> list[Any]:
-    """Events that are alike, one after another, as one."""
-    return [event for i, event in enumerate(events) if i == 0 or event != events[i - 1]]
-
-
-def answer(sent: Sent, got: Got) -> dict[str, Any]:
-    """An answer without what may differ, as a golden file has it."""
-    kind = got.headers.get("content-type", "")
-    if sent.free:
-        return _unnumbered(answer(replace(sent, free=False), got))
-    found: dict[str, Any] = {"status": got.status, "type": kind}
-    if kind.startswith("text/event-stream"):
-        events = [[name, normal(_spoken(document))] for name, document in got.events]
-        return {**found, "events": collapsed(events)}
-    return {**found, "body": normal(got.json) if got.text and "json" in kind else bool(got.text)}
-
-
-def _unnumbered(value: Any) -> Any:
-    """Without the number of output tokens."""
-    if isinstance(value, dict):
-        return {k: "number" if k in ("completion_tokens", "output_tokens") and one else _unnumbered(one) for k, one in value.items()}
-    return [_unnumbered(one) for one in value] if isinstance(value, list) else value
-
-
-def _spoken(document: Any) -> Any:
-    """An event whose text may be empty where a character is not whole yet."""
-    if isinstance(document, dict):
-        for choice in document.get("choices") or []:
-            if "role" not in choice.get("delta", {"role": ""}) and isinstance(choice["delta"].get("content"), str):
-                choice["delta"]["content"] = "words"
-            if "text" in choice:
-                choice["text"] = "words"
-    return document
-
-
-def metrics_of(page: str) -> dict[str, Any]:
-    """Names of metrics with their types, labels, and the bounds of their buckets; not when they were created, which no engine counts."""
-    found: dict[str, Any] = {}
-    for line in page.splitlines():
-        if line.startswith("# TYPE"):
-            name, kind = line.split()[2:]
-            if not name.endswith("_created"):
-                found[name] = {"type": kind, "labels": [], "bounds": []}
-        elif line and line[0] != "#":
-            name, labels = line.partition(" ")[0].partition("{")[::2]
-            known = [name, *(name.removesuffix(ending) for ending in ("_bucket", "_sum", "_count"))]
-            one = next((found[base] for base in known if base in found), None)
-            if one is not None:
-                keys = re.findall(r'(\w+)="([^"]*)"', labels)
-                one["labels"] = sorted({*one["labels"], *(key for key, _ in keys if key != "le")})
-                one["bounds"] = sorted({*one["bounds"], *(float(value) for key, value in keys if key == "le")})
-    return found

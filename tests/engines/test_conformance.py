@@ -21,6 +21,7 @@ import jsonschema
 import pytest
 
 from tests.engines import conformance as of
+from tests.engines.comparable import answer, metrics_of
 from tests.engines.conformance import ANSWERED, CHAT, IDS, MESSAGES, REFUSED, RESPONSES, SAYS, TEXT, Got, Sent, chat, text, without
 from tests.serve.engines import SERVED
 from tonnage.serve.server import in_thread
@@ -53,7 +54,7 @@ def port(engine: tuple[str, int]) -> int:
 def golden(engine: tuple[str, int]) -> dict[str, Any]:
     """What vLLM answered, by name; written anew by vLLM where that is asked for."""
     if engine[0] == "vllm" and os.environ.get("TONNAGE_GOLDEN") == "write":
-        found = {name: of.answer(sent, of.send(engine[1], sent)) for name, sent in ALL.items()}
+        found = {name: answer(sent, of.send(engine[1], sent)) for name, sent in ALL.items()}
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in found.items())
         GOLDEN.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     read: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
@@ -62,7 +63,7 @@ def golden(engine: tuple[str, int]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", list(ALL))
 def test_it_answers_as_vllm_does(name: str, port: int, golden: dict[str, Any]) -> None:
-    assert of.answer(ALL[name], of.send(port, ALL[name])) == golden[name]
+    assert answer(ALL[name], of.send(port, ALL[name])) == golden[name]
 
 
 def test_what_is_refused_is_refused(golden: dict[str, Any]) -> None:
@@ -78,7 +79,7 @@ FINER = {"vllm:inter_token_latency_seconds", "vllm:request_time_per_output_token
 def test_metrics_have_vllms_names_types_labels_and_bounds(engine: tuple[str, int]) -> None:
     for name in ("chat", "text, streamed", "chat, tools, named", "no such path"):
         of.send(engine[1], ALL[name])
-    found = of.metrics_of(said(engine[1], Sent(path="/metrics")).text)
+    found = metrics_of(said(engine[1], Sent(path="/metrics")).text)
     if engine[0] == "vllm" and os.environ.get("TONNAGE_GOLDEN") == "write":
         METRICS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     golden: dict[str, Any] = json.loads(METRICS.read_text(encoding="utf-8"))

@@ -17,6 +17,7 @@ from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import service_of
 from tonnage.plan.launch import command, with_drafter
 from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.catalog.interfaces import find_interface
 from tonnage.spec.deployment import Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
 
@@ -119,6 +120,16 @@ def test_the_engines_own_quantisation_is_read_as_it_was_meant() -> None:
     }
     assert str(found["mxfp4"]["quantization_config"]).startswith("QuantizationConfigArgs(linear=None, moe=QuantSpec(weight=")
     assert all(one["quantization_config"] is None for weights, one in found.items() if weights != "mxfp4")
+
+
+def test_the_table_read_by_ast_is_what_the_parser_has() -> None:
+    """Flags and whether they take a value are the same; choices that were read are not fewer than the parser's, which drops one of them."""
+    (parser,), table = read([], "flags"), find_interface("vllm-0.32")
+    assert table is not None
+    assert {flag for flag, (values, _) in parser.items() if values != 0} == set(table.values.split())
+    assert {flag for flag, (values, _) in parser.items() if values == 0} == set(table.switches.split()) - {"--hf-token"}  # with or without
+    for flag, allowed in table.choices.items():
+        assert {word for word in parser[flag][1] if word != "None"} <= set(allowed), flag
 
 
 def test_a_flag_that_vllm_does_not_know_is_refused() -> None:

@@ -102,7 +102,7 @@ class Held:
             history += answer(self.server, history, int(self.trace.osl[row]))
             self.took_s[row] = time.monotonic() - self._began - self.due_s[row]
             row += 1
-            pause = self.trace.pause_before(row)
+            pause = -1 if self.trace.pause_ps is None or row == len(self.trace) else int(self.trace.pause_ps[row])
 
     def as_sent(self) -> Trace:
         """The same requests, each due when it was sent, whoever sent it."""

@@ -14,9 +14,9 @@ from tonnage.cli.main import run
 from tonnage.errors import InputError, InputErrors
 from tonnage.evidence.calibrate import CalibrationReport
 from tonnage.evidence.sample import FEWEST_LOADS, WIDTH
-from tonnage.perf.residuals import student_t
 from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import SECONDS, SHARES
+from tonnage.results.metrics import student_t
 from tonnage.spec.calibration import OWN_TERMS, read_calibration
 
 TRUTH = {

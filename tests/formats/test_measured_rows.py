@@ -292,6 +292,7 @@ def test_what_no_module_knows_is_refused_with_the_tools_that_are_known(tmp_path:
         "AIPerf",
         "GenAI-Perf",
         "GuideLLM",
+        "an access log",
         "SGLang's bench_serving",
         "trtllm-bench",
         "vllm bench",

@@ -12,6 +12,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
+from tests.page.served import until
+from tests.report.writers.chromium import Chromium
 from tools.site import PAGES, ROOT, stage
 
 QUESTIONS = {  # what a reader types, and the page that one of the first five results must be
@@ -126,6 +128,25 @@ def test_search_finds_the_page_without_a_network(question: str, site: Path, tmp_
     done = subprocess.run([*browser, "--dump-dom", address], capture_output=True, text=True, timeout=120, check=True)
     found = list(dict.fromkeys(re.findall(r'<li class="kind-\w+"><a href="([^"?#]*)\.html', done.stdout)))
     assert QUESTIONS[question] in found[:5]
+
+
+@pytest.mark.notebooks
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
+def test_the_lesson_plays_without_a_server(site: Path) -> None:
+    with Chromium() as browser:
+        browser.show(site / "player.html", 1000, 900)
+        ways = "[...document.querySelectorAll('#ways tbody tr')].map(row => row.textContent).join()"
+        shown = until(browser, ways)
+        for way, load in (("static", "concurrency"), ("one-prefill", "initial_batch"), ("chunked", "tick_rate")):
+            browser.click(f"label[for=way-{way}]")
+            browser.click(f"label[for=load-{load}]")
+            shown = until(browser, f"{ways} !== {shown!r} && document.querySelector('#way-{way}').checked && {ways}")
+        at = browser.value("+document.getElementById('at').value")
+        browser.click("#step")
+        assert browser.value("+document.getElementById('at').value") == at + 1
+        assert browser.complaints == []
+        assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []
 
 
 @pytest.mark.notebooks

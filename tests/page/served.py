@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from tests.report.writers.chromium import Chromium
 
 SOON_S = 60.0
+AXE = Path(__file__).with_name("axe.min.js")
 
 
 @contextmanager
@@ -58,23 +55,10 @@ def hosts_of(browser: Chromium) -> set[str]:
 
 
 def axe_faults(browser: Chromium) -> list[str]:
-    """Serious faults that axe-core finds on the page as it stands; the test is skipped where axe-core is not on this machine."""
-    script = axe()
-    if script is None:
-        pytest.skip("AXE-CORE IS ABSENT (npm install -g axe-core): serious faults of the page are not looked for")
+    """Serious faults that axe-core finds on the page as it stands."""
     until(browser, "document.getAnimations().length === 0")
-    browser.value(script.read_text(encoding="utf-8"))
+    browser.value(AXE.read_text(encoding="utf-8"))
     browser.value("axe.run(document, {resultTypes: ['violations']}).then(found => window.axeFound = found.violations)")
     until(browser, "!!window.axeFound")
     found = browser.value("window.axeFound.map(one => [one.impact, one.id, one.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')])")
     return [f"{rule}: {where}" for impact, rule, where in found if impact in ("serious", "critical")]
-
-
-def axe() -> Path | None:
-    """Where axe-core's script lies: TONNAGE_AXE, or npm's global folder."""
-    named = os.environ.get("TONNAGE_AXE")
-    npm = shutil.which("npm")
-    places = [Path(named)] if named else []
-    if npm is not None:
-        places.append(Path(npm).resolve().parents[2] / "axe-core" / "axe.min.js")
-    return next((place for place in places if place.is_file()), None)

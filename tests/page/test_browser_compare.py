@@ -33,7 +33,7 @@ def test_compare_adds_the_plan_of_size(address: str, browser: Chromium) -> None:
     until(browser, READY)
     browser.open(f"{base_of(address)}/size?{L40S}", 1440, 900)
     until(browser, "!!document.querySelector('#simulated [data-compare]')")
-    browser.value("document.querySelector('#simulated [data-compare]').click()")
+    browser.click("#simulated [data-compare]")
     until(browser, f"location.pathname === '/compare' && {READY} && document.querySelectorAll('.column').length === 2")
 
 
@@ -41,14 +41,8 @@ def test_a_dragged_limit_moves_the_systems(address: str, browser: Chromium) -> N
     browser.open(f"{base_of(address)}/what-if?{H100}", 1440, 900)
     until(browser, "!!document.querySelector('.figure.wide .grip')")
     headline = "document.querySelector('#estimate .headline')?.textContent"
-    grip = "[...document.querySelectorAll('.figure.wide .grip')].find(g => g.getAttribute('aria-label').includes('TPOT'))"
-    browser.value(f"{grip}.scrollIntoView({{block: 'center'}})")
-    x, y = browser.value(f"(r => [r.left + r.width / 2, r.top + r.height / 2])({grip}.getBoundingClientRect())")
     systems = until(browser, headline)
-    browser.ask("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", clickCount=1)
-    for step in range(1, 11):
-        browser.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y + 5 * step, button="left")
-    browser.ask("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y + 50, button="left", clickCount=1)
+    browser.drag(browser.spot(".figure.wide .grip[aria-label*=TPOT]"), 50)
     limit = float(browser.value("document.getElementById('f-tpot').value"))
     assert limit < 40
     until(browser, f"{headline} !== {systems!r}")

@@ -20,13 +20,13 @@ def test_it_plays_and_steps(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/lesson", 1440, 900)
     until(browser, READY)
     before = browser.value("+document.getElementById('at').value")
-    browser.value("document.getElementById('step').click()")
+    browser.click("#step")
     assert browser.value("+document.getElementById('at').value") == before + 1
     assert "slots prefill" in browser.value("document.getElementById('said').textContent")
-    browser.value("document.getElementById('back').click()")
-    browser.value("document.getElementById('play').click()")
+    browser.click("#back")
+    browser.click("#play")
     until(browser, f"+document.getElementById('at').value > {before} + 2")
-    browser.value("document.getElementById('play').click()")
+    browser.click("#play")
     assert browser.value("document.getElementById('play').textContent") == "Play"
     assert browser.complaints == []
     assert hosts_of(browser) == {address.split("/")[2]}
@@ -39,9 +39,9 @@ def test_the_way_of_batching_and_the_load_change_the_figures(address: str, brows
         "document.getElementById('at').value = 150; document.getElementById('at').dispatchEvent(new Event('input', {bubbles: true}))"
     )
     flight = browser.value(FIGURES)
-    browser.value("document.getElementById('way-static').click()")
+    browser.click("label[for=way-static]")
     until(browser, f"{FIGURES} !== {flight!r} && document.getElementById('reading').textContent.includes('Nobody enters')")
-    browser.value("document.getElementById('load-concurrency').click()")
+    browser.click("label[for=load-concurrency]")
     until(browser, "location.search.includes('load=concurrency') && location.search.includes('concurrency=8')")
 
 
@@ -70,7 +70,7 @@ def test_what_is_shown_at_a_step_is_the_lesson_up_to_its_end() -> None:
 
 def test_the_slots_of_an_engine_in_seconds(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/lesson", 1440, 900)
-    browser.value("document.querySelector('.seconds-form button').click()")
+    browser.click(".seconds-form button")
     until(browser, "document.querySelectorAll('#gantt .figure').length >= 4")
     assert browser.complaints == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -33,20 +32,11 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield programs[0].url
 
 
-def drop(browser: Chromium, path: Path) -> None:
-    """Drop a file on the Files view."""
-    text, name = json.dumps(path.read_text(encoding="utf-8")), json.dumps(path.name)
-    browser.value(
-        f"(() => {{ const t = new DataTransfer(); t.items.add(new File([{text}], {name})); document.getElementById('drop')"
-        ".dispatchEvent(new DragEvent('drop', {dataTransfer: t, bubbles: true, cancelable: true})); })()"
-    )
-
-
 @pytest.mark.skipif(not (DATA / "nim_inflight.csv").is_file(), reason="the measured files are not here")
 def test_a_benchmark_that_is_dropped_is_scored(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/files", 1440, 900)
     until(browser, "!!document.querySelector('#list .hint, #list ul')")
-    drop(browser, DATA / "nim_inflight.csv")
+    browser.drop("#drop", DATA / "nim_inflight.csv")
     until(browser, "document.querySelector('#look')?.textContent.includes('240 of 240 rows predicted')")
     assert browser.value("document.querySelector('#list ul').textContent.includes('nim_inflight.csv')")
     assert browser.complaints == []
@@ -55,11 +45,11 @@ def test_a_benchmark_that_is_dropped_is_scored(address: str, browser: Chromium) 
 
 def test_a_trace_that_is_dropped_is_described_and_sized(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/files", 390, 844)
-    drop(browser, ROOT / "examples" / "code-completion.csv")
+    browser.drop("#drop", ROOT / "examples" / "code-completion.csv")
     until(browser, "document.querySelector('#look')?.textContent.includes('2,000 requests in')")
     assert browser.value("document.documentElement.scrollWidth") <= 390
     assert axe_faults(browser) == []
-    browser.value("document.querySelector('#look .button.strong').click()")
+    browser.click("#look .button.strong")
     until(browser, "location.pathname === '/size' && document.querySelector('#d-trace')?.checked")
     until(browser, "!!document.querySelector('#estimate .headline')")
 
@@ -67,7 +57,7 @@ def test_a_trace_that_is_dropped_is_described_and_sized(address: str, browser: C
 def test_a_plan_is_kept_and_exported(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/size?{PLAN}", 1440, 900)
     until(browser, "!!document.querySelector('#simulated [hx-post]')")
-    browser.value("document.querySelector('#simulated [hx-post]').click()")
+    browser.click("#simulated [hx-post]")
     kept = until(browser, "document.querySelector('.actions [role=status]')?.textContent").removeprefix("kept as ")
     for path in (f"plan.yaml?{PLAN}", f"plan.csv?{PLAN}", f"plan.html?{PLAN}", f"deploy.zip?target=kubernetes&plan={kept}"):
         with urllib.request.urlopen(f"{base_of(address)}/{path}".replace("<", "%3C"), timeout=60) as answer:
@@ -75,7 +65,7 @@ def test_a_plan_is_kept_and_exported(address: str, browser: Chromium) -> None:
             assert len(answer.read()) > 100
     browser.open(f"{base_of(address)}/files", 1440, 900)
     until(browser, f"document.querySelector('#list')?.textContent.includes({kept!r})")
-    browser.value(f"[...document.querySelectorAll('#list a')].find(a => a.textContent === {kept!r}).click()")
+    browser.click("#list a", kept)
     until(browser, "!!document.querySelector('#look .answer')")
 
 
@@ -83,15 +73,31 @@ def test_a_run_is_measured_and_compared(address: str, browser: Chromium, engine:
     asked = f"url={engine}&benchmark_duration=2s&concurrency=1,2&request_rate=&isl=300&osl=30&slo="
     browser.open(f"{base_of(address)}/measure?{asked}", 1440, 900)
     browser.value("document.getElementById('m-plan').selectedIndex = 1")
-    browser.value("document.querySelector('#bench .button.strong').click()")
+    browser.click("#bench .button.strong")
     until(browser, "document.querySelectorAll('#figures dd').length === 6")
     until(browser, "!!document.querySelector('#found .title, #found .faults')")
     assert "under 2 loads" in browser.value("document.querySelector('#found').textContent")
     assert browser.value("document.querySelectorAll('#curves canvas').length") == 2
-    browser.value("document.querySelector('#found [hx-get]').click()")
+    browser.click("#found [hx-get]")
     until(browser, "document.querySelectorAll('#next section').length >= 2")
     assert browser.complaints == []
     assert axe_faults(browser) == []
+
+
+def test_a_deployment_is_watched_until_it_is_stopped(address: str, browser: Chromium, engine: str) -> None:
+    browser.open(f"{base_of(address)}/measure?url={engine}", 1440, 900)
+    browser.click("#watch")
+    until(browser, "document.querySelector('#found .faults')?.textContent.includes('choose the plan that is deployed')")
+    browser.value("document.getElementById('m-plan').selectedIndex = 1")
+    browser.click("#watch")
+    looked = until(browser, "document.querySelector('#found h2')?.textContent")
+    assert "llama-3.1-8b" in looked
+    until(browser, "document.querySelectorAll('#found section').length >= 1 && !document.getElementById('halt').disabled")
+    assert axe_faults(browser) == []
+    browser.click("#halt")
+    until(browser, "document.getElementById('halt').disabled && !document.getElementById('watch').disabled")
+    assert browser.complaints == []
+    assert hosts_of(browser) == {address.split("/")[2]}
 
 
 def test_runs_are_calibrated_and_sized_again(address: str, browser: Chromium, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -103,13 +109,11 @@ def test_runs_are_calibrated_and_sized_again(address: str, browser: Chromium, tm
     assert run(["simulate", "--model", "llama-3.1-8b", *deployed, *lengths, "--output", str(place / "sweep"), "--json"]) == 0
     browser.open(f"{base_of(address)}/measure", 1440, 900)
     until(browser, "document.querySelector('#runs')?.textContent.includes('sweep')")
-    browser.value(
-        "[...document.querySelectorAll('#runs li')].find(l => l.textContent.startsWith('sweep')).querySelector('[hx-get]').click()"
-    )
+    browser.click("#runs li:has(a[href='/runs/sweep']) [hx-get]")
     until(browser, "!!document.querySelector('#predicted [hx-post]')")
-    browser.value("document.querySelector('#predicted [hx-post]').click()")
+    browser.click("#predicted [hx-post]")
     until(browser, "!!document.querySelector('#next .button.strong')")
-    browser.value("document.querySelector('#next .button.strong').click()")
+    browser.click("#next .button.strong")
     until(browser, "location.pathname === '/size' && location.search.includes('coefficients=sweep-factors.json')")
     until(browser, "document.querySelector('#simulated')?.textContent.includes('simulated')")
     assert browser.complaints == []

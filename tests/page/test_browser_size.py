@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import urllib.request
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -33,6 +35,31 @@ def test_an_answer_comes_without_a_complaint_and_from_this_server_alone(view: st
     assert hosts_of(browser) == {view.split("/")[2]}
 
 
+def test_the_six_questions_are_typed_and_answered_and_the_answer_taken_along(view: str, browser: Chromium) -> None:
+    browser.open(f"{view.partition('?')[0]}", 1440, 900)
+    until(browser, ANSWERED)
+    for field, words in {"model": "gpt-j-6b", "isl": "900", "osl": "99", "spare": "1"}.items():
+        browser.write(f"#f-{field}", words)
+    browser.click("label[for=d-users]")
+    browser.write("#f-users", "2000")
+    browser.write("#f-requests_per_user_day", "30")
+    browser.write("#f-ttft", "800")
+    browser.click(".question label.box", "l40s")
+    until(
+        browser,
+        f"String({ANSWERED}).includes('gpt-j-6b') && location.search.includes('users=2000') && location.search.includes('gpu=l40s')",
+    )
+    asked = dict(parse_qsl(browser.value("location.search").removeprefix("?")))
+    assert {"model": "gpt-j-6b", "isl": "900", "osl": "99", "spare": "1", "gpu": "l40s", "ttft": "p95<=800ms"}.items() <= asked.items()
+    links = browser.value("[...document.querySelectorAll('#simulated .actions a')].map(a => a.href).filter(a => a.includes('/plan.'))")
+    assert len(links) == 4
+    for link in links:
+        with urllib.request.urlopen(link, timeout=60) as answer:
+            assert b"gpt-j-6b" in answer.read()
+    assert browser.complaints == []
+    assert hosts_of(browser) == {view.split("/")[2]}
+
+
 def test_a_slider_asks_anew_and_the_link_is_the_question(view: str, browser: Chromium) -> None:
     browser.open(view, 1440, 900)
     until(browser, ANSWERED)
@@ -52,9 +79,9 @@ def test_a_slider_asks_anew_and_the_link_is_the_question(view: str, browser: Chr
 
 def test_a_limit_gets_a_percentile_and_wrong_words_are_said(view: str, browser: Chromium) -> None:
     browser.open(view, 1440, 900)
-    browser.value("(f => { f.value = '90'; f.dispatchEvent(new Event('input', {bubbles: true})); })(document.getElementById('f-itl'))")
+    browser.write("#f-itl", "90")
     until(browser, "location.search.includes('itl=p95%3C=90ms') || location.search.includes('itl=p95<=90ms')")
-    browser.value("(f => { f.value = 'a lot'; f.dispatchEvent(new Event('input', {bubbles: true})); })(document.getElementById('f-isl'))")
+    browser.write("#f-isl", "a lot")
     until(browser, "document.querySelector('#estimate [role=alert]')?.textContent.includes('isl')")
 
 
@@ -68,10 +95,7 @@ def test_usual_limits_are_offered(view: str, browser: Chromium) -> None:
 
 def test_a_model_is_found_by_its_name_at_hugging_face(view: str, browser: Chromium) -> None:
     browser.open(view, 1440, 900)
-    browser.value(
-        "(f => { f.value = 'meta-llama/Llama-3.3'; f.dispatchEvent(new Event('input', {bubbles: true})); })"
-        "(document.getElementById('f-model'))"
-    )
+    browser.write("#f-model", "meta-llama/Llama-3.3")
     until(browser, "[...document.querySelectorAll('#models option')].some(o => o.value === 'llama-3.3-70b')")
 
 

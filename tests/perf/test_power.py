@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.deployments import deployment
+from tonnage import simulate
+from tonnage.api import deployment_of
 from tonnage.perf.power import Draw, StepLoad, draw, idle_watts, seen_load, steady_load
 from tonnage.perf.terms import step_model
 from tonnage.spec.catalog import find_gpu
@@ -59,3 +62,18 @@ def test_models_left_out_are_within_fifteen_percent(tmp_path: Path) -> None:
     errors = {gpu: float(error) for gpu, error in re.findall(r"^(\S+): joules per token of models left out ([\d.]+) %", said, re.MULTILINE)}
     assert set(errors) == {"h100-sxm-80gb", "b200-sxm-180gb"}
     assert max(errors.values()) <= 15
+
+
+def test_poisson_arrivals_leave_the_gpus_idle_as_the_simulator_does() -> None:
+    """A third of a request per second: somebody is there for about two thirds of the time."""
+    asked = {"model": "llama-3.1-8b", "gpu": "l40s", "precision": "fp8", "tp": 1, "engine": "vllm"}
+    run = simulate(**asked, isl=600, osl=250, request_rate=0.3125, requests=3_000)
+    due, last = run.requests.due_ns, run.requests.last_token_ns
+    order = np.argsort(due)
+    reached = np.maximum.accumulate(last[order])
+    begins = np.maximum(due[order], np.concatenate([[0], reached[:-1]]))
+    served = float(np.maximum(reached - begins, 0).sum() / (reached[-1] - due[order][0]))
+    one = deployment_of(**asked)
+    load, busy = steady_load(one, step_model(one).coefficients, requests_per_second=0.3125, isl=600, osl=250, computed=600)
+    assert busy == pytest.approx(served, abs=0.05)
+    assert load.sequences > 1

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.results.metrics import DEFINITIONS, Summary, gap_percentile_ns, percentile_of_sorted, summarize
-from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, UNFINISHED, Requests, gap_edges_ns
+from tonnage.results.requests import (
+    COMPLETED,
+    FAILED,
+    GAP_BINS,
+    POSITION_BUCKETS,
+    REJECTED,
+    ROW_COLUMNS,
+    UNFINISHED,
+    Requests,
+    gap_edges_ns,
+)
 from tonnage.spec.deployment import METRICS, STATISTICS
 
 MS = 1_000_000
@@ -198,7 +208,7 @@ def test_latencies_fit_together(r: Requests) -> None:
 @given(records(), st.integers(1, 1_000_000))
 def test_moving_the_whole_run_changes_no_latency(r: Requests, shift: int) -> None:
     moved = Requests(
-        **{name: getattr(r, name) + (shift if name.endswith("_ns") and name != "window_ns" else 0) for name in Requests.__slots__}
+        **{name: getattr(r, name) + (shift if name.endswith("_ns") else 0) for name in ROW_COLUMNS}, gaps=r.gaps, window_ns=r.window_ns
     )
     a, b = summarize(r).to_json(), summarize(moved).to_json()
     for name in ("ttft_ms", "tpot_ms", "e2e_ms", "requests"):

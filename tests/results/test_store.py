@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 from tonnage.errors import DataError, InputError
 from tonnage.results import store
 from tonnage.results.metrics import summarize
-from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, Requests
+from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, ROW_COLUMNS, Requests
 from tonnage.results.store import COLUMNS, check_free, json_text, read_run, write_json, write_run
 
 SCENARIO = {"model": "llama-3-8b", "isl": 2000, "limits": ["TTFT p95 ≤ 500 ms"], "load": {"concurrency": 10}}
@@ -75,7 +75,7 @@ def a_record(count: int = 50) -> Requests:
 
 
 def same(a: Requests, b: Requests) -> bool:
-    pairs = [(getattr(a, name), getattr(b, name)) for name in Requests.__slots__ if name != "window_ns"]
+    pairs = [(getattr(a, name), getattr(b, name)) for name in (*ROW_COLUMNS, "gaps")]
     return a.window_ns == b.window_ns and all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs)
 
 

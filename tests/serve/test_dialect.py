@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.deploy.signals import SIGNALS
 from tonnage.errors import InputError
+from tonnage.formats.engine_metrics import SIGNALS
+from tonnage.formats.prometheus import Page
 from tonnage.serve.dialect import DIALECTS, Refused
 from tonnage.serve.metrics import Ended, Load, Metrics
 from tonnage.serve.published import TENSORRT_LLM, VLLM
-from tonnage.watch.reading import Page, counts_of, signals_on
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog.interfaces import Interface, find_interface
+from tonnage.watch.reading import counts_of, signals_on
 
 LOADS = [Load(engine="0", running=3, waiting=5, kv_used=0.25, preemptions=2), Load(engine="1", running=1, waiting=0, kv_used=0.75)]
 ENDED = Ended(engine="1", finish="length", whole_s=2.0, decode_s=1.5, queue_s=0.1, isl=100, osl=31, asked_osl=31, choices=1, preemptions=1)
+
+
+def newest(family: str) -> Interface:
+    found = find_interface(find_engine(family).name)
+    assert found is not None
+    return found
 
 
 def page(name: str) -> str:
@@ -31,7 +40,7 @@ def test_the_names_and_bounds_are_those_that_watch_and_the_alerts_of_deploy_read
     assert signals.path == published.path
     mine = dict(published.histograms.values())
     for histogram in signals.histograms.values():
-        assert set(histogram.bounds) <= set(mine[histogram.name])
+        assert set(newest(name).buckets[histogram]) <= set(mine[histogram])
     found = Page(page(name))
     assert signals_on(found) is signals
     counts = counts_of(found, signals)

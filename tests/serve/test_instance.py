@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.serve.engines import STEP_S, engine
+from tonnage.api import serve_simulated
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.clock import WallClock
 from tonnage.serve.fleet import Fleet
@@ -155,3 +156,12 @@ def test_first_tokens_leave_before_the_others_of_their_step() -> None:
         wall.now_ns = wall.alarms.pop()
         instance.wake()
     assert order == [4, 0, 1, 2]
+
+
+def test_requests_are_forgotten_while_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that comes when the ended are forgotten is not yet among the engine's jobs, and keeps its content."""
+    monkeypatch.setattr("tonnage.serve.instance.KEPT", 2)
+    instance = Instance("0", serve_simulated(model="llama-3.1-8b").engine(), WallClock(1e6))
+    for number in range(5):
+        instance.submit(number, isl=40, osl=2, deliver=lambda tokens, status: None)
+    assert instance.cached(4) == 0

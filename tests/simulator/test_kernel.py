@@ -36,7 +36,7 @@ MODEL = StepModel(coefficients=ROOFLINE, frontend_s=0.002)
 def assert_same(one: Requests, other: Requests) -> None:
     for field in fields(Requests):
         a, b = getattr(one, field.name), getattr(other, field.name)
-        if field.name == "window_ns":
+        if field.name == "window_ns" or a is None:
             assert a == b
         else:
             assert a.dtype == b.dtype, field.name
@@ -197,7 +197,7 @@ def test_same_input_same_bytes() -> None:
     work = Workload(isl=Lengths(mean=300), osl=Lengths(kind="normal", mean=50, std=20), arrivals=OpenLoop(rate=20), requests=500)
     first, second = (run(work.trace(3), MODEL, ENGINE, 500) for _ in range(2))
     for field in fields(Requests):
-        if field.name != "window_ns":
+        if field.name not in ("window_ns", "row", "turns"):
             assert getattr(first, field.name).tobytes() == getattr(second, field.name).tobytes()
     other = run(work.trace(4), MODEL, ENGINE, 500)
     assert other.last_token_ns.tobytes() != first.last_token_ns.tobytes()

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.errors import InputError, InputErrors, UnknownName
-from tonnage.spec.catalog import find_gpu, system_of
+from tonnage.spec.catalog import find_gpu, search, system_of
 
 LEAST = "name: One Core\nfp16_tflops: 0.2\nmemory_gb: 8\nmemory_bandwidth_gb_s: 20\n"
 
@@ -51,3 +51,32 @@ def test_no_such_file_and_no_such_name_say_what_would_be_right(tmp_path: Path) -
         find_gpu(str(tmp_path / "absent.yaml"))
     with pytest.raises(UnknownName, match="the path of a YAML file works too"):
         find_gpu("h1000")
+
+
+@pytest.mark.parametrize(
+    ("name", "compute", "memory"),
+    [
+        ("h100-mig-1g.10gb", 1 / 7, 1 / 8),
+        ("H100 SXM 80GB MIG 1g.20gb", 1 / 7, 2 / 8),
+        ("h200-mig-3g.71gb", 3 / 7, 4 / 8),
+        ("b200-mig-1g.23gb", 1 / 7, 1 / 8),
+        ("a100-40gb-mig-4g.20gb", 4 / 7, 4 / 8),
+        ("a30-mig-2g.12gb", 2 / 4, 2 / 4),
+    ],
+)
+def test_a_mig_slice_has_its_shares_of_the_gpu(name: str, compute: float, memory: float) -> None:
+    piece = find_gpu(name)
+    whole = find_gpu(piece.name.partition("-mig-")[0])
+    assert find_gpu(piece.name) == piece
+    assert piece.fp16_tflops == pytest.approx(compute * whole.fp16_tflops)
+    assert piece.memory_bytes == pytest.approx(memory * whole.memory_bytes)
+    assert piece.memory_bandwidth_gb_s == pytest.approx(memory * whole.memory_bandwidth_gb_s)
+    assert (piece.link, piece.verified) == ("pcie", "")
+    assert system_of(piece).gpu == piece.name
+    assert search(piece.name) == (piece,)
+
+
+@pytest.mark.parametrize("name", ["h100-mig-5g.10gb", "h100-mig-1g.40gb", "a30-mig-3g.12gb", "l40s-mig-1g.6gb", "mig-1g.10gb"])
+def test_a_profile_that_no_gpu_has_is_unknown(name: str) -> None:
+    with pytest.raises(UnknownName):
+        find_gpu(name)

@@ -16,11 +16,11 @@ from tonnage import api
 from tonnage.api.bench import bench
 from tonnage.api.running.deploy import planned
 from tonnage.cli.main import run
+from tonnage.formats.prometheus import Buckets
 from tonnage.report.watched import watched
 from tonnage.report.writers.terminal import terminal
 from tonnage.testing import simulated_engine
 from tonnage.watch.expected import Predictor
-from tonnage.watch.reading import Buckets
 from tonnage.watch.watched import Present, Watched, Watcher, latencies
 
 NAME = "llama-3.1-8b"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from tonnage.errors import InputError
-from tonnage.watch.reading import Buckets, Page, Pages, backends_on, buckets_of, reading, together
+from tonnage.formats.prometheus import Buckets, Page, buckets_of, together
+from tonnage.watch.reading import Pages, backends_on, reading
 from tonnage.watch.watched import present
 
 FIRST, SECOND = "http://a:1", "http://b:2"

@@ -47,8 +47,6 @@ def bench(*, output: Path | None = None, selftest: bool = True, provenance: dict
     Args:
         output: the run folder; a sweep writes one per load inside it. Without it nothing is kept.
         selftest: whether the client is first measured against the exact server, for a few seconds.
-        provenance: what the run folder says of where it came from.
-        asked: as in ``prepare_bench``.
 
     Raises:
         InputError: anything that cannot be used, in one line.
@@ -64,11 +62,7 @@ def run_bench(
     provenance: dict[str, Any],
     watch: Watch = _nobody,
 ) -> list[Measured]:
-    """Run what ``prepare_bench`` made; a run that Ctrl-C ends is the last.
-
-    Raises:
-        InputError: a folder in use.
-    """
+    """Run what ``prepare_bench`` made; a run that Ctrl-C ends is the last. Raises InputError: a folder in use."""
     from tonnage.results.store import check_free
 
     for question in asked.questions if output is not None else ():
@@ -89,8 +83,7 @@ def run_bench(
 def run_find_max(asked: Bench, *, output: Path | None, selftest: bool, provenance: dict[str, Any], watch: Watch = _nobody) -> Maximum:
     """Search the highest load inside the limits, beginning at the requested one.
 
-    Raises:
-        InputError: no limits, several loads, or a folder in use.
+    Raises InputError: no limits, several loads, or a folder in use.
     """
     from tonnage.results.store import check_free
 
@@ -170,21 +163,13 @@ def _self_test(asked: Bench) -> dict[str, Any]:
 def bench_selftest(*, streams: Many = "1,64,256") -> list[SelfTest]:
     """The client against the exact server on this machine, at several numbers of streams.
 
-    Raises:
-        InputError: a number of streams that is none.
+    Raises InputError: a number of streams that is none.
     """
     return [self_test(streams=count, requests=max(4 * count, 40)) for count in whole_numbers(streams, option("streams"))]
 
 
 def serve_exactly(**asked: Any) -> None:
-    """Serve the exact server on 127.0.0.1 until Ctrl-C.
-
-    Args:
-        asked: the fields of ``ExactArguments`` by name.
-
-    Raises:
-        InputError: a schedule that cannot be, or a port that is taken.
-    """
+    """Serve the exact server on 127.0.0.1 until Ctrl-C. Raises InputError: a schedule that cannot be, or a port that is taken."""
     a = ExactArguments(**asked)
     seconds = {name: parse_duration(getattr(a, name), option(name)) for name in ("ttft", "itl", "freeze_at", "freeze_for")}
     schedule = Schedule(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tonnage.evidence.replay import RunBesidePlan
     from tonnage.formats.measured_files import InvalidRuns
     from tonnage.results.store import Run
+    from tonnage.spec.scenario import Scenario
     from tonnage.workload.description import Description
     from tonnage.workload.fit import Fit
     from tonnage.workload.limits import EngineLimits, KvGain
@@ -25,7 +26,6 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
     """Compare two run folders by their records.
 
     Args:
-        first, second: the folders.
         attain: shares of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms".
         include_invalid: whether runs that their own client called INVALID are compared all the same, with a note; they are refused if not.
 
@@ -43,11 +43,7 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
 
 
 def _believed(folder: Path, invalid: InvalidRuns) -> Run:
-    """The run of a folder.
-
-    Raises:
-        InputError: it is no run folder, or its own client called it INVALID, and such runs are not taken.
-    """
+    """The run of a folder. Raises InputError: it is no run folder, or its own client called it INVALID, and such runs are not taken."""
     from tonnage.results.store import read_run
 
     run = read_run(folder)
@@ -68,12 +64,9 @@ def compare_plan(
     """Lay a run next to a plan: the run's requests are replayed on the deployment that the plan chose.
 
     Args:
-        run: a run folder.
-        plan: file with the plan's JSON.
         instances: how many instances of it were measured (default: as many as the plan has).
         router: what shares the requests among them, a name of ``simulator.router`` (default: least-outstanding).
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
-        include_invalid: as in ``compare_runs``.
 
     Raises:
         InputError: no run folder, an INVALID one, no plan, or one that chose nothing or predicted nothing.
@@ -120,9 +113,7 @@ def import_run(
     Args:
         file: AIPerf's ``profile_export.jsonl`` or GenAI-Perf's ``profile_export.json`` (or its folder), a result of vLLM's bench with
             details, or GuideLLM's JSON.
-        output: the folder, which must not be in use.
         tokenizer: a local tokenizer.json, which counts the tokens of GenAI-Perf's texts where the server did not.
-        provenance: what the folder says of where it came from.
 
     Raises:
         InputError: a file that is none of these, or a folder in use.
@@ -190,6 +181,7 @@ def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, eng
         limit=limit,
         context_bytes=plan.request_blocks(context) * block_bytes,
         limit_bytes=plan.request_blocks(limit) * block_bytes,
+        token_bytes=plan.kv_bytes_per_token * d.parallelism.gpus,
         context_requests=requests[context],
         limit_requests=requests[limit],
     )
@@ -208,27 +200,32 @@ def fit_workload(file: str | Path, output: str | Path | None = None, *, model: s
     """
     from tonnage.workload.fit import fit
 
-    target = None if output is None else Path(output)
-    if target is not None and (target.suffix.lower() not in (".yaml", ".yml") or not target.absolute().parent.is_dir()):
-        raise InputError(f"{option('output')}: cannot write '{target}'; name a .yaml file in a folder that exists")
+    target = scenario_target(output)
     found = fit(describe_workload(file), "scenario" if target is None else target.stem, model)
     if target is not None:
-        _write(found, target)
+        write_scenario(found.scenario, found.files, target)
     return found
 
 
-def _write(found: Fit, target: Path) -> None:
-    """The files first and the scenario that names them last.
+def scenario_target(output: str | Path | None) -> Path | None:
+    """The file of a scenario that is to be written; None where none is. Raises InputError: no YAML file, or no folder for it."""
+    target = None if output is None else Path(output)
+    if target is not None and (target.suffix.lower() not in (".yaml", ".yml") or not target.absolute().parent.is_dir()):
+        raise InputError(f"{option('output')}: cannot write '{target}'; name a .yaml file in a folder that exists")
+    return target
 
-    Raises:
-        InputError: the folder cannot be written.
-    """
+
+def write_scenario(scenario: Scenario, files: Mapping[str, str], target: Path) -> None:
+    """The files first and the scenario that names them last. Raises InputError: the folder cannot be written."""
+    import gzip
+
     from tonnage.spec.scenario_file import to_yaml
 
     try:
-        for name, text in found.files.items():
-            (target.parent / name).write_text(text, encoding="utf-8")
-        target.write_text(to_yaml(found.scenario), encoding="utf-8")
+        for name, text in files.items():
+            packed = name.endswith(".gz")
+            (target.parent / name).write_bytes(gzip.compress(text.encode(), mtime=0) if packed else text.encode())
+        target.write_text(to_yaml(scenario), encoding="utf-8")
     except OSError as error:
         raise InputError(
             f"{option('output')}: cannot write '{error.filename}': {error.strerror}; name a file in a folder that exists"

@@ -385,11 +385,7 @@ def _names(understood: Sequence[Asked]) -> tuple[str, ...]:
 
 
 def _check(name: str, one: Asked) -> None:
-    """Refuse what is asked of one plan alone.
-
-    Raises:
-        InputError: naming the use case.
-    """
+    """Refuse what is asked of one plan alone. Raises InputError: naming the use case."""
     if len(one.questions) != 1:
         raise InputError(f"{name}: {option('model')} names several models; each use-case file must name exactly one")
     if one.questions[0].sharing is not None:
@@ -405,8 +401,7 @@ def _check(name: str, one: Asked) -> None:
 def _check_together(names: Sequence[str], understood: Sequence[Asked]) -> Reserve | None:
     """Standby systems for the fleet of all; refuse what the use cases ask differently, and objectives that compare no arrangements.
 
-    Raises:
-        InputError: naming the use case, or the objective.
+    Raises InputError: naming the use case, or the objective.
     """
     first, gpus = understood[0].scenario, {gpu.name for one in understood for gpu in one.questions[0].gpus}
     for name, one in zip(names, understood, strict=True):

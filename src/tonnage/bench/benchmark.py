@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from dataclasses import dataclass
@@ -131,7 +132,8 @@ def benchmark(
         if metrics is not None:
             run_json["server_metrics"] = metrics.summary()
             metrics.write(writer.partial / "server_metrics.parquet")
-            energy = metrics.energy(summary.window_s, round(summary.output_tokens_per_second * summary.window_s))
+            tokens = summary.output_tokens_per_second * summary.window_s
+            energy = metrics.energy(summary.window_s, 0 if math.isnan(tokens) else round(tokens))
         if good:
             run_json["goodput"] = [one.to_json() for one in good]
         further = (*_further(observed, validity), *([("energy", energy)] if energy else []))

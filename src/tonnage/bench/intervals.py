@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tonnage.results.metrics import student_t
 from tonnage.results.requests import COMPLETED, Requests
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def widened(draws: NDArray[np.float64], middle: NDArray[np.float64], blocks: int
         middle: the statistics of the values themselves.
         blocks: how many were drawn from.
     """
-    found: NDArray[np.float64] = middle + (draws - middle) * (_student(blocks - 1) / _NORMAL)
+    found: NDArray[np.float64] = middle + (draws - middle) * (student_t(0.975, blocks - 1) / _NORMAL)
     return found
 
 
@@ -89,12 +90,6 @@ def statistics(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 _NORMAL = 1.959964
-
-
-def _student(freedom: int) -> float:
-    """The 97.5th percentile of Student's t, by Cornish and Fisher's expansion (within 1 % from 7 degrees of freedom)."""
-    z = _NORMAL
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def latencies_ms(requests: Requests) -> dict[str, NDArray[np.float64]]:

@@ -104,7 +104,8 @@ def _text(name: object) -> str:
 EVERY_S = 1.0
 MOST_BYTES = 16_777_216
 AMD = ("gpu_package_power", "gpu_average_package_power")
-NAMES = ("vllm:", "sglang:", "trtllm_", "nv_inference_", "nv_trt_llm_", "nv_gpu_", "nv_energy_", "DCGM_FI_DEV_", *AMD)
+PDU = "rPDU2DeviceStatusPower"
+NAMES = ("vllm:", "sglang:", "trtllm_", "nv_inference_", "nv_trt_llm_", "nv_gpu_", "nv_energy_", "DCGM_FI_DEV_", *AMD, PDU)
 _LEFT_OUT = ("_bucket", "_created")
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)(?:\s+-?\d+)?$", re.ASCII)
 
@@ -131,7 +132,7 @@ def fetch(url: str, timeout_s: float = 2.0) -> str:
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
     try:
-        connection.request("GET", parts.path or "/metrics")
+        connection.request("GET", (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else ""))
         response = connection.getresponse()
         return response.read(MOST_BYTES).decode("utf-8", "replace") if response.status == 200 else ""
     except (OSError, http.client.HTTPException, ValueError):
@@ -198,13 +199,14 @@ class Scraper:
             gpus, by = joules(self.rows, GPU_WATTS, seconds), "power read once a second"
         if gpus is None:
             return {}
-        host = joules(self.rows, HOST_COUNTERS, seconds)
+        host, pdu = joules(self.rows, HOST_COUNTERS, seconds), joules(self.rows, PDU_WATTS, seconds)
         return {
             "gpu_joules": gpus,
             "mean_gpu_watts": gpus / seconds,
             "joules_per_output_token": gpus / tokens if tokens else None,
             "by": by,
             "host_joules": host,
+            **({} if pdu is None else {"pdu_joules": pdu}),
         }
 
     def summary(self) -> dict[str, Any]:
@@ -239,6 +241,8 @@ GPU_COUNTERS = {"nvml:energy_j": 1.0, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1e
 GPU_WATTS = {"nvml:power_w": 1.0, "DCGM_FI_DEV_POWER_USAGE": 1.0, "nv_gpu_power_usage": 1.0, **dict.fromkeys(AMD, 1.0)}
 """Watts by NVML, the DCGM exporter, Triton, and AMD's device metrics exporter (names recalled, 2026-11-25)."""
 HOST_COUNTERS = {"rapl:energy_j": 1.0}
+PDU_WATTS = {PDU: 10.0}
+"""Watts of a rack's power distribution unit, in hundredths of a kW: APC's PowerNet-MIB by snmp_exporter (recalled, 2026-11-25)."""
 
 
 def joules(rows: Sequence[tuple[int, str, float]], units: Mapping[str, float], seconds: float) -> float | None:
@@ -258,7 +262,7 @@ def joules(rows: Sequence[tuple[int, str, float]], units: Mapping[str, float], s
                 series.setdefault(labelled, []).append((at_ns / 1e9, unit * value))
         read = [np.array(values).T for values in series.values() if len(values) > 1]
         if read:
-            return sum(_grown(times, values, seconds, watts=units is GPU_WATTS) for times, values in read)
+            return sum(_grown(times, values, seconds, watts=units in (GPU_WATTS, PDU_WATTS)) for times, values in read)
     return None
 
 

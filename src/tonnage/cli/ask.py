@@ -175,13 +175,7 @@ class _Asking:
 
 
 def problem(name: str, text: str, context: Mapping[str, Any]) -> str | None:
-    """What is wrong with one answer, on one line; None where nothing is.
-
-    Args:
-        name: the leaf.
-        text: the answer.
-        context: answers to the earlier questions of the same form.
-    """
+    """What is wrong with one answer, on one line; None where nothing is."""
     from tonnage.api.question.sizing import check_leaf
 
     try:

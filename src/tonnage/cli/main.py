@@ -28,6 +28,7 @@ VERBS = {
     "serve": "The OpenAI API of a model and GPUs that are not there, timed by the simulator.",
     "gateway": "Balance requests between instances, by the routers that the simulator has.",
     "deploy": "The choice of a plan as files for Docker Compose, Kubernetes, KServe, Triton and others.",
+    "verify": "Running engines asked whether they are what their plan counts on, under the plan's load.",
     "watch": "A running deployment beside its plan: load, latencies, and how much more it carries.",
     "demo": "The whole chain in a minute: simulated GPUs served, measured, one killed, and all of it predicted.",
     "learn": "Seven lessons as notebooks, from the first request to a calibrated plan.",
@@ -91,11 +92,7 @@ def run(tokens: Sequence[str]) -> int:
 
 
 def _check_verb(tokens: Sequence[str]) -> None:
-    """Refuse an unknown verb.
-
-    Raises:
-        UnknownName: with the nearest verbs.
-    """
+    """Refuse an unknown verb. Raises UnknownName: with the nearest verbs."""
     if tokens and not tokens[0].startswith("-") and tokens[0] not in VERBS:
         raise UnknownName("command", tokens[0], VERBS)
 

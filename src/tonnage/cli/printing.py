@@ -51,21 +51,13 @@ class Form:
     plot: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse two forms at once.
-
-        Raises:
-            InputError: naming both.
-        """
+        """Refuse two forms at once. Raises InputError: naming both."""
         chosen = [name for name in ("json", "markdown", "csv", "brief", "full") if getattr(self, name)]
         if len(chosen) > 1:
             raise InputError(f"{option(chosen[0])} and {option(chosen[1])}: each is a form of its own; leave one of them out")
 
     def check(self, known: Sequence[str], what: str) -> None:
-        """Refuse a form that something does not have.
-
-        Raises:
-            InputError: naming it.
-        """
+        """Refuse a form that something does not have. Raises InputError: naming it."""
         for part in fields(self):
             if getattr(self, part.name) and part.name not in known:
                 raise InputError(f"{option(part.name)}: is not there for {what}; there are {', '.join(map(option, known))}")

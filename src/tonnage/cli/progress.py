@@ -66,8 +66,6 @@ def compile_if_needed(
     """Compile the simulator's kernel with a visible line (none if ``quiet``), the first time on this machine.
 
     Args:
-        quiet: as said.
-        shares, ranks, grouped: as in ``warm_up``.
         fleet: whether the loop of fleets is needed as well, which a second process then compiles.
     """
     from tonnage.cli.progress import fleet_compiled_beside

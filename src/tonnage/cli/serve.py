@@ -58,6 +58,9 @@ class Simulated:
     kv_events: str | None = about("ZeroMQ address for the events of the prefix cache, such as tcp://*:5557 (the extra events).")
     kv_events_replay: str | None = about("ZeroMQ address at which they are sent again, such as tcp://*:5558.")
     kv_events_topic: str | None = about("Topic before each batch of them (default: none).")
+    kv_role: str | None = about("Side of prefill and decode apart, as vLLM's NIXL connector: producer or consumer (default: neither).")
+    kv_link: str | None = about("Bytes per second that a GPU sends to the other side (default: 50GB/s, a port of 400 Gb/s).")
+    kv_overlap: bool | None = about("Whether a layer's KV cache is sent as soon as it is computed (default: no).")
     emulate: str | None = about(
         "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm or sglang (default: vllm)."
     )

@@ -71,11 +71,7 @@ def calibrate_service(measured: Sequence[Path], output: Path | None, asked: Mapp
 
 
 def refuse_given(asked: Mapping[str, Any], taken: tuple[str, ...] = ()) -> None:
-    """Refuse flags that a service does not take.
-
-    Raises:
-        InputError: naming the first.
-    """
+    """Refuse flags that a service does not take. Raises InputError: naming the first."""
     for name, value in asked.items():
         if name not in taken and value not in (None, False):
             raise InputError(f"{option(name)}: a service of models that are not LLMs has no such setting; its file says everything")

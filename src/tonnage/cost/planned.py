@@ -59,10 +59,7 @@ def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: t
     """The plan with the cost of its choice, and with the yearly cost of every candidate that has a price.
 
     Args:
-        plan: the answer.
-        prices: the price list.
         today: the day on which prices older than a year are named; none are if not given.
-        where: the ways to show, and to choose the cheapest from.
     """
     cost = cost_of(plan, prices, today=today, where=where)
     plan = replace(plan, cost=cost, autoscaling=with_rent(plan, prices), measurement=_worth(plan, cost))
@@ -73,11 +70,7 @@ def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: t
 
 
 def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Cost | None:
-    """What the choice costs: a job once, other traffic for a year; None where nothing was chosen.
-
-    Args:
-        plan, prices, today, where: as in ``with_cost``; a job has no ways to choose from.
-    """
+    """What the choice costs: a job once, other traffic for a year; None where nothing was chosen."""
     if plan.choice is None:
         return None
     traffic, serving = traffic_of(plan), serving_of(plan.choice, plan.scenario.spare_systems)
@@ -143,15 +136,11 @@ class Outlay:
 def outlay(
     candidate: Candidate, traffic: Traffic, prices: Prices, *, spare: int = 0, model: str | None = None, where: Sequence[Where] = WAYS
 ) -> Outlay:
-    """What a candidate costs and draws.
+    """What a candidate costs and draws; of two pools the cloud keeps one instance each.
 
     Args:
-        candidate: of one pool, or of prefill and decode pools, of which the cloud keeps one instance each.
-        traffic: the load of a year.
-        prices: the price list.
         spare: systems in addition to those that the load needs.
         model: whose API price counts.
-        where: the requested ways of serving.
     """
     serving = as_planned(serving_of(candidate, spare), traffic)
     least = len(candidate.pools)
@@ -231,10 +220,7 @@ def job_cost(
     """What a job costs.
 
     Args:
-        job: how many requests, within how long, and how long instances take for them.
-        tokens: mean of a request, in and out.
         serving: the instance; its rate is what it completes when always busy.
-        prices: the price list.
         model: whose API price counts (catalog id); without one only a price that the user gave.
         today: the day on which prices older than a year are warned about; none are if not given.
     """

@@ -53,13 +53,9 @@ def compare(
     """The costs of a load.
 
     Args:
-        traffic: the year's load.
-        serving: the instance that carries it, and the system that it is in.
-        prices: the price list.
         today: the day on which prices older than a year are warned about; none are if not given.
         min_instances: cloud instances kept in the quietest hour; 0 lets the fleet go to nothing.
         model: whose API price counts (catalog id); without one only a price that the user gave.
-        where: the ways to show, and to choose the cheapest from.
 
     Raises:
         InputError: a negative number of instances.
@@ -161,14 +157,7 @@ MOST_MONTHS = 120
 
 
 def with_outlook(cost: YearlyCost, plan: Plan, prices: Prices, today: date | None) -> YearlyCost:
-    """The cost with what it comes to.
-
-    Args:
-        cost: of the plan's choice.
-        plan: whose users, systems and racks these are.
-        prices: the price list.
-        today: the day of a purchase; None to name no date.
-    """
+    """The cost with what it comes to."""
     users = _users(plan)
     found = Outlook(
         ways=tuple(_ways(cost, users)),

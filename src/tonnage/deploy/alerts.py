@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tonnage.deploy.service import Service
-from tonnage.deploy.signals import Histogram
 from tonnage.deploy.yaml_comments import noted
 from tonnage.plan.limit import Limit
 
@@ -39,6 +38,9 @@ BURNS = (
 """Google, The Site Reliability Workbook (2018), chapter 5, "Alerting on SLOs", table of multi-window, multi-burn-rate alerts."""
 
 MONTH_HOURS = 720
+
+LONGER, SLOWER, AHEAD_DAYS = 0.1, 0.25, 14
+"""Shares by which lengths and times per token may exceed the plan's for a day, and the days ahead for which the load is extrapolated."""
 
 WINDOWS = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")
 
@@ -77,6 +79,9 @@ def rules(service: Service, gpus: str, least: int) -> dict[str, Any]:
     if burning:
         groups.append(noted({"name": f"{service.name}-limits", "rules": burning}, _about(found)))
     groups.append({"name": f"{service.name}-service", "rules": list(_service_rules(service, least))})
+    if len(service.halves) == 1:
+        about = "Drift since the plan; `tonnage diff plan.json URL` says how many systems it takes."
+        groups.append(noted({"name": f"{service.name}-drift", "interval": "30m", "rules": list(_drift_rules(service))}, about))
     return {"groups": groups}
 
 
@@ -150,11 +155,36 @@ def _service_rules(service: Service, least: int) -> Iterator[Any]:
 def _load_rules(service: Service, at: str) -> Iterator[Any]:
     """Load beyond what the plan counts on, per instance that runs."""
     counted = service.choice.sized_rate
-    histogram = service.signals.histograms["e2e"].name
+    histogram = service.signals.histograms["e2e"]
     expr = f"sum(rate({histogram}_count{{{at}}}[10m])) / sum(up{{{at}}}) > {counted:.4g}"
     told = f"an instance of {service.served} gets more than the {counted:.4g} requests/s that the plan counts on"
     rule = _alert(service, "LoadBeyondPlan", expr, "ticket", told, wait="10m")
     yield noted(rule, f"The plan counts on {counted:.4g} requests/s of an instance; beyond that its limits may break.")
+
+
+def _drift_rules(service: Service) -> Iterator[Any]:
+    """Longer prompts and outputs, slower steps, and a load that outgrows the plan within two weeks."""
+    signals, at, asked = service.signals, f'deployment="{service.name}"', service.plan.scenario
+    requests = f"{signals.histograms['e2e']}_count{{{at}}}"
+    sides = (("Prompts", signals.prompt_tokens, asked.mean_isl), ("Outputs", signals.output_tokens, asked.mean_osl))
+    for side, counter, tokens in sides:
+        if counter and tokens:
+            expr = f"sum(increase({counter}{{{at}}}[1d])) / sum(increase({requests}[1d])) > {(1 + LONGER) * tokens:.6g}"
+            told = f"{side.lower()} of {service.served} are {LONGER:.0%} longer than the {tokens:,.0f} tokens of the plan, over a day"
+            yield _alert(service, f"Longer{side}", expr, "ticket", told, wait="1h")
+    peak = service.choice.at_peak
+    gap = next((metric for metric in ("tpot", "itl") if metric in signals.histograms), None)
+    predicted = None if peak is None or gap is None else (peak.tpot_ms if gap == "tpot" else peak.itl_ms).mean
+    if predicted is not None and gap is not None:
+        name = signals.histograms[gap]  # type: ignore[index]
+        expr = f"sum(increase({name}_sum{{{at}}}[1d])) / sum(increase({name}_count{{{at}}}[1d])) > {(1 + SLOWER) * predicted / 1e3:.4g}"
+        told = f"tokens of {service.served} take {SLOWER:.0%} longer than the {predicted:.3g} ms that the plan predicts at its peak"
+        yield _alert(service, "SlowerSteps", expr, "ticket", told, wait="1h")
+    day = f"sum(rate({requests}[1d]))"
+    busiest = f"max_over_time(sum(rate({requests}[1h]))[1d:15m])"
+    ahead = f"{busiest} * predict_linear({day}[7d:1h], {AHEAD_DAYS * 86_400}) / {day} > {service.capacity:.4g}"
+    told = f"at last week's growth {service.served} gets more than the plan's {service.capacity:.4g} requests/s in {AHEAD_DAYS} days"
+    yield _alert(service, "LoadOutgrowsPlan", ahead, "ticket", told, wait="6h")
 
 
 def gpu_use(service: Service) -> str:
@@ -181,20 +211,27 @@ class Objective:
 
     Attributes:
         limit: as the plan has it.
-        histogram: of the engine that shows it.
+        histogram: of the engine that shows it, without the ending "_bucket".
+        bounds: upper bounds of its buckets in seconds, ascending, without infinity.
         stands_in: whether the histogram is one of gaps (ITL) where the limit is on the mean gap of a request (TPOT).
         selector: of the deployment's series, such as 'deployment="x"'.
     """
 
     limit: Limit
-    histogram: Histogram
+    histogram: str
+    bounds: tuple[float, ...]
     stands_in: bool
     selector: str
 
     @property
     def key(self) -> str:
-        """Such as "ttft_p95"."""
-        return f"{self.limit.metric}_{self.limit.statistic}"
+        """Such as "ttft_p95", or "ttft_of_95" of a joint limit."""
+        return f"{self.limit.metric}_{self._part}"
+
+    @property
+    def _part(self) -> str:
+        share = self.limit.share
+        return self.limit.statistic if share is None else f"of_{100 * share:g}".replace(".", "_")
 
     @property
     def counted(self) -> str:
@@ -203,27 +240,28 @@ class Objective:
 
     @property
     def title(self) -> str:
-        """The beginning of its alerts' names, such as "SlowTtftP95"."""
-        return f"Slow{self.limit.metric.capitalize()}{self.limit.statistic.capitalize()}"
+        """The beginning of its alerts' names, such as "SlowTtftP95", or "SlowTtftOf95" of a joint limit."""
+        return f"Slow{self.limit.metric.capitalize()}{self._part.capitalize().replace('_', '')}"
 
     @property
     def label(self) -> str:
-        """Such as "TTFT p95 ≤ 500 ms"."""
-        return f"{self.limit.metric.upper()} {self.limit.statistic} ≤ {self.limit.milliseconds:,g} ms"
+        """Such as "TTFT p95 ≤ 500 ms", or "TTFT ≤ 500 ms for 95% of the requests" of a joint limit."""
+        metric, most, share = self.limit.metric.upper(), f"{self.limit.milliseconds:,g} ms", self.limit.share
+        return f"{metric} {self.limit.statistic} ≤ {most}" if share is None else f"{metric} ≤ {most} for {100 * share:g}% of the requests"
 
     @property
     def budget(self) -> float | None:
         """Share of requests that may be slower than the limit; None for a limit on the mean, which is no share."""
-        return SHARES.get(self.limit.statistic)
+        return SHARES.get(self.limit.statistic) if self.limit.share is None else round(1 - self.limit.share, 9) or None
 
     def slow_share(self, window: str) -> str:
         """PromQL of the share of requests, or of gaps, that were slower than the limit.
 
         Between the bounds of two buckets the requests are taken to lie evenly, as ``histogram_quantile`` takes them.
         """
-        name, seconds = self.histogram.name, self.limit.seconds
-        below = max((bound for bound in self.histogram.bounds if bound <= seconds), default=0.0)
-        above = min((bound for bound in self.histogram.bounds if bound >= seconds), default=None)
+        name, seconds = self.histogram, self.limit.seconds
+        below = max((bound for bound in self.bounds if bound <= seconds), default=0.0)
+        above = min((bound for bound in self.bounds if bound >= seconds), default=None)
         if above is None:
             fast = self._bucket(below, window)
         elif above == below:
@@ -236,18 +274,18 @@ class Objective:
 
     def mean(self, window: str) -> str:
         """PromQL of the mean, in seconds."""
-        name = self.histogram.name
+        name = self.histogram
         return f"sum(rate({name}_sum{{{self.selector}}}[{window}])) / sum(rate({name}_count{{{self.selector}}}[{window}]))"
 
     def quantile(self, window: str) -> str:
         """PromQL of the limit's own statistic, in seconds."""
         if self.budget is None:
             return self.mean(window)
-        name = self.histogram.name
+        name = self.histogram
         return f"histogram_quantile({1 - self.budget:g}, sum by (le) (rate({name}_bucket{{{self.selector}}}[{window}])))"
 
     def _bucket(self, bound: float, window: str) -> str:
-        return f'sum(rate({self.histogram.name}_bucket{{{self.selector},le="{bound}"}}[{window}]))'
+        return f'sum(rate({self.histogram}_bucket{{{self.selector},le="{bound}"}}[{window}]))'
 
 
 def objectives(service: Service) -> tuple[Objective, ...]:
@@ -262,12 +300,23 @@ def objectives(service: Service) -> tuple[Objective, ...]:
 def _all(service: Service) -> Iterator[Objective]:
     histograms = service.signals.histograms
     selector = f'deployment="{service.name}"'
-    for limit in service.plan.scenario.limits_that_count:
+    for limit in (part for one in service.plan.scenario.limits_that_count for part in _parts(one)):
         own = histograms.get(limit.metric)
         other = histograms.get("itl") if limit.metric == "tpot" else None
         shown = own or other
         if shown is not None:
-            yield Objective(limit=limit, histogram=shown, stands_in=own is None, selector=selector)
+            bounds = service.interface.buckets[shown]
+            yield Objective(limit=limit, histogram=shown, bounds=bounds, stands_in=own is None, selector=selector)
+
+
+def _parts(limit: Limit) -> Iterator[Limit]:
+    """The limit itself, or each of a joint one: where one alone is missed by more than the share, the joint limit is missed too."""
+    if limit.parts is None:
+        yield limit
+        return
+    for metric, milliseconds in limit.parts:
+        if metric != "itl":  # of a request's mean gap, which no engine has a histogram of under that name
+            yield replace(limit, metric=metric, milliseconds=milliseconds, parts=None)
 
 
 # PromQL of the requests that a deployment works on.
@@ -281,4 +330,4 @@ def in_flight(service: Service) -> str:
     signals, at = service.signals, f'deployment="{service.name}"'
     if signals.running:
         return f"sum({signals.running}{{{at}}}) + sum({signals.waiting}{{{at}}})"
-    return f"sum(rate({signals.histograms['e2e'].name}_sum{{{at}}}[2m]))"
+    return f"sum(rate({signals.histograms['e2e']}_sum{{{at}}}[2m]))"

@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tonnage.errors import InputError, option
-from tonnage.spec.catalog import find_engine, find_model
-from tonnage.spec.catalog.checkpoints import HALF, Checkpoint, find_checkpoints, find_maker, reads
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog.checkpoints import (
+    HALF,
+    Checkpoint,
+    find_checkpoints,
+    find_maker,
+    published,
+    quantised_at_start,
+    same_weights,
+)
 from tonnage.spec.engine import EnginePreset
-from tonnage.spec.precision import SPARSE, Precision, find_precision
+from tonnage.spec.precision import Precision, find_precision
 
 FOLDER = "/models"
 """Folder of local checkpoints inside an instance."""
@@ -63,28 +71,9 @@ def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", 
     return _made_at_start(model, wanted, spec) or _made_first(model, wanted, spec)
 
 
-def published(model: str, wanted: Precision, engine: EnginePreset, vendor: str = "NVIDIA") -> Checkpoint | None:
-    """The published checkpoint of a model in a number format that an engine reads; None if none is known.
-
-    A checkpoint in exactly the plan's format is preferred; one that keeps other matrices wider or narrower is the second choice. For
-    TensorRT-LLM, checkpoints of NVIDIA's Model Optimizer are preferred: per-tensor scales run on every GPU with FP8, block scales do not.
-    """
-
-    def rank(one: Checkpoint) -> tuple[bool, bool]:
-        return not _same(one.format, wanted.weights), engine.family == "tensorrt-llm" and one.method != "modelopt"
-
-    known = [one for one in find_checkpoints(model) if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)]
-    near = [one for one in known if _same(one.format.partition("+")[0], wanted.weight_format) and SPARSE not in wanted.weights]
-    return min(near, key=rank, default=None)
-
-
-def _same(first: str, second: str) -> bool:
-    return first == second or {first, second} <= set(HALF)
-
-
 def _of_published(found: Checkpoint, wanted: Precision) -> str:
     told = [f"The engine loads `{found.repository}`: {found.model} in {found.format}, licence {found.licence or 'unknown'}."]
-    if not _same(found.format, wanted.weights):
+    if not same_weights(found.format, wanted.weights):
         told.append(f"The plan assumes {wanted.weights}; for the numbers of this checkpoint, size again with `--precision {found.format}`.")
     if found.gated:
         told.append(GATED)
@@ -93,8 +82,8 @@ def _of_published(found: Checkpoint, wanted: Precision) -> str:
 
 def _made_at_start(model: str, wanted: Precision, engine: EnginePreset) -> Loading | None:
     """The 16-bit checkpoint, with the arguments that make the engine quantise it; None if the engine cannot."""
-    words = () if engine.launch is None else engine.launch.quantizing(wanted.weights)
-    if not words or (wanted.experts_only and not find_model(model).is_moe):
+    words = quantised_at_start(model, wanted, engine)
+    if not words:
         return None
     half = _half(model)
     name = half.repository if half else _folder(model, HALF[1])

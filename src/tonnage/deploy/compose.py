@@ -8,7 +8,18 @@ from typing import Any
 from tonnage.deploy.alerts import rules
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, gpu_words, head, paragraph, startup_line, summary
+from tonnage.deploy.kubernetes.workload import USE
+from tonnage.deploy.plan_text import (
+    argv_notes,
+    bench_command,
+    compare_command,
+    gpu_words,
+    head,
+    image_note,
+    paragraph,
+    startup_line,
+    summary,
+)
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
 from tonnage.plan.launch import FILE
@@ -16,7 +27,7 @@ from tonnage.plan.launch import FILE
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name; several machines get the same files."""
-    gpus = f'DCGM_FI_DEV_GPU_UTIL{{deployment="{service.name}"}}'
+    gpus = f'{USE[service.gpu.vendor]}{{deployment="{service.name}"}}'
     found = {
         "compose.yaml": yaml_text(compose(service), head=head(service)),
         "gateway.yaml": yaml_text(gateway(service)),
@@ -37,7 +48,10 @@ def files(service: Service) -> dict[str, str]:
 def prometheus(service: Service) -> dict[str, Any]:
     """What is scraped, and which rules are watched."""
     label = {"deployment": service.name}
-    engines, exporters = [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)], [f"gpu-exporter:{EXPORTER_PORT}"]
+    engines, exporters = (
+        [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)],
+        [f"gpu-exporter:{EXPORTER_PORTS[service.gpu.vendor]}"],
+    )
     if service.pool.systems > 1:
         engines = [address(service, place) for place in range(service.pool.instances)]
         exporters = [f"{name}:{EXPORTER_PORT}" for name in dict.fromkeys(map(service.machine_of, range(service.pool.instances)))]
@@ -72,10 +86,17 @@ IMAGES = {
     "prometheus": "prom/prometheus:v3.5.0",
     "grafana": "grafana/grafana:12.1.0",
     "gpu-exporter": "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3-4.1.3-ubuntu22.04",
+    "amd-exporter": "rocm/device-metrics-exporter:v1.5.0",
 }
-"""Recalled, 2026-11-22."""
+"""Recalled, 2026-11-22; AMD's exporter, its port and its devices as in public manifests, 2026-11-25."""
 
 EXPORTER_PORT = 9400
+EXPORTER_PORTS = {"NVIDIA": 9400, "AMD": 5000}
+"""Inside its container, by vendor."""
+
+AMD_DEVICES = {"devices": ["/dev/kfd", "/dev/dri"], "group_add": ["video"], "security_opt": ["seccomp=unconfined"]}
+"""How a container gets AMD's GPUs (ROCm's documentation of Docker, recalled)."""
+
 WATCHING = "watching"
 """Compose profile of the services that run only on the first of several machines."""
 
@@ -85,7 +106,7 @@ def compose(service: Service) -> dict[str, Any]:
     instances = {f"instance-{place + 1}": _instance(service, place) for place in range(service.per_machine)}
     return {
         "x-engine": Noted(value=engine(service), anchor="engine", note=_about(service)),
-        "services": instances | watching(several=service.pool.systems > 1),
+        "services": instances | watching(several=service.pool.systems > 1, vendor=service.gpu.vendor),
         "volumes": {"model-cache": {}, "prometheus": {}},
     }
 
@@ -104,10 +125,10 @@ def engine(service: Service) -> dict[str, Any]:
     volumes = [kept, *([f"./{FILE}:/etc/engine/{FILE}:ro"] if service.file else [])]
     asked = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
     return {
-        "image": noted(service.image, f"{service.pool.engine_preset}; {service.image_source}"),
+        "image": noted(service.image, image_note(service)),
         "entrypoint": [command],
         "command": noted(said, argv_notes(service)),
-        "environment": noted([f"HF_HOME={FOLDER}", "HF_TOKEN"], "HF_TOKEN is taken from your shell; gated models need it."),
+        "environment": noted(_environment(), "HF_TOKEN is taken from your shell; gated models need it."),
         "volumes": volumes,
         "shm_size": noted(f"{service.shared_memory_gib}gb", "Shared memory of NCCL and the engine's processes."),
         "restart": "unless-stopped",
@@ -124,15 +145,25 @@ def engine(service: Service) -> dict[str, Any]:
     }
 
 
+def _environment() -> list[str]:
+    return [f"HF_HOME={FOLDER}", "HF_TOKEN"]
+
+
 def _instance(service: Service, place: int) -> dict[str, Any]:
     """One instance: the next GPUs of the machine, and a port on it."""
     ids = [str(place * service.gpus + number) for number in range(service.gpus)]
-    devices = [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]
-    memory = {"limits": {"memory": f"{service.memory_gib}g"}, "reservations": {"devices": devices}}
+    resources: dict[str, Any] = {"limits": {"memory": f"{service.memory_gib}g"}}
+    devices: dict[str, Any] = {}
+    if service.gpu.vendor == "AMD":
+        seen = noted([*_environment(), f"HIP_VISIBLE_DEVICES={','.join(ids)}"], "The instance's own GPUs, of those of the machine.")
+        devices = {**AMD_DEVICES, "environment": seen}
+    else:
+        resources["reservations"] = {"devices": [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]}
     return {
         "<<": Alias(name="engine"),
         "ports": [_published(FIRST_PORT + place, PORT, several=service.pool.systems > 1)],
-        "deploy": {"resources": memory},
+        **devices,
+        "deploy": {"resources": resources},
     }
 
 
@@ -141,10 +172,17 @@ def _published(port: int, inside: int, *, several: bool) -> str:
     return f"{port}:{inside}" if several else f"127.0.0.1:{port}:{inside}"
 
 
-def watching(*, several: bool) -> dict[str, Any]:
-    """Prometheus, Grafana and NVIDIA's GPU exporter; with several machines, Prometheus and Grafana run only on the first."""
+def watching(*, several: bool, vendor: str = "NVIDIA") -> dict[str, Any]:
+    """Prometheus, Grafana and the vendor's GPU exporter; with several machines, Prometheus and Grafana run only on the first."""
     first = {"profiles": [WATCHING]} if several else {}
     every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+    exporter: dict[str, Any] = {
+        "image": IMAGES["gpu-exporter"],
+        "cap_add": ["SYS_ADMIN"],
+        "deploy": {"resources": {"reservations": {"devices": [every]}}},
+    }
+    if vendor == "AMD":
+        exporter = {"image": IMAGES["amd-exporter"], **AMD_DEVICES}
     return {
         "prometheus": {
             **first,
@@ -172,10 +210,8 @@ def watching(*, several: bool) -> dict[str, Any]:
             "restart": "unless-stopped",
         },
         "gpu-exporter": {
-            "image": IMAGES["gpu-exporter"],
-            "cap_add": ["SYS_ADMIN"],
-            **({"ports": [_published(EXPORTER_PORT, EXPORTER_PORT, several=True)]} if several else {}),
-            "deploy": {"resources": {"reservations": {"devices": [every]}}},
+            **exporter,
+            **({"ports": [_published(EXPORTER_PORT, EXPORTER_PORTS[vendor], several=True)]} if several else {}),
             "restart": "unless-stopped",
         },
     }
@@ -364,14 +400,15 @@ def _start(service: Service) -> str:
 
 def _needs(service: Service) -> str:
     """Requirements of the machine, and the steps for several machines."""
+    docker = "Docker and AMD's driver" if service.gpu.vendor == "AMD" else "Docker with NVIDIA's container toolkit"
     if service.pool.systems == 1:
-        return "The machine needs Docker with NVIDIA's container toolkit, and tonnage."
+        return f"The machine needs {docker}, and tonnage."
     last = service.pool.instances % service.per_machine
     fewer = f" On the last machine, start only {last} instances: add `instance-1` to `instance-{last}` after `up`." if last else ""
     return paragraph(
         f"Docker Compose manages one machine, and the plan has {service.pool.systems}. Copy this folder to each machine, and replace "
         "`machine-1` and so on in `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Run the commands below on the first "
         f"machine, which also runs the gateway, Prometheus and Grafana; on the others run `docker compose up` without `--profile`.{fewer} "
-        "Every machine needs Docker with NVIDIA's container toolkit; the first one also needs tonnage. The engines' ports are not "
+        f"Every machine needs {docker}; the first one also needs tonnage. The engines' ports are not "
         "protected by keys: keep them on a private network."
     )

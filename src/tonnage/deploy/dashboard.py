@@ -46,7 +46,7 @@ def _placed(panel: dict[str, Any], place: int) -> dict[str, Any]:
 def _panels(service: Service) -> Iterator[dict[str, Any]]:
     at = f'deployment="{service.name}"'
     choice, counted = service.choice, service.choice.sized_rate
-    done = f"sum(rate({service.signals.histograms['e2e'].name}_count{{{at}}}[5m]))"
+    done = f"sum(rate({service.signals.histograms['e2e']}_count{{{at}}}[5m]))"
     running = f"sum(up{{{at}}})"
     yield _panel(
         "Requests a second",
@@ -88,7 +88,7 @@ def _predicted(service: Service, one: Objective) -> dict[str, str]:
     if peak is None:
         return {}
     latencies = {"ttft": peak.ttft_ms, "itl": peak.itl_ms, "tpot": peak.tpot_ms, "e2e": peak.e2e_ms}[one.limit.metric]
-    value = getattr(latencies, one.limit.statistic)
+    value = getattr(latencies, one.limit.statistic, None)  # none of a share
     return {} if value is None else {"plan: at the peak": _line(value / 1e3)}
 
 

@@ -23,7 +23,6 @@ from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_w
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
-from tonnage.plan.pool import Pool
 
 READ = "deploy/operator/api/v1beta1 of Dynamo and its templates of 1.6 were read on 2026-11-22."
 VERSION = "1.6.0"
@@ -32,8 +31,8 @@ IMAGES = {
     "sglang": f"nvcr.io/nvidia/ai-dynamo/sglang-runtime:{VERSION}",
     "tensorrt-llm": f"nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:{VERSION}",
 }
-"""The repositories of vLLM's and TensorRT-LLM's images were read in Dynamo's templates and examples; SGLang's, and that the tag is the
-version, are recalled, 2026-11-23."""
+"""The repositories of vLLM's and TensorRT-LLM's images were read in Dynamo's templates and examples (2026-11-23), SGLang's in public
+manifests, whose tags are versions of Dynamo (2026-11-25)."""
 
 MODULES = {"vllm": "dynamo.vllm", "sglang": "dynamo.sglang", "tensorrt-llm": "dynamo.trtllm"}
 MODELS = {"vllm": "--model", "sglang": "--model-path", "tensorrt-llm": "--model"}
@@ -53,14 +52,7 @@ RENAMED = {
 """Flags of trtllm-serve as Dynamo's worker of TensorRT-LLM calls them (ai-dynamo 1.6.1, trtllm/backend_args.py, read 2026-11-23)."""
 
 METRICS_PORT = 9090
-"""Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (recalled)."""
-
-
-def lacks(pool: Pool, family: str) -> str:
-    """The reason why Dynamo cannot run a pool, as a clause; empty if it can."""
-    if pool.dp > 1 and family != "tensorrt-llm":
-        return "dynamo runs data-parallel attention ranks as separate workers, which deploy does not write yet"
-    return ""
+"""Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (ai-dynamo 1.6.1, planner/monitoring, read 2026-11-25)."""
 
 
 def files(service: Service) -> dict[str, str]:
@@ -76,7 +68,9 @@ def files(service: Service) -> dict[str, str]:
     scaled = service.target_in_flight is not None
     if scaled:
         adapter = {"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeploymentScalingAdapter", "name": f"{service.name}-worker"}
-        told = unchecked("the name of the scaling adapter, which the operator makes for the component, is recalled.")
+        told = unchecked(
+            "the scaling adapter has the names of graph and component (generateAdapterName of Dynamo's operator, read on 2026-11-25)."
+        )
         written["autoscaling.yaml"] = yaml_text(keda(service, adapter), head=told)
     return bundle(
         service,

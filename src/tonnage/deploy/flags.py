@@ -26,6 +26,21 @@ def without(words: Sequence[str], *left_out: str) -> list[str]:
     return found
 
 
+LEADER = "$(LWS_LEADER_ADDRESS)"
+"""Address of the first pod of a group, which LeaderWorkerSet puts into the environment of each; ``WORKER`` is a pod's own place."""
+
+WORKER = "$(LWS_WORKER_INDEX)"
+"""Set by LeaderWorkerSet from 0.6 on (its documentation and manifests, read 2026-11-25)."""
+
+
+def node_words(family: str, *, nodes: int, rank: str) -> tuple[str, ...]:
+    """The engine's own flags of one of several nodes of an instance; vLLM takes its mp executor for them, without Ray."""
+    shared = ("--nnodes", str(nodes), "--node-rank", rank)
+    if family == "sglang":
+        return (*shared, "--dist-init-addr", f"{LEADER}:5000")
+    return (*shared, "--master-addr", LEADER, "--distributed-executor-backend", "mp", *(() if rank == "0" else ("--headless",)))
+
+
 # What makes an engine one of two pools: the flags and the file by which prefill instances send their KV cache to decode instances.
 
 

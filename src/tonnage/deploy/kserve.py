@@ -37,7 +37,7 @@ OWN = ("--tensor-parallel-size",)
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name: KServe's vLLM template if it fits, else a custom predictor with the plan's command."""
-    templated = service.family == "vllm" and service.pool.dp == service.pool.pp == 1
+    templated = service.family == "vllm" and service.pool.dp == service.pool.pp == 1 and service.gpu.vendor == "NVIDIA"
     made, read = (inference_service(service), READ) if templated else (custom_service(service), CUSTOM_READ)
     written = {
         "inference-service.yaml": yaml_text(made, head=f"{head(service)}\n{unchecked(read)}"),
@@ -170,8 +170,8 @@ def custom_page(service: Service) -> str:
         service,
         runs_on="KServe",
         needs=(
-            "The cluster needs KServe, NVIDIA's GPU operator, a storage class with ReadWriteMany, kube-prometheus-stack, and KEDA for "
-            "the autoscaling. A gated model needs a Secret `hf-token` with the key `token`."
+            f"The cluster needs KServe, {service.gpu.vendor}'s GPU operator, a storage class with ReadWriteMany, kube-prometheus-stack, "
+            "and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
             "kubectl apply --kustomize .",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.deploy.kubernetes.files import objects
+from tonnage.deploy.kubernetes.files import objects, waits
 from tonnage.deploy.kubernetes.workload import bundle, deployment, metadata, pod, selector, unchecked
 from tonnage.deploy.plan_text import cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service
@@ -14,7 +14,7 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 
 
 PICKER_PORT = 9002
-"""Of the picker's external processing, by its own default (recalled)."""
+"""Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes, read 2026-11-25)."""
 
 
 def pool(service: Service) -> dict[str, Any]:
@@ -56,7 +56,7 @@ IMAGE_SOURCE = "as KServe's templates of 2026 name it (read in a secondary sourc
 HEALTH_PORT = 9003
 
 WEIGHTS = {"prefix-cache-scorer": 3, "queue-scorer": 2, "kv-cache-utilization-scorer": 2}
-"""What a pod is scored by (llm-d's defaults, recalled)."""
+"""What a pod is scored by (the weights of llm-d's guides, read 2026-11-25)."""
 
 
 ALWAYS = "always-disagg-pd-decider"
@@ -71,9 +71,7 @@ def picker(service: Service) -> dict[str, Any]:
     container = {
         "name": "picker",
         "image": noted(IMAGE, IMAGE_SOURCE),
-        "args": noted(
-            [*arguments, "--grpc-port", str(PICKER_PORT), "--grpc-health-port", str(HEALTH_PORT)], "Names of flags are recalled."
-        ),
+        "args": [*arguments, "--grpc-port", str(PICKER_PORT), "--grpc-health-port", str(HEALTH_PORT)],
         "env": [{"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
         "ports": [{"name": "picker", "containerPort": PICKER_PORT}],
         "readinessProbe": {**check, "periodSeconds": 5},
@@ -201,7 +199,7 @@ def half(service: Service) -> dict[str, Any]:
 
 
 POOL_READ = "fields of inference.networking.k8s.io/v1 were read in llm-d's API reference on 2026-11-22."
-CONFIG_READ = "plugins and weights of EndpointPickerConfig are recalled."
+CONFIG_READ = "plugins and weights of EndpointPickerConfig were read in llm-d's guides and their copies on 2026-11-25."
 
 
 def files(service: Service) -> dict[str, str]:
@@ -223,9 +221,10 @@ def files(service: Service) -> dict[str, str]:
 def page(service: Service) -> str:
     """The page in Markdown."""
     keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
+    groups = ", LeaderWorkerSet 0.6 or newer" if service.spans > 1 else ""
     rows = [
         (
-            "`deployment.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
+            f"`{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
             f"{instances_words(service.choice.pools, 'pod')} of {service.pool.engine} and their cache",
         ),
         ("`inference-pool.yaml`, `route.yaml`", "the pods as a pool, and the way to it from a gateway"),
@@ -237,8 +236,8 @@ def page(service: Service) -> str:
         service,
         runs_on="llm-d",
         needs=(
-            "The cluster needs the Gateway API with its inference extension, a Gateway "
-            "`inference-gateway` of a controller that knows it, NVIDIA's GPU operator, a storage class with ReadWriteMany, "
+            "The cluster needs the Gateway API with its inference extension, a Gateway `inference-gateway` of a controller that knows it, "
+            f"{service.gpu.vendor}'s GPU operator{groups}, a storage class with ReadWriteMany, "
             f"kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
@@ -246,7 +245,7 @@ def page(service: Service) -> str:
             f"kubectl wait deployment --selector app.kubernetes.io/name={service.name} --for condition=Available"
             f" --timeout {service.startup_seconds + 300}s"
             if len(service.halves) > 1
-            else f"kubectl rollout status deployment/{service.name} --timeout {service.startup_seconds + 300}s",
+            else waits(service),
             "HOST=$(kubectl get gateway inference-gateway --output jsonpath='{.status.addresses[0].value}')",
         ),
         url='"http://$HOST"',

@@ -13,7 +13,6 @@ from tonnage.deploy.kubernetes.workload import bundle, container, deployment, ke
 from tonnage.deploy.plan_text import cluster_page, head
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
-from tonnage.plan.pool import Pool
 from tonnage.spec.precision import find_precision
 
 CACHE = "/opt/nim/.cache"
@@ -38,11 +37,6 @@ SOURCE = (
     "the name; NIM_MODEL_PATH, NIM_SERVED_MODEL_NAME, NIM_PASSTHROUGH_ARGS); the other variables and the paths of cache, health and "
     "metrics are recalled"
 )
-
-
-def lacks(pool: Pool, family: str) -> str:
-    """The reason why NIM cannot run a pool, as a clause; empty if it can."""
-    return "nim has no profile with data-parallel attention" if pool.dp > 1 else ""
 
 
 def loads(service: Service) -> Loading:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.service import Service
 from tonnage.plan.candidate import Candidate
+from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 
 WIDTH = 130
@@ -124,7 +125,15 @@ def argv_notes(service: Service) -> str:
         lines.append(
             f"{knobs.max_batch_size:,} requests at once and {knobs.max_num_tokens:,} tokens a step are the knobs that the plan found best."
         )
+    if service.interface.recalled:
+        lines.append(f"The names of these flags are recalled for {service.interface.name}, not read in its source.")
     return "\n".join(lines)
+
+
+def image_note(service: Service) -> str:
+    """What is known of the image."""
+    known = service.interface
+    return f"{known.name}; {known.amd_source if service.gpu.vendor == 'AMD' else known.image_source}"
 
 
 def least_line(service: Service) -> str:
@@ -152,14 +161,20 @@ def bench_command(service: Service, url: str, *, instances: int) -> str:
     """The plan's peak, or the share of it that so many instances get, for five minutes."""
     rate = service.plan.demand.sizing_requests_per_second * instances / service.pool.instances
     scenario = service.plan.scenario
-    lengths = {"--isl": (scenario.isl, scenario.mean_isl), "--osl": (scenario.osl, scenario.mean_osl)}
     words = ["tonnage", "bench", "--url", url, "--model", service.served]
-    for flag, (text, mean) in lengths.items():
-        words += [flag, text if _TAKEN.fullmatch(text) else str(round(mean))]
+    for name, text in bench_lengths(service.plan).items():
+        words += [f"--{name}", text]
     words += ["--request-rate", f"{rate:.6g}", "--benchmark-duration", "300s"]
     for limit in scenario.limits_that_count:
         words += ["--slo", f"{limit.metric} {limit.statistic}<={limit.milliseconds:g}ms"]
     return _folded([*words, "--artifact-dir", RUN])
+
+
+def bench_lengths(plan: Plan) -> dict[str, str]:
+    """The plan's lengths as ``bench`` takes them: their means where it takes no such distribution."""
+    found = plan.scenario
+    lengths = {"isl": (found.isl, found.mean_isl), "osl": (found.osl, found.mean_osl)}
+    return {name: text if _TAKEN.fullmatch(text) else str(round(mean)) for name, (text, mean) in lengths.items()}
 
 
 def compare_command(*, instances: int | None) -> str:

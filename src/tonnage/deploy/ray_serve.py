@@ -10,7 +10,6 @@ from typing import Any
 from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, head, least_line, summary
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
-from tonnage.plan.pool import Pool
 
 # vLLM's command as keywords of its engine, as Ray hands them on.
 
@@ -83,11 +82,6 @@ ACCELERATORS = {
 
 MANUAL = ("A100-40G", "A100-80G")
 """Names that Ray does not give to nodes by itself (same source)."""
-
-
-def lacks(pool: Pool, family: str) -> str:
-    """The reason why Ray Serve cannot run a pool, as a clause; empty if it can."""
-    return "ray-serve needs another builder for data-parallel attention, which deploy does not write yet" if pool.dp > 1 else ""
 
 
 def files(service: Service) -> dict[str, str]:

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 from tonnage.deploy.checkpoint import Loading, loading
-from tonnage.deploy.flags import transfer_words
-from tonnage.deploy.signals import SIGNALS, Signals
+from tonnage.deploy.flags import node_words, transfer_words
 from tonnage.errors import InputError, option
+from tonnage.formats.engine_metrics import SIGNALS, Signals
 from tonnage.plan.autoscaling import Proposal
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import Command, listening, needs_drafter, with_drafter, with_metrics
@@ -20,9 +20,10 @@ from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import find_engine, find_gpu
-from tonnage.spec.catalog.entries import find_image
+from tonnage.spec.catalog.interfaces import Interface, find_interface
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import find_precision
+from tonnage.spec.targets import SPANNING
 
 PORT = 8000
 """Of every engine that nothing is before, inside its container."""
@@ -63,8 +64,7 @@ class Service:
         choice: what it chose.
         pool: its instances; of two pools all of them, with the role "serve", and ``halves`` has each.
         family: of the engine, such as "vllm".
-        image: of its container, with the tag of the preset's version.
-        image_source: where the image's name comes from.
+        interface: flags, metrics and image of the preset's version.
         loading: the checkpoint.
         gpu: that it runs on.
         signals: the metrics that the engine publishes.
@@ -75,8 +75,7 @@ class Service:
     choice: Candidate
     pool: Pool
     family: str
-    image: str
-    image_source: str
+    interface: Interface
     loading: Loading
     gpu: Gpu
     signals: Signals
@@ -134,6 +133,16 @@ class Service:
         return with_metrics(self.pool.launch_file)
 
     @property
+    def image(self) -> str:
+        """The engine's container on the plan's GPUs."""
+        return self.interface.image_on(self.gpu)
+
+    @property
+    def spans(self) -> int:
+        """Systems of one instance."""
+        return -(-self.gpus // self.pool.gpus_per_system)
+
+    @property
     def gpus(self) -> int:
         """GPUs of an instance."""
         return self.pool.parallelism.gpus
@@ -166,18 +175,18 @@ class Service:
 
     @property
     def shared_memory_gib(self) -> int:
-        """/dev/shm of an instance in GiB: NCCL and the engine's processes share buffers there."""
-        return 4 + 2 * self.gpus
+        """/dev/shm of an instance in one system, in GiB: NCCL and the engine's processes share buffers there."""
+        return 4 + 2 * self.gpus // self.spans
 
     @property
     def memory_gib(self) -> int:
-        """Main memory of an instance in GiB: the weights on their way to the GPUs, 16 GiB for the processes, and shared memory."""
-        return math.ceil(self.checkpoint_bytes / 2**30) + 16 + self.shared_memory_gib
+        """Main memory of an instance in one system, in GiB: weights on their way to the GPUs, 16 GiB for the processes, shared memory."""
+        return math.ceil(self.checkpoint_bytes / self.spans / 2**30) + 16 + self.shared_memory_gib
 
     @property
     def cpus(self) -> int:
-        """CPU cores of an instance: two for each front end, one for the scheduler and one for each GPU's process."""
-        return 2 * (self.pool.knobs.front_ends if self.pool.knobs else 1) + 1 + self.gpus
+        """CPU cores of an instance in one system: two for each front end, one for the scheduler and one for each GPU's process."""
+        return 2 * (self.pool.knobs.front_ends if self.pool.knobs else 1) + 1 + self.gpus // self.spans
 
     @property
     def cache_gib(self) -> int:
@@ -252,13 +261,15 @@ def obstacle(candidate: Candidate) -> str:
     """The reason why no target can run a deployment, as a clause; empty if one can."""
     pool = candidate.pools[0]
     engine = find_engine(pool.engine_preset or pool.engine)
-    if not pool.launch or engine.family not in SIGNALS or find_image(engine.name) is None:
+    interface = find_interface(engine.name)
+    if not pool.launch or interface is None:
         return f"no command or image is known for {pool.engine}"
-    gpu = find_gpu(pool.gpu)
-    if gpu.vendor != "NVIDIA":
-        return f"deploy supports only NVIDIA GPUs, not {gpu.name} by {gpu.vendor}"
-    if pool.parallelism.gpus > pool.gpus_per_system:
-        return f"an instance of {pool.parallelism.gpus} GPUs spans several systems, which deploy does not support yet"
+    gpu, family, spans = find_gpu(pool.gpu), engine.family, pool.parallelism.gpus > pool.gpus_per_system
+    if not interface.image_on(gpu):
+        return f"no image of {engine.name} is known for {gpu.name} by {gpu.vendor}"
+    further = (*pool.launch, *(node_words(family, nodes=2, rank="0") if spans and family in SPANNING else ()))
+    if fault := interface.fault(further, pool.launch_file):
+        return fault
     return ""
 
 
@@ -286,18 +297,19 @@ def service_of(
     whole = replace(taken.pools[0], role="serve" if len(taken.pools) > 1 else taken.pools[0].role, instances=taken.instances)
     pool = _with_drafter(whole, drafter)
     engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
-    image = find_image(engine.name)
+    interface = find_interface(engine.name)
+    if interface is None:  # which an obstacle is
+        raise InputError(f"{option('plan')}: no image is known for {pool.engine}")
     loaded = loading(pool.model, pool.precision, engine.name, vendor=gpu.vendor, asked=checkpoint)
     return Service(
         plan=plan if taken is choice else around(plan, taken),
         choice=taken,
         pool=replace(pool, launch=(*pool.launch, *loaded.words)),
         family=engine.family,
-        image=image.image if image else "",
-        image_source=f"{image.source}, {image.date}" if image else "",
+        interface=interface,
         loading=loaded,
         gpu=gpu,
-        signals=SIGNALS[engine.family],
+        signals=SIGNALS[engine.family].of(interface),
         instead=None if taken is choice else Instead(choice=choice, why=why),
     )
 

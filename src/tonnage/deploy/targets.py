@@ -6,93 +6,47 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from tonnage.deploy.checkpoint import Loading
 from tonnage.deploy.compose import files as compose
 from tonnage.deploy.dynamo import files as dynamo
-from tonnage.deploy.dynamo import lacks as dynamo_lacks
 from tonnage.deploy.kserve import files as kserve
 from tonnage.deploy.kubernetes.files import files as kubernetes
 from tonnage.deploy.llm_d import files as llm_d
 from tonnage.deploy.nim import files as nim
-from tonnage.deploy.nim import lacks as nim_lacks
 from tonnage.deploy.nim import loads as nim_loads
 from tonnage.deploy.ray_serve import files as ray_serve
-from tonnage.deploy.ray_serve import lacks as ray_serve_lacks
 from tonnage.deploy.service import Service, obstacle, service_of
-from tonnage.deploy.signals import SIGNALS
 from tonnage.deploy.triton.files import files as triton
-from tonnage.deploy.triton.files import lacks as triton_lacks
 from tonnage.deploy.triton.files import loads as triton_loads
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import Pool
-from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.precision import find_precision
+from tonnage.spec.targets import TARGETS as RUNS
+from tonnage.spec.targets import target_lacks, target_runs
 
-
-def _nothing(pool: Pool, family: str) -> str:
-    """No limits besides those of every target."""
-    return ""
-
-
-def _as_elsewhere(service: Service) -> Loading:
-    """The same checkpoint as on every other target."""
-    return service.loading
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A deployment target.
-
-    Attributes:
-        files: writes the text of each file, by name.
-        engines: supported engine families.
-        lacks: reason why a pool of a supported engine cannot run there, as a clause; empty if it can.
-        loads: checkpoint of the engine on this target.
-        pools: whether it runs prefill and decode in two pools.
-    """
-
-    files: Callable[[Service], dict[str, str]]
-    engines: tuple[str, ...] = tuple(SIGNALS)
-    lacks: Callable[[Pool, str], str] = _nothing
-    loads: Callable[[Service], Loading] = _as_elsewhere
-    pools: bool = False
-
-
-TARGETS: dict[str, Target] = {
-    "compose": Target(files=compose),
-    "kubernetes": Target(files=kubernetes),
-    "kserve": Target(files=kserve),
-    "llm-d": Target(files=llm_d, engines=("vllm", "sglang"), pools=True),
-    "dynamo": Target(files=dynamo, lacks=dynamo_lacks, pools=True),
-    "ray-serve": Target(files=ray_serve, engines=("vllm",), lacks=ray_serve_lacks),
-    "nim": Target(files=nim, engines=("vllm", "sglang"), lacks=nim_lacks, loads=nim_loads),
-    "triton": Target(files=triton, engines=("vllm", "tensorrt-llm"), lacks=triton_lacks, loads=triton_loads),
+TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
+    "compose": compose,
+    "kubernetes": kubernetes,
+    "kserve": kserve,
+    "llm-d": llm_d,
+    "dynamo": dynamo,
+    "ray-serve": ray_serve,
+    "nim": nim,
+    "triton": triton,
 }
+"""Writes the text of each file, by its name; ``spec.targets`` says what a target runs."""
+
+LOADS = {"nim": nim_loads, "triton": triton_loads}
+"""The checkpoint of an engine, where a target has another than the others."""
 
 
 def target_files(service: Service, target: str) -> dict[str, str]:
-    """The files of a deployment for a target that runs it.
-
-    Raises:
-        InputError: no such target.
-    """
-    return find_target(target).files(service)
-
-
-def find_target(name: str) -> Target:
-    """The target of that name.
-
-    Raises:
-        InputError: there is none.
-    """
-    if name not in TARGETS:
-        raise InputError(f"{option('target')}: no files are written for '{name}'; there are {', '.join(TARGETS)}")
-    return TARGETS[name]
+    """The files of a deployment for a target that runs it."""
+    return TARGETS[target](service)
 
 
 def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter: str | None = None) -> Service:
@@ -105,48 +59,48 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
         InputError: unknown target, a plan without a choice or with two pools that the target does not run, or no deployment of the plan
             that it runs.
     """
-    runs, choice = find_target(target), plan.choice
+    runs, choice = target_runs(target), plan.choice
     if choice is None:
         return service_of(plan)
     if len(choice.pools) > 1 and not runs.pools:
-        able = " or ".join(f"{option('target')} {name}" for name, one in TARGETS.items() if one.pools)
+        able = " or ".join(f"{option('target')} {name}" for name, one in RUNS.items() if one.pools)
         raise InputError(
             f"{option('target')}: {target} does not run two pools, prefill and decode; write {able}, "
             f"or size again without {option('disaggregated')}"
         )
-    why = _why_not(runs, target, choice)
+    why = _why_not(target, choice)
     if not why:
-        return _loaded(runs, service_of(plan, checkpoint=checkpoint, drafter=drafter))
+        return _loaded(target, service_of(plan, checkpoint=checkpoint, drafter=drafter))
     first = choice.pools[0]
 
     def distance(other: Candidate) -> tuple[bool, bool]:
         return other.pools[0].gpu != first.gpu, not _same_format(other, choice)
 
-    others = [one for one in plan.candidates if not _why_not(runs, target, one) and (checkpoint is None or _same_format(one, choice))]
+    others = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
     if not others:
-        ask = f"{option('engine')} " + f" or {option('engine')} ".join(runs.engines) + (" on NVIDIA GPUs" if obstacle(choice) else "")
-        raise InputError(f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; size again with {ask}")
+        raise InputError(
+            f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; "
+            f"size again with {option('deploy_on')} {target}, which tries only what it runs"
+        )
     taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=min(others, key=distance), why=why)
-    return _loaded(runs, taken)
+    return _loaded(target, taken)
 
 
-def _loaded(runs: Target, service: Service) -> Service:
-    return replace(service, loading=runs.loads(service))
+def _loaded(target: str, service: Service) -> Service:
+    return replace(service, loading=LOADS[target](service)) if target in LOADS else service
 
 
 def _same_format(first: Candidate, second: Candidate) -> bool:
     return find_precision(first.pools[0].precision).weights == find_precision(second.pools[0].precision).weights
 
 
-def _why_not(runs: Target, target: str, candidate: Candidate) -> str:
+def _why_not(target: str, candidate: Candidate) -> str:
     """The reason why a target cannot run a deployment, as a clause; empty if it can."""
-    if found := obstacle(candidate):
-        return found
     pool = candidate.pools[0]
-    family = find_engine(pool.engine_preset or pool.engine).family
-    if family not in runs.engines:
-        return f"{target} runs only {' and '.join(runs.engines)}, not {pool.engine}"
-    return runs.lacks(pool, family)
+    engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
+    return obstacle(candidate) or target_lacks(
+        target, engine=engine, gpu=gpu, split=pool.parallelism, gpus_per_system=pool.gpus_per_system, precision=pool.precision
+    )
 
 
 # A folder that is written as a whole or not at all.

@@ -204,11 +204,7 @@ def calibrated(sample: Sample, *, data: str, set_aside: int = 0, progress: Progr
 
 
 def _one_of_each(rows: Sequence[Row], given: int, remarks: Sequence[str]) -> tuple[str, str]:
-    """The preset and the GPU of the rows.
-
-    Raises:
-        InputError: there are too few rows, or they have several presets or GPUs.
-    """
+    """The preset and the GPU of the rows. Raises InputError: there are too few rows, or they have several presets or GPUs."""
     if len(rows) < FEWEST:
         aside = f" ({given - len(rows)} of {given} are not steady: requests/s × E2E / clients below {STEADY})" if given > len(rows) else ""
         out = "".join(f"; {remark.removesuffix('.')}" for remark in remarks)
@@ -227,8 +223,7 @@ def _one_of_each(rows: Sequence[Row], given: int, remarks: Sequence[str]) -> tup
 def _check_loads(rows: Sequence[Row]) -> None:
     """Refuse rows that own terms cannot be fitted to.
 
-    Raises:
-        InputError: static batches, rows without TTFT and TPOT, or too few different loads.
+    Raises InputError: static batches, rows without TTFT and TPOT, or too few different loads.
     """
     from tonnage.evidence.sample import FEWEST_LOADS
 

@@ -98,7 +98,8 @@ def measurement(question: Question, plan: Plan, runs: Runs) -> Measurement | Non
 def _measurable(question: Question, choice: Candidate) -> bool:
     """Whether the deployment is one that can be measured and calibrated, and that nobody has calibrated yet."""
     known = question.calibration is None and question.step_source is None
-    traffic = question.recording is None and not question.offline
+    held = question.sharing is not None and question.sharing.recorded is not None
+    traffic = question.recording is None and not question.offline and not held
     if not (known and traffic) or choice.confidence is None or len(choice.pools) != 1 or choice.knobs is None:
         return False
     if choice.parallelism.pp > 1 or choice.engine != choice.engine_preset or choice.knobs.scheduler == "static":

@@ -83,9 +83,7 @@ class Point:
     def instance(self) -> EstimatedInstance:
         """What the steps of the instance cost and what its memory holds, over all its pipeline stages.
 
-        Raises:
-            DoesNotFit: the memory does not hold the model.
-            InputError: the parallelism is not one that can be predicted.
+        Raises DoesNotFit: the memory does not hold the model; InputError: the parallelism is not one that can be predicted.
         """
         return estimated_instance(self.deployment, gpus_per_system=system_of(self.deployment.gpu).gpus, prompt_tokens=self.isl)
 

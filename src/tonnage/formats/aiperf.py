@@ -127,8 +127,7 @@ REPORT = "profile_export_aiperf.json"
 def aiperf_runs(path: Path, text: str, reading: Reading) -> list[ImportedRun]:
     """The records of the profiling phase; model and load as the report next to them says.
 
-    Raises:
-        InputError: naming file, line and what is missing.
+    Raises InputError: naming file, line and what is missing.
     """
     requests = []
     for at, line in enumerate(text.splitlines(), start=1):

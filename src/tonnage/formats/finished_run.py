@@ -114,9 +114,7 @@ class FinishedRun:
 def read_finished(directory: Path) -> FinishedRun:
     """Read a measured run folder.
 
-    Raises:
-        InputError: not a run folder, or one without the moments of single tokens.
-        DataError: one of its files is damaged.
+    Raises InputError: not a run folder, or one without the moments of single tokens; DataError: one of its files is damaged.
     """
     found = read_run(directory)
     offsets, lengths = read_tokens(directory)

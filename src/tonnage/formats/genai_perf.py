@@ -60,11 +60,7 @@ def is_report(path: Path) -> bool:
 
 
 def find_reports(folder: Path) -> list[Path]:
-    """The report of every run below a folder of artifacts, one per sub-folder, JSON before CSV.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The report of every run below a folder of artifacts, one per sub-folder, JSON before CSV. Raises InputError: there is none."""
     chosen: dict[Path, Path] = {}
     for path in files_below(folder, *REPORTS):
         chosen.setdefault(path.parent, path)
@@ -74,11 +70,7 @@ def find_reports(folder: Path) -> list[Path]:
 
 
 def read_report(path: Path) -> Report:
-    """Read one report.
-
-    Raises:
-        InputError: naming the file, the line or key, and what would be right.
-    """
+    """Read one report. Raises InputError: naming the file, the line or key, and what would be right."""
     cells = _json_cells(path) if path.suffix.lower() == ".json" else _csv_cells(path)
     values: dict[str, str | int | float] = {}
     for column, value, where in cells:
@@ -224,16 +216,7 @@ def is_genai_perf(document: Any) -> bool:
 
 
 def genai_perf_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
-    """One run for each experiment of the file.
-
-    Args:
-        path: the file, for messages.
-        document: its content.
-        reading: reads the responses, and counts tokens where the server did not.
-
-    Raises:
-        InputError: a service that is not OpenAI's API, or a request that is damaged.
-    """
+    """One run for each experiment of the file. Raises InputError: a service that is not OpenAI's API, or a request that is damaged."""
     if document["service_kind"] != "openai":
         raise InputError(f"{path}: holds requests to '{document['service_kind']}'; only those to OpenAI's API are read")
     kind = next((ours for theirs, ours in KINDS.items() if str(document.get("endpoint") or "").endswith(theirs)), "chat")

@@ -34,8 +34,7 @@ def is_guidellm(document: Any) -> bool:
 def guidellm_points(document: dict[str, Any], source: str) -> Iterator[Point]:
     """Each benchmark of the document; one in which nothing succeeded is left out.
 
-    Raises:
-        InputError: naming the place, the benchmark and the key.
+    Raises InputError: naming the place, the benchmark and the key.
     """
     succeeded = 0
     for number, benchmark in enumerate(document["benchmarks"], start=1):
@@ -93,11 +92,7 @@ def _load(benchmark: dict[str, Any], where: str) -> dict[str, str | int | float]
 
 
 def guidellm_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
-    """One run for each benchmark of the file.
-
-    Raises:
-        InputError: a benchmark without its requests.
-    """
+    """One run for each benchmark of the file. Raises InputError: a benchmark without its requests."""
     runs = []
     for place, benchmark in enumerate(document["benchmarks"], start=1):
         where = f"{path}, benchmark {place}"

@@ -38,8 +38,7 @@ def files_below(folder: Path, *patterns: str) -> list[Path]:
 def load_json(path: Path) -> Any:
     """The document of a JSON file; NaN and infinities, which such programs write for what they did not measure, are None.
 
-    Raises:
-        InputError: the file cannot be read, or is not JSON.
+    Raises InputError: the file cannot be read, or is not JSON.
     """
     try:
         return json.loads(filled_text(path), parse_constant=lambda word: None)
@@ -52,8 +51,7 @@ def load_json(path: Path) -> Any:
 def load_json_lines(path: Path) -> list[Any]:
     """The documents of a file that holds one in each line; empty lines do not count.
 
-    Raises:
-        InputError: the file cannot be read, or a line is not JSON.
+    Raises InputError: the file cannot be read, or a line is not JSON.
     """
     found = []
     for number, line in enumerate(filled_text(path).splitlines(), start=1):
@@ -72,11 +70,7 @@ def inside(document: Any, *keys: str) -> Any:
 
 
 def number_at(document: Any, where: str, *keys: str) -> float | None:
-    """A finite number, or None where there is none.
-
-    Raises:
-        InputError: something else is there.
-    """
+    """A finite number, or None where there is none. Raises InputError: something else is there."""
     value = inside(document, *keys)
     if value is None:
         return None
@@ -88,8 +82,7 @@ def number_at(document: Any, where: str, *keys: str) -> float | None:
 def measure_at(document: Any, where: str, *keys: str, scale: float = 1.0) -> float | None:
     """A number above 0 in its unit times ``scale``, or None where it is absent or 0: nothing was measured.
 
-    Raises:
-        InputError: it is no number, or negative.
+    Raises InputError: it is no number, or negative.
     """
     value = number_at(document, where, *keys)
     return None if not value else checked_measure(value * scale, f"{where}, {'.'.join(keys)}")
@@ -98,8 +91,7 @@ def measure_at(document: Any, where: str, *keys: str, scale: float = 1.0) -> flo
 def count_at(document: Any, where: str, *keys: str, rounded: bool = False) -> int | None:
     """A whole number of at least 1, or None where there is none; a measured mean is ``rounded``.
 
-    Raises:
-        InputError: it is something else.
+    Raises InputError: it is something else.
     """
     value = number_at(document, where, *keys)
     return None if value is None else checked_count(value, f"{where}, {'.'.join(keys)}", rounded=rounded)

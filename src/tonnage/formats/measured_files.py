@@ -90,11 +90,7 @@ class InvalidRuns:
         return self.include or not why
 
     def check(self, taken: Sized) -> None:
-        """Refuse measurements of which nothing is left.
-
-        Raises:
-            InputError: nothing was taken, and what there was is INVALID.
-        """
+        """Refuse measurements of which nothing is left. Raises InputError: nothing was taken, and what there was is INVALID."""
         if len(taken) or self.include or not self.met:
             return
         more = f" Of {len(self.met) - 1} more runs it is the same." if len(self.met) > 1 else ""
@@ -135,8 +131,7 @@ class Measurement:
     def completed(self, given: Values) -> dict[str, Any]:
         """The values, with what was given where the file says nothing, and in place of a measured mean length within 5 %.
 
-        Raises:
-            InputError: neither says the deployment and the lengths, or the load is not exactly one.
+        Raises InputError: neither says the deployment and the lengths, or the load is not exactly one.
         """
         loads = {name for name in LOADS if name in self.values}
         merged: dict[str, Any] = {name: value for name, value in given.items() if not (loads and name in LOADS)}
@@ -159,7 +154,6 @@ def measurements(path: Path | str, given: Values | None = None, invalid: Invalid
     """Every measured point of a file or folder, whatever its format.
 
     Args:
-        path: the file or folder.
         given: what the caller knows: any of model, gpu, precision, tp, pp, isl, osl, engine and a load.
         invalid: what is done with run folders that are INVALID, and hears of them; they are left out if not given.
 
@@ -177,8 +171,7 @@ def measurements(path: Path | str, given: Values | None = None, invalid: Invalid
 def _is_folder(path: Path) -> bool:
     """Whether it is a folder.
 
-    Raises:
-        InputError: it cannot be looked at: a name longer than files may have, or a folder that may not be entered.
+    Raises InputError: it cannot be looked at: a name longer than files may have, or a folder that may not be entered.
     """
     try:
         return path.is_dir()
@@ -267,8 +260,7 @@ def _run_values(folder: Path, run: Run) -> Values:
 def _counted(requests: Requests) -> dict[str, int | float]:
     """Mean lengths of the completed requests, and their rates up to the last of them, as a benchmark reports them.
 
-    Raises:
-        ValueError: none was completed.
+    Raises ValueError: none was completed.
     """
     ends = requests.last_token_ns
     done = (requests.status == COMPLETED) & ((ends <= requests.window_ns) | (requests.window_ns < 0))

@@ -101,7 +101,6 @@ def read_points(path: Path | str, given: Values | None = None, invalid: InvalidR
     that were not measured follow from tokens/s at that length.
 
     Args:
-        path: the file or folder.
         given: values for what the file does not say: any of model, gpu, precision, tp, pp, isl, osl, engine,
             concurrency. A length measured as a mean counts as the given one when within 5 %.
         invalid: as in ``measurements``; where every run is INVALID and left out, that is an error.

@@ -25,11 +25,7 @@ def is_sglang(document: Any) -> bool:
 
 
 def sglang_points(document: dict[str, Any], where: str) -> Iterator[Point]:
-    """The one run of the document.
-
-    Raises:
-        InputError: naming the place and the key.
-    """
+    """The one run of the document. Raises InputError: naming the place and the key."""
     completed = count_at(document, where, "completed")
     if completed is None:
         raise InputError(f"{where}: no request was completed; give a run that measured something")

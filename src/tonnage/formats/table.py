@@ -164,8 +164,7 @@ _UNIT = re.compile(r"[(\[]([^)\]]*)[)\]]")
 def find_column(header: str) -> Column | None:
     """What a header of a measured table means, or None for a column that is not used.
 
-    Raises:
-        InputError: a latency without a unit, or a rate in a unit other than per second.
+    Raises InputError: a latency without a unit, or a rate in a unit other than per second.
     """
     text = header.strip().lower()
     unit = " ".join(u.strip() for u in _UNIT.findall(text))
@@ -205,11 +204,7 @@ _NUMBER = re.compile(r"^[+-]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[e
 
 
 def parse_number(text: str, where: str) -> float:
-    """A finite number, with or without thousands separators.
-
-    Raises:
-        InputError: anything else, NaN and infinity included.
-    """
+    """A finite number, with or without thousands separators. Raises InputError: anything else, NaN and infinity included."""
     if not _NUMBER.match(text.strip()):
         raise InputError(f"{where}: '{shown(text)}' is not a number; write digits such as 12.5, or leave the cell empty")
     value = float(text.replace(",", ""))
@@ -244,20 +239,12 @@ class Table:
 
 
 def measured_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and cells of a CSV of measurements.
-
-    Raises:
-        InputError: the file cannot be read, or is empty.
-    """
+    """Line numbers and cells of a CSV of measurements. Raises InputError: the file cannot be read, or is empty."""
     return csv_rows(filled_text(path), str(path))
 
 
 def filled_text(path: Path) -> str:
-    """The text of a file of measurements, which is not empty.
-
-    Raises:
-        InputError: the file cannot be read, or is empty.
-    """
+    """The text of a file of measurements, which is not empty. Raises InputError: the file cannot be read, or is empty."""
     text = read_text(path)
     if not text.strip():
         raise InputError(f"{path}: is empty; it needs a header line and one line per measured point")
@@ -265,11 +252,7 @@ def filled_text(path: Path) -> str:
 
 
 def read_table(path: Path) -> Table:
-    """Read a table of measurements with one header line.
-
-    Raises:
-        InputError: see the module; the message is one line.
-    """
+    """Read a table of measurements with one header line. Raises InputError: see the module; the message is one line."""
     rows = measured_rows(path)
     number, header = next(rows, (1, []))
     if not header:
@@ -332,22 +315,14 @@ def _values(path: Path, number: int, row: list[str], header: list[str], columns:
 
 
 def _drawn(name: str, cell: str, where: str) -> dict[str, str | int]:
-    """A length in a form of ``parse_lengths``: its mean, and how it varies.
-
-    Raises:
-        InputError: not one of these forms.
-    """
+    """A length in a form of ``parse_lengths``: its mean, and how it varies. Raises InputError: not one of these forms."""
     found = parse_lengths(cell, where)
     values: dict[str, str | int] = {name: max(round(found.mean), 1)}
     return values if found.kind == "fixed" and not found.exact else values | {DRAWN[name]: cell}
 
 
 def checked_share(value: float, where: str) -> float:
-    """A share above 0, of at most 1.
-
-    Raises:
-        InputError: anything else.
-    """
+    """A share above 0, of at most 1. Raises InputError: anything else."""
     if not 0 < value <= 1:
         raise InputError(f"{where}: {value:g} is no share; write a number above 0, up to 1 for lengths that are all equal")
     return value
@@ -356,8 +331,7 @@ def checked_share(value: float, where: str) -> float:
 def checked_count(value: float, where: str, *, rounded: bool = False) -> int:
     """A whole number of at least 1.
 
-    Raises:
-        InputError: below 1, above 10⁹, or not whole (unless it is to be rounded, as a measured mean).
+    Raises InputError: below 1, above 10⁹, or not whole (unless it is to be rounded, as a measured mean).
     """
     whole = round(value)
     if not 1 <= whole <= MAX_COUNT or value < 0.5:
@@ -368,11 +342,7 @@ def checked_count(value: float, where: str, *, rounded: bool = False) -> int:
 
 
 def checked_measure(value: float, where: str) -> float:
-    """A positive measured number.
-
-    Raises:
-        InputError: zero, negative, or no longer finite in its unit.
-    """
+    """A positive measured number. Raises InputError: zero, negative, or no longer finite in its unit."""
     if not value > 0 or not math.isfinite(value):
         raise InputError(f"{where}: {value:g} is not a measurement; write a number above 0, or leave the cell empty if it was not measured")
     return value

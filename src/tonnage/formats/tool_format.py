@@ -174,15 +174,7 @@ def request_file(folder: Path) -> Path | None:
 
 
 def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
-    """The runs of a file with single requests.
-
-    Args:
-        path: such a file of any tool with ``Requests``, or a folder with one that has its own name.
-        reading: reads responses, and counts tokens where a file holds texts and the server did not count.
-
-    Raises:
-        InputError: none of these, or damaged; one line says where.
-    """
+    """The runs of a file with single requests. Raises InputError: none of these, or damaged; one line says where."""
     source = (request_file(path) or path) if path.is_dir() else path
     try:
         if source.stat().st_size > MAX_BYTES:
@@ -213,11 +205,7 @@ def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[Imp
 
 
 def check_export(name: str) -> str:
-    """The name of a format that runs are written in.
-
-    Raises:
-        UnknownName: no format of that name.
-    """
+    """The name of a format that runs are written in. Raises UnknownName: no format of that name."""
     known = [each.name for each in tool_formats() if each.write]
     if name not in known:
         raise UnknownName("export", name, known)
@@ -227,9 +215,7 @@ def check_export(name: str) -> str:
 def export(directory: Path, name: str) -> list[Path]:
     """Write a run folder's export into ``export-NAME`` inside it; the files that were written.
 
-    Raises:
-        UnknownName: no format of that name.
-        InputError: a folder without the moments of single tokens.
+    Raises UnknownName: no format of that name; InputError: a folder without the moments of single tokens.
     """
     write = next(each.write for each in tool_formats() if each.name == check_export(name))
     target = directory / f"export-{name}"
@@ -244,11 +230,7 @@ def moments(start_ns: int, first: float, gaps: list[float], scale: float) -> tup
 
 
 def finite_number(value: Any, where: str, *, least: float = 0.0) -> float:
-    """A finite number that is not below the least.
-
-    Raises:
-        InputError: anything else.
-    """
+    """A finite number that is not below the least. Raises InputError: anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 1e300:
         raise InputError(f"{where}: '{shown(str(value))}' is not a number from {least:g}; give the file as the tool wrote it")
     return float(value)

@@ -37,11 +37,7 @@ def is_trtllm(document: Any) -> bool:
 
 
 def trtllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
-    """The one run of the document.
-
-    Raises:
-        InputError: naming the place and the key.
-    """
+    """The one run of the document. Raises InputError: naming the place and the key."""
     requests = count_at(document, where, "request_info", "num_requests")
     if requests is None:
         raise InputError(f"{where}: no request was completed; give a run that measured something")

@@ -38,11 +38,7 @@ def is_vllm(document: Any) -> bool:
 
 
 def vllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
-    """The one run of the document.
-
-    Raises:
-        InputError: naming the place and the key.
-    """
+    """The one run of the document. Raises InputError: naming the place and the key."""
     completed = count_at(document, where, "completed")
     if completed is None:
         raise InputError(f"{where}: no request was completed; give a run that measured something")
@@ -96,11 +92,7 @@ _LISTS = ("input_lens", "output_lens", "ttfts", "itls", "start_times")
 
 
 def vllm_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
-    """Every request of the file.
-
-    Raises:
-        InputError: the file was saved without details, or a list is damaged.
-    """
+    """Every request of the file. Raises InputError: the file was saved without details, or a list is damaged."""
     missing = [name for name in _LISTS if not isinstance(document.get(name), list)]
     if missing:
         raise InputError(f"{path}: has no {', '.join(missing)}; save the run again with vllm bench serve --save-detailed")

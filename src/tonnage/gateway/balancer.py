@@ -81,14 +81,7 @@ class Balancer:
         self._view = View(self._available, self._requests, self._tokens, self._kv_used, self._matched, weights)
 
     def choose(self, request: Request, now: float, tried: Collection[int] = (), model: str = "") -> int:
-        """The number of the backend that gets a request; -1 where none takes any.
-
-        Args:
-            request: it.
-            now: the loop's time.
-            tried: backends that have failed it.
-            model: that it must serve; "" for any.
-        """
+        """The number of the backend that gets a request; -1 where none takes any."""
         for i, backend in enumerate(self._backends):
             self._requests[i], self._tokens[i], self._kv_used[i] = backend.requests, backend.tokens, backend.kv_used
             self._available[i] = backend.takes(now) and i not in tried and backend.serves(model)

@@ -107,11 +107,7 @@ class _Document:
 
 
 async def fetch(target: Target, path: str, seconds: float) -> tuple[int, bytes]:
-    """The status and body of a GET.
-
-    Raises:
-        OSError: no connection, no answer in time, or none that is HTTP.
-    """
+    """The status and body of a GET. Raises OSError: no connection, no answer in time, or none that is HTTP."""
     writer: asyncio.StreamWriter | None = None
     document = _Document()
     parser = httptools.HttpResponseParser(document)

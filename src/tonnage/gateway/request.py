@@ -170,11 +170,7 @@ class RequestReader:
         self.__dict__.pop("_parser", None)
 
     def feed(self, data: bytes) -> None:
-        """Read a piece.
-
-        Raises:
-            Refused: what cannot be served; nothing more may be fed.
-        """
+        """Read a piece. Raises Refused: what cannot be served; nothing more may be fed."""
         self._began_now = False
         try:
             self._parse(data)

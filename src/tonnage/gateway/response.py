@@ -84,12 +84,7 @@ class Head:
     keep: bool
 
     def wire(self, *, close: bool, chunked: bool) -> bytes:
-        """The head as the client gets it: hop-by-hop headers removed, the others as they were.
-
-        Args:
-            close: whether the client's connection ends with the response.
-            chunked: whether the body follows in chunks.
-        """
+        """The head as the client gets it: hop-by-hop headers removed, the others as they were."""
         dropped = HOP_BY_HOP | connection_options(self.headers)
         lines = [b"HTTP/1.1 %d %s\r\n" % (self.status, self.reason)]
         lines += [b"%s: %s\r\n" % line for line in self.headers if line[0].lower() not in dropped]
@@ -103,13 +98,7 @@ class Head:
 def read_head(data: bytes, reading: Reading, *, bodiless: bool) -> tuple[Head, Callable[[bytes], None]]:
     """Read a head that ends with its empty line; returns it, and what the body is to be fed to.
 
-    Args:
-        data: the head, nothing else.
-        reading: takes what is read.
-        bodiless: whether the request's method was HEAD.
-
-    Raises:
-        BrokenResponse: no HTTP response, or a transfer coding other than "chunked".
+    Raises BrokenResponse: no HTTP response, or a transfer coding other than "chunked".
     """
     parser = httptools.HttpResponseParser(reading)
     try:
@@ -143,16 +132,7 @@ JSON = "application/json"
 
 
 def response(status: int, body: bytes, *, kind: str = JSON, close: bool = False, later: bool = False, head: bool = False) -> bytes:
-    """A whole response.
-
-    Args:
-        status: its code.
-        body: its body, which is left out of a response to HEAD.
-        kind: content type.
-        close: whether the connection ends with it.
-        later: whether to come again in a second (``Retry-After``).
-        head: whether the request's method was HEAD.
-    """
+    """A whole response; ``later`` adds ``Retry-After``, and ``head`` leaves out the body."""
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
     if later:
         lines.append("Retry-After: 1")

@@ -44,12 +44,7 @@ class Running:
 def serve(settings: Settings, ready: Ready) -> None:
     """Serve until SIGINT or SIGTERM; running requests may then go on for ``limits.drain_s`` seconds.
 
-    Args:
-        settings: of the gateway.
-        ready: called once connections are taken.
-
-    Raises:
-        InputError: the port is taken, or the address is none of this machine.
+    Raises InputError: the port is taken, or the address is none of this machine.
     """
     import uvloop
 
@@ -71,8 +66,7 @@ def serve(settings: Settings, ready: Ready) -> None:
 async def gateway(settings: Settings) -> AsyncIterator[Running]:
     """A gateway on the running loop, for as long as the block lasts; its backends have been checked once before it begins.
 
-    Raises:
-        InputError: the port is taken, or the address is none of this machine.
+    Raises InputError: the port is taken, or the address is none of this machine.
     """
     loop = asyncio.get_running_loop()
     with listening(settings.host, settings.port) as own:
@@ -101,11 +95,7 @@ async def _sweep(core: Core) -> None:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that takes connections.
-
-    Raises:
-        InputError: the port is taken, or the address is none of this machine.
-    """
+    """A socket that takes connections. Raises InputError: the port is taken, or the address is none of this machine."""
     try:
         return socket.create_server((host, port), backlog=BACKLOG)
     except OSError as error:

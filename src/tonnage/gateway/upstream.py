@@ -73,9 +73,6 @@ class Upstream(asyncio.Protocol):
         """Send a request.
 
         Args:
-            receiver: hears of its response.
-            data: the request.
-            bodiless: whether its method is HEAD.
             unchunked: whether the body is wanted without its chunks.
         """
         self._receiver, self._write, self._head = receiver, None, b""

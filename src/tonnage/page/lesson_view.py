@@ -18,6 +18,8 @@ from tonnage.simulator.lesson import LessonConfig, watch_lesson
 from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
 
     from tonnage.simulator.lesson import LessonResult
@@ -67,23 +69,34 @@ def routes() -> list[Route]:
 
 
 async def view(request: Request) -> Response:
-    """The controls, and the places that the script fills."""
-    chosen = request.query_params.get("way", "in-flight")
-    load = request.query_params.get("load", "tick_rate")
+    """The controls, the places that the script fills, and the same in seconds."""
+    inside = f"{player(request.query_params)}{_in_seconds()}"
+    return HTMLResponse(page("lesson", "Lesson", inside, scripts=("uPlot.iife.min.js", "lesson.js"), styles=("uPlot.min.css",)))
+
+
+def player(asked: Mapping[str, str], *, sliders: bool = True) -> str:
+    """The controls with their values, and the places that the script fills.
+
+    Args:
+        asked: values that are not the defaults.
+        sliders: left out for recorded lessons, which have one value of each.
+    """
+    chosen, load = asked.get("way", "in-flight"), asked.get("load", "tick_rate")
     ways = "".join(_segment("way", key, title, key == chosen) for key, (title, _) in BATCHERS.items())
     loads = "".join(_segment("load", key, title, key == load) for key, title in LOADS.items())
-    sliders = "".join(_slider(name, label, about, request) for name, (label, about) in NUMBERS.items())
+    values = "".join(_slider(name, label, about, asked) for name, (label, about) in NUMBERS.items())
     amounts = "".join(
-        f'<div class="of" data-of="{name}">{_slider(name, LOADS[name], about, request)}</div>' for name, about in LOAD_SLIDERS.items()
+        f'<div class="of" data-of="{name}">{_slider(name, LOADS[name], about, asked)}</div>' for name, about in LOAD_SLIDERS.items()
     )
-    inside = (
+    engine = f'<fieldset class="sliders"><legend class="sr">Engine and requests</legend>{values}</fieldset>'
+    return (
         '<h1>Batching, tick by tick</h1><p class="lead">An engine has a few slots. A request waits in the queue, enters a free slot, is '
         "prefilled, and then decodes one token a step. All slots share each step, so that a long prefill holds up every answer next to it."
         "</p>\n"
         f'<form id="lesson" class="lesson-form" autocomplete="off"><fieldset class="wide"><legend class="sr">Way of batching</legend>'
         f'<div class="segments">{ways}</div><p id="reading" class="hint"></p></fieldset>'
-        f'<fieldset class="wide"><legend class="sr">Load</legend><div class="segments">{loads}</div>{amounts}</fieldset>'
-        f'<fieldset class="sliders"><legend class="sr">Engine and requests</legend>{sliders}</fieldset></form>\n'
+        f'<fieldset class="wide"><legend class="sr">Load</legend><div class="segments">{loads}</div>{amounts if sliders else ""}'
+        f"</fieldset>{engine if sliders else ''}</form>\n"
         '<div class="player"><button type="button" class="button strong" id="play">Play</button>'
         '<button type="button" class="button" id="back" aria-label="One step back">‹ Step</button>'
         '<button type="button" class="button" id="step" aria-label="One step on">Step ›</button>'
@@ -98,9 +111,7 @@ async def view(request: Request) -> Response:
         '<div class="curves"><figure><figcaption>Mean TTFT and E2E up to each tick, ticks</figcaption><div id="latency"></div></figure>'
         '<figure><figcaption>Requests per 1,000 ticks up to each tick</figcaption><div id="rate"></div></figure></div>\n'
         '<h2>The four ways at this load</h2><div id="ways"></div>\n'
-        f"{_in_seconds()}"
     )
-    return HTMLResponse(page("lesson", "Lesson", inside, scripts=("uPlot.iife.min.js", "lesson.js"), styles=("uPlot.min.css",)))
 
 
 def _segment(name: str, key: str, title: str, checked: bool) -> str:
@@ -108,9 +119,9 @@ def _segment(name: str, key: str, title: str, checked: bool) -> str:
     return f'<input type="radio" id="{name}-{key}" name="{name}" value="{key}"{state}><label for="{name}-{key}">{title}</label>'
 
 
-def _slider(name: str, label: str, about: tuple[str, float, float, float], asked: Request) -> str:
+def _slider(name: str, label: str, about: tuple[str, float, float, float], asked: Mapping[str, str]) -> str:
     default, least, most, step = about
-    value = escape(asked.query_params.get(name, default)[:12])
+    value = escape(asked.get(name, default)[:12])
     return (
         f'<div class="field slid"><label for="l-{name}">{label}</label><output for="l-{name}">{value}</output>'
         f'<input type="range" id="l-{name}" name="{name}" min="{least:g}" max="{most:g}" step="{step:g}" value="{value}"></div>'
@@ -132,7 +143,7 @@ def _in_seconds() -> str:
     )
 
 
-def config_of(asked: dict[str, str], way: str) -> LessonConfig:
+def config_of(asked: Mapping[str, str], way: str) -> LessonConfig:
     """The lesson that the controls ask for, with one way of batching.
 
     Raises:
@@ -161,24 +172,28 @@ def _number(name: str, text: str) -> float:
     return int(found) if name not in ("prefill_ticks", "tick_rate", "osl_mean", "osl_std", "until") and found.is_integer() else found
 
 
-async def run(request: Request) -> Response:
-    """Every step of the lesson with the figures up to it, and the figures of every way of batching at the end."""
-    asked = dict(request.query_params)
+def watched(asked: Mapping[str, str]) -> dict[str, Any]:
+    """Every step of the lesson with the figures up to it, and the figures of every way of batching at the end.
+
+    Raises:
+        InputError: a value that cannot be used.
+    """
     way = asked.get("way", "in-flight")
+    steps = [
+        {"start": step.start, "duration": step.duration, "slots": step.slots, "queued": step.queued, **_figures(result)}
+        for step, result in watch_lesson(config_of(asked, way))
+    ]
+    ends = []
+    for name, (title, _) in BATCHERS.items():
+        *_, (_, last) = watch_lesson(config_of(asked, name))
+        ends.append({"name": title, "chosen": name == way, **_figures(last)})
+    return {"steps": steps, "ways": ends, "reading": READINGS[way]}
 
-    def watched() -> dict[str, Any]:
-        steps = [
-            {"start": step.start, "duration": step.duration, "slots": step.slots, "queued": step.queued, **_figures(result)}
-            for step, result in watch_lesson(config_of(asked, way))
-        ]
-        ends = []
-        for name, (title, _) in BATCHERS.items():
-            *_, (_, last) = watch_lesson(config_of(asked, name))
-            ends.append({"name": title, "chosen": name == way, **_figures(last)})
-        return {"steps": steps, "ways": ends, "reading": READINGS[way]}
 
+async def run(request: Request) -> Response:
+    """The lesson, to be played."""
     try:
-        return JSONResponse(await run_in_threadpool(watched))
+        return JSONResponse(await run_in_threadpool(watched, dict(request.query_params)))
     except InputError as error:
         return JSONResponse({"errors": str(error).splitlines()}, status_code=422)
 

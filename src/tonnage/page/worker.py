@@ -24,6 +24,9 @@ from tonnage.errors import TonnageError, in_python
 MOST_KEPT = 20_000
 """Runs that are kept between questions; beyond them the memory is emptied."""
 
+SMALL = "model=llama-3.1-8b&isl=100&osl=10&peak_rps=1&ttft=p95<=500ms&gpu=h100-sxm-80gb&precision=fp8&tp=1&engine=vllm"
+"""A question that takes every part of an answer once."""
+
 EVERY_S = 0.5
 """Seconds between two readings of a run."""
 
@@ -51,10 +54,10 @@ class Jobs:
         self.write({"progress": [done, total, name]})
 
     def warm(self) -> None:
-        """Compile and load the simulator."""
-        from tonnage.simulator.kernel import warm_up
+        """Compile and load what a question needs, by a small one."""
+        from tonnage.page.question import question_of
 
-        warm_up()
+        self.size(asked=question_of(SMALL), command="", today="2026-01-01")
 
     def size(self, *, asked: dict[str, Any], scenario: dict[str, Any] | None = None, command: str, today: str) -> str:
         """The plan as the command writes it."""

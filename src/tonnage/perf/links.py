@@ -176,9 +176,8 @@ def _starvation(c: list[float], terms: LinkTerms, model: Model, tp: int, reduces
 def check_split(deployment: Deployment) -> None:
     """Refuse a parallelism that the model does not allow.
 
-    Raises:
-        InputError: ``tp`` does not divide the query heads or does not go into the key/value heads; the experts cannot be spread
-            as asked; ``pp`` is not 1.
+    Raises InputError: ``tp`` does not divide the query heads or does not go into the key/value heads; the experts cannot be spread as
+    asked; ``pp`` is not 1.
     """
     model, tp, pp = deployment.model, deployment.parallelism.tp, deployment.parallelism.pp
     if pp != 1:

@@ -197,8 +197,7 @@ class MemoryConstants:
 def memory_constants() -> MemoryConstants:
     """The constants of ``coefficients/memory.json``.
 
-    Raises:
-        DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
+    Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
     return constants_of(content("memory.json", "reinstall"), "perf/coefficients/memory.json")
 
@@ -206,8 +205,7 @@ def memory_constants() -> MemoryConstants:
 def constants_of(document: object, where: str) -> MemoryConstants:
     """The constants of a document.
 
-    Raises:
-        DataErrors: unknown or missing keys, GPU generations or links that nothing has, and values of another kind; one line each.
+    Raises DataErrors: unknown or missing keys, GPU generations or links that nothing has, and values of another kind; one line each.
     """
     found = read_as(MemoryConstants, document, where)
     generations = {gpu.arch for gpu in gpus()}
@@ -354,9 +352,8 @@ class MemoryPlan:
 def memory_plan(deployment: Deployment) -> MemoryPlan:
     """Plan the memory of one instance, by the rule of its engine.
 
-    Raises:
-        DoesNotFit: weights and reserves leave no room for one KV block.
-        InputError: the model's heads cannot be split over ``tp`` GPUs, or ``pp`` is not 1.
+    Raises DoesNotFit: weights and reserves leave no room for one KV block; InputError: the model's heads cannot be split over ``tp`` GPUs,
+    or ``pp`` is not 1.
     """
     plan = _unchecked(deployment)
     if plan.blocks < 1:

@@ -124,7 +124,8 @@ def steady_load(
     """The mean step of an instance under a load, by closed form, and the share of the time in which there is one.
 
     Every sequence is there for as many steps as it has output tokens, so that n = rate · output tokens · seconds of a step with n
-    sequences and their share of prompts.
+    sequences and their share of prompts. Poisson arrivals leave the instance empty for exp(−n) of the time (an M/G/∞ queue); the steps of
+    the rest hold more than n.
 
     Args:
         deployment, c: the instance and its coefficients.
@@ -142,14 +143,12 @@ def steady_load(
         seconds = step_seconds(c, prompts, sequences / osl, max(1.0, sequences), pairs, contexts)  # type: ignore[arg-type]
         return replace(load, sequences=sequences, prompt_tokens=prompts, seconds=float(seconds))
 
-    alone = step(1.0)
-    if rate * osl * alone.seconds <= 1.0:
-        return alone, rate * osl * alone.seconds
-    low, high = 1.0, most
+    low, high = 0.0, most
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if rate * osl * step(middle).seconds > middle else (low, middle)
-    return step(high), 1.0
+        low, high = (middle, high) if rate * osl * step(max(1.0, middle)).seconds > middle else (low, middle)
+    busy = -math.expm1(-high * deployment.parallelism.dp)
+    return step(min(most, max(1.0, high / busy))), busy
 
 
 def seen_load(*, sequences: float, tokens_per_second: float, isl: float, osl: float, ranks: int = 1) -> tuple[StepLoad, float]:

@@ -94,8 +94,7 @@ def kind_of(model: Model) -> str:
 def shipped_ranges() -> Ranges:
     """The ranges that the package ships.
 
-    Raises:
-        DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
+    Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
     return read_as(Ranges, content("ranges.json", "reinstall, or write it again with ./fit ranges"), "perf/coefficients/ranges.json")
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from tonnage.errors import DataErrors
 from tonnage.perf.coefficient_files import content
+from tonnage.results.metrics import student_t
 from tonnage.spec.calibration import MULTIPLIERS, OWN_METRICS
 from tonnage.spec.typed_values import read_as, strict
 
@@ -252,18 +253,6 @@ def _own_loads(metric: str, regime: Regime) -> tuple[float, int] | None:
     return max(rms, LEAST_OWN), n
 
 
-def student_t(p: float, degrees: int) -> float:
-    """The quantile of Student's t by its expansion around the normal one (Abramowitz and Stegun 26.7.5).
-
-    From five degrees of freedom on it is within 2 % between the 2.5th and the 97.5th percentile.
-    """
-    z, n = NormalDist().inv_cdf(min(max(p, 1e-6), 1 - 1e-6)), float(max(degrees, 1))
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / n + second / n**2 + third / n**3
-
-
 def _with_own(factor: float, metric: str, regime: Regime, values: tuple[float, ...]) -> float:
     """The widening, drawn towards what a calibration's own left-out points ask for: the more of them, the closer."""
     own = next(((rms, n) for name, rms, n in regime.own if name == metric and n >= FEWEST_OWN), None)
@@ -296,8 +285,7 @@ def interpolated(values: tuple[float, ...], p: float) -> float:
 def shipped_residuals() -> Residuals:
     """The table that the package ships.
 
-    Raises:
-        DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
+    Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
     return residuals_of(content("residuals.json", "reinstall, or write it again with ./fit"), "perf/coefficients/residuals.json")
 
@@ -305,8 +293,7 @@ def shipped_residuals() -> Residuals:
 def residuals_of(document: Mapping[str, Any], where: str = "residuals.json") -> Residuals:
     """The table of a document as ``tools.fit`` writes it.
 
-    Raises:
-        DataErrors: unknown keys, metrics, regimes or terms, and values of another kind; one line each.
+    Raises DataErrors: unknown keys, metrics, regimes or terms, and values of another kind; one line each.
     """
     found = read_as(Residuals, document, where)
     faults = []

@@ -94,8 +94,7 @@ class Terms:
 def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism, preset: str) -> Terms:
     """The terms of one deployment out of the groups of ``coefficients/terms.json``.
 
-    Raises:
-        DataError: there are no terms of that engine preset.
+    Raises DataError: there are no terms of that engine preset.
     """
     precision, tp, groups = gpu.executes(precision), parallelism.tp, groups_of(terms, gpu, preset)
     return Terms(
@@ -110,9 +109,8 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 def step_model(deployment: Deployment) -> StepModel:
     """How long the steps of a deployment take.
 
-    Raises:
-        DataError: the coefficients that the package ships are damaged, or hold no terms of the engine.
-        InputError: the deployment's ``step_source`` has no step times of it.
+    Raises DataError: the coefficients that the package ships are damaged, or hold no terms of the engine; InputError: the deployment's
+    ``step_source`` has no step times of it.
     """
     import numpy as np
 

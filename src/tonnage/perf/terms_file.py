@@ -221,8 +221,7 @@ class TermsFile:
 def shipped() -> dict[str, Any]:
     """The terms that the package ships: the content of ``coefficients/terms.json``.
 
-    Raises:
-        DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
+    Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
     return checked(content("terms.json", AGAIN), "perf/coefficients/terms.json")
 
@@ -230,8 +229,7 @@ def shipped() -> dict[str, Any]:
 def checked(document: dict[str, Any], where: str) -> dict[str, Any]:
     """The content of a file of terms, as it is, once everything in it is known to be right.
 
-    Raises:
-        DataErrors: unknown keys, and values of another kind; one line each.
+    Raises DataErrors: unknown keys, and values of another kind; one line each.
     """
     read_as(TermsFile, document, where)
     words = vocabulary(document["architectures"], {*document["formats"], *FITTED})
@@ -294,11 +292,7 @@ class TermGroups:
 
 
 def groups_of(terms: dict[str, Any], gpu: Gpu, preset: str) -> TermGroups:
-    """The groups that speak for an engine preset on a GPU.
-
-    Raises:
-        DataError: there are no terms of that preset.
-    """
+    """The groups that speak for an engine preset on a GPU. Raises DataError: there are no terms of that preset."""
     own: Group = terms["gpus"].get(gpu.name) or terms["gpus"].get(terms["siblings"].get(gpu.name), {})
     return TermGroups(
         gpu=gpu,
@@ -312,11 +306,7 @@ def groups_of(terms: dict[str, Any], gpu: Gpu, preset: str) -> TermGroups:
 
 
 def engine_terms(terms: dict[str, Any], preset: str) -> Group:
-    """The terms of an engine preset.
-
-    Raises:
-        DataError: there are none.
-    """
+    """The terms of an engine preset. Raises DataError: there are none."""
     try:
         engine: Group = terms["engines"][preset]
     except KeyError:

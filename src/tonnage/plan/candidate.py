@@ -154,21 +154,13 @@ class Candidate(Shown):
 
     @property
     def pool(self) -> Pool:
-        """The only pool.
-
-        Raises:
-            ValueError: there are several.
-        """
+        """The only pool. Raises ValueError: there are several."""
         if len(self.pools) != 1:
             raise ValueError(f"the deployment has {len(self.pools)} pools; look at each of them in pools")
         return self.pools[0]
 
     def same(self, read: Callable[[Pool], T]) -> T:
-        """What is read of every pool, which they agree on.
-
-        Raises:
-            ValueError: the pools differ.
-        """
+        """What is read of every pool, which they agree on. Raises ValueError: the pools differ."""
         first, *others = map(read, self.pools)
         if any(other != first for other in others):
             raise ValueError(f"the {len(self.pools)} pools of the deployment differ; look at each of them in pools")

@@ -11,7 +11,7 @@ from tonnage.spec.typed_values import strict
 BURSTY = 1.5
 """Coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too low there."""
 
-DemandKind = Literal["peak", "mean", "calls", "users", "profile", "trace", "job", "existing"]
+DemandKind = Literal["peak", "mean", "calls", "users", "profile", "trace", "job", "existing", "sessions"]
 
 
 @strict
@@ -21,7 +21,7 @@ class DemandSource:
     Attributes:
         kind: "peak": requests/s at the peak; "mean": mean requests/s; "calls": a year's calls; "users": people and what each asks a
             day; "profile": hourly requests/s as they are; "trace": recorded requests; "job": so many requests within a time;
-            "existing": none, the plan is for what systems that exist carry.
+            "sessions": recorded sessions at once; "existing": none, the plan is for what systems that exist carry.
         requests_per_second: the rate that this gave before any peak was made of it: as given, of the mean, or of the working hours.
         calls_per_year, requests_per_call: of "calls".
         users, requests_per_user_day, working_hours: of "users"; hours a day.
@@ -29,6 +29,8 @@ class DemandSource:
         counted: arrivals in the percentile of seconds, before they are raised to the mean.
         trace, trace_change: of "trace": the file, and what was done to its times, in words.
         trace_requests, trace_seconds: its size.
+        sessions, engineers: of "sessions": recorded ones at once, and the people who hold them, where these were given.
+        session_seconds, session_requests: of a session, on average, as it was recorded.
     """
 
     kind: DemandKind
@@ -44,6 +46,10 @@ class DemandSource:
     trace_change: str = ""
     trace_requests: int | None = None
     trace_seconds: float | None = None
+    sessions: float | None = None
+    engineers: float | None = None
+    session_seconds: float | None = None
+    session_requests: float | None = None
 
 
 @strict
@@ -201,6 +207,42 @@ class Existing:
     growth_per_month: float | None
     months_left: int | None
     a_day: ADay | None = None
+
+
+# Recorded sessions on the chosen fleet.
+
+
+@strict
+class HeldSessions:
+    """What recorded sessions are like on the choice.
+
+    Attributes:
+        at_once: sessions that are held at the same time, as asked.
+        per_instance, per_system: of them that one instance, and one system, carries inside the limits, at the asked confidence.
+        requests, input_tokens, computed_tokens, output_tokens: of a session, on average; what its cache leaves to compute at that load.
+        hit_rate: share of the prompt tokens that come from the caches.
+        seconds: that a session lasts, as recorded.
+        slowdown_p50, slowdown_p90: how many times as long its answers take as alone, at that load.
+        first_ttft_p95_ms, further_ttft_p95_ms: at that load.
+        left_out: share of the recorded requests that exceed the model's context.
+        source: the file.
+    """
+
+    at_once: float
+    per_instance: float
+    per_system: float
+    requests: float
+    input_tokens: float
+    computed_tokens: float
+    output_tokens: float
+    hit_rate: float
+    seconds: float
+    slowdown_p50: float | None
+    slowdown_p90: float | None
+    first_ttft_p95_ms: float | None
+    further_ttft_p95_ms: float | None
+    left_out: float
+    source: str
 
 
 # When a job is done on the chosen fleet.

@@ -56,12 +56,7 @@ class Fleet:
         return self.of(-(-instances // self.instances_per_system) * self.systems_per_instance)
 
     def carrying(self, load: float, per_instance: float) -> Fleet:
-        """The fewest whole systems, at least those of one instance, that carry a load; what divides evenly is not rounded up.
-
-        Args:
-            load: requests per second in all.
-            per_instance: requests per second that one instance carries.
-        """
+        """The fewest whole systems, at least those of one instance, that carry a load; what divides evenly is not rounded up."""
         groups = max(1, math.ceil(round(load / (per_instance * self.instances_per_system), 9)))
         return self.of(groups * self.systems_per_instance)
 

@@ -57,12 +57,7 @@ def command(
     """The command that starts an engine with these knobs.
 
     Args:
-        launch: of the engine's preset; None where it is not known how the engine is started.
         checkpoint: the model's folder, or its name at a hub, in the number format that was sized.
-        parallelism: how the instance is split.
-        knobs: of the engine.
-        max_context: longest prompt with its output, in tokens.
-        kv_8bit: whether the KV cache is kept in FP8.
         speculation: speculative decoding; the words of the command then hold ``DRAFTER`` where its method needs a drafter's checkpoint,
             and there is no command where the engine is not known to be started with that method.
     """
@@ -163,14 +158,14 @@ def needs_drafter(started: Command) -> bool:
 
 
 def with_metrics(file: dict[str, Any]) -> dict[str, Any]:
-    """TensorRT-LLM's configuration file with its metrics switched on; empty where an engine needs no file (recalled, 2026-11-22)."""
+    """TensorRT-LLM's configuration file with its metrics switched on; empty where an engine needs no file."""
     return {**file, "return_perf_metrics": True} if file else {}
 
 
 def listening(family: str, *, host: str, port: int, name: str) -> tuple[str, ...]:
     """Further words of a command: where the engine listens, and the name that clients use.
 
-    TensorRT-LLM knows no other name than the last part of the checkpoint's. (vLLM: its own parser; the others are recalled, 2026-11-22.)
+    TensorRT-LLM knows no other name than the last part of the checkpoint's. (``interfaces.yaml``.)
     """
     words = {
         "vllm": ("--served-model-name", name),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from tonnage.plan.document import Shown
+from tonnage.spec.deployment import LIMITED, LimitMetric, Statistic
 from tonnage.spec.deployment import Limit as Asked
-from tonnage.spec.deployment import LimitMetric, Statistic
 from tonnage.spec.scenario import Objective
 from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
@@ -41,7 +41,8 @@ class Limit(Shown):
     @property
     def name(self) -> str:
         """What is limited, such as "TTFT p95", or "attainment of 95%"."""
-        return f"{self.metric.upper()} {self.statistic}" if self.share is None else f"attainment of {100 * self.share:g}%"
+        name = LIMITED.get(self.metric, self.metric.upper())
+        return f"{name} {self.statistic}" if self.share is None else f"attainment of {100 * self.share:g}%"
 
     @property
     def asked(self) -> Asked:

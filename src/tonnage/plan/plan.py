@@ -14,7 +14,7 @@ from tonnage.notebook import InNotebooks
 from tonnage.plan.autoscaling import Autoscaling
 from tonnage.plan.candidate import Candidate, CurvePoint, mean_latency
 from tonnage.plan.cost import Cost
-from tonnage.plan.demand import Demand, Existing, Growth, JobDone
+from tonnage.plan.demand import Demand, Existing, Growth, HeldSessions, JobDone
 from tonnage.plan.document import Shown, first_difference, json_of
 from tonnage.plan.fleet import BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
@@ -237,12 +237,13 @@ class Plan(Shown, InNotebooks):
         together_instead: the best deployment whose instances do both, where the choice has two pools; None, and not in the JSON, elsewhere
             and where none meets the limits at the asked confidence.
         autoscaling: by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked.
+        sessions: recorded sessions on the choice; None, and not in the JSON, where the load is none.
         growth: how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist
             ``existing`` says it.
     """
 
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
-    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead")
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead", "sessions")
 
     scenario: Understood
     asked: Scenario | None = None
@@ -274,6 +275,7 @@ class Plan(Shown, InNotebooks):
     pools_instead: OtherServing | None = None
     together_instead: OtherServing | None = None
     growth: Growth | None = None
+    sessions: HeldSessions | None = None
 
     @property
     def schema(self) -> str:

@@ -32,6 +32,14 @@ class PrecisionUnsupported:
 
 
 @strict
+class TargetLacks:
+    """The deployment target does not run it; ``lacks`` says why, as a clause."""
+
+    lacks: str
+    code: Literal["target-lacks"] = "target-lacks"
+
+
+@strict
 class WiderThanSystem:
     """A pipeline stage needs more GPUs than one system has."""
 
@@ -271,6 +279,7 @@ class OverRacks(Most):
 Reason = Annotated[
     VendorUnsupported
     | PrecisionUnsupported
+    | TargetLacks
     | WiderThanSystem
     | TooManyStages
     | CannotRun

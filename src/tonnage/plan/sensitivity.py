@@ -176,12 +176,7 @@ class ParetoPoint(Identity):
 
 
 def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = None) -> tuple[ParetoPoint, ...]:
-    """Every candidate with its place on the two fronts.
-
-    Args:
-        candidates: best first; the first is the choice.
-        costs: cost per year by place in ``candidates``, where known.
-    """
+    """Every candidate with its place on the two fronts."""
     known = costs or {}
     latency = [mean_latency(c) for c in candidates]
     by_gpus = _front([(float(c.gpus), late) for c, late in zip(candidates, latency, strict=True)])

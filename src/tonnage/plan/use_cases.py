@@ -161,11 +161,7 @@ class UseCases(Shown, Displayed):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> UseCases:
-        """The answer of a JSON object.
-
-        Raises:
-            InputErrors: everything in it that cannot be used, each with its path.
-        """
+        """The answer of a JSON object. Raises InputErrors: everything in it that cannot be used, each with its path."""
         from pydantic import ValidationError
 
         try:

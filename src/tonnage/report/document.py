@@ -123,6 +123,7 @@ _WORD = re.compile(r"[^\W\d_]{3}")
 
 
 def _numeric(cell: str) -> bool:
+    cell = cell.removeprefix("over ").removeprefix("under ")
     return not cell or ((cell[0].isdigit() or cell[0] in "–-+−.×<>") and _WORD.search(cell) is None)
 
 

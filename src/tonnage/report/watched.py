@@ -108,6 +108,9 @@ def _verdict(found: Watched) -> Iterator[str]:
         yield f"{one.metric.upper()} {one.statistic} is {number(one.measured)} ms, and its limit {number(one.limit)} ms."
     for joint in found.missed:
         yield f"{joint.limits}: at most {joint.high:.1%} of the requests can have met them all."
+    if found.uneven:
+        even = f"the plan counts on {found.plan.scenario.router}, which shares them evenly among {len(found.present.by_instance)}"
+        yield f"{', '.join(found.uneven)}; {even}. Look at the router in front."
     missing = found.present.asked - found.present.answering
     if missing:
         yield f"{missing} of {found.present.asked} instances do not answer."

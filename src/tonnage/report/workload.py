@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tonnage.workload.description import Description, FittedLengths
     from tonnage.workload.fit import Fit
     from tonnage.workload.limits import KvGain
+    from tonnage.workload.live_sessions import Chosen, LiveSessions
     from tonnage.workload.sharing import Sharing
 
 
@@ -31,8 +32,11 @@ def described(found: Description, *, figures: bool = True) -> Document:
     sections = (
         section("traffic", "Traffic", Text(text=_first(found), tone="answer")),
         _lengths(found, figures=figures),
-        _arrivals(found, figures=figures),
-        section("prefixes", "Shared prefixes", items(_sharing(found))),
+        *(
+            (_arrivals(found, figures=figures), section("prefixes", "Shared prefixes", items(_sharing(found))))
+            if found.live is None
+            else (_sessions(found, found.live),)
+        ),
         section("limits", "Engine limits", items(_limits(found))),
     )
     source = found.traffic.recording.source
@@ -43,6 +47,8 @@ def _first(found: Description) -> str:
     recording = found.traffic.recording
     failed = f"; {counted(recording.failed, 'failed request')} left out" if recording.failed else ""
     seconds = recording.due_ns[-1] / NS_PER_S
+    if found.live is not None:
+        return f"{counted(found.live.sessions, 'session')} of {counted(len(recording), 'request')}{failed}."
     return f"{counted(len(recording), 'request')} in {span(seconds)}, {number(recording.mean_rps)}/s on average{failed}."
 
 
@@ -201,6 +207,35 @@ def _sharing(found: Description) -> tuple[str, ...]:
     return (*measured, *(_by_blocks(found.sharing) if found.sharing.by == "blocks" else _by_sessions(found.sharing)))
 
 
+def _sessions(found: Description, live: LiveSessions) -> Section:
+    """What sessions add, find and keep."""
+    spreads = (
+        ("requests", live.requests),
+        ("first prompt, tokens", live.first_prompt),
+        ("new tokens of a prompt", live.new_tokens),
+        ("think time, s", live.think_s),
+        ("tool time, s", live.tool_s),
+        ("length of a session, s", live.session_s),
+        ("context kept, tokens", live.kept_tokens),
+        ("longest context, tokens", live.peak_tokens),
+    )
+    known = [(name, each) for name, each in spreads if each is not None]
+    rows = tuple((name, *(number(getattr(each, one)) for one in STATISTICS), whole(each.most)) for name, each in known)
+    sub = "" if not live.sub_agents else f", which send {live.sub_agent_requests:.1%} of the requests"
+    lines = [
+        f"A prefix cache without end finds {live.hit_tokens:.2%} of the prompt tokens; "
+        f"it helps {live.requests_with_hits:.1%} of the requests.",
+        f"{counted(live.sub_agents, 'sub-agent')}{sub}.",
+    ]
+    if (gain := found.gain) is not None:
+        kept, most = (round(spread.mean * gain.token_bytes) for spread in (live.kept_tokens, live.peak_tokens))
+        lines.append(
+            f"{gain.model} {gain.precision.upper()}: a live session keeps {format_gb(kept)} of KV cache, the mean over its time, and "
+            f"{format_gb(most)} at its longest; 100 of them {format_gb(100 * kept)}."
+        )
+    return section("sessions", "Sessions", Table(caption="", header=("", *STATISTICS, "max"), rows=rows), items(tuple(lines)))
+
+
 def _by_blocks(shared: Sharing) -> tuple[str, ...]:
     size = "" if shared.block_tokens is None else f" of {shared.block_tokens} tokens"
     tokens = "" if shared.hit_tokens is None else f", {shared.hit_tokens:.1%} of the prompt tokens"
@@ -255,6 +290,8 @@ KEPT = {
 def fitted(found: Fit, output: Path | None) -> Document:
     """How well each part fits, what is in the scenario, and how to go on."""
     described = found.description
+    if found.chosen is not None:
+        return _chosen(found, found.chosen, output)
     lines = (
         distribution_words("ISL", described.fitted_isl),
         distribution_words("OSL", described.fitted_osl),
@@ -267,4 +304,18 @@ def fitted(found: Fit, output: Path | None) -> Document:
     model = "" if found.scenario.model else " --model llama-3.1-8b"
     rate = "" if trace else f" --request-rate {found.scenario.demand.peak_rps:g}"
     go_on = Command(text=f"tonnage simulate {output}{model}{rate}") if output is not None else None
+    return Document(title="", subtitle="", sections=(section("fit", "", items(lines), wrote, go_on),))
+
+
+def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
+    """The sessions that stand for all."""
+    off = max(chosen.errors.items(), key=lambda each: each[1], default=("", 0.0))
+    lines = (
+        f"{counted(len(chosen.recorded), 'session')} of {chosen.of} stand for all: the means of {', '.join(chosen.errors)} differ by "
+        f"{off[1]:.1%} at most ({off[0]}).",
+        "Pauses, sub-agents and shared prefixes are the recorded ones.",
+    )
+    wrote = items((f"Written: {output}, and next to it {', '.join(sorted(found.files))}.",)) if output is not None else None
+    model = "" if found.scenario.model else " --model glm-4.6 --gpu h200 --tp 8"
+    go_on = Command(text=f"tonnage simulate {output}{model} --concurrency 20") if output is not None else None
     return Document(title="", subtitle="", sections=(section("fit", "", items(lines), wrote, go_on),))

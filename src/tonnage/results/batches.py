@@ -79,7 +79,6 @@ class RunWriter:
         """Make the folder's place.
 
         Args:
-            directory: must not exist yet, or be empty.
             tokens: whether ``tokens.parquet`` is kept.
 
         Raises:
@@ -142,11 +141,7 @@ class RunWriter:
         return read_run(self.partial).requests
 
     def close(self, *, scenario: dict[str, Any], summary: dict[str, Any], provenance: dict[str, Any], run: dict[str, Any]) -> None:
-        """Write the small files and give the folder its name.
-
-        Raises:
-            InputError: the folder cannot be written.
-        """
+        """Write the small files and give the folder its name. Raises InputError: the folder cannot be written."""
         import yaml
 
         try:
@@ -176,12 +171,7 @@ def _edges() -> NDArray[np.int64]:
 
 
 def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The histogram of single gaps.
-
-    Args:
-        gaps_ns: between consecutive output tokens.
-        positions: the output token before each, counted from 1.
-    """
+    """The histogram of single gaps; ``positions`` holds the output token before each, counted from 1."""
     import numpy as np
 
     bins = np.searchsorted(_edges(), gaps_ns, side="right") - 1
@@ -193,9 +183,7 @@ def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDAr
 def read_tokens(directory: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The moments of all output tokens of a measured run after ``sent_ns``, and how many belong to each request, in order of id.
 
-    Raises:
-        InputError: the run was made without them.
-        DataError: the file is damaged.
+    Raises InputError: the run was made without them; DataError: the file is damaged.
     """
     import numpy as np
     import pyarrow as pa
@@ -216,8 +204,7 @@ def read_tokens(directory: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def summary_document(summary: Summary, requests: Requests, further: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """``summary.json`` of a measured run: the summary of its record, and what ``run.json`` says that a reader must not miss.
 
-    Raises:
-        ValueError: the summary is not that of these requests.
+    Raises ValueError: the summary is not that of these requests.
     """
     if json_text(summary.to_json()) != json_text(summarize(requests).to_json()):
         raise ValueError("the summary of a run folder is summarize(requests)")

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
-from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, gap_edges_ns
-from tonnage.spec.deployment import Statistic
+from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, Turns, gap_edges_ns
+from tonnage.spec.deployment import METRICS, Statistic
 from tonnage.spec.typed_values import strict
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Summary:
         preemptions: of the counted requests.
         itl_relative_error: width of a bin of the gap histogram.
         by_request: latencies of single requests, for joint attainment; None where they were not kept, and never in JSON.
+        sessions: of recorded sessions; None, and not in JSON, elsewhere.
     """
 
     requests_per_second: float
@@ -107,10 +109,12 @@ class Summary:
     input_tokens_per_second: float
     itl_relative_error: float = GAP_BIN_WIDTH
     by_request: ByRequest | None = None
+    sessions: SessionLatencies | None = None
 
     def statistic_ms(self, metric: LimitMetric, statistic: Statistic) -> float:
         """One statistic of one latency in milliseconds; NaN where it is undefined."""
-        value: float | None = getattr(self, f"{metric}_ms").value(statistic)
+        whose: Any = self if metric in METRICS else self.sessions
+        value: float | None = None if whose is None else getattr(whose, f"{metric}_ms").value(statistic)
         return math.nan if value is None else value
 
     def limit_s(self, limit: Limit) -> float:
@@ -123,7 +127,8 @@ class Summary:
 
     def to_json(self) -> dict[str, object]:
         """The summary as JSON values; None where undefined."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "by_request"}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("by_request", "sessions")}
+        values |= {} if self.sessions is None else {f.name: getattr(self.sessions, f.name) for f in fields(self.sessions)}
         values = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()}
         return {name: asdict(value) if isinstance(value, Latencies) else value for name, value in values.items()}
 
@@ -166,6 +171,41 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
         preemptions=int(requests.preemptions[rows].sum()),
         input_tokens_per_second=int(requests.isl[done].sum()) / seconds if seconds > 0 else math.nan,
         by_request=latencies_by_request(requests) if by_request else None,
+        sessions=None if requests.turns is None else session_latencies(requests, requests.turns, rows),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLatencies:
+    """Of the requests of sessions.
+
+    Attributes:
+        first_ttft_ms, further_ttft_ms: TTFT of the first request of a session, and of all others.
+        slowdown_ms: how many thousandths of the time that its answers take alone those of a session took, in all.
+    """
+
+    first_ttft_ms: Latencies
+    further_ttft_ms: Latencies
+    slowdown_ms: Latencies
+
+
+FEWEST_ANSWERS = 5
+"""Answers from which on those of a session are compared with the same ones alone."""
+
+
+def session_latencies(requests: Requests, turns: Turns, rows: NDArray[np.int64]) -> SessionLatencies:
+    """The latencies of some completed requests by their places in sessions."""
+    import numpy as np
+
+    ttft, first = (requests.first_token_ns - requests.due_ns)[rows], turns.first[rows]
+    alone, session = turns.alone_ns[rows], turns.session[rows]
+    e2e, compared = (requests.last_token_ns - requests.due_ns)[rows], alone > 0
+    count = int(session.max(initial=-1)) + 1
+    counts, took, least = (np.bincount(session[compared], each, count) for each in (None, e2e[compared], alone[compared]))
+    enough = counts >= FEWEST_ANSWERS
+    ratios = took[enough] / least[enough]
+    return SessionLatencies(
+        first_ttft_ms=_statistics(ttft[first]), further_ttft_ms=_statistics(ttft[~first]), slowdown_ms=_statistics(1e9 * ratios)
     )
 
 
@@ -236,12 +276,7 @@ def _statistics(nanoseconds: NDArray[np.int64] | NDArray[np.float64]) -> Latenci
 
 
 def percentile_of_sorted(values: NDArray[np.int64] | NDArray[np.float64], percentile: float) -> float:
-    """The percentile of values in rising order, the same number as ``numpy.percentile`` in a fraction of its time.
-
-    Args:
-        values: one or more; integers below 2**53.
-        percentile: from 0 to 100.
-    """
+    """The percentile of values in rising order, integers below 2**53: the number of ``numpy.percentile`` in a fraction of its time."""
     place = (values.size - 1) * (percentile / 100)
     below = min(int(place), values.size - 1)
     low, high, share = values[below].item(), values[min(below + 1, values.size - 1)].item(), place - below
@@ -351,14 +386,20 @@ BLOCKS, STUDENT = 20, 2.093
 """Blocks of a run whose shares are compared, and the 97.5th percentile of Student's t with one degree of freedom fewer."""
 
 
-def attained(requests: Requests, slo: Slo, place: NDArray[np.bool_] | None = None) -> tuple[Attained, ...]:
-    """Joint attainment of each limit on it, and the goodput of all other limits together, whatever statistic they are on.
+def student_t(p: float, degrees: int) -> float:
+    """The quantile of Student's t by its expansion around the normal one (Abramowitz and Stegun 26.7.5).
 
-    Args:
-        requests: the record.
-        slo: the limits.
-        place: which rows of the record count; None for all.
+    From five degrees of freedom on it is within 2 % between the 2.5th and the 97.5th percentile.
     """
+    z, n = NormalDist().inv_cdf(min(max(p, 1e-6), 1 - 1e-6)), float(max(degrees, 1))
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / n + second / n**2 + third / n**3
+
+
+def attained(requests: Requests, slo: Slo, place: NDArray[np.bool_] | None = None) -> tuple[Attained, ...]:
+    """Joint attainment of each limit on it, and the goodput of all other limits together, whatever statistic they are on."""
     return attained_of(latencies_by_request(requests), _window(requests, "run")[2], slo, place)
 
 

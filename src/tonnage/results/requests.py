@@ -6,7 +6,7 @@ the run; -1 where it did not happen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,25 @@ def gap_edges_ns() -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """Of the requests of sessions.
+
+    Attributes:
+        session: int64, the number of each one's session.
+        first: whether it is the session's first.
+        alone_ns: int64, how long its answer takes where the session is the only one; -1 where that does not compare.
+    """
+
+    session: NDArray[np.int64]
+    first: NDArray[np.bool_]
+    alone_ns: NDArray[np.int64]
+
+    def some(self, rows: slice | NDArray[np.int64]) -> Turns:
+        """Those of some of the requests."""
+        return Turns(session=self.session[rows], first=self.first[rows], alone_ns=self.alone_ns[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
     """One row per request, row number = id, and the histogram of all single gaps.
 
@@ -61,6 +80,8 @@ class Requests:
             output tokens, by bucket of output position and by bin of ``gap_edges_ns``.
         window_ns: the run's end as far as rates are concerned: requests that completed in
             [0, window_ns] count; -1 for the whole run.
+        row: the place of each in the trace, of a simulated engine whose requests are sent in another order; None elsewhere.
+        turns: whose session each is of, in sizings of sessions; None elsewhere.
     """
 
     due_ns: NDArray[np.int64]
@@ -75,7 +96,19 @@ class Requests:
     preemptions: NDArray[np.int32]
     gaps: NDArray[np.int64]
     window_ns: int = -1
+    row: NDArray[np.int64] | None = None
+    turns: Turns | None = None
 
     def __len__(self) -> int:
         """Number of requests."""
         return len(self.isl)
+
+    def some(self, rows: slice | NDArray[np.int64]) -> Requests:
+        """Some of the requests; the gaps stay those of all."""
+        columns = {name: getattr(self, name)[rows] for name in ROW_COLUMNS}
+        row = None if self.row is None else self.row[rows]
+        return replace(self, **columns, row=row, turns=None if self.turns is None else self.turns.some(rows))
+
+
+ROW_COLUMNS = tuple(part.name for part in fields(Requests) if part.name not in ("gaps", "window_ns", "row", "turns"))
+"""What there is of every request."""

@@ -62,11 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a document as JSON, replacing a file of that name in one step.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write a document as JSON, replacing a file of that name in one step. Raises InputError: the file cannot be written."""
     text = json_text(document)
     with _reported(path), _beside(path) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -77,10 +73,6 @@ def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, sum
     """Write a run folder in one step: it appears whole or not at all.
 
     Args:
-        directory: must not exist yet, or be empty; folders above it are made.
-        scenario: plain values for YAML.
-        requests: the record.
-        summary: ``summarize(requests)``.
         provenance: plain values for JSON; a date, if any, comes from the caller.
 
     Raises:
@@ -102,8 +94,7 @@ def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, sum
 def check_free(directory: Path) -> None:
     """Refuse a run folder that is in use, before the work that would fill it.
 
-    Raises:
-        InputError: a file, or a folder with anything in it, is there.
+    Raises InputError: a file, or a folder with anything in it, is there.
     """
     with _reported(directory):
         if directory.exists() and not directory.is_dir():
@@ -137,11 +128,7 @@ def _beside(path: Path) -> Iterator[Path]:
 
 
 def write_yaml(path: Path, document: dict[str, Any]) -> None:
-    """Write plain values as YAML, replacing a file of that name in one step.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write plain values as YAML, replacing a file of that name in one step. Raises InputError: it cannot be written."""
     import yaml
 
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
@@ -194,9 +181,7 @@ def gaps_table(requests: Requests) -> pa.Table:
 def read_run(directory: Path) -> Run:
     """Read a run folder back; the record equals the one that was written.
 
-    Raises:
-        InputError: no run folder there.
-        DataError: one of its files is damaged; the message names it.
+    Raises InputError: no run folder there; DataError: one of its files is damaged; the message names it.
     """
     import yaml
 

@@ -85,11 +85,7 @@ def timeline_table(timeline: Timeline) -> pa.Table:
 
 
 def read_timeline(path: Path) -> Timeline:
-    """The timeline of a file that ``timeline_table`` was written to.
-
-    Raises:
-        InputError: it is no such file.
-    """
+    """The timeline of a file that ``timeline_table`` was written to. Raises InputError: it is no such file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -7,10 +7,11 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from tonnage.serve.answer import Answer
@@ -18,6 +19,7 @@ from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
 from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.serve.request import Asked, Kind, asked_of
 from tonnage.serve.schema import broken_json
+from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tonnage.serve.metrics import Metrics
     from tonnage.serve.request import Limits, Reader
     from tonnage.serve.tokens import Tokens
+    from tonnage.serve.transfer import Transfers
 
 LARGEST_BODY = 32 * 2**20
 """Bytes of a request's body."""
@@ -73,7 +76,10 @@ class Service:
         started: seconds since 1970.
         faults: what goes wrong on purpose; None for nothing.
         dialect: how errors are worded, and what replies have next to the fields of the API.
+        transfers: of KV caches from and to other servers; None for none.
         busy: requests that are being answered.
+        settings: what ``/server_info`` says; empty for no such path.
+        version: of the engine whose ways it has.
     """
 
     engines: Engines
@@ -84,7 +90,10 @@ class Service:
     started: int = 0
     faults: Faults | None = None
     dialect: Dialect = OF_VLLM
+    transfers: Transfers | None = None
     busy: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    version: str = VERSION
 
     @property
     def model(self) -> str:
@@ -107,7 +116,7 @@ class Stream(Response):
             answers: to let go when the client leaves.
             cut_after: tokens after which the stream breaks off; 0 for never.
         """
-        super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        super().__init__(media_type="text/event-stream")
         self.headers["content-type"] = "text/event-stream; charset=utf-8"
         del self.headers["content-length"]
         self._events = events
@@ -194,10 +203,16 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     given = body.get("request_id") if isinstance(body.get("request_id"), str) else None
     number = request.headers.get("x-request-id") or given or secrets.token_hex(8)
     reply = reply_of(service, asked, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")
+    transfers = service.transfers
+    if transfers is not None and asked.transfer:
+        asked = replace(await transfers.received(asked), offered_as=reply.id if transfers.offers(asked) else "")
     made = begun(service, asked)
     if asked.stream:
         return Stream(_events(asked, reply, made, service.dialect), made, after)
-    return JSONResponse(reply.whole(await whole(request, reply, made)))
+    ended = await whole(request, reply, made)
+    if transfers is not None and asked.offered_as:
+        reply.transfer = transfers.offered(asked.offered_as, *request.scope["server"])
+    return JSONResponse(reply.whole(ended))
 
 
 def admitted(service: Service) -> int:
@@ -234,11 +249,14 @@ async def json_body(request: Request) -> Any:
         parts.append(part)
     body = b"".join(parts)
     try:
-        return json.loads(body)
+        found = json.loads(body)
     except json.JSONDecodeError as error:
         raise broken_json(body, error) from None
     except (ValueError, RecursionError):
-        raise broken_json(body, None) from None
+        raise HTTPException(400, "There was an error parsing the body") from None
+    if found is None:
+        raise broken_json(b"", None)
+    return found
 
 
 def begun(service: Service, asked: Asked) -> list[Answer]:
@@ -288,6 +306,7 @@ async def ended(answer: Answer, call_id: str = "") -> Made:
     made = Made(answer=answer)
     async for piece in answer.pieces():
         made.take(piece, call_id)
+    made.settle()
     return made
 
 
@@ -331,8 +350,8 @@ async def events_of(reply: Reply, index: int, made: list[Answer], begun: list[bo
     async for piece in answer.pieces():
         if not begun[0]:
             begun[0] = True
-            for i, other in enumerate(made):
-                yield reply.begin(i, other)
+            for part in reply.begin(made):
+                yield part
         called = called or bool(piece.calls)
         if piece.finish or every or not piece.silent:
             yield reply.part(index, answer, piece, before, called)

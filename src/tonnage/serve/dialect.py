@@ -5,9 +5,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tonnage.serve.published import SGLANG, TENSORRT_LLM, VLLM, Published
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog.checkpoints import HALF
+from tonnage.spec.catalog.interfaces import find_interface
+
+if TYPE_CHECKING:
+    from tonnage.spec.deployment import Deployment
 
 _PERMISSION = {
     "id": "",
@@ -166,3 +172,46 @@ class Refused(Exception):
     def to_json(self, dialect: Dialect) -> dict[str, Any]:
         """The body, in the words of an engine."""
         return dialect.error(str(self), kind=self.kind, param=self.param, code=self.status)
+
+
+# The settings that an engine publishes at ``/server_info``.
+
+
+def settings_of(deployment: Deployment, name: str, context: int, *, caching: bool) -> dict[str, Any]:
+    """The settings of a deployment, as vLLM's ``/server_info?config_format=json`` or SGLang's has them; TensorRT-LLM has no such path."""
+    knobs, split, precision = deployment.knobs, deployment.parallelism, deployment.precision
+    half, kv = precision.weights in HALF, "fp8" if precision.kv == "fp8" else "auto"
+    if name == "vllm":
+        steps = {"max_num_seqs": knobs.max_batch_size, "max_num_batched_tokens": knobs.max_num_tokens}
+        degrees = {"tensor_parallel_size": split.tp, "pipeline_parallel_size": split.pp, "data_parallel_size": split.dp}
+        cache = {"block_size": knobs.tokens_per_block, "cache_dtype": kv, "enable_prefix_caching": caching and knobs.prefix_caching}
+        return {
+            "vllm_config": {
+                "model_config": {"max_model_len": context, "quantization": None if half else precision.weights},
+                "cache_config": cache,
+                "parallel_config": degrees,
+                "scheduler_config": {**steps, "enable_chunked_prefill": knobs.chunked_prefill},
+            }
+        }
+    if name == "sglang":
+        return {
+            "context_length": context,
+            "quantization": None if half else precision.weights,
+            "kv_cache_dtype": "fp8_e4m3" if kv == "fp8" else "auto",
+            "tp_size": split.stage_gpus,
+            "pp_size": split.pp,
+            "dp_size": split.dp,
+            "enable_dp_attention": split.dp > 1,
+            "max_running_requests": knobs.max_batch_size,
+            "chunked_prefill_size": knobs.max_num_tokens if knobs.chunked_prefill else -1,
+            "page_size": knobs.tokens_per_block,
+            "disable_radix_cache": not (caching and knobs.prefix_caching),
+            "version": version_of(deployment.engine),
+        }
+    return {}
+
+
+def version_of(preset: str) -> str:
+    """The version of an engine that a preset speaks for, marked as simulated."""
+    found = find_interface(preset)
+    return f"{found.version if found else find_engine(preset).since}+simulated"

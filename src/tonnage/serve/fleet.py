@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tonnage.serve.prefix import CachedEngine, Content, names_of
@@ -41,7 +41,17 @@ class Fleet:
         """Requests in the engines' queues."""
         return sum(len(member.engine.waiting) for member in self._members)
 
-    def submit(self, *, isl: int, osl: int, deliver: Deliver, session: int = -1, content: Content | None = None) -> int:
+    def submit(
+        self,
+        *,
+        isl: int,
+        osl: int,
+        deliver: Deliver,
+        session: int = -1,
+        content: Content | None = None,
+        comes_at: float | None = None,
+        sent: Callable[[int, Instance], None] | None = None,
+    ) -> int:
         """Send a request to an instance; its number.
 
         Args:
@@ -49,6 +59,8 @@ class Fleet:
             deliver: called for every piece of the answer.
             session: of the client, for session affinity; -1 for none.
             content: its tokens, for engines with a prefix cache.
+            comes_at: when its KV cache comes from another engine (``Instance.submit``).
+            sent: told its number and its instance before anything is delivered, which on a slow machine is before this returns.
         """
         number = next(self._numbers)
         view = view_of_groups(self._groups)
@@ -57,7 +69,9 @@ class Fleet:
         chosen = self._choose(view, Request(number=number, session=session, isl=isl), self._memory)
         instance = self.instances[next(self._turns[chosen])]
         self._where[number] = instance
-        instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content)
+        if sent is not None:
+            sent(number, instance)
+        instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content, comes_at=comes_at)
         return number
 
     def _matched(self, group: Sequence[Member], content: Content) -> int:

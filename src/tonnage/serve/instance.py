@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from tonnage.results.requests import UNFINISHED
 from tonnage.serve.prefix import CachedEngine, Content
 from tonnage.simulator.member import Delivery, Member
+from tonnage.units import NS_PER_S
 
 if TYPE_CHECKING:
     from tonnage.serve.clock import WallClock
@@ -60,24 +61,43 @@ class Instance:
         """Take an alarm whose ring calls ``wake``, and whom to tell how late each batch of deliveries was, in seconds on the wall."""
         self._alarm, self._late = alarm, late
 
-    def submit(self, number: int, *, isl: int, osl: int, deliver: Deliver, content: Content | None = None) -> None:
+    @property
+    def now(self) -> int:
+        """Its time, in picoseconds."""
+        return max(self._clock.now(), self.member.engine.now)
+
+    def wall_s(self, at: int) -> float:
+        """Seconds on the wall until its time is ``at``; 0 where that is past."""
+        return max(-self._clock.late_s(at), 0.0)
+
+    def release(self, blocks: int) -> None:
+        """Give back KV blocks that were held for another instance."""
+        self.wake()
+        self.member.engine.release(blocks)
+        self.wake()
+
+    def submit(
+        self, number: int, *, isl: int, osl: int, deliver: Deliver, content: Content | None = None, comes_at: float | None = None
+    ) -> None:
         """Take a request now.
 
         Args:
             number: of the request; no two of an instance have the same.
             isl, osl: prompt and output tokens.
-            deliver: called for every piece of the answer; not from inside this call.
+            deliver: called for every piece of the answer.
             content: its tokens, for an engine with a prefix cache; None for some that it shares with nobody.
+            comes_at: when the KV cache that another engine computed for it will be here, in seconds of ``time.monotonic``; None for none.
         """
+        self._taken += 1
+        if self._taken % KEPT == 0:
+            self.member.engine.forget()
         if isinstance(self.member.engine, CachedEngine):
             unshared = Content(ids=[0] * isl, salt=f"of request {number} alone", later=lambda place: 0)
             self.member.engine.live.add(number, unshared if content is None else content)
         self._deliver[number] = deliver
         self._without.add(number)
-        self._taken += 1
-        if self._taken % KEPT == 0:
-            self.member.engine.forget()
-        self.member.submit(number, isl=isl, osl=osl, at=max(self._clock.now(), self.member.engine.now))
+        at = self.now if comes_at is None else max(self.now, self._clock.at(round(comes_at * NS_PER_S)))
+        self.member.submit(number, isl=isl, osl=osl, at=at, received=comes_at is not None)
         self.wake()
 
     def cached(self, number: int) -> int:
@@ -102,7 +122,7 @@ class Instance:
         is not added to the TTFT; between the tokens of one request it is the same at every step.
         """
         while True:
-            due = self.member.advance(max(self._clock.now(), self.member.engine.now))
+            due = self.member.advance(self.now)
             self._note_slots()
             if due and self._late is not None:
                 self._late(max(self._clock.late_s(due[0].at), 0.0))

@@ -14,7 +14,7 @@ from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_bo
 from tonnage.serve.dialect import Refused
 from tonnage.serve.replies import Made, event
 from tonnage.serve.request import Asked, asked_of
-from tonnage.serve.schema import checked
+from tonnage.serve.schema import checked, value_error
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -31,6 +31,7 @@ def message_routes(service: Service) -> list[Route]:
     async def create(request: Request) -> Response:
         after = admitted(service)
         said = checked(PATH, await json_body(request))
+        _check(said)
         try:
             asked = asked_of("chat", _chat_body(said), reader=service.reader, limits=service.limits)
             reply = reply_of(service, asked, f"chatcmpl-{request.headers.get('x-request-id') or secrets.token_hex(8)}")
@@ -39,25 +40,53 @@ def message_routes(service: Service) -> list[Route]:
                 return Stream(_events(reply, asked, made[0]), made, after)
             return JSONResponse(_whole(reply, asked, (await whole(request, reply, made))[0]))
         except Refused as error:
-            body = {"type": "error", "error": {"type": error.kind, "message": str(error)}}
-            return JSONResponse(body, status_code=error.status)
+            return _error(error)
 
     async def count(request: Request) -> Response:
         said = checked(f"{PATH}/count_tokens", await json_body(request))
-        asked = asked_of("chat", {**_chat_body(said), "max_tokens": 1}, reader=service.reader, limits=service.limits)
+        try:
+            asked = asked_of("chat", {**_chat_body(said), "max_tokens": 1}, reader=service.reader, limits=service.limits)
+        except Refused as error:
+            return _error(error)
         return JSONResponse({"input_tokens": asked.isl, "context_management": {"original_input_tokens": asked.isl}})
 
     handlers = {PATH: create, f"{PATH}/count_tokens": count}
     return [Route(path, counted(service, handler), methods=["POST"]) for path, handler in handlers.items()]
 
 
+def _error(error: Refused) -> JSONResponse:
+    return JSONResponse({"type": "error", "error": {"type": error.kind, "message": str(error)}}, status_code=error.status)
+
+
+def _check(said: Mapping[str, Any]) -> None:
+    """What vLLM checks along with the schema.
+
+    Raises:
+        Refused: it does not hold.
+    """
+    most, thinking = said["max_tokens"], said.get("thinking") or {}
+    if most <= 0:
+        raise value_error("max_tokens must be positive", most, "max_tokens")
+    if thinking.get("type") == "enabled" and thinking["budget_tokens"] >= most:
+        raise value_error("thinking.budget_tokens must be less than max_tokens", said)
+    choice = said.get("tool_choice") or {}
+    if choice.get("type") == "tool" and not choice.get("name"):
+        raise value_error("tool_choice.name is required when type is 'tool'", choice, "tool_choice")
+
+
 def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
     """The same request of the chat API."""
     messages = [{"role": "system", "content": _text(said["system"])}] if said.get("system") else []
     for message in said["messages"]:
-        messages += _messages(message["role"], message["content"])
+        messages += _messages(message["role"], message["content"], said["model"])
     body: dict[str, Any] = {"model": said["model"], "messages": messages, "stream": bool(said.get("stream"))}
-    same = {"max_tokens": "max_tokens", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "stop_sequences": "stop"}
+    same = {
+        "max_tokens": "max_completion_tokens",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "stop_sequences": "stop",
+    }
     body |= {name: said[own] for own, name in same.items() if said.get(own) is not None}
     if said.get("tools"):
         body["tools"] = [
@@ -65,6 +94,8 @@ def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
             for tool in said["tools"]
         ]
         choice = said.get("tool_choice") or {"type": "auto"}
+        if choice["type"] == "tool" and choice["name"] not in [tool["name"] for tool in said["tools"]]:
+            raise Refused(f"The tool with name '{choice['name']}' is not found in the tools list.")
         kinds: dict[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
         kinds["tool"] = {"type": "function", "function": {"name": choice.get("name")}}
         body["tool_choice"] = kinds[choice["type"]]
@@ -78,7 +109,7 @@ def _text(content: Any) -> str:
     return "\n".join(block.get("text") or "" for block in content or [])
 
 
-def _messages(role: str, content: Any) -> list[dict[str, Any]]:
+def _messages(role: str, content: Any, model: str) -> list[dict[str, Any]]:
     """A message, and one more for each result of a tool in it."""
     if isinstance(content, str):
         return [{"role": role, "content": content}]
@@ -92,7 +123,7 @@ def _messages(role: str, content: Any) -> list[dict[str, Any]]:
         elif block["type"] in ("text", "thinking", "redacted_thinking"):
             texts.append(block.get("text") or "")
         else:
-            raise Refused("this model takes text only: leave out images and documents")
+            raise Refused(f"{model} is not a multimodal model")
     own = [{"role": role, "content": "\n".join(texts), **({"tool_calls": calls} if calls else {})}] if texts or calls else []
     return found + own
 

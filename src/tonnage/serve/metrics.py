@@ -234,8 +234,11 @@ class Metrics:
         if len(of.made) >= KEPT_BACK:
             of.flush()
 
-    def looked_up(self, engine: str, tokens: int, found: int) -> None:
-        """Count the tokens of a prompt, of which the prefix cache had some."""
+    def looked_up(self, engine: str, tokens: int, found: int, *, received: bool = False) -> None:
+        """Count the tokens of a prompt, of which the prefix cache had some, or which was received with its KV cache."""
+        if received:
+            self.state.of(engine).received += tokens
+            return
         of = self._of(engine)
         of.count("cache_queries", tokens)
         of.count("cache_hits", found)

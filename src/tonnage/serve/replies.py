@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,12 @@ class Made:
                 self.calls.append([f"{call_id}{call.place:x}", call.name, ""])
             else:
                 self.calls[call.place][2] += call.arguments
+
+    def settle(self) -> None:
+        """Nothing more comes: a call that was cut short is read as text, as vLLM reads it."""
+        script, made = self.answer.script, self.answer.made
+        if script is not None and self.answer.finish == "length" and made < len(script.head) and script.head[made].call >= 0:
+            self.text, self.calls = script.tokens.text(self.ids), []
 
     @property
     def finish(self) -> str:
@@ -113,7 +119,7 @@ class Reply:
         more, asked, answer = self.further, self.asked, one.answer
         own: dict[str, Any] = {**self._stop_reason(answer.stopped_by), **more.choice, **({} if self.chat else more.text_choice)}
         if self.chat:
-            said: dict[str, Any] = {"role": asked.role, "content": asked.said + one.text if asked.echo else one.text, **more.message}
+            said: dict[str, Any] = {"role": asked.role, "content": asked.said + one.text, **more.message}
             if one.calls:
                 said |= {"content": one.text if one.text or asked.tool_choice != "auto" else None}
                 said["tool_calls"] = [
@@ -137,15 +143,18 @@ class Reply:
             own["token_ids"] = one.ids
         return {"index": index, **made, "logprobs": logprobs, "finish_reason": one.finish, **own}
 
-    def begin(self, index: int, answer: Answer) -> bytes:
-        """The event that begins a choice of a chat: the role."""
-        choice = {"index": index, "delta": {"role": self.asked.role, "content": ""}, "logprobs": None, "finish_reason": None}
-        rest: dict[str, Any] = dict(self.further.first)
+    def begin(self, answers: Sequence[Answer]) -> Iterator[bytes]:
+        """The events that begin the choices of a chat: the role of each, and the message that is echoed."""
+        prompt, rest = answers[0].prompt, dict[str, Any](self.further.first)
         if self.asked.token_ids:
-            rest["prompt_token_ids"] = list(answer.prompt.ids)
-        if self.asked.usage_each:
-            rest = {"usage": {**tokens_of(answer.prompt.tokens, 0), **self.further.chat_usage}, **rest}
-        return event({**self._head(self._chunks), "choices": [choice], **rest})
+            rest["prompt_token_ids"] = list(prompt.ids)
+        usage = {"usage": {**tokens_of(prompt.tokens, 0), **self.further.chat_usage}} if self.asked.usage_each else {}
+        parts: list[tuple[dict[str, str], dict[str, Any]]] = [({"role": self.asked.role, "content": ""}, {**usage, **rest})]
+        parts += [({"content": self.asked.said}, usage)] if self.asked.said else []
+        for delta, more in parts:
+            for index in range(len(answers)):
+                choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+                yield event({**self._head(self._chunks), "choices": [choice], **more})
 
     def part(self, index: int, answer: Answer, piece: Piece, before: int, called: bool) -> bytes:
         """The event of a piece.

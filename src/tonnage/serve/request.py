@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.rules import check_before, check_choices, check_sampling, refusal
+from tonnage.serve.rules import ENABLES_EMBEDS, check_before, check_choices, check_sampling, refusal
 from tonnage.serve.schema import checked
 
 if TYPE_CHECKING:
@@ -171,6 +171,8 @@ class Asked:
         allowed, banned: tokens that it may be made of, all where empty, and tokens that it has never.
         bad_words: texts that it does not have.
         transfer: ``kv_transfer_params``, for prefill and decode apart.
+        comes_at: when the KV cache of its prompt comes from another engine, in seconds of ``time.monotonic``; None where none does.
+        offered_as: by which name another engine fetches its KV cache; "" where none does.
         role: of a chat's answer.
         said: what an answer of a chat that is echoed begins with.
     """
@@ -204,6 +206,8 @@ class Asked:
     bad_words: tuple[str, ...] = ()
     salt: str = ""
     transfer: Mapping[str, Any] | None = None
+    comes_at: float | None = None
+    offered_as: str = ""
     role: str = "assistant"
     said: str = ""
 
@@ -255,16 +259,19 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         check_before(kind, body)
         if body.get("tools") and "tool_choice" not in body:
             body = {**body, "tool_choice": "auto"}
+        if kind == "completions" and body.get("prompt_embeds"):
+            raise refusal(f"You must set `{ENABLES_EMBEDS}` to input `prompt_embeds`.", "prompt_embeds")
     said = checked(PATHS[kind], body)
     check_model(said.get("model"), limits)
     check_choices(1 if said["n"] is None else said["n"])
-    _refuse_unheeded(said, ("use_beam_search", "prompt_embeds"))
     if limits.real:
-        _refuse_unheeded(said, ("logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "tools", "structured_outputs"))
+        _refuse_unheeded(
+            said, ("use_beam_search", "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "tools", "structured_outputs")
+        )
         if (said.get("response_format") or {}).get("type", "text") != "text":
             raise Refused("response_format: this server answers in plain text only", param="response_format")
     prompts = (prompt_of_chat(said, reader),) if kind == "chat" else _prompts(said, reader)
-    prompts = tuple(_truncated(said, prompt) for prompt in prompts)
+    prompts = tuple(_truncated(said, prompt, limits.max_context) for prompt in prompts)
     osl = _osl(kind, said, prompts, limits)
     sampling = _sampling(said)
     alone = kind == "completions" and said["echo"] and said["max_tokens"] == 0
@@ -299,8 +306,15 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         bad_words=tuple(said.get("bad_words") or ()),
         salt=said.get("cache_salt") or "",
         transfer=said.get("kv_transfer_params"),
-        **(_tools(said) if kind == "chat" else {}),
+        **({**_tools(said), **_speaks(said)} if kind == "chat" else {}),
     )
+
+
+def _speaks(said: Mapping[str, Any]) -> dict[str, str]:
+    """The role of a chat's answer, and what an echoed one begins with: the last message, where that is of the same role."""
+    last = said["messages"][-1]
+    role = "assistant" if said["add_generation_prompt"] else last["role"]
+    return {"role": role, "said": _text_of({"content": last.get("content")}, "") if said["echo"] and last["role"] == role else ""}
 
 
 def _echoed(kind: Kind, said: Mapping[str, Any]) -> int | None:
@@ -333,8 +347,12 @@ def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits:
     if most and wanted is not None and wanted > most:
         raise refusal(f"{named}={wanted} cannot be greater than max_model_len={most}. Please request fewer output tokens.", named, wanted)
     if most and longest > most:
+        read = max(prompts, key=lambda prompt: prompt.tokens)
+        count = (
+            f"{longest}" if kind == "completions" and not read.text else f"at least {(longest := most + 1)}"
+        )  # of a text vLLM reads no more
         raise refusal(
-            f"This model's maximum context length is {most} tokens. However, your prompt contains {longest} input tokens, which exceeds "
+            f"This model's maximum context length is {most} tokens. However, your prompt contains {count} input tokens, which exceeds "
             "this limit even without any output tokens. Please reduce the length of the input prompt.",
             "input_tokens",
             longest,
@@ -401,6 +419,12 @@ def prompt_of_chat(said: Mapping[str, Any], reader: Reader) -> Prompt:
     messages = said["messages"]
     if not messages:
         raise Refused("Cannot apply chat template to an empty conversation. Provide at least one message.")
+    if said.get("continue_final_message") and said.get("add_generation_prompt"):
+        raise Refused(
+            "continue_final_message and add_generation_prompt are not compatible. Use continue_final_message when you want the model to "
+            "continue the final message, and add_generation_prompt when you want to add a header that will prompt it to start a new "
+            "assistant message instead."
+        )
     found = [Message(role=message.get("role") or "", text=_text_of(message, said.get("model") or "the model")) for message in messages]
     if said.get("tools") and said.get("tool_choice") != "none":
         found = [Message(role="tools", text=json.dumps(said["tools"])), *found]
@@ -414,7 +438,7 @@ def _text_of(message: Mapping[str, Any], model: str) -> str:
     after = json.dumps(list(calls)) if calls else ""
     if content is None or isinstance(content, str):
         return (content or "") + after
-    parts = [part if isinstance(part, str) else part.get("text") or part.get("refusal") for part in content]
+    parts = [part if isinstance(part, str) else part.get("text") or part.get("refusal") or part.get("thinking") for part in content]
     if not all(isinstance(part, str) for part in parts):
         raise Refused(f"{model} is not a multimodal model")
     return "\n".join(parts) + after
@@ -434,8 +458,15 @@ def _prompts(said: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
     return tuple(reader.text(one, special=special) if isinstance(one, str) else reader.ids(one) for one in several)
 
 
-def _truncated(said: Mapping[str, Any], prompt: Prompt) -> Prompt:
+def _truncated(said: Mapping[str, Any], prompt: Prompt, longest: int) -> Prompt:
+    """The part of a prompt that ``truncate_prompt_tokens`` leaves; -1 leaves what the context has room for."""
     most = said.get("truncate_prompt_tokens")
+    if most is not None and longest and most > longest:
+        words = f"truncate_prompt_tokens={most} cannot be greater than max_model_len = {longest}. Please request a smaller truncation size."
+        raise refusal(words, "truncate_prompt_tokens", most)
+    most = longest - 1 if most == -1 and longest else most
+    if most == 0:
+        raise Refused("The decoder prompt cannot be empty")
     if most is None or most < 0 or prompt.tokens <= most:
         return prompt
     return Prompt(ids=prompt.ids[:most] if said.get("truncation_side") == "right" else prompt.ids[-most:])

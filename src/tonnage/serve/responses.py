@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_bo
 from tonnage.serve.dialect import Refused
 from tonnage.serve.replies import Made, event
 from tonnage.serve.request import Asked, asked_of, check_model
+from tonnage.serve.rules import refusal
 from tonnage.serve.schema import checked
 
 if TYPE_CHECKING:
@@ -60,11 +61,19 @@ def response_routes(service: Service) -> list[Route]:
 
     async def create(request: Request) -> Response:
         after = admitted(service)
-        said = checked(PATH, await json_body(request))
+        given = await json_body(request)
+        if isinstance(given, dict):
+            check_response(given)
+        said = checked(PATH, given)
         check_model(said.get("model"), service.limits)
         body = _chat_body(said, kept)
-        asked = asked_of("chat", body, reader=service.reader, limits=service.limits)
-        reply = reply_of(service, asked, f"resp_{secrets.token_hex(8)}")
+        try:
+            asked = asked_of("chat", body, reader=service.reader, limits=service.limits)
+        except Refused as error:  # the same limit has another name here
+            words = str(error).replace("max_completion_tokens", "max_output_tokens")
+            param = "max_output_tokens" if error.param == "max_completion_tokens" else error.param
+            raise Refused(words, status=error.status, kind=error.kind, param=param) from None
+        reply = reply_of(service, asked, given.get("request_id") or f"resp_{secrets.token_hex(8)}")
         made = begun(service, asked)
         writer = Writer(reply=reply, asked=asked, said=said, messages=body["messages"], kept=kept)
         if said.get("stream"):
@@ -83,6 +92,28 @@ def response_routes(service: Service) -> list[Route]:
         Route(f"{PATH}/{{number}}", counted(service, found)),
         Route(f"{PATH}/{{number}}/cancel", counted(service, cancelled), methods=["POST"]),
     ]
+
+
+def check_response(body: dict[str, Any]) -> None:
+    """Refuse before the schema is read, and set what vLLM sets there.
+
+    Raises:
+        Refused: the first thing that is wrong.
+    """
+    if body.get("background") and not body.get("store", True):
+        raise refusal("background can only be used when `store` is true", "background")
+    if body.get("prompt") is not None:
+        raise refusal("prompt template is not supported", "prompt")
+    choice, tools = body.get("tool_choice", "auto"), body.get("tools") or []
+    named = choice.get("name") if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom") else None
+    if choice == "required" and not tools:
+        raise refusal("Tool choice 'required' must be specified with 'tools' parameter.", "tool_choice")
+    if named is not None and named not in [one.get("name") for one in tools if isinstance(one, Mapping)]:
+        raise refusal("Tool choice 'function' not found in 'tools' parameter.", "tool_choice")
+    for item in body["input"] if isinstance(body.get("input"), list) else []:
+        for part in item["content"] if isinstance(item, dict) and isinstance(item.get("content"), list) else []:
+            if isinstance(part, dict) and part.get("type") == "input_image":
+                part.setdefault("detail", "auto")
 
 
 def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
@@ -121,7 +152,7 @@ def _message(item: Any) -> dict[str, Any]:
         return {"role": "tool", "tool_call_id": item["call_id"], "content": str(item["output"])}
     content = item.get("content")
     if content is not None and not isinstance(content, str):
-        content = "\n".join(part if isinstance(part, str) else part.get("text") or "" for part in content)
+        content = [part if part.get("type") == "input_image" else {"type": "text", "text": part.get("text") or ""} for part in content]
     return {"role": item.get("role") or "assistant", "content": content or ""}
 
 
@@ -146,7 +177,7 @@ class Writer:
     def body(self, status: str, output: list[Any], usage: Any = None, incomplete: Any = None) -> dict[str, Any]:
         """The response as it is at a moment."""
         said, asked, given = self.said, self.asked, dict.fromkeys(_NOTHING)
-        given |= {name: said.get(name) for name in ("instructions", "metadata", "user", "previous_response_id", "text")}
+        given |= {name: said.get(name) for name in ("instructions", "metadata", "user", "previous_response_id", "text", "reasoning")}
         given["top_logprobs"] = asked.logprobs
         return {
             "id": self.reply.id,
@@ -208,7 +239,9 @@ class Writer:
                     for part in stream.say("reasoning", piece.reasoning):
                         yield part
                 if piece.text:
-                    for part in stream.say("message", piece.text):
+                    if self.asked.logprobs is not None:
+                        stream.odds += (odds := self.reply.chat_logprobs(answer, piece.ids, answer.made - piece.tokens)["content"])
+                    for part in stream.say("message", piece.text, odds=odds if self.asked.logprobs is not None else []):
                         yield part
                 for call in piece.calls:
                     for part in stream.say(f"call {call.place}", call.arguments, call.name):
@@ -223,7 +256,12 @@ class Writer:
 
 def _tool(one: Mapping[str, Any]) -> dict[str, Any]:
     further = ("strict", "allowed_callers", "async", "defer_loading", "description", "output_schema")
-    return {**dict.fromkeys(further), **one}
+    return {**dict.fromkeys(further if one.get("type") == "function" else ()), **one}
+
+
+def _unspelled(odds: Mapping[str, Any]) -> dict[str, Any]:
+    """Log probabilities in an event of a piece, without the bytes."""
+    return {name: value for name, value in odds.items() if name != "bytes"}
 
 
 def _spoken(number: str, text: str, logprobs: Any = None, status: str = "completed") -> dict[str, Any]:
@@ -249,13 +287,14 @@ class _Items:
         self.items: list[dict[str, Any]] = []
         self._reply, self._sequence = reply, 0
         self._what = self._number = self._text = self._name = ""
+        self.odds: list[dict[str, Any]] = []
 
     def event(self, name: str, /, **more: Any) -> bytes:
         """An event with its place in the stream."""
         self._sequence += 1
         return event({**more, "sequence_number": self._sequence - 1, "type": name}, name)
 
-    def say(self, what: str, text: str, name: str = "") -> list[bytes]:
+    def say(self, what: str, text: str, name: str = "", odds: Sequence[dict[str, Any]] = ()) -> list[bytes]:
         """More of an item, or the first of another."""
         found = []
         if what != self._what:
@@ -268,7 +307,7 @@ class _Items:
                 found.append(self.event(begun, **self._at, part=self._part("", [])))
         if text:
             self._text += text
-            found.append(self._delta(text))
+            found.append(self._delta(text, odds))
         return found
 
     def close(self) -> list[bytes]:
@@ -281,7 +320,7 @@ class _Items:
             found.append(self.event("response.function_call_arguments.done", arguments=self._text, **place, name=self._name))
         elif self._what[0] == "m":
             found.append(self.event("response.output_text.done", **at, logprobs=[], text=self._text))
-            found.append(self.event("response.content_part.done", **at, part=self._part(self._text, None)))
+            found.append(self.event("response.content_part.done", **at, part=self._part(self._text, self.odds or None)))
         else:
             found.append(self.event("response.reasoning_text.done", **at, text=self._text))
             found.append(self.event("response.reasoning_part.done", **at, part=self._part(self._text, None)))
@@ -299,13 +338,14 @@ class _Items:
             return {"text": text, "type": "reasoning_text"}
         return {"annotations": [], "text": text, "type": "output_text", "logprobs": logprobs}
 
-    def _delta(self, text: str) -> bytes:
+    def _delta(self, text: str, odds: Sequence[dict[str, Any]]) -> bytes:
         if self._what[0] == "c":
             name = "response.function_call_arguments.delta"
             return self.event(name, delta=text, item_id=self._number, output_index=len(self.items))
         if self._what[0] == "r":
             return self.event("response.reasoning_text.delta", **self._at, delta=text)
-        return self.event("response.output_text.delta", **self._at, delta=text, logprobs=[])
+        short = [_unspelled({**one, "top_logprobs": [_unspelled(other) for other in one["top_logprobs"]]}) for one in odds]
+        return self.event("response.output_text.delta", **self._at, delta=text, logprobs=short)
 
     def _item(self, status: str) -> dict[str, Any]:
         if self._what[0] == "c":
@@ -313,4 +353,4 @@ class _Items:
             return _called(self._number, call, self._name, self._text, status)
         if self._what[0] == "r":
             return _reasoning(self._text, self._number, status)
-        return _spoken(self._number, self._text, status=status)
+        return _spoken(self._number, self._text, self.odds or None, status)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tonnage.serve.app import Handler, Service, completed, counted, json_body, seen
+from tonnage.serve.app import Handler, Service, completed, counted, seen
+from tonnage.serve.dialect import Refused
 from tonnage.serve.messages import message_routes
 from tonnage.serve.responses import response_routes
 from tonnage.serve.utilities import utility_routes
@@ -18,6 +22,7 @@ from tonnage.serve.utilities import utility_routes
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -36,7 +41,10 @@ def application(service: Service) -> Starlette:
 
     async def invocations(request: Request) -> Response:
         """SageMaker's path, which takes the bodies of both."""
-        body = await json_body(request)
+        try:
+            body = json.loads(await request.body())
+        except json.JSONDecodeError as error:
+            raise Refused(f"JSON decode error: {error}", kind="Bad Request") from None
         return await completed(service, "chat" if isinstance(body, dict) and "messages" in body else "completions", request, body)
 
     async def metrics(request: Request) -> Response:
@@ -44,12 +52,16 @@ def application(service: Service) -> Starlette:
 
     async def not_there(request: Request, error: Exception) -> Response:
         status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Internal Server Error")
-        response = JSONResponse({"detail": detail}, status_code=status)
+        response = JSONResponse({"detail": detail}, status_code=status, headers=getattr(error, "headers", None))
         seen(service, request, response, time.monotonic(), "none")
         return response
 
     posts: dict[str, Handler] = {"/v1/chat/completions": chat, "/v1/completions": completions, "/invocations": invocations}
     routes = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]
-    routes += [Route(path, metrics) for path in {"/metrics": None, service.dialect.published.path: None}]
     routes += [*response_routes(service), *message_routes(service), *utility_routes(service)]
-    return Starlette(routes=routes, exception_handlers={HTTPException: not_there})
+    for route in routes:
+        (route.methods or set()).discard("HEAD")  # Starlette adds it to GET, and no engine does
+    pages = {"/metrics": None, "/metrics/": None, service.dialect.published.path: None}
+    routes += [Route(path, metrics, methods=METHODS) for path in pages]
+    origins = Middleware(CORSMiddleware, allow_methods=["*"], allow_headers=["*"])
+    return Starlette(routes=routes, middleware=[origins], exception_handlers={HTTPException: not_there})

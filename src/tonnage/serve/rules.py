@@ -12,6 +12,9 @@ from typing import Any
 
 from tonnage.serve.dialect import Refused
 
+ENABLES_EMBEDS, TRUSTS_ARGUMENTS, TRUSTS_TEMPLATES = "--enable-prompt-embeds", "--trust-request-mm-kwargs", "--trust-request-chat-template"
+"""Options of vLLM's server that its errors name."""
+
 MOST_LOGPROBS = 20
 MOST_CHOICES = 16_384
 MOST_PROMPTS = 1_024
@@ -40,7 +43,8 @@ def check_before(kind: str, body: Mapping[str, Any]) -> None:
     Raises:
         Refused: the first thing that is wrong.
     """
-    if body.get("cache_salt") == "":
+    salt = body.get("cache_salt")
+    if salt is not None and not (isinstance(salt, str) and salt):
         raise refusal("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
     if body.get("stream_options") and not body.get("stream"):
         raise refusal("Stream options can only be defined when `stream=True`.", "stream_options")
@@ -49,10 +53,24 @@ def check_before(kind: str, body: Mapping[str, Any]) -> None:
         if body.get("continue_final_message") and body.get("add_generation_prompt"):
             raise Refused("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
         _check_tools(body)
+        _check_trust(body)
     else:
         _check_prompt(body)
     _check_structures(body)
     _check_logprobs(kind, body)
+
+
+def _check_trust(body: Mapping[str, Any]) -> None:
+    """What only a server takes that trusts its clients."""
+    for name, what in (("mm_processor_kwargs", "preprocessing"), ("media_io_kwargs", "media loading")):
+        if body.get(name):
+            why = f"are disabled by default because they can change multimodal {what} resource usage"
+            words = f"Per-request {name} {why}. Start the server with {TRUSTS_ARGUMENTS} only when clients are trusted."
+            raise refusal(words, name)
+    further = body.get("chat_template_kwargs")
+    if body.get("chat_template") or (isinstance(further, Mapping) and further.get("chat_template")):
+        words = f"Chat template is passed with request, but {TRUSTS_TEMPLATES} is not set."
+        raise Refused(f"{words} Refused request with untrusted chat template.")
 
 
 def _check_messages(messages: Any) -> None:
@@ -76,21 +94,30 @@ def _check_structures(body: Mapping[str, Any]) -> None:
     form, structured = body.get("response_format"), body.get("structured_outputs")
     if isinstance(form, Mapping) and form.get("type") == "json_schema" and form.get("json_schema") is None:
         raise refusal("When response_format type is 'json_schema', the 'json_schema' field must be provided.", "response_format")
-    if not isinstance(structured, Mapping):
-        return
-    if sum(structured.get(name) is not None for name in ("json", "regex", "choice")) > 1:
+    kind = form.get("type") if isinstance(form, Mapping) else None
+    if kind == "structural_tag" and not (form.get("format") or form.get("structures")):  # type: ignore[union-attr] # it has a kind
+        raise refusal("Invalid response_format structural_tag specification.", "response_format")
+    if structured is not None and not isinstance(structured, Mapping):
+        return  # the schema says so
+    values = {**_NO_STRUCTURE, **{name: value for name, value in (structured or {}).items() if name in _NO_STRUCTURE}}
+    if sum(values[name] is not None for name in ("json", "regex", "choice")) > 1:
         raise Refused("You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').")
-    given = [name for name in _STRUCTURES if structured.get(name) is not None]
-    values = {**_NO_STRUCTURE, **structured}
+    if kind == "json_object":
+        values["json_object"] = True
+    elif kind == "json_schema" and isinstance(form["json_schema"], Mapping):  # type: ignore[index] # it has a kind
+        values["json"] = form["json_schema"].get("schema")  # type: ignore[index] # the same
+    elif structured is None:
+        return
+    given = [name for name in _STRUCTURES if values[name] is not None]
     if len(given) > 1:
         raise Refused(f"You can only use one kind of structured outputs constraint but multiple are specified: {values}")
     if not given:
         raise Refused(f"You must use one kind of structured outputs constraint but none are specified: {values}")
-    if structured.get("choice") == []:
+    if values["choice"] == []:
         raise Refused("Choice '[]' cannot be an empty list")
-    if isinstance(structured.get("grammar"), str) and not structured["grammar"].strip():
+    if isinstance(values["grammar"], str) and not values["grammar"].strip():
         raise Refused("structured_outputs.grammar cannot be an empty string")
-    if structured.get("json_object") is False:
+    if values["json_object"] is False:
         raise Refused("structured_outputs.json_object must be True if set; omit structured_outputs to disable structured outputs")
 
 
@@ -197,7 +224,7 @@ def check_sampling(said: Mapping[str, Any], *, osl: int, logprobs: int | None, g
         raise Refused("stop cannot contain an empty string.")
     if "" in (said.get("bad_words") or []):
         raise Refused(f"bad_words cannot contain an empty string. Got bad_words={said['bad_words']}")
-    if greedy and (said.get("n") or 1) > 1:
+    if greedy and (said.get("n") or 1) > 1 and not said.get("use_beam_search"):
         raise Refused(f"n must be 1 when using greedy sampling, got {said['n']}.")
     for name, count in (("sample", logprobs), ("prompt", said.get("prompt_logprobs"))):
         wanted = vocabulary if count == -1 else count or 0

@@ -7,12 +7,13 @@ pydantic, which vLLM checks its requests with, reads them here too, so that it f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, NotRequired, Union
 
 import pydantic
+from typing_extensions import TypedDict
 
 from tonnage.serve.dialect import Refused
 
@@ -21,6 +22,11 @@ MOST_REPORTED, MOST_CHARACTERS = 10, 200
 """vLLM reports so many errors, and of a value so many characters."""
 
 _SIMPLE: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
+_HIDDEN = {"str", "int", "float", "bool", "list", "dict", "none", "ChatCompletionRequest", "CompletionRequest", "ResponsesRequest"}
+_HIDDEN |= {"TokenizeChatRequest", "TokenizeCompletionRequest", "DetokenizeRequest", "ResponseFormat", "JsonSchemaResponseFormat"}
+_HIDDEN |= {"LegacyStructuralTag", "LegacyStructuralTagResponseFormat", "StructuralTagResponseFormat", "StreamOptions"}
+_HIDDEN |= {"ChatCompletionToolsParam", "ChatCompletionNamedToolChoiceParam", "ChatCompletionNamedFunction", "arguments", "call"}
+"""Simple types and vLLM's own models, which it leaves out of the place of an error."""
 _BOUNDS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt", "minLength": "min_length"}
 _BOUNDS |= {"maxLength": "max_length", "minItems": "min_length", "maxItems": "max_length"}
 
@@ -45,6 +51,7 @@ class _Types:
     def __init__(self, schemas: Mapping[str, Any]) -> None:
         self._schemas = schemas
         self._made: dict[str, Any] = {}
+        self._list: Any = list
 
     def of(self, schema: Mapping[str, Any]) -> Any:
         """The type of one schema."""
@@ -63,7 +70,7 @@ class _Types:
     def _simple(self, schema: Mapping[str, Any]) -> Any:
         kind = schema.get("type")
         if kind == "array":
-            return list[self.of(schema.get("items", {}))]  # type: ignore[misc] # a type that is known when it runs
+            return self._list[self.of(schema.get("items", {}))]
         if kind == "object" and not schema.get("properties"):
             further = schema.get("additionalProperties")
             return dict[str, self.of(further)] if isinstance(further, Mapping) else dict[str, Any]  # type: ignore[misc] # the same
@@ -78,13 +85,20 @@ class _Types:
                 self._made[name] = self.of(schema)
                 return self._made[name]
             self._made[name] = None  # a schema within itself: any value there
+            later = name.endswith("MessageParam") and not name.startswith("Custom")  # the lists of OpenAI's messages are read when used
+            outer, self._list = self._list, Iterable if later else list
             self._made[name] = self._model(name, schema)
+            self._list = outer
         return Any if self._made[name] is None else self._made[name]
 
     def _model(self, name: str, schema: Mapping[str, Any]) -> Any:
         needed = schema.get("required", [])
-        fields = {key: self._field(key in needed, one) for key, one in schema["properties"].items()}
         extra: Literal["allow", "ignore"] = "allow" if schema.get("additionalProperties") else "ignore"
+        if (name.endswith("Param") and name not in _HIDDEN) or name == "File":  # OpenAI's types of what is sent are dictionaries
+            kinds = {key: self.of(one) if key in needed else NotRequired[self.of(one)] for key, one in schema["properties"].items()}
+            dictionary: Any = TypedDict(name, kinds)  # type: ignore[misc] # a type that is known when it runs
+            return pydantic.with_config(pydantic.ConfigDict(extra=extra))(dictionary)
+        fields = {key: self._field(key in needed, one) for key, one in schema["properties"].items()}
         given: dict[str, Any] = {f"f_{i}": field for i, field in enumerate(fields.values())}
         aliases = {f"f_{i}": key for i, key in enumerate(fields)}
         config = pydantic.ConfigDict(extra=extra, alias_generator=aliases.__getitem__, protected_namespaces=())
@@ -94,7 +108,7 @@ class _Types:
         kind = self.of(schema)
         if needed:
             return kind, ...
-        return (kind, schema["default"]) if "default" in schema else (kind | None if kind is not Any else Any, None)
+        return kind, schema.get("default")
 
 
 def _bound(value: float) -> float:
@@ -111,17 +125,34 @@ def checked(path: str, body: Any) -> dict[str, Any]:
     reads = body_of(path)
     try:
         found: dict[str, Any] = reads.dump_python(reads.validate_python(body, from_attributes=True), by_alias=True)
+        _read(found, "tool_calls")
     except pydantic.ValidationError as error:
         raise _refused(error.errors(include_url=False)) from None
+    try:
+        _read(found, "content")
+    except pydantic.ValidationError as error:
+        raise Refused(str(error)) from None
     return found
 
 
+def _read(said: Mapping[str, Any], name: str) -> None:
+    """The lists of that name in messages, which pydantic reads and checks one item after another."""
+    for message in said.get("messages") or []:
+        if isinstance(message, dict) and not isinstance(message.get(name), str | list | None):
+            message[name] = list(message[name])
+
+
 def broken_json(body: bytes, error: json.JSONDecodeError | None) -> Refused:
-    """The error of a body that is not JSON."""
-    if not body:
+    """The error of a body that is not JSON, or is nothing."""
+    if not body or error is None:
         return _refused([{"type": "missing", "loc": (), "msg": "Field required", "input": None}])
-    at, why = (error.pos, error.msg) if error is not None else (0, "nested too deeply")
-    return _refused([{"type": "json_invalid", "loc": (at,), "msg": "JSON decode error", "input": {}, "ctx": {"error": why}}])
+    return _refused([{"type": "json_invalid", "loc": (error.pos,), "msg": "JSON decode error", "input": {}, "ctx": {"error": error.msg}}])
+
+
+def value_error(message: str, value: Any, *place: str) -> Refused:
+    """The error of a value that pydantic's own checks let pass."""
+    why = {"error": ValueError(message)}
+    return _refused([{"type": "value_error", "loc": place, "msg": f"Value error, {message}", "input": value, "ctx": why}])
 
 
 def _refused(errors: Any) -> Refused:
@@ -140,17 +171,8 @@ def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
 
 def _place(loc: tuple[int | str, ...]) -> str:
     """Where an error is, without the names of types that vLLM leaves out: simple ones, and its models."""
-    inner = {"str", "int", "float", "bool", "list", "dict", "none", *_own()}
-    kept = [str(part) for part in loc if not set(str(part)) & set("[]{}()") and part not in inner]
+    kept = [str(part) for part in loc if not set(str(part)) & set("[]{}()") and part not in _HIDDEN and not str(part).startswith("vllm__")]
     return ".".join(["body", *(part.rpartition("__")[2] or part for part in kept)])
-
-
-@cache
-def _own() -> frozenset[str]:
-    """VLLM's own models take any further field; OpenAI's types of messages and their parts are no models."""
-    schemas = document()["components"]["schemas"].items()
-    kept = ("MessageParam", "ContentPart")
-    return frozenset(name for name, one in schemas if one.get("additionalProperties") is True and not any(part in name for part in kept))
 
 
 def _input(value: Any) -> Any:

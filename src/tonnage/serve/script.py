@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from tonnage.serve.dialect import Refused
 from tonnage.serve.structure import json_grammar, value_of
 from tonnage.serve.tokens import Word
 from tonnage.simulator.router import draw
@@ -31,13 +32,13 @@ class Said(NamedTuple):
         id: of the token.
         text: what a client reads of it.
         part: where it reads it.
-        call: of a call of a tool its place among them.
+        call: of a call of a tool its place among them; -1 outside of calls.
     """
 
     id: int
     text: str
     part: Part = "content"
-    call: int = 0
+    call: int = -1
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -159,10 +160,18 @@ def _calls(asked: Asked, key: int, tokens: Tokens) -> list[Said]:
         begin = tokens.pieces(f'<tool_call>{{"name": {json.dumps(name)}, "arguments": ')
         found += [Said(word.id, "", "none", call) for word in begin[:-1]]
         found.append(Said(begin[-1].id, name, "name", call))
-        value = _value(json_grammar(asked.tools[name] or {"type": "object"}), key + call, tokens, asked.osl)
+        value = _value(_arguments(asked.tools[name]), key + call, tokens, asked.osl)
         found += [one._replace(part="arguments", call=call) for one in value]
         found += [Said(word.id, "", "none", call) for word in tokens.pieces("}</tool_call>")]
     return found
+
+
+def _arguments(schema: Any) -> str:
+    """The grammar of a tool's arguments: those of any object where its schema cannot be read, which vLLM passes over."""
+    try:
+        return json_grammar(schema or {"type": "object"})
+    except Refused:
+        return json_grammar({"type": "object"})
 
 
 def logprobs_of(said: int, key: int, place: int, count: int, tokens: Tokens) -> list[tuple[int, float]]:

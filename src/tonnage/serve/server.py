@@ -9,11 +9,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.app import Cut, Service
@@ -27,11 +27,15 @@ from tonnage.serve.request import Limits, TokenReader
 from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervision.child import STARTS
+from tonnage.serve.transfer import Transfers
+from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from tonnage.serve.events import Publisher
     from tonnage.serve.tokens import Tokens
+    from tonnage.serve.transfer import Role
     from tonnage.simulator.engine import Engine
+    from tonnage.simulator.pools import KvLink
     from tonnage.spec.lengths import Lengths
 
 KILLED = 137
@@ -80,6 +84,8 @@ class Served:
         ranks: attention ranks of an instance, each of which is an engine.
         dialect: whose errors, replies and names of metrics clients see.
         host, port: where the server listens; port 0 takes a free one.
+        settings, version: as in ``Service``.
+        transfers: which side of prefill and decode apart it is, and the link between both; None where it is neither.
     """
 
     engine: Callable[[], Engine | CachedEngine]
@@ -101,6 +107,9 @@ class Served:
     events: str = ""
     events_again: str = ""
     events_topic: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    version: str = VERSION
+    transfers: tuple[Role, KvLink] | None = None
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with its own alarm."""
@@ -111,6 +120,9 @@ class Served:
         engines = Simulated(
             fleet, self.model, tokens=self.tokens, lengths=self.lengths, names=self.dialect.published, max_context=self.max_context
         )
+        if self.transfers is not None:
+            role, link = self.transfers
+            engines.transfers = Transfers(role=role, link=link, later=loop.call_later)
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
             engine = instance.member.engine
@@ -127,6 +139,9 @@ class Served:
             started=int(time.time()),
             faults=Faults(self.faults, lambda: self._go_wrong(loop, clocks), seed=self.seed),
             dialect=self.dialect,
+            settings=self.settings,
+            version=self.version,
+            transfers=engines.transfers,
         )
 
     def _publisher(self, instance: Instance) -> Publisher:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Call, Piece
 from tonnage.serve.metrics import Load, Metrics
-from tonnage.serve.prefix import Content
+from tonnage.serve.prefix import CachedEngine, Content
 from tonnage.serve.published import VLLM, Published
 from tonnage.serve.script import script_of
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tonnage.serve.request import Asked, Prompt
     from tonnage.serve.script import Script
     from tonnage.serve.tokens import Tokens
+    from tonnage.serve.transfer import Transfers
     from tonnage.spec.lengths import Lengths
 
 
@@ -30,6 +31,7 @@ class Simulated:
         fleet: the instances.
         metrics: of the server.
         publishers: of the events of the engines' caches.
+        transfers: of KV caches from and to other servers; None for none.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Simulated:
             max_context: longest prompt plus output; 0 for no limit.
         """
         self.publishers: list[Publisher] = []
+        self.transfers: Transfers | None = None
         self.fleet, self._tokens, self._lengths = fleet, tokens, lengths
         self.metrics = Metrics(self._loads, model, names, max_context=max_context)
 
@@ -71,7 +74,7 @@ class Simulated:
     def _answer(self, asked: Asked, prompt: Prompt, choice: int) -> Answer:
         unseeded = secrets.randbits(60)
         script = script_of(asked, prompt, choice, tokens=self._tokens, lengths=self._lengths, unseeded=unseeded)
-        source = SimulatedSource(self.fleet, asked, prompt, script)
+        source = SimulatedSource(self.fleet, asked, prompt, script, self.transfers)
         return Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt, script=script)
 
     def _loads(self) -> Iterator[Load]:
@@ -84,14 +87,18 @@ class Simulated:
                 waiting=len(engine.waiting),
                 kv_used=one.member.kv_used,
                 preemptions=engine.preemptions(),
-                kv={"block_size": str(engine.tokens_per_block), "num_gpu_blocks": str(blocks)},
+                kv={
+                    "block_size": str(engine.tokens_per_block),
+                    "num_gpu_blocks": str(blocks),
+                    "enable_prefix_caching": str(isinstance(engine, CachedEngine)),
+                },
             )
 
 
 class SimulatedSource:
     """One request in the fleet."""
 
-    def __init__(self, fleet: Fleet, asked: Asked, prompt: Prompt, script: Script) -> None:
+    def __init__(self, fleet: Fleet, asked: Asked, prompt: Prompt, script: Script, transfers: Transfers | None = None) -> None:
         """Not begun yet.
 
         Args:
@@ -99,7 +106,9 @@ class SimulatedSource:
             asked: the request.
             prompt: of it.
             script: the words of its answer.
+            transfers: of KV caches from and to other servers.
         """
+        self._transfers = transfers
         self._fleet, self._asked, self._prompt, self._script = fleet, asked, prompt, script
         limit = max(asked.osl, 1)
         self._osl = min(limit, script.length)
@@ -135,8 +144,18 @@ class SimulatedSource:
         self._answer = answer
         asked, prompt = self._asked, self._prompt
         content = Content(prompt.ids, asked.salt, lambda place: self._script.token(place).id)
-        self._number = self._fleet.submit(isl=prompt.tokens, osl=self._osl, deliver=self._deliver, session=asked.session, content=content)
-        self._at = self._fleet.instance_of(self._number)
+        self._fleet.submit(
+            isl=prompt.tokens,
+            osl=self._osl,
+            deliver=self._deliver,
+            session=asked.session,
+            content=content,
+            comes_at=asked.comes_at,
+            sent=self._sent,
+        )
+
+    def _sent(self, number: int, instance: Instance) -> None:
+        self._number, self._at = number, instance
 
     def end(self) -> None:
         """The instance lets go of it."""
@@ -152,9 +171,13 @@ class SimulatedSource:
             words = f"a request of {self._prompt.tokens} and {self._osl} tokens does not fit the KV cache of this deployment"
             self._answer.take(Piece(error=words))
             return
+        if not self._made and self._asked.comes_at is not None:
+            tokens += 1  # the one that came with its KV cache
         if not self._made and self._at is not None:
             self._cached = self._at.cached(self._number)
-            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self._cached)
+            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self._cached, received=self._asked.comes_at is not None)
+        if status == COMPLETED and self._asked.offered_as and self._at is not None and self._transfers is not None:
+            self._transfers.computed(self._asked.offered_as, self._at, self._prompt.tokens)
         self._answer.take(self._piece(tokens, ends=status == COMPLETED))
 
     def _piece(self, tokens: int, *, ends: bool) -> Piece:

@@ -29,6 +29,10 @@ def json_grammar(schema: Any) -> str:
     import llguidance
 
     text = schema if isinstance(schema, str) else json.dumps(schema)
+    try:
+        json.loads(text)
+    except ValueError:
+        raise Refused("Invalid JSON grammar specification.") from None
     return _compiled(llguidance.LLMatcher.grammar_from_json_schema(text, defaults={"whitespace_flexible": False}))
 
 
@@ -47,7 +51,7 @@ def written_grammar(text: str) -> str:
     try:
         return _compiled(llguidance.LLMatcher.grammar_from_lark(any_to_lark(text)))
     except Exception as error:  # the library raises its own, which is a plain Exception
-        raise Refused(f"Invalid grammar specification: {error}") from None
+        raise Refused(f"Invalid grammar specification: Failed to convert the grammar from GBNF to Lark: {error}") from None
 
 
 def choice_grammar(choices: list[str]) -> str:
@@ -63,7 +67,7 @@ def _compiled(grammar: str) -> str:
     """
     error = _matcher(grammar).get_error()
     if error:
-        raise Refused(f"Grammar error: {error}")
+        raise Refused(f"Grammar error: {error.strip()}")
     return grammar
 
 

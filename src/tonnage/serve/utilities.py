@@ -8,13 +8,18 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage.serve.app import Service, counted, json_body
+from tonnage.serve.dialect import Refused
 from tonnage.serve.request import check_model, prompt_of_chat
 from tonnage.serve.schema import checked, document
+from tonnage.serve.transfer import FETCHED
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+_ENABLES = "--enable-scale-out"
+_RENDERS = ("/v1/completions/", "/v1/chat/completions/")
+_SCALE_OUT = ("/inference/v1/generate", *(path + name for path in _RENDERS for name in ("render", "derender")))
 _PAGE = """<!DOCTYPE html><html><head><title>{title}</title></head><body><h1>{title}</h1><p>The API is described in
 <a href="/openapi.json">/openapi.json</a>:</p><ul>{paths}</ul></body></html>"""
 
@@ -29,7 +34,10 @@ def utility_routes(service: Service) -> list[Route]:
         return Response(service.engines.broken, status_code=503 if service.engines.broken else 200)
 
     async def version(request: Request) -> Response:
-        return JSONResponse({"version": VERSION})
+        return JSONResponse({"version": service.version})
+
+    async def settings(request: Request) -> Response:
+        return JSONResponse(service.settings)
 
     async def load(request: Request) -> Response:
         return JSONResponse({"server_load": service.busy})
@@ -40,7 +48,21 @@ def utility_routes(service: Service) -> list[Route]:
     async def detokenize(request: Request) -> Response:
         said = checked("/detokenize", await json_body(request))
         check_model(said.get("model"), service.limits)
-        return JSONResponse({"prompt": service.tokens.text(service.reader.ids(said["tokens"] or [0]).ids if said["tokens"] else [])})
+        below = next((one for one in said["tokens"] if one < 0), None)
+        if below is not None:
+            raise Refused(f"Token id {below} is out of vocabulary")
+        return JSONResponse({"prompt": service.tokens.text([one for one in said["tokens"] if one < service.tokens.size])})
+
+    async def scaling(request: Request) -> Response:
+        return JSONResponse({"is_scaling_elastic_ep": False})
+
+    async def closed(request: Request) -> Response:
+        words = f"Scale-out endpoints are disabled. Restart vllm serve with {_ENABLES} to enable them."
+        raise Refused(words, status=403, kind="PermissionDeniedError")
+
+    async def fetched(request: Request) -> Response:
+        found = None if service.transfers is None else service.transfers.fetched(request.path_params["name"])
+        return JSONResponse(found, status_code=404 if found is None else 200)
 
     async def described(request: Request) -> Response:
         return JSONResponse(document())
@@ -52,14 +74,17 @@ def utility_routes(service: Service) -> list[Route]:
     return [
         Route("/v1/models", counted(service, models)),
         Route("/version", version),
+        *([Route("/server_info", settings)] if service.settings else []),
         Route("/load", load),
+        Route(FETCHED + "{name}", fetched),
         Route("/ping", well, methods=["GET", "POST"]),
         *(Route(path, well) for path in ("/health", "/v1/health/live", "/v1/health/ready")),
         Route("/tokenize", counted(service, tokenize), methods=["POST"]),
         Route("/detokenize", counted(service, detokenize), methods=["POST"]),
         Route("/openapi.json", described),
-        Route("/docs", shown),
-        Route("/redoc", shown),
+        *(Route(path, shown) for path in ("/docs", "/docs/oauth2-redirect", "/redoc")),
+        Route("/is_scaling_elastic_ep", scaling, methods=["POST"]),
+        *(Route(path, counted(service, closed), methods=["POST"]) for path in _SCALE_OUT),
     ]
 
 
@@ -70,6 +95,8 @@ def _card(service: Service, name: str) -> dict[str, Any]:
 def _tokenized(service: Service, body: Any) -> dict[str, Any]:
     """The tokens of a text or of a chat."""
     said = checked("/tokenize", body)
+    if said.get("continue_final_message") and said.get("add_generation_prompt"):
+        raise Refused("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
     check_model(said.get("model"), service.limits)
     if "messages" in said:
         ids = prompt_of_chat(said, service.reader).ids

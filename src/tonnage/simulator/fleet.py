@@ -10,12 +10,12 @@ is in its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.results.requests import FAILED, UNFINISHED
+from tonnage.results.requests import FAILED, ROW_COLUMNS, UNFINISHED
 from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails, scaler_of
 from tonnage.simulator.changes import DRAINS, NO_CHANGES, Changes, Routed
 from tonnage.simulator.member import Member, view_of
@@ -203,9 +203,8 @@ class _Fleet:
         parts = [engine.requests() for engine, _ in self.served]
         numbers = [np.array(sent, np.int64) for _, sent in self.served]
         last = [self.owner[sent] == i for i, sent in enumerate(numbers)]
-        names = [f.name for f in fields(parts[0]) if f.name not in ("gaps", "window_ns")]
         whole: dict[str, Any] = _nowhere(self.trace)
-        for name in names:
+        for name in ROW_COLUMNS:
             for part, sent, mine in zip(parts, numbers, last, strict=True):
                 whole[name][sent[mine]] = getattr(part, name)[mine]
         whole["status"][self.lost] = FAILED

@@ -69,15 +69,16 @@ class Member:
         used, free = self.engine.kv_blocks_used, self.engine.kv_blocks_free
         return used / max(used + free, 1)
 
-    def submit(self, number: int, *, isl: int, osl: int, at: int) -> None:
+    def submit(self, number: int, *, isl: int, osl: int, at: int, received: bool = False) -> None:
         """Send a request to the engine.
 
         Args:
             number: of the request; no two of an engine have the same.
             isl, osl: prompt and output tokens.
             at: when, in picoseconds; not before the engine's ``now``.
+            received: whether its KV cache and its first token come with it.
         """
-        self.engine.submit(Request(id=number, isl=isl, osl=osl, at=at))
+        self.engine.submit(Request(id=number, isl=isl, osl=osl, at=at, received=received))
         self.live[number] = Live(prompt=isl, output=osl)
         self.tokens += isl + osl
 

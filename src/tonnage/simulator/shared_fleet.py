@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.results.requests import UNFINISHED
+from tonnage.results.requests import ROW_COLUMNS, UNFINISHED
 from tonnage.simulator.autoscaler import scaler_of
 from tonnage.simulator.changes import NO_CHANGES, Routed
 from tonnage.simulator.member import Member, PrefixIndex, view_of
+from tonnage.simulator.reference.clients import Waiting
 from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class _Clients:
         self.trace, self.members, self.weight = trace, members, weight
         self.choose, self.memory = ROUTERS[router], memory_of(len(engines), seed)
         self.index = PrefixIndex(trace.contents, len(engines)) if router == "prefix-aware" and trace.contents is not None else None
-        self.session = (trace.pause_ps < 0).cumsum() - 1 if trace.pause_ps is not None else np.full(len(trace), -1)
+        self.session = trace.session() if trace.pause_ps is not None else np.full(len(trace), -1)
+        self.waiting = Waiting(trace)
         self.pending: list[tuple[int, int]] = []
         self.events = [NEVER] * len(engines)
         self.chosen = np.full(len(trace), -1, np.int64)
@@ -87,9 +89,8 @@ class _Clients:
         """Advance one engine; whose request has ended sends the next turn after its pause."""
         for delivery in self.members[i].advance(until):
             if delivery.status != UNFINISHED:
-                pause = self.trace.pause_before(delivery.number + 1)
-                if pause >= 0:
-                    heapq.heappush(self.pending, (max(delivery.at + pause, until), delivery.number + 1))
+                for row, at in self.waiting.ended(delivery.number, delivery.at):
+                    heapq.heappush(self.pending, (max(at, until), row))
         event = self.members[i].next_event()
         self.events[i] = NEVER if event is None else event
 
@@ -119,7 +120,7 @@ def _joined(engines: Sequence[Engine]) -> Any:
     numbers = np.concatenate([[job.id for job in sorted(engine.jobs.values(), key=lambda job: job.due)] for engine in engines])
     due = np.concatenate([part.due_ns for part in parts])
     order = np.lexsort((numbers, due))
-    names = [f.name for f in fields(parts[0]) if f.name not in ("gaps", "window_ns", "instance")]
+    names = [name for name in ROW_COLUMNS if name != "instance"]
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names}
     served = np.concatenate([np.where(part.instance < 0, -1, i) for i, part in enumerate(parts)])[order].astype(np.int32)
-    return replace(parts[0], **columns, instance=served, gaps=np.sum([part.gaps for part in parts], axis=0))
+    return replace(parts[0], **columns, instance=served, row=numbers[order], gaps=np.sum([part.gaps for part in parts], axis=0))

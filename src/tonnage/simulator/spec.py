@@ -8,11 +8,12 @@ The attention ranks of an instance (``Parallelism.dp``) have separate requests a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
+from tonnage.results.requests import ROW_COLUMNS, Turns
 from tonnage.spec.deployment import NO_WINDOWS, Windows
 from tonnage.spec.workload import Split, Trace
 
@@ -154,10 +155,27 @@ def pooled(parts: Sequence[Requests]) -> Requests:
 
     due = np.concatenate([part.due_ns for part in parts])
     order = np.argsort(due, kind="stable")
-    names = [f.name for f in fields(parts[0]) if f.name not in ("gaps", "window_ns", "instance")]
+    names = [name for name in ROW_COLUMNS if name != "instance"]
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names}
     owner = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])[order]
-    return replace(parts[0], **columns, instance=owner, gaps=np.sum([part.gaps for part in parts], axis=0))
+    rows = [part.row for part in parts if part.row is not None]
+    row = np.concatenate(rows)[order] if len(rows) == len(parts) else None
+    turns = _pooled_turns(parts, order)
+    return replace(parts[0], **columns, instance=owner, row=row, turns=turns, gaps=np.sum([part.gaps for part in parts], axis=0))
+
+
+def _pooled_turns(parts: Sequence[Requests], order: NDArray[np.int64]) -> Turns | None:
+    """Whose session each of the requests of several instances is of: no two have one together."""
+    import numpy as np
+
+    turns = [part.turns for part in parts if part.turns is not None]
+    if len(turns) < len(parts):
+        return None
+    counts = [int(each.session.max(initial=-1)) + 1 for each in turns]
+    before = np.cumsum([0, *counts])
+    session = np.concatenate([each.session + begin for each, begin in zip(turns, before, strict=False)])
+    first, alone = (np.concatenate([getattr(each, name) for each in turns]) for name in ("first", "alone_ns"))
+    return Turns(session=session[order], first=first[order], alone_ns=alone[order])
 
 
 def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[Trace]:

@@ -245,11 +245,11 @@ def _from_users(asked: _Day, percentile: float | None, factor: float | None) -> 
     return replace(
         _from_mean(rate, percentile, factor, source),
         mean_requests_per_second=day * days / (DAYS_PER_WEEK * 86_400),
-        profile=_working_week(rate, hours, round(days)),
+        profile=working_week(rate, hours, round(days)),
     )
 
 
-def _working_week(rate: float, hours: float, days: int) -> tuple[float, ...]:
+def working_week(rate: float, hours: float, days: int) -> tuple[float, ...]:
     """Requests per second of each hour of a week: ``rate`` over the working hours from 8 h on (earlier where they do not fit)."""
     begin = min(8, HOURS_PER_DAY - math.ceil(hours))
     day = [rate * min(1.0, max(0.0, hours - (hour - begin))) if hour >= begin else 0.0 for hour in range(HOURS_PER_DAY)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -184,8 +184,7 @@ class MixtureRun:
         count = len(self.record)
         rows = np.flatnonzero(self.owners == place)
         rows = rows[(rows >= int(MEASURED[0] * count)) & (rows < int(MEASURED[1] * count))]
-        columns = {f.name: getattr(self.record, f.name)[rows] for f in fields(self.record) if f.name not in ("gaps", "window_ns")}
-        return replace(self.record, **columns)
+        return self.record.some(rows)
 
     def summary(self, place: int) -> Summary:
         """The metrics of one use case; percentiles of its single gaps are upper bounds."""

@@ -10,6 +10,7 @@ from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.beyond import beyond
 from tonnage.sizing.explain import explained, load_curve
 from tonnage.sizing.fleet.existing import existing
+from tonnage.sizing.fleet.held import held_sessions
 from tonnage.sizing.fleet.routers import behind_routers, pools_instead, prefix_cache, together_instead
 from tonnage.sizing.loads.capacity import job_done
 from tonnage.sizing.loads.runs import Runs
@@ -97,6 +98,8 @@ Parts = dict[str, Callable[[], Any]]
 def _parts(search: Search, best: Sized) -> Parts:
     """What is said of the choice alone, and what would change it."""
     question = search.question
+    if question.sharing is not None and question.sharing.recorded is not None:
+        return {"explain": lambda: explained(best), "curve": lambda: load_curve(best), "sessions": lambda: held_sessions(best)}
     parts: Parts = {"sensitivity": lambda: sensitivity(search, best), "prefix_cache": lambda: prefix_cache(best)}
     if not question.offline:
         parts |= {"explain": lambda: explained(best), "routers": lambda: behind_routers(best), "tail": lambda: unreached(search, best)}
@@ -125,6 +128,7 @@ NAMES = {
     "routers": "other routers",
     "tail": "higher confidence",
     "curve": "latency against load",
+    "sessions": "the sessions at the limit",
     "pools_instead": "prefill and decode apart",
     "together_instead": "instances that do both",
 }

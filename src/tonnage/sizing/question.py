@@ -14,7 +14,7 @@ from tonnage.plan.note import Note
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.calibration import Calibration
-from tonnage.spec.deployment import Limit, LimitMetric, Slo, Speculation
+from tonnage.spec.deployment import LIMITED, METRICS, Limit, LimitMetric, Slo, Speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.model import Model
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tonnage.perf.memory import MemoryPlan
     from tonnage.spec.deployment import Deployment
+    from tonnage.spec.recorded_sessions import RecordedSessions
     from tonnage.spec.workload import Trace
 
 
@@ -49,6 +50,9 @@ questions make up for. A simulated request takes as long as it has blocks: with 
 
 RECORDED = 512
 """Tokens of a block of recorded prompts, in the traces that name them (Mooncake)."""
+
+RECORDED_SESSIONS = 64
+"""Tokens of a block in simulations of sessions whose file names none."""
 
 GROUPS = 100
 """Lengths of prompts that stand for all of them."""
@@ -68,6 +72,7 @@ class Sharing:
         sessions: conversations, or prefixes of single requests; None for a recording.
         new: what each turn of a session adds to the prompt, in tokens; None for a recording.
         recording: traffic whose prompts name their blocks; None for sessions.
+        recorded: sessions from a file, which are held at once; None for drawn ones.
         tiers: bytes, and bytes per second, of each memory below the KV cache of an instance.
         fleet_rate: requests per second of the whole fleet, where an instance gets a part of each conversation of it.
     """
@@ -75,13 +80,14 @@ class Sharing:
     sessions: Sessions | None = None
     new: Lengths | None = None
     recording: Recording | None = None
+    recorded: RecordedSessions | None = None
     tiers: tuple[tuple[int, int], ...] = ()
     fleet_rate: float = 0.0
 
     @property
     def follows(self) -> bool:
         """Whether requests follow one another, as the turns of a conversation do."""
-        return self.sessions is not None and not self.sessions.single
+        return self.recorded is not None or (self.sessions is not None and not self.sessions.single)
 
     def balanced(self, router: str) -> bool:
         """Whether a router gives requests out by the load of the instances, wherever what they share was computed."""
@@ -97,6 +103,8 @@ class Sharing:
 
     def best(self, osl: Lengths) -> AtBest:
         """How long prompts are, and what of them a cache without end would leave to compute."""
+        if self.recorded is not None:
+            return _of_recorded(self.recorded)
         if self.recording is not None:
             return _of_recording(self.recording.blocks, self.recording.isl)
         if self.sessions is None or self.new is None:
@@ -115,6 +123,9 @@ class Sharing:
     def kept(self, seconds: float) -> float:
         """Share of the pauses within sessions that are no longer than that: what further turns then find is still there."""
         asked = self.sessions
+        if self.recorded is not None:
+            pauses = self.recorded.pause_ns[self.recorded.pause_ns >= 0]
+            return float((pauses <= seconds * 1e9).mean()) if len(pauses) else 1.0
         if asked is None or asked.single:
             return 1.0
         calls = asked.tool_calls / (1 + asked.tool_calls)
@@ -126,6 +137,11 @@ class Sharing:
         Of a session that goes on, half a block is computed again on average; of a shared prefix or a recorded prompt, what fills no block.
         """
         block = own
+        if self.recorded is not None:
+            most = self.recorded.block_tokens or RECORDED_SESSIONS
+            while 2 * block <= most:
+                block *= 2
+            return block
         while 2 * block <= MOST_BLOCK and self._lost(2 * block) - self._lost(own) <= LOST * computed:
             block *= 2
         return block
@@ -185,6 +201,14 @@ def _of_sessions(asked: Sessions, new: Lengths, osl: Lengths) -> AtBest:
 
 
 @lru_cache(maxsize=8)
+def _of_recorded(recorded: RecordedSessions) -> AtBest:
+    isl = recorded.recording.pairs()
+    if isl is None:
+        raise ValueError("sharing: sessions without lengths")
+    return AtBest(isl=isl.lengths()[0], computed=float((recorded.isl - recorded.found_tokens()).mean()), common=0.0)
+
+
+@lru_cache(maxsize=8)
 def _of_recording(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> AtBest:
     """Of a recording, from the blocks that an earlier prompt had at the same place behind the same blocks."""
     pairs = Recording(due_ns=(0,) * len(isl), isl=isl, osl=(1,) * len(isl), blocks=blocks).pairs()
@@ -216,7 +240,11 @@ PP_DEGREES = (1, 2, 4, 8, 16)
 MOVES = ("tokens", "batch", "chunk")
 """The engine's knobs, in the order in which they are searched."""
 
-DECIDING: dict[Mode, tuple[LimitMetric, ...]] = {"streaming": ("ttft", "itl", "tpot", "e2e"), "sequential": ("e2e",), "offline": ()}
+DECIDING: dict[Mode, tuple[LimitMetric, ...]] = {
+    "streaming": (*METRICS, *LIMITED),
+    "sequential": ("e2e",),
+    "offline": (),
+}
 """Metrics whose limits count. Who reads along waits for the first token and the pace; who takes the whole answer waits for its
 end; of a job only the throughput counts. Source: NVIDIA course "Sizing LLM Inference Systems"."""
 
@@ -289,6 +317,7 @@ class Question:
         sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
         prefix_caching: whether engines keep the KV blocks of earlier prompts; None leaves it to the engine.
         objective: what the choice has least of; the search itself tells the fewest GPUs from the shortest answers.
+        deploy_on: deployment target that runs the choice; empty for any.
         pools: how two pools are to be, where prefill and decode have one each; None where every instance does both.
     """
 
@@ -333,6 +362,7 @@ class Question:
     sharing: Sharing | None = None
     prefix_caching: bool | None = None
     objective: Objective = "gpus"
+    deploy_on: str = ""
     pools: Pools | None = None
 
     @property

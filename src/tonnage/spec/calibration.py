@@ -164,9 +164,8 @@ class CalibrationFile:
 def read_calibration(path: Path | str) -> Calibration:
     """Read the file that ``tonnage calibrate`` wrote.
 
-    Raises:
-        InputError: it is no such file; the message names the file and what would be right.
-        InputErrors: unknown keys and values that cannot be, each with its key.
+    Raises InputError: it is no such file; the message names the file and what would be right; InputErrors: unknown keys and values that
+    cannot be, each with its key.
     """
     where, again = f"{option('coefficients')}: {path}", "write it with `tonnage calibrate`"
     try:

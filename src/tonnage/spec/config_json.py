@@ -25,9 +25,8 @@ NO_CACHE = "none of its layers keeps a KV cache, so that there is no pool of blo
 def read_config(path: str | Path) -> Model:
     """The model that a ``config.json`` describes; ``path`` is the file or the folder that holds it.
 
-    Raises:
-        UnsupportedModel: an architecture that is not supported, by name and with the reason.
-        InputError: no such file, not a JSON object, or a value that is absent or impossible.
+    Raises UnsupportedModel: an architecture that is not supported, by name and with the reason; InputError: no such file, not a JSON
+    object, or a value that is absent or impossible.
     """
     file = _file_of(Path(path))
     config = _load(file)

@@ -313,11 +313,7 @@ class ConfigValues:
         self.config = config
 
     def fail(self, key: str, problem: str) -> NoReturn:
-        """Refuse the file for what is at a key.
-
-        Raises:
-            InputError: always.
-        """
+        """Refuse the file for what is at a key. Raises InputError: always."""
         raise InputError(f"{self.where}: {key}: {problem}")
 
     def optional(self, keys: tuple[str, ...]) -> int | None:

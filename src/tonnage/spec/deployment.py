@@ -106,9 +106,7 @@ class Speculation:
 def parse_speculation(text: str | None, where: str = option("speculation")) -> Speculation | None:
     """Read "eagle k=3 acceptance=0.7" or "draft=llama-3.2-1b k=5 acceptance=0.8"; "none" and None are none.
 
-    Raises:
-        InputError: no such method, or k or acceptance missing or out of range.
-        UnknownName: no such draft model.
+    Raises InputError: no such method, or k or acceptance missing or out of range; UnknownName: no such draft model.
     """
     if text is None or text.strip().lower() == "none":
         return None
@@ -142,10 +140,12 @@ def _model(name: str) -> Model:
 Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang", "one-prefill", "max-utilization"]
 QueueOrder = Literal["fcfs", "shortest-first", "priority", "deadline"]
 KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization", "mem_fraction_static"]
-LimitMetric = Literal["ttft", "itl", "tpot", "e2e", "attain"]
+LimitMetric = Literal["ttft", "itl", "tpot", "e2e", "attain", "first_ttft", "further_ttft", "slowdown"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99", "share"]
 
 METRICS: tuple[LimitMetric, ...] = ("ttft", "itl", "tpot", "e2e")
+LIMITED: dict[LimitMetric, str] = {"first_ttft": "first TTFT", "further_ttft": "further TTFT", "slowdown": "slowdown"}
+"""Metrics of sessions, as texts name them: TTFT of first and of further requests, and how many times as long answers take as alone."""
 STATISTICS: tuple[Statistic, ...] = ("mean", "p50", "p90", "p95", "p99")
 
 
@@ -325,10 +325,17 @@ class Limit:
     share: float | None = None
     parts: tuple[tuple[LimitMetric, float], ...] = ()
 
+    @property
+    def is_ratio(self) -> bool:
+        """Whether ``seconds`` is no time but how many times as long something may take."""
+        return self.metric == "slowdown"
+
     def __str__(self) -> str:
         """Such as "TTFT p95 ≤ 500 ms", or "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms"."""
+        if self.is_ratio:
+            return f"{LIMITED[self.metric]} {self.statistic} ≤ {self.seconds:g}×"
         if self.share is None:
-            return f"{self.metric.upper()} {self.statistic} ≤ {format_duration(self.seconds)}"
+            return f"{LIMITED.get(self.metric, self.metric.upper())} {self.statistic} ≤ {format_duration(self.seconds)}"
         return (
             f"{100 * self.share:g}%: {' & '.join(f'{name.upper()} ≤ {format_duration(each * self.seconds)}' for name, each in self.parts)}"
         )
@@ -345,8 +352,7 @@ _SEVERAL = re.compile(r"[,;]\s*(?:mean|avg|median|p\d)", re.IGNORECASE)
 def parse_limit(metric: LimitMetric, text: str) -> Limit:
     """Read "p95<=3s" or "mean 500ms"; a bare "3s" is the p95. A pace, "20 tokens/s", is read as the time of a token.
 
-    Raises:
-        InputError: no duration with a unit, an unknown statistic, or a limit of zero.
+    Raises InputError: no duration with a unit, an unknown statistic, or a limit of zero.
     """
     where = option(metric)
     match = _LIMIT.match(text)
@@ -356,6 +362,8 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
     name = {"avg": "mean", "median": "p50"}.get(name, name)
     statistic = next(s for s in STATISTICS if s == name)
     rest = match.group(2)
+    if metric == "slowdown":
+        return Limit(metric=metric, statistic=statistic, seconds=_ratio(rest, text))
     if not re.match(r"^[+-]?[\d.]", rest):
         raise InputError(f"{where}: '{text}' is not a limit; write for example \"p95<=500ms\" with one of {', '.join(STATISTICS)}")
     if _SEVERAL.search(rest):
@@ -367,11 +375,25 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
     return Limit(metric=metric, statistic=statistic, seconds=seconds)
 
 
+def _ratio(written: str, text: str) -> float:
+    """How many times as long a session may take as alone, such as 1.2.
+
+    Raises:
+        InputError: no such number.
+    """
+    try:
+        ratio = float(written.rstrip("x×"))
+    except ValueError:
+        ratio = 0.0
+    if not 1 < ratio <= 1e6:
+        raise InputError(f"{option('slowdown')}: '{text}' is not a limit; write a number above 1, such as \"p90<=1.2\"")
+    return ratio
+
+
 def parse_attainment(text: str) -> Limit:
     """Read "95%: ttft<=500ms & tpot<=50ms": the share of requests that must meet every limit at once.
 
-    Raises:
-        InputError: no share, no limit, a metric that a single request does not have, or one that is named twice.
+    Raises InputError: no share, no limit, a metric that a single request does not have, or one that is named twice.
     """
     where, example = option("attain"), 'write for example "95%: ttft<=500ms & tpot<=50ms"'
     head, colon, rest = text.partition(":")

@@ -109,6 +109,49 @@ class Gpu:
         return used * both_ways / 2 * 1e9
 
 
+_MIG = {"h100": 7, "h200": 7, "h20": 7, "gh200": 7, "a100": 7, "b200": 7, "gb200": 7, "a30": 4}
+"""Slices of compute of the GPUs that MIG divides; their memory has the next power of two (NVIDIA's MIG user guide, 2026-11-25)."""
+_MIG_MEMORY = {1: (1, 2), 2: (2,), 3: (4,), 4: (4,), 7: (8,)}
+"""Eighths of the memory that go with so many sevenths of the compute."""
+
+
+def mig_slice(gpu: Gpu, slices: int, memory_gb: int) -> Gpu | None:
+    """The MIG slice of that profile ("3g.40gb": 3 slices of compute, 40 GB); None where the GPU has no such profile.
+
+    Rates, bandwidth and power are the slice's share of the whole GPU's; slices share no link, so that a model runs within one.
+    """
+    whole = _MIG.get(gpu.name.partition("-")[0], 0)
+    parts = {7: 8, 4: 4}.get(whole, 0)
+    fitting = _MIG_MEMORY.get(slices, ()) if whole == 7 else (slices,) if slices in (1, 2, 4) else ()
+    share = next((one / parts for one in fitting if parts and abs(gpu.memory_gb * one / parts - memory_gb) <= 1), None)
+    if share is None:
+        return None
+    compute = slices / whole
+
+    def scaled(rate: float | None) -> float | None:
+        return None if rate is None else rate * compute
+
+    return replace(
+        gpu,
+        name=f"{gpu.name}-mig-{slices}g.{memory_gb}gb",
+        fp16_tflops=gpu.fp16_tflops * compute,
+        fp8_tflops=scaled(gpu.fp8_tflops),
+        int8_tops=scaled(gpu.int8_tops),
+        fp4_tflops=scaled(gpu.fp4_tflops),
+        memory_gb=memory_gb,
+        memory_bytes=int(gpu.memory_bytes * share),
+        memory_bandwidth_gb_s=gpu.memory_bandwidth_gb_s * share,
+        link="pcie",
+        link_gb_s=0.0,
+        tdp_w=scaled(gpu.tdp_w),
+        memory_source=f"{share:g} of the whole GPU's",
+        source=f"shares of {gpu.name} ({gpu.source}); profiles: NVIDIA's MIG user guide, Supported MIG Profiles",
+        date="2026-11-25",
+        verified="",
+        notes=f"MIG slice: {slices}/{whole} of the compute, {share:g} of memory and bandwidth; estimated until calibrated",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """A server of several GPUs, such as ``dgx-h100``.
@@ -194,9 +237,7 @@ def is_hardware_file(text: str) -> bool:
 def read_hardware(path: str | Path) -> Gpu:
     """The accelerator that a YAML file describes.
 
-    Raises:
-        InputError: no such file, or not YAML.
-        InputErrors: unknown or missing keys and values that cannot be, each with its key.
+    Raises InputError: no such file, or not YAML; InputErrors: unknown or missing keys and values that cannot be, each with its key.
     """
     file = Path(path)
     try:
@@ -254,10 +295,8 @@ class SystemFile:
 def read_system(path: str) -> System:
     """The server that a YAML file describes.
 
-    Raises:
-        InputError: no such file, or not YAML.
-        InputErrors: unknown or missing keys and values that cannot be, each with its key.
-        UnknownName: no GPU of that name.
+    Raises InputError: no such file, or not YAML; InputErrors: unknown or missing keys and values that cannot be, each with its key;
+    UnknownName: no GPU of that name.
     """
     from tonnage.spec.catalog.lookup import find_gpu
 

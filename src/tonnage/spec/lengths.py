@@ -253,9 +253,7 @@ def _per_token(unit: re.Match[str] | None, words_per_token: float) -> float:
 def _one_form(plain: str, text: str, where: str) -> Lengths:
     """One distribution, without unit or addition.
 
-    Raises:
-        ValueError: a number that is none.
-        InputError: an interval that ends below where it begins, or a histogram without weight.
+    Raises ValueError: a number that is none; InputError: an interval that ends below where it begins, or a histogram without weight.
     """
     if plain.startswith("histogram:"):
         return _histogram(plain.removeprefix("histogram:"), text, where)
@@ -278,11 +276,7 @@ def _one_form(plain: str, text: str, where: str) -> Lengths:
 
 
 def _number(text: str) -> float:
-    """A number, such as "2000", "2,000" or "2k".
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A number, such as "2000", "2,000" or "2k". Raises ValueError: it is none."""
     found = number_of(text)
     if found is None:
         raise ValueError(text)
@@ -319,8 +313,7 @@ def _checked(lengths: Lengths, text: str, where: str) -> Lengths:
 def parse_part(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> tuple[int, float]:
     """Read "5x400" as 5 parts of 400 tokens, "500" as one; a part may be in words.
 
-    Raises:
-        InputError: neither form, or more than any model takes.
+    Raises InputError: neither form, or more than any model takes.
     """
     match = _PART.match(str(text).strip().lower())
     tokens = None if match is None else number_of(match[2])
@@ -341,8 +334,7 @@ def parse_part(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) 
 def read_histogram(path: str, where: str) -> Lengths:
     """Lengths with their weights, from a CSV with the columns ``value`` (tokens) and ``weight``.
 
-    Raises:
-        InputError: the file cannot be read as that; every bad line is named.
+    Raises InputError: the file cannot be read as that; every bad line is named.
     """
     errors: list[str] = []
     bins = []
@@ -363,8 +355,7 @@ def read_histogram(path: str, where: str) -> Lengths:
 def read_pairs(path: str, where: str) -> Pairs:
     """Pairs of lengths, from a CSV with the columns ``isl`` and ``osl`` in tokens.
 
-    Raises:
-        InputError: the file cannot be read as that; every bad line is named.
+    Raises InputError: the file cannot be read as that; every bad line is named.
     """
     errors: list[str] = []
     columns: dict[str, list[int]] = {"isl": [], "osl": []}

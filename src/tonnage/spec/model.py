@@ -242,7 +242,6 @@ def _alike(sizes: tuple[int, int, int, int], latent: LatentAttention | None, win
 
     Args:
         sizes: layers, query heads, key/value heads and the width of a head.
-        latent: the widths of latent attention; None without.
         windows: tokens of a window, and the layers that have one.
     """
     (layers, heads, kv_heads, head_dim), (window, windowed) = sizes, windows

@@ -151,9 +151,7 @@ groups of 128 with GPTQ, as in the names of the checkpoints that Red Hat publish
 def find_precision(name: str) -> Precision:
     """The precision of that name, in any case: a format, and behind plus signs its KV format or "2:4".
 
-    Raises:
-        UnknownName: the format, or what is behind it, is not known.
-        InputError: a sparse format that no matrix unit multiplies.
+    Raises UnknownName: the format, or what is behind it, is not known; InputError: a sparse format that no matrix unit multiplies.
     """
     first, *further = (part.strip() for part in name.lower().split("+"))
     try:
@@ -227,7 +225,6 @@ def released_format(config: Mapping[str, Any], experts: bool) -> str:
     """The format of a checkpoint, as ``spec.precision`` writes it; empty where it is quantized in a way that has no name there.
 
     Args:
-        config: the whole ``config.json``.
         experts: whether the model has experts: a checkpoint that leaves its attention in 16 bits is then of experts only.
     """
     quantized = config.get("quantization_config")

@@ -50,11 +50,7 @@ class Figure:
 
 
 def first_day(text: str) -> date:
-    """The first day of "2024", "2024-11" or "2024-11-30".
-
-    Raises:
-        ValueError: none of these.
-    """
+    """The first day of "2024", "2024-11" or "2024-11-30". Raises ValueError: none of these."""
     parts = text.split("-")
     try:
         if [len(part) for part in parts] not in ([4], [4, 2], [4, 2, 2]):
@@ -250,8 +246,7 @@ class Prices:
     def with_overrides(self, overrides: Mapping[str, Any], where: str = "prices") -> Prices:
         """This list with the user's prices in its own place (``docs/cost.md`` has the keys).
 
-        Raises:
-            InputErrors: unknown keys, prices that are zero, negative or no numbers: all of them, each with its path.
+        Raises InputErrors: unknown keys, prices that are zero, negative or no numbers: all of them, each with its path.
         """
         from tonnage.spec.catalog.price_list import apply
 

@@ -38,6 +38,7 @@ class Recording:
         change: what was done to its times, in words.
         failed: requests of the file that are left out, because it says that they failed.
         blocks: for each request the ids of its prompt's blocks (``hash_ids``); empty where the file has none.
+        began_ns: the moment of the first request by the file's own clock, which is unix time where the file has dates.
     """
 
     due_ns: tuple[int, ...]
@@ -47,6 +48,7 @@ class Recording:
     change: str = ""
     failed: int = 0
     blocks: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    began_ns: int = 0
 
     def __len__(self) -> int:
         """Number of requests."""
@@ -102,8 +104,7 @@ class Recording:
 def read_recording(path: str, where: str) -> Recording:
     """A trace from a file of one of the formats above; a name that ends in ".jsonl" or ".json" holds JSON lines.
 
-    Raises:
-        InputError: the file cannot be read as that; every bad line is named.
+    Raises InputError: the file cannot be read as that; every bad line is named.
     """
     errors: list[str] = []
     found = _mooncake if path.lower().endswith((".jsonl", ".json")) else _table
@@ -128,7 +129,7 @@ def read_recording(path: str, where: str) -> Recording:
     InputErrors.raise_if(errors)
     blocks = _blocks(path, where) if found is _mooncake else ()
     moments = tuple(moment - due[0] for moment in due)
-    return Recording(due_ns=moments, isl=tuple(isl), osl=tuple(osl), source=path, failed=failed, blocks=blocks)
+    return Recording(due_ns=moments, isl=tuple(isl), osl=tuple(osl), source=path, failed=failed, blocks=blocks, began_ns=due[0])
 
 
 Row = tuple[int, int, tuple[int, int] | None]
@@ -183,11 +184,7 @@ def _mooncake(path: str, where: str, errors: list[str]) -> Iterator[Row]:
 
 
 def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
-    """The ``hash_ids`` of Mooncake's format; empty where a line has none.
-
-    Raises:
-        InputError: ids that are no list of whole numbers.
-    """
+    """The ``hash_ids`` of Mooncake's format; empty where a line has none. Raises InputError: ids that are no list of whole numbers."""
     import json
 
     found = []
@@ -225,8 +222,7 @@ def _moment(text: str) -> int | None:
 def load_profile(path: str, where: str) -> tuple[float, ...]:
     """The hourly values of a file: one a line or separated by commas, or the column ``requests_per_second`` of a CSV.
 
-    Raises:
-        InputError: the file cannot be read as that; every bad value is named with its line.
+    Raises InputError: the file cannot be read as that; every bad value is named with its line.
     """
     if not os.path.exists(path):
         named = path if len(path) <= 60 else f"{path[:60]}…"

@@ -43,7 +43,6 @@ def leaf(about: str, *, one: str = "", file: bool = False, unit: Unit = "") -> A
     """A leaf of the tree: None unless it is given.
 
     Args:
-        about: what it says.
         one: what it says to ``simulate``, where that takes one value of what ``size`` tries or chooses.
         file: whether it is the path of a file.
         unit: the units that a number may be written in.
@@ -84,6 +83,9 @@ class SessionsAsked:
     tool_calls: int | None = leaf("Calls of tools in each turn, each a further request with the tool's result (default: 0).")
     tool_delay: Text = leaf("Time that a tool takes: 2s or exponential:2s (default: none).")
     tool_tokens: Length = leaf("Length of a tool's result (default: the prompt length).")
+    longest_pause: Text = leaf(
+        "Recorded pauses are cut to this (default: 10min).", one="Recorded pauses are cut to this (default: they stay as they are)."
+    )
 
 
 @strict
@@ -116,6 +118,10 @@ class DemandAsked:
         one="File of recorded requests, replayed with its lengths unless others are given; sets the arrivals.",
         file=True,
     )
+    sessions: Number = leaf("Recorded sessions at once, another one for each that is over; the trace is a file of sessions.")
+    sessions_per_hour: Number = leaf("Recorded sessions that begin in an hour, in place of how many there are at once.", unit="rate")
+    engineers: Number = leaf("People who hold recorded sessions, in place of how many there are at once.")
+    share_active: Number = leaf("Share of the engineers who are in a session at the same time (default: 0.2).", unit="share")
     requests: Number = leaf("Number of requests of an offline job.")
     within: Text = leaf("Time in which an offline job has to finish, such as 8h.")
 
@@ -131,6 +137,11 @@ class LimitsAsked:
     itl: Texts = leaf('Limit on the single gaps between tokens (ITL), such as "p99<=100ms"; repeatable.')
     tpot: Texts = leaf("Limit on the mean time per output token of a request (TPOT); repeatable.")
     e2e: Texts = leaf("Limit on the time to the last token (E2E); repeatable.")
+    first_ttft: Texts = leaf('Limit on the TTFT of the first request of a recorded session, such as "p95<=10s"; repeatable.')
+    further_ttft: Texts = leaf("Limit on the TTFT of its other requests; repeatable.")
+    slowdown: Texts = leaf(
+        'Limit on how many times as long the answers of a recorded session take as alone, such as "p90<=1.2"; repeatable.'
+    )
     attain: Texts = leaf('Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; repeatable.')
 
 
@@ -222,6 +233,10 @@ class SearchAsked:
         "(default: random).",
         one="Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv, power-of-two, or "
         "where prompts share something prefix-aware or session (default: least-outstanding).",
+    )
+    deploy_on: Text = leaf(
+        "Deployment target that runs the answer: compose, kubernetes, kserve, llm-d, dynamo, ray-serve, nim or triton; tries only "
+        "what it runs: engines, splits, formats with a checkpoint, and its router (default: any)."
     )
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
@@ -403,7 +418,7 @@ def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> Iterator[Leaf
             yield Leaf(path=(*path, part.name), kind=kind, **part.metadata)
 
 
-OF_SIZE = ("system", "pp", "load")
+OF_SIZE = ("system", "pp", "load", "deploy_on")
 """Leaves of the search that one simulated deployment has no use for."""
 
 OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")

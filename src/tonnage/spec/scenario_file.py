@@ -19,8 +19,7 @@ from tonnage.spec.written_numbers import numbers_of
 def read_document(path: str) -> dict[str, Any]:
     """The nested values of a YAML or JSON file, with paths of other files made to start where ``path`` does.
 
-    Raises:
-        InputError: no such file, or one that does not hold a scenario.
+    Raises InputError: no such file, or one that does not hold a scenario.
     """
     if not os.path.exists(path) and not os.path.splitext(path)[1]:
         raise InputError(f"{path}: is no scenario file; write several values of one option with commas between, such as h100,{path}")
@@ -43,25 +42,15 @@ def _from_folder(document: dict[str, Any], folder: str) -> dict[str, Any]:
 
 
 def read_scenario(path: str) -> Scenario:
-    """The scenario of a YAML or JSON file.
-
-    Raises:
-        InputErrors: everything in it that cannot be used, each with its place.
-    """
+    """The scenario of a YAML or JSON file. Raises InputErrors: everything in it that cannot be used, each with its place."""
     return scenario_of(read_document(path), {}, path)
 
 
 def scenario_of(document: Mapping[str, Any], given: Mapping[str, Any], source: str = "") -> Scenario:
     """A document with the values that were given by name in place of what it says.
 
-    Args:
-        document: nested values, as in a file.
-        given: values by the names of leaves; None stands for a value that is not given.
-        source: the file, for messages.
-
-    Raises:
-        InputErrors: everything that cannot be used: unknown keys and values of another kind, each by its place
-            in the file or as an option.
+    Raises InputErrors: everything that cannot be used: unknown keys and values of another kind, each by its place in the file or as an
+    option.
     """
     from pydantic import ValidationError
 

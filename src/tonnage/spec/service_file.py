@@ -111,8 +111,7 @@ class _File:
 def is_service(path: Path | str) -> bool:
     """Whether a file holds a service of models that are not LLMs: it has the key ``service``; one that is not there holds none.
 
-    Raises:
-        InputError: neither YAML nor JSON.
+    Raises InputError: neither YAML nor JSON.
     """
     if not os.path.exists(path):
         return False
@@ -121,25 +120,13 @@ def is_service(path: Path | str) -> bool:
 
 
 def read_service(path: Path | str) -> Service:
-    """The service of a file.
-
-    Raises:
-        InputErrors: everything in it that cannot be used.
-    """
+    """The service of a file. Raises InputErrors: everything in it that cannot be used."""
     where = str(path)
     return service_of(parse_yaml(read_text(where, "service"), where), where)
 
 
 def service_of(document: Mapping[str, Any], where: str) -> Service:
-    """The same from nested values.
-
-    Args:
-        document: as a file holds it.
-        where: the file, for messages.
-
-    Raises:
-        InputErrors: everything in it that cannot be used.
-    """
+    """The same from nested values. Raises InputErrors: everything in it that cannot be used."""
     asked = read_as(_File, document, where, InputErrors)
     faults = [f"{where}: {fault}" for fault in _faults(asked)]
     InputErrors.raise_if(faults)
@@ -289,8 +276,7 @@ def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
 def _time(written: dict[str, str]) -> ServiceTime:
     """A table of durations by batch size, or ``fixed`` and ``each``.
 
-    Raises:
-        InputError: neither of the two, or a batch that would take no time.
+    Raises InputError: neither of the two, or a batch that would take no time.
     """
     if set(written) == {"fixed", "each"}:
         fixed, each = (parse_duration(written[name], name) for name in ("fixed", "each"))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Ints = NDArray[np.int64]
+
 
 # What the tokens of requests have in common, so that a cache can tell which blocks of one are those of another. A request's prompt and
 # output are made of pieces. The number of a piece stands for its text together with all that is before it: two requests whose token
@@ -60,6 +62,55 @@ class Contents:
         first, last = int(self.starts[request]), int(self.starts[request + 1])
         return self.piece[first:last].tolist(), self.until[first:last].tolist()
 
+    def part(self, rows: Ints) -> Contents:
+        """Those of some of the requests, in any order."""
+        starts, places = gathered(self.starts, rows)
+        return Contents(starts=starts, piece=self.piece[places], until=self.until[places])
+
+
+def gathered(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """For some rows of a table whose rows are runs of entries: where their runs begin among themselves, and the places of the entries."""
+    import numpy as np
+
+    counts = np.diff(starts)[rows]
+    own = np.append(0, counts.cumsum()).astype(np.int64)
+    return own, np.repeat(starts[rows] - own[:-1], counts) + np.arange(own[-1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Follows:
+    """Which requests wait for which others to end.
+
+    Attributes:
+        starts: int64 (requests + 1,), the place in ``rows`` at which the requests begin that wait for each one.
+        rows: int64, who waits.
+        waits: int64, for how many each waits; its pause begins at the end of the last of them.
+    """
+
+    starts: Ints
+    rows: Ints
+    waits: Ints
+
+    def part(self, rows: Ints) -> Follows:
+        """Those of some of the requests, counted from 0 again: of each session all or none."""
+        import numpy as np
+
+        number = np.full(len(self.waits), -1)
+        number[rows] = np.arange(len(rows))
+        starts, places = gathered(self.starts, rows)
+        return Follows(starts=starts, rows=number[self.rows[places]], waits=self.waits[rows])
+
+
+def follows_of(waits: Sequence[Sequence[int]]) -> Follows:
+    """From the requests that each one waits for."""
+    import numpy as np
+
+    pairs = np.array([(before, row) for row, each in enumerate(waits) for before in each], np.int64).reshape(-1, 2)
+    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    counts = np.bincount(pairs[:, 0], minlength=len(waits))
+    starts = np.append(0, counts.cumsum()).astype(np.int64)
+    return Follows(starts=starts, rows=pairs[:, 1].copy(), waits=np.array([len(each) for each in waits], np.int64))
+
 
 def piece_at(pieces: Sequence[int], until: Sequence[int], token: int) -> int:
     """The piece that a token belongs to; the first token is number 0."""
@@ -87,8 +138,6 @@ def of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int], size: int) ->
 
     Args:
         blocks: ids of the blocks of each prompt; a last block that is not full counts as far as it goes.
-        isl: prompt tokens of each.
-        size: tokens of a block.
     """
     tree: dict[tuple[int, int], int] = {}
     outputs = len(blocks)
@@ -136,22 +185,11 @@ class Pause:
 
 
 def parse_pause(text: str, where: str) -> Pause:
-    """Read "2s" or "exponential:2s".
-
-    Raises:
-        InputError: anything else.
-    """
+    """Read "2s" or "exponential:2s". Raises InputError: anything else."""
     kind, colon, rest = text.strip().partition(":")
     if colon and kind.strip().lower() != "exponential":
         raise InputError(f"{where}: '{text}' is no pause; write for example 2s or exponential:2s")
     return Pause(mean_s=parse_duration(rest if colon else kind, where), exponential=bool(colon))
-
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,14 +272,7 @@ class Drawn(NamedTuple):
 
 
 def draw(asked: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[np.random.Generator]) -> Drawn:
-    """So many sessions.
-
-    Args:
-        asked: what they are like.
-        count: how many.
-        isl, osl: of questions and answers.
-        streams: one for questions, answers, turns, pauses, tools and prefixes each.
-    """
+    """So many sessions; ``streams`` draw questions, answers, turns, pauses, tools and prefixes, in this order."""
     import numpy as np
 
     turns = np.maximum(asked.turns.draw(count, streams[2]), 1)

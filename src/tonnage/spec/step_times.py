@@ -68,11 +68,7 @@ class StepSource:
         return all(any(owner) for owner, _ in self.table)
 
     def steps_of(self, deployment: Deployment) -> tuple[TimedStep, ...]:
-        """The steps that were measured on a deployment.
-
-        Raises:
-            InputError: the file has none.
-        """
+        """The steps that were measured on a deployment. Raises InputError: the file has none."""
         mine = owner_of(deployment)
         found = [step for owner, steps in self.table if all(a in ("", b) for a, b in zip(owner, mine, strict=True)) for step in steps]
         if not found:

@@ -37,8 +37,7 @@ MOST = 1e12
 def step_source(name: str | Path) -> StepSource | None:
     """The source that ``step_model`` names; None for the fitted terms.
 
-    Raises:
-        InputError: it is neither a step model nor a file of step times.
+    Raises InputError: it is neither a step model nor a file of step times.
     """
     name = str(name).strip()
     if name.lower() == FITTED:
@@ -53,8 +52,7 @@ def step_source(name: str | Path) -> StepSource | None:
 def read_step_times(path: str) -> StepSource:
     """The step times of a CSV; see the module for its columns.
 
-    Raises:
-        InputErrors: the file cannot be read as that; every bad line is named.
+    Raises InputErrors: the file cannot be read as that; every bad line is named.
     """
     errors: list[str] = []
     found: dict[Owner, list[TimedStep]] = {}

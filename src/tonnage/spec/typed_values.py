@@ -38,8 +38,6 @@ def about(text: str, *, default: Any = None, negative: bool = True, several: boo
     """A field that is also a flag of the command, which is None unless it is given.
 
     Args:
-        text: what the flag's help says.
-        default: of the field in Python.
         negative: whether a switch can be turned off by a flag with ``no`` too.
         several: whether the flag takes all the values that follow it.
     """
@@ -74,9 +72,6 @@ def read_as(kind: type[T], values: object, where: str, error: type[Several] = Da
     """Plain values as a value of the class ``kind``.
 
     Args:
-        kind: a class made by ``strict``, or a type made of such.
-        values: what the file holds.
-        where: the file and the entry, for messages.
         error: what to raise: ``DataErrors`` for a file that Tonnage ships, ``InputErrors`` for a user's.
 
     Raises:
@@ -91,8 +86,7 @@ def read_as(kind: type[T], values: object, where: str, error: type[Several] = Da
 def read_entries(kind: type[T], rows: object, where: str, error: type[Several] = DataErrors) -> tuple[T, ...]:
     """The entries of a file that is a list, each as a value of the class ``kind`` and named by its ``name`` in messages.
 
-    Raises:
-        DataErrors, InputErrors: everything that is wrong with any of them, one line each.
+    Raises DataErrors, InputErrors: everything that is wrong with any of them, one line each.
     """
     if not isinstance(rows, list):
         raise error([f"{where}: is not a list of entries"])
@@ -159,8 +153,6 @@ def parse_yaml(text: str, where: str, *, shipped: bool = False) -> Any:
     """The plain values of a YAML text.
 
     Args:
-        text: the YAML.
-        where: the file, for messages.
         shipped: whether Tonnage ships the file, so that the faster parser, written in C, may read it: that one has no
             bound on how deeply a hostile file nests.
 

@@ -76,8 +76,7 @@ PRESETS: dict[UseCase, Preset] = {
 def mixture_of(text: str, where: str) -> Pairs:
     """Read "short-in-short-out 0.7, 4000/300 30%": use cases or pairs of lengths (ISL/OSL, in tokens), each with its share.
 
-    Raises:
-        InputError: another form, or shares that do not sum to 1.
+    Raises InputError: another form, or shares that do not sum to 1.
     """
     parts = []
     for part in text.split(","):

@@ -7,19 +7,21 @@ gaps and leaves the lengths alone (common random numbers).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.errors import InputError, option
 from tonnage.spec.arrivals import HourlyArrivals, ModulatedArrivals
 from tonnage.spec.deployment import TrafficClass, with_classes
 from tonnage.spec.lengths import Lengths, Pairs, parse_lengths
 from tonnage.spec.recording import Recording
-from tonnage.spec.sessions import Contents, Sessions
+from tonnage.spec.sessions import Contents, Follows, Sessions
 from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tonnage.spec.recorded_sessions import RecordedSessions
 
 __all__ = [
     "Arrivals",
@@ -117,11 +119,7 @@ class TraceArrivals:
         return "trace"
 
     def places(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The requests of the recording that this instance gets, in order; at least one.
-
-        Raises:
-            InputError: a share that is none.
-        """
+        """The requests of the recording that this instance gets, in order; at least one. Raises InputError: a share that is none."""
         import numpy as np
 
         if not 0 < self.share <= 1:
@@ -153,6 +151,7 @@ class Workload:
         pairs: lengths that are drawn together instead; None where they are not.
         sessions: conversations that the requests are turns of, or prefixes that they share: lengths are then those of what each turn
             adds, rates those of all turns together, and the clients of a closed loop hold one conversation each; None without.
+        recorded: sessions from a file that the requests are those of, with their own lengths; None without.
         classes: of the requests; empty where all are alike.
     """
 
@@ -162,6 +161,7 @@ class Workload:
     requests: int
     pairs: Pairs | None = None
     sessions: Sessions | None = None
+    recorded: RecordedSessions | None = None
     classes: tuple[TrafficClass, ...] = ()
 
     @property
@@ -173,19 +173,22 @@ class Workload:
     def shares(self) -> bool:
         """Whether its requests have something in common that a prefix cache can use, or follow one another."""
         replayed = self.arrivals.recording.blocks if isinstance(self.arrivals, TraceArrivals) and self.arrivals.lengths else ()
-        return self.sessions is not None or bool(replayed)
+        return self.sessions is not None or self.recorded is not None or bool(replayed)
 
     def trace(self, seed: int, *, stretch: bool = False) -> Trace:
         """The requests themselves; the same seed gives the same trace.
 
         Args:
-            seed: of every random draw.
             stretch: whether an open loop that lasts longer than a simulated run may is cut to the requests of a stretch
                 that fits, and is not refused.
 
         Raises:
             InputError: no requests, a rate or concurrency that is not positive, or a run that is too long.
         """
+        if self.recorded is not None:
+            from tonnage.spec.recorded_sessions import recorded_trace
+
+            return recorded_trace(self, self.recorded, seed)
         return with_classes(self._made(seed, stretch), self.classes, seed)
 
     def _made(self, seed: int, stretch: bool) -> Trace:
@@ -288,8 +291,7 @@ def unit_gaps(arrivals: OpenLoop, count: int, rng: np.random.Generator) -> NDArr
 def checked_cv(cv: float) -> float:
     """A coefficient of variation of gamma arrivals, refused where its square or the inverse of that is no usable number.
 
-    Raises:
-        InputError: it is outside of ``LEAST_CV`` to ``MOST_CV``.
+    Raises InputError: it is outside of ``LEAST_CV`` to ``MOST_CV``.
     """
     if not LEAST_CV <= cv <= MOST_CV:
         said = f"write a number above 0 (1 is Poisson), at least {LEAST_CV:g} and at most {MOST_CV:g}"
@@ -302,15 +304,16 @@ class Trace:
     """Requests as columns; row number is the request id.
 
     Attributes:
-        due_ps: int64, when each request is due, in picoseconds; -1 throughout in a closed loop.
+        due_ps: int64, when each request is due, in picoseconds; in a closed loop the earliest for those sent at its start, -1 for any time.
         isl, osl: int64, prompt and output tokens.
         concurrency: clients of a closed loop, 0 for an open loop.
         turnaround_ps: serial client time per request sent in a closed loop.
         seed: of what is drawn while they are served: which guesses of a drafter are right.
         contents: what the requests have in common; None where they have nothing in common, or it is not known.
         pause_ps: int64, of the further turns of conversations: the time from the end of the request in the row before until this one
-            is sent, whose ``due_ps`` counts for nothing; -1 of first turns. None where every request stands for itself. With it
-            ``contents`` are given too.
+            is sent, whose ``due_ps`` counts for nothing; -1 of first turns, behind which those of their session stand. None where every
+            request stands for itself. With it ``contents`` are given too.
+        follows: which requests others wait for where that is not the row before; None where it is.
         priority: int64, the class of each request: lower goes first where priorities count. None where all are alike.
         ttft_ps: int64, the time to first token that each should have, -1 for none; given with ``priority``.
     """
@@ -323,6 +326,7 @@ class Trace:
     seed: int = 0
     contents: Contents | None = None
     pause_ps: NDArray[np.int64] | None = None
+    follows: Follows | None = None
     priority: NDArray[np.int64] | None = None
     ttft_ps: NDArray[np.int64] | None = None
 
@@ -336,6 +340,32 @@ class Trace:
 
         return np.arange(len(self)) if self.pause_ps is None else np.flatnonzero(self.pause_ps < 0)
 
-    def pause_before(self, row: int) -> int:
-        """Picoseconds from the end of the row before until this one is sent; -1 if it does not wait for it, or there is none."""
-        return -1 if self.pause_ps is None or row >= len(self) else int(self.pause_ps[row])
+    def graph(self) -> Follows:
+        """Which requests wait for which."""
+        import numpy as np
+
+        if self.follows is not None:
+            return self.follows
+        waits = np.zeros(len(self), np.int64) if self.pause_ps is None else (self.pause_ps >= 0).astype(np.int64)
+        return Follows(starts=np.append(0, np.append(waits[1:], 0)[: len(self)].cumsum()), rows=np.flatnonzero(waits), waits=waits)
+
+    def session(self) -> NDArray[np.int64]:
+        """The number of each request's session; of a request by itself its own."""
+        import numpy as np
+
+        return np.arange(len(self)) if self.pause_ps is None else (self.pause_ps < 0).cumsum() - 1
+
+    def part(self, rows: NDArray[np.int64], seed: int) -> Trace:
+        """Some of the requests with what they have in common, in order; of a session all or none."""
+        columns = ((name, getattr(self, name)) for name in ("pause_ps", "priority", "ttft_ps"))
+        given: dict[str, Any] = {name: column if column is None else column[rows] for name, column in columns}
+        return replace(
+            self,
+            due_ps=self.due_ps[rows],
+            isl=self.isl[rows],
+            osl=self.osl[rows],
+            seed=seed,
+            contents=None if self.contents is None else self.contents.part(rows),
+            follows=None if self.follows is None else self.follows.part(rows),
+            **given,
+        )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,165 +9,10 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tonnage.bench.scrape import fetch
-from tonnage.deploy.signals import SIGNALS, Signals
 from tonnage.errors import InputError, option
+from tonnage.formats.engine_metrics import SIGNALS, Signals
+from tonnage.formats.prometheus import Buckets, Page, buckets_of
 from tonnage.spec.deployment import LimitMetric
-
-# A page of Prometheus metrics as samples (text exposition format 0.0.4).
-
-
-_SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?$", re.ASCII)
-_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
-_ESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One line of a page.
-
-    Attributes:
-        name: of the series.
-        labels: by name.
-        value: of the moment.
-    """
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
-class Page:
-    """The samples of one page, by name."""
-
-    def __init__(self, text: str) -> None:
-        """Read a page; lines that are no samples are passed over, and so are values that are no numbers."""
-        self._by_name: dict[str, list[Sample]] = {}
-        for one in _samples(text):
-            self._by_name.setdefault(one.name, []).append(one)
-
-    def __contains__(self, name: str) -> bool:
-        """Whether the page has series of this name."""
-        return name in self._by_name
-
-    def of(self, name: str) -> tuple[Sample, ...]:
-        """The samples of a name."""
-        return tuple(self._by_name.get(name, ()))
-
-    def total(self, name: str) -> float:
-        """The sum of the samples of a name; 0 where there are none."""
-        return math.fsum(one.value for one in self.of(name))
-
-    def values(self, name: str) -> tuple[float, ...]:
-        """The values of the samples of a name."""
-        return tuple(one.value for one in self.of(name))
-
-    def under(self, prefix: str) -> tuple[str, ...]:
-        """The names of series that begin so."""
-        return tuple(name for name in self._by_name if name.startswith(prefix))
-
-
-def _samples(text: str) -> Iterator[Sample]:
-    for line in text.splitlines():
-        match = None if line.startswith("#") else _SAMPLE.match(line.strip())
-        if match is None:
-            continue
-        try:
-            value = float(match[3])
-        except ValueError:
-            continue
-        if not math.isnan(value):
-            labels = {name: re.sub(r'\\[\\"n]', lambda found: _ESCAPED[found[0]], text) for name, text in _LABEL.findall(match[2] or "")}
-            yield Sample(name=match[1], labels=labels, value=value)
-
-
-# A Prometheus histogram over a stretch of time: its mean, and its quantiles with the bucket that each is in.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buckets:
-    """Counts of observations, cumulated over upper bounds.
-
-    Attributes:
-        bounds: upper bounds in seconds, ascending, the last one infinite; empty where nothing was published.
-        counts: observations up to each bound.
-        total: sum of the observations in seconds.
-    """
-
-    bounds: tuple[float, ...] = ()
-    counts: tuple[float, ...] = ()
-    total: float = 0.0
-
-    @property
-    def count(self) -> float:
-        """How many observations there are."""
-        return self.counts[-1] if self.counts else 0.0
-
-    @property
-    def mean(self) -> float:
-        """In seconds; NaN without observations."""
-        return self.total / self.count if self.count else math.nan
-
-    def since(self, before: Buckets) -> Buckets:
-        """What came after an earlier state; everything, where the counters began again in between."""
-        if before.bounds != self.bounds or before.count > self.count:
-            return self
-        counts = tuple(max(0.0, now - then) for now, then in zip(self.counts, before.counts, strict=True))
-        return Buckets(bounds=self.bounds, counts=counts, total=self.total - before.total)
-
-    def bracket(self, share: float) -> tuple[float, float]:
-        """The bounds of the bucket in which the quantile lies, in seconds; NaN without observations."""
-        if not self.count:
-            return math.nan, math.nan
-        rank = share * self.count
-        place = next(place for place, count in enumerate(self.counts) if count >= rank)
-        return (self.bounds[place - 1] if place else 0.0), self.bounds[place]
-
-    def quantile(self, share: float) -> float:
-        """The quantile in seconds, observations lying evenly in their bucket, as ``histogram_quantile`` of Prometheus takes them.
-
-        Beyond the last finite bound it is that bound; NaN without observations.
-        """
-        low, high = self.bracket(share)
-        if math.isnan(low) or math.isinf(high):
-            return low
-        place = self.bounds.index(high)
-        before = self.counts[place - 1] if place else 0.0
-        inside = self.counts[place] - before
-        return low + (high - low) * ((share * self.count - before) / inside if inside else 1.0)
-
-    def slower(self, seconds: float) -> float:
-        """The share of observations above a limit, lying evenly in their bucket; NaN without observations."""
-        if not self.count:
-            return math.nan
-        low, below = 0.0, 0.0
-        for bound, count in zip(self.bounds, self.counts, strict=True):
-            if bound >= seconds:
-                inside = 0.0 if math.isinf(bound) else (count - below) * (seconds - low) / (bound - low)
-                return 1 - (below + inside) / self.count
-            low, below = bound, count
-        return 0.0
-
-
-def buckets_of(page: Page, name: str) -> Buckets:
-    """A histogram on a page, summed over its other labels."""
-    found: dict[float, float] = {}
-    for one in page.of(f"{name}_bucket"):
-        bound = float(one.labels.get("le", "nan"))
-        if not math.isnan(bound):
-            found[bound] = found.get(bound, 0.0) + one.value
-    bounds = tuple(sorted(found))
-    return Buckets(bounds=bounds, counts=tuple(found[bound] for bound in bounds), total=page.total(f"{name}_sum"))
-
-
-def together(parts: Sequence[Buckets]) -> Buckets:
-    """The histograms of several instances as one; those with other bounds than the first are left out."""
-    some = [part for part in parts if part.bounds]
-    if not some:
-        return Buckets()
-    same = [part for part in some if part.bounds == some[0].bounds]
-    counts = tuple(math.fsum(column) for column in zip(*(part.counts for part in same), strict=True))
-    return Buckets(bounds=some[0].bounds, counts=counts, total=math.fsum(part.total for part in same))
-
 
 # What one instance has done since it started, and what it holds at this moment, read off its metrics page.
 
@@ -202,7 +45,7 @@ class Counts:
 
 def signals_on(page: Page) -> Signals | None:
     """The engine whose metrics a page has; None for none of those that are known."""
-    return next((one for one in SIGNALS.values() if f"{one.histograms['e2e'].name}_count" in page), None)
+    return next((one for one in SIGNALS.values() if f"{one.histograms['e2e']}_count" in page), None)
 
 
 def counts_of(page: Page, signals: Signals) -> Counts:
@@ -221,7 +64,7 @@ def counts_of(page: Page, signals: Signals) -> Counts:
         output_tokens=total(signals.output_tokens),
         responses=sum(one.value for one in answered) if answered else None,
         failures=sum(one.value for one in answered if one.labels.get("status") == FAILED) if answered else None,
-        histograms={metric: buckets_of(page, one.name) for metric, one in signals.histograms.items() if f"{one.name}_count" in page},
+        histograms={metric: buckets_of(page, one) for metric, one in signals.histograms.items() if f"{one}_count" in page},
     )
 
 
@@ -231,9 +74,9 @@ BROKEN = ("error", "cut", "failed")
 ENDED = ("ok", *BROKEN)
 """How requests end that a gateway passed on, as it counts them (``gateway.backend.OUTCOMES``)."""
 
-USE = ("DCGM_FI_DEV_GPU_UTIL", "nv_gpu_utilization", "nvml:utilization_percent")
-WATTS = ("DCGM_FI_DEV_POWER_USAGE", "nv_gpu_power_usage", "nvml:power_w")
-"""Of NVIDIA's DCGM exporter, of Triton, and of this machine's driver (names recalled, 2026-11-22)."""
+USE = ("DCGM_FI_DEV_GPU_UTIL", "gpu_gfx_activity", "nv_gpu_utilization", "nvml:utilization_percent")
+WATTS = ("DCGM_FI_DEV_POWER_USAGE", "gpu_package_power", "nv_gpu_power_usage", "nvml:power_w")
+"""Of NVIDIA's DCGM exporter, of AMD's, of Triton, and of this machine's driver (names recalled, 2026-11-22)."""
 
 SHARES = ("nv_gpu_utilization",)
 """Triton publishes a share where the others publish per cent."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tonnage.formats.prometheus import Buckets, together
 from tonnage.perf.residuals import SHARE
 from tonnage.spec.deployment import LimitMetric
 from tonnage.watch.expected import Advice, Expected, Predictor, advice
-from tonnage.watch.reading import BROKEN, Buckets, Counts, Reading, together
+from tonnage.watch.reading import BROKEN, Counts, Reading
 
 if TYPE_CHECKING:
     from tonnage.plan.limit import Limit
@@ -119,6 +120,11 @@ class Watched:
         return tuple(one for one in self.attained if one.high < one.asked)
 
     @property
+    def uneven(self) -> tuple[str, ...]:
+        """Instances that get another share of the requests than the plan's router would send them, in words."""
+        return uneven(self.plan.scenario.router, self.present)
+
+    @property
     def capacity(self) -> float:
         """Requests per second that the instances carry inside the limits with the present lengths, by simulation."""
         return self.expected.capacity * self.instances
@@ -156,6 +162,8 @@ class Watched:
             "headroom": self.headroom,
             "capacity_at_measured_speed": None if slower is None else slower * self.instances,
             "attained": [asdict(one) for one in self.attained],
+            "requests_by_instance": dict(p.by_instance),
+            "split_not_the_plans": list(self.uneven),
             "limits_broken": [*(f"{one.metric} {one.statistic}" for one in self.broken), *(one.limits for one in self.missed)],
             "advice": None if self.advice is None else self.advice.to_json(),
         }
@@ -243,7 +251,7 @@ class Watcher:
         plan: of the deployment.
         predictor: of its choice.
         urls: that are watched.
-        plan_file: path of the plan, for the commands that are told.
+        plan_file: path of the plan, for the commands of the advice.
     """
 
     plan: Plan
@@ -316,6 +324,7 @@ class Present:
         latencies: histograms of seconds, by metric.
         gpu_use: share of the time in which a GPU worked, the mean; None where nobody says it.
         gpu_watts: power of all GPUs; None where nobody says it.
+        by_instance: requests that ended in it, by the instance's address.
     """
 
     seconds: float
@@ -333,6 +342,25 @@ class Present:
     latencies: Mapping[LimitMetric, Buckets]
     gpu_use: float | None
     gpu_watts: float | None
+    by_instance: Mapping[str, float] = field(default_factory=dict)
+
+
+EVEN = ("round-robin", "random", "least-outstanding", "power-of-two", "least-tokens", "least-kv")
+"""Routers that share requests evenly among equal instances, unlike routers by prompt or session."""
+
+UNEVEN = 0.25
+"""Share of an even part by which an instance's requests must differ before the split counts as another than the plan's."""
+
+
+def uneven(router: str, present: Present) -> tuple[str, ...]:
+    """Instances whose requests are so many or so few that the plan's router cannot have sent them; four standard deviations of random."""
+    total, count = math.fsum(present.by_instance.values()), len(present.by_instance)
+    if router not in EVEN or count < 2 or total < FEW * count:
+        return ()
+    part = total / count
+    spread = 4 * math.sqrt(part * (1 - 1 / count))
+    off = {url: ended for url, ended in present.by_instance.items() if abs(ended - part) > max(spread, UNEVEN * part)}
+    return tuple(f"{url} got {ended / total:.0%} of the requests" for url, ended in off.items())
 
 
 def present(before: Reading, now: Reading) -> Present:
@@ -362,6 +390,9 @@ def present(before: Reading, now: Reading) -> Present:
         latencies=latencies,
         gpu_use=sum(now.use) / len(now.use) if now.use else None,
         gpu_watts=math.fsum(now.watts) if now.watts else None,
+        by_instance={
+            url: _since(before.instances[url], now.instances[url], "e2e").count for url in now.instances if url in before.instances
+        },
     )
 
 

@@ -13,6 +13,7 @@ from tonnage.spec.workload import LEAST_CV, MOST_CV, OpenLoop, unit_gaps
 from tonnage.units import NS_PER_S
 from tonnage.workload.burstiness import Burstiness, Spread, burstiness, kolmogorov_smirnov, spread
 from tonnage.workload.limits import EngineLimits, KvGain, engine_limits
+from tonnage.workload.live_sessions import LiveSessions, live_sessions
 from tonnage.workload.sharing import Sharing, sharing
 from tonnage.workload.traffic import Traffic
 
@@ -253,6 +254,7 @@ class Description(InNotebooks):
         fitted_isl, fitted_osl: the nearest distribution of each.
         fitted_arrivals: the nearest process.
         sharing: what prompts share; None where the file does not say.
+        live: what its sessions are like; None where the file has none with what each request waited for.
         limits: lengths at the 99th percentile.
         gain: what these save on an instance; None where no model was named.
     """
@@ -267,6 +269,7 @@ class Description(InNotebooks):
     fitted_arrivals: FittedArrivals
     sharing: Sharing | None
     limits: EngineLimits
+    live: LiveSessions | None = None
     gain: KvGain | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -283,6 +286,7 @@ class Description(InNotebooks):
             "rank_correlation": self.correlation,
             "arrivals": {**self.burstiness.to_json(), "fitted": self.fitted_arrivals.to_json()},
             "sharing": None if self.sharing is None else self.sharing.to_json(),
+            "sessions": None if self.live is None else self.live.to_json(),
             "cached_tokens": self.traffic.cached_tokens,
             "engine_limits": self.limits.to_json(),
             "kv_gain": None if self.gain is None else self.gain.to_json(),
@@ -308,6 +312,7 @@ def describe(traffic: Traffic) -> Description:
         fitted_osl=fitted_osl,
         fitted_arrivals=fitted_arrivals(arrivals),
         sharing=sharing(traffic),
+        live=None if traffic.recorded is None else live_sessions(traffic.recorded),
         limits=engine_limits(seen_isl, seen_osl, list(zip(recording.isl, recording.osl, strict=True))),
     )
 

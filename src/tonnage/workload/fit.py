@@ -1,7 +1,7 @@
 """A scenario that reproduces recorded traffic: its distributions where they fit, else files of what was seen.
 
 What a file holds is next to the scenario: ``NAME.lengths.csv`` has pairs of lengths, ``NAME.isl.csv`` and ``NAME.osl.csv`` lengths with
-their weights, ``NAME.arrivals.csv`` the moments.
+their weights, ``NAME.arrivals.csv`` the moments. Of recorded sessions a few that stand for all are kept in ``NAME.sessions.jsonl.gz``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked
 from tonnage.units import NS_PER_S
 from tonnage.workload.description import Description, FittedLengths
+from tonnage.workload.live_sessions import Chosen, chosen_sessions, written
 
 CORRELATED = 0.1
 """Rank correlation from which on prompts and outputs are drawn together."""
@@ -27,13 +28,15 @@ class Fit:
         description: of the traffic.
         scenario: what reproduces it; its files are named relative to it.
         files: their names with what they hold.
-        lengths: "distributions", "pairs", or "weights" where at least one side is a file of lengths with weights.
+        lengths: "distributions", "pairs", or "weights" where at least one side is a file of lengths with weights; "sessions" of sessions.
+        chosen: the sessions that stand for all; None where the traffic has none.
     """
 
     description: Description
     scenario: Scenario
     files: dict[str, str] = field(default_factory=dict)
     lengths: str
+    chosen: Chosen | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The scenario as its file holds it, the names of the files next to it, and what was fitted."""
@@ -47,6 +50,7 @@ class Fit:
             "isl": found.fitted_isl.to_json(),
             "osl": found.fitted_osl.to_json(),
             "arrivals": found.fitted_arrivals.to_json(),
+            **({} if self.chosen is None else {"sessions": len(self.chosen.recorded), "errors": self.chosen.errors}),
         }
 
 
@@ -59,12 +63,19 @@ def fit(description: Description, stem: str, model: str | None = None) -> Fit:
         model: of the scenario; None leaves it to anyone who asks.
     """
     files: dict[str, str] = {}
-    lengths, how = _lengths(description, stem, files)
-    demand, search = _arrivals(description, stem, files)
+    recorded = description.traffic.recorded
+    chosen = None if recorded is None else chosen_sessions(recorded)
+    if chosen is not None:
+        name = f"{stem}.sessions.jsonl.gz"
+        files[name] = written(chosen.recorded)
+        lengths, how, demand, search = LengthsAsked(), "sessions", DemandAsked(trace=name), SearchAsked()
+    else:
+        lengths, how = _lengths(description, stem, files)
+        demand, search = _arrivals(description, stem, files)
     source = os.path.basename(os.path.normpath(description.traffic.recording.source))
     title = f"Fitted to {source}"
     scenario = Scenario(title=title, model=model, lengths=lengths, demand=demand, search=search)
-    return Fit(description=description, scenario=scenario, files=files, lengths=how)
+    return Fit(description=description, scenario=scenario, files=files, lengths=how, chosen=chosen)
 
 
 def _lengths(found: Description, stem: str, files: dict[str, str]) -> tuple[LengthsAsked, str]:

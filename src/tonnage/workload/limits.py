@@ -47,6 +47,7 @@ class KvGain:
         context: the model's longest sequence, in tokens.
         limit: the longest that the limits admit, which is no longer than the context.
         context_bytes, limit_bytes: KV memory of one such sequence, in bytes on each GPU.
+        token_bytes: KV memory of one token, in bytes on all of its GPUs together.
         context_requests, limit_requests: how many of them fit at once, at most the engine's slots.
     """
 
@@ -59,6 +60,7 @@ class KvGain:
     limit: int
     context_bytes: int
     limit_bytes: int
+    token_bytes: int
     context_requests: int
     limit_requests: int
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tonnage.csv_file import named_rows
 from tonnage.errors import InputError
 from tonnage.spec.lengths import number
 from tonnage.spec.recording import BURSTGPT, Recording, read_recording
+
+if TYPE_CHECKING:
+    from tonnage.spec.recorded_sessions import RecordedSessions
 
 SESSION_COLUMNS = ("session id", "session_id", "conversation_id")
 """Columns of a CSV that say which conversation a request belongs to; BurstGPT's is the first."""
@@ -26,12 +30,14 @@ class Traffic:
         recording: moments and lengths.
         blocks: for each request the ids of its prompt's blocks; empty where the file has none.
         sessions: for each request the conversation that it belongs to; empty where the file has none.
+        recorded: the sessions, where the file has them with what each request waited for; None where it has not.
         cached_tokens: prompt tokens that a server said it had in its cache, over all requests; None where nobody said.
     """
 
     recording: Recording
     blocks: tuple[tuple[int, ...], ...] = ()
     sessions: tuple[str, ...] = ()
+    recorded: RecordedSessions | None = None
     cached_tokens: int | None = None
 
 

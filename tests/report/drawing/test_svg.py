@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.report.example_plan import HOSTILE, full
 from tests.report.plans.test_figures import FIGURES
 from tonnage.plan.cost import WayCost, YearlyCost
-from tonnage.report.drawing.draw import NARROW, WIDE, draw
+from tonnage.report.drawing.draw import BOLD, NARROW, WIDE, draw, draw_plot
 from tonnage.report.drawing.figure import (
     Axis,
     Bars,
@@ -28,11 +28,12 @@ from tonnage.report.drawing.figure import (
     Lane,
     Plot,
     Point,
+    Rule,
     Scatter,
     Series,
     Span,
 )
-from tonnage.report.drawing.svg import TONES, Scale, fitted, log_ticks, nice_ticks, shape
+from tonnage.report.drawing.svg import TONES, Page, Scale, fitted, log_ticks, nice_ticks, shape
 
 
 @given(low=st.floats(0, 1e9), span=st.floats(1e-6, 1e9), most=st.integers(2, 12))
@@ -171,3 +172,29 @@ def test_bar_that_dwarfs_the_others_is_broken_off_and_its_number_stays() -> None
     assert drawn.count('class="break"') == 2
     assert "42,600,000 USD" in drawn
     assert 'class="break"' not in draw(FIGURES["cost"](full()) or bars)
+
+
+LABEL = re.compile(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)" class="limit-label">([^<]*)<')
+
+
+@pytest.mark.parametrize("page", [WIDE, NARROW])
+def test_the_words_of_a_limit_keep_off_the_curves_where_there_is_room(page: Page) -> None:
+    points = tuple(Point(x=10.0 * i, y=600.0 * 1.3**i, tip="") for i in range(1, 9))
+    plot = Plot(
+        key="latency",
+        title="latency",
+        x=Axis(title="load"),
+        y=Axis(title="ms", log=True),
+        series=(Series(name="E2E", tone=2, points=points),),
+        rules=(Rule(along="y", value=500.0, label="TTFT p95 ≤ 500 ms"), Rule(along="y", value=520.0, label="TPOT p95 ≤ 520 ms")),
+    )
+    _, drawn = draw_plot(plot, page)
+    circles = [(float(x), float(y)) for x, y in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="12"', drawn)]
+    boxes = []
+    for x, y, anchor, words in LABEL.findall(drawn):
+        begin = float(x) - (len(words) * BOLD if anchor == "end" else 0)
+        boxes.append((begin, begin + len(words) * BOLD, float(y) - 11, float(y) + 3))
+    assert len(circles) == 8
+    assert [spot for spot in circles for a, b, c, d in boxes if a - 5 < spot[0] < b + 5 and c - 5 < spot[1] < d + 5] == []
+    (a, b, c, d), (e, f, g, h) = boxes
+    assert b <= e or f <= a or d <= g or h <= c

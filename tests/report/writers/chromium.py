@@ -115,6 +115,48 @@ class Chromium:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
+    def spot(self, css: str, words: str = "") -> tuple[float, float]:
+        """The middle of the first element of a selector that has those words and is shown, brought into view.
+
+        Raises:
+            LookupError: there is none, or a click there would reach another one.
+        """
+        shown = f"e.textContent.includes({json.dumps(words)}) && e.getClientRects().length"
+        found = self.value(
+            f"""(e => {{ if (!e) return null; e.scrollIntoView({{block: 'center', behavior: 'instant'}});
+            const r = e.getBoundingClientRect(), x = r.left + r.width / 2, y = r.top + r.height / 2, hit = document.elementFromPoint(x, y);
+            return e === hit || e.contains(hit) || [...(e.labels || [])].some(l => l.contains(hit)) ? [x, y] : null; }})
+            ([...document.querySelectorAll({json.dumps(css)})].find(e => {shown}))"""
+        )
+        if found is None:
+            raise LookupError(f"{css} {words}: there is nothing to click; the console says {self.complaints}")
+        return (found[0], found[1])
+
+    def click(self, css: str, words: str = "") -> None:
+        """The mouse pressed and released over an element."""
+        self.drag(self.spot(css, words))
+
+    def drag(self, begin: tuple[float, float], down: float = 0.0) -> None:
+        """The mouse pressed at a place, moved down in ten steps where it is to move, and released."""
+        x, y = begin
+        self.ask("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", clickCount=1)
+        for step in range(1, 11 if down else 1):
+            self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y + down * step / 10, button="left")
+        self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y + down, button="left", clickCount=1)
+
+    def write(self, css: str, words: str) -> None:
+        """Words typed into a field, in place of those that it has."""
+        self.click(css)
+        self.value("document.activeElement.select()")
+        self.ask("Input.insertText", text=words)
+
+    def drop(self, css: str, file: Path) -> None:
+        """A file dropped on an element."""
+        x, y = self.spot(css)
+        data = {"items": [], "files": [str(file.resolve())], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.ask("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
+
     def press(self, key: str) -> None:
         """One key, down and up."""
         codes = {"Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "ArrowRight": 39, "ArrowLeft": 37, "Escape": 27, "Enter": 13}

@@ -118,7 +118,10 @@ def figures(rows: Sequence[Row], terms: Terms, without: str = "") -> Figures:
                 found[metric] = round(100 * float(np.median(np.abs(known))), 1)
                 found[f"{metric} bias"] = round(100 * float(np.median(known)), 1)
                 found[f"{metric} n"] = int(known.size)
-    return found | ({"TPOT inside": _inside(parts, without)} if "TPOT" in found else {})
+    if "TPOT" in found:
+        inside = [one for one in held_out_intervals(parts, without) if one is not None]
+        found["TPOT inside"] = round(100 * float(np.mean(inside)), 0)
+    return found
 
 
 def decisions_of(rows: Sequence[Row], terms: Terms) -> Figures:
@@ -131,19 +134,18 @@ def decisions_of(rows: Sequence[Row], terms: Terms) -> Figures:
     return decided(decisions(loads))
 
 
-def _inside(parts: ModernRows, without: str) -> float:
-    """The share of measured times per token that lie in the 80 % intervals that a user would be given, in percent.
+def held_out_intervals(parts: ModernRows, without: str) -> list[bool | None]:
+    """Whether each measured time per token lies in the 80 % interval that a user would be given; None where none was measured.
 
     What is left out counts as a model, or as a GPU, of which there are no rows, and every engine as one that has none on that GPU.
     """
-    table, inside = shipped_residuals(), []
+    table, inside = shipped_residuals(), list[bool | None]()
     for point, row, predicted, measured in zip(parts.points, parts.rows, parts.simulated("itl_ms"), parts.measured["itl_ms"], strict=True):
         regime = regime_of(point.deployment, isl=row["isl"], osl=row["osl"], clients=row["concurrency"])
         seen = regime if not without else replace(regime, known_model=False) if without == "model" else regime.on_unknown_gpu
         low, high = table.interval("itl_ms", float(predicted), seen)
-        if np.isfinite(measured):
-            inside.append(low <= measured <= high)
-    return round(100 * float(np.mean(inside)), 0)
+        inside.append(bool(low <= measured <= high) if np.isfinite(measured) else None)
+    return inside
 
 
 def folds(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
@@ -207,10 +209,8 @@ def refit(
     return found
 
 
-def _left_out(
-    layout: ModernLayout, x: NDArray[np.float64], rows: Sequence[Row], everything: Sequence[Row], part: tuple[str, str]
-) -> Figures:
-    """The errors of a model or a GPU with terms that were fitted to the other points.
+def terms_without(layout: ModernLayout, x: NDArray[np.float64], rows: Sequence[Row], part: tuple[str, str]) -> Terms:
+    """The terms that were fitted to the points without a model or a GPU.
 
     They are near the solution ``x`` for all points, unless a GPU of AMD is left out: with it goes its whole generation (MI350X is the
     chip of MI355X), so that the other generation's points alone say what AMD's share. Points that move no term leave ``x`` as it is.
@@ -221,7 +221,15 @@ def _left_out(
     if any(is_moved(row) for row in out):
         kept = [row for row in rows if row[column] != name and not (of_amd and find_gpu(row["gpu"]).arch == find_gpu(name).arch)]
         x = solve_modern(layout, kept, start=None if of_amd else x)
-    terms, whole = layout.terms(x), [row for row in everything if row[column] == name]
+    return layout.terms(x)
+
+
+def _left_out(
+    layout: ModernLayout, x: NDArray[np.float64], rows: Sequence[Row], everything: Sequence[Row], part: tuple[str, str]
+) -> Figures:
+    """The errors and decisions of a model or a GPU with terms that were fitted to the other points."""
+    column, name = part
+    terms, whole = terms_without(layout, x, rows, part), [row for row in everything if row[column] == name]
     return figures(thinned(whole), terms, column) | decisions_of(whole, terms)
 
 

@@ -35,8 +35,7 @@ _NO_BUDGET: tuple[float | None, BudgetOf] = (None, "purchase")
 def aim_of(asked: ChoiceAsked) -> Aim | None:
     """What the choice aims at; None where nothing was said of it.
 
-    Raises:
-        InputError: a budget, a power or a number of racks that is none.
+    Raises InputError: a budget, a power or a number of racks that is none.
     """
     if asked == ChoiceAsked():
         return None
@@ -65,8 +64,7 @@ def said_of_choice(scenario: Scenario) -> str | None:
 def budget_of(text: str) -> tuple[float, BudgetOf]:
     """Read "500k USD" as what may be spent to buy, "200k USD/year" or "20k USD/month" as what a year may cost.
 
-    Raises:
-        InputError: none of these forms.
+    Raises InputError: none of these forms.
     """
     written = str(text).strip()
     match = _TIME.match(written)
@@ -80,8 +78,7 @@ def budget_of(text: str) -> tuple[float, BudgetOf]:
 def reserve_of(asked: StandbyAsked) -> Reserve | None:
     """Standby systems; None where nothing was said of it.
 
-    Raises:
-        InputError: a part without the others that it needs, or a number out of range.
+    Raises InputError: a part without the others that it needs, or a number out of range.
     """
     if asked == StandbyAsked():
         return None
@@ -118,11 +115,7 @@ def _failures(asked: StandbyAsked) -> Failures | None:
 
 
 def _share(text: float | str) -> float:
-    """Read 99.9, "99.9%" or 0.999 as the share 0.999.
-
-    Raises:
-        InputError: no number, or no probability below 1.
-    """
+    """Read 99.9, "99.9%" or 0.999 as the share 0.999. Raises InputError: no number, or no probability below 1."""
     written = str(text).strip()
     try:
         value = float(written.removesuffix("%"))
@@ -149,8 +142,7 @@ _GROWTH = re.compile(
 def growth_of(text: float | str | None) -> float:
     """Read "5%/month", "60% a year" or "2x/year" as the share by which a load grows in a month.
 
-    Raises:
-        InputError: no such form, or a load that shrinks to nothing.
+    Raises InputError: no such form, or a load that shrinks to nothing.
     """
     written = str(text).strip()
     match = _GROWTH.match(written)
@@ -163,13 +155,7 @@ def growth_of(text: float | str | None) -> float:
 
 
 def with_growth(plan: Plan, question: Question, answered: Callable[[Question], Plan]) -> Plan:
-    """The plan with the systems of its choice that the load takes later; as it is where no growth was requested, or nothing was chosen.
-
-    Args:
-        plan: the answer for today's load.
-        question: what was asked, its growth included.
-        answered: answers a question with standby systems, whatever may be spent.
-    """
+    """The plan with the systems of its choice that the load takes later; as it is where no growth was requested, or nothing was chosen."""
     from tonnage.sizing.fleet.existing import months_left
     from tonnage.sizing.search.search import narrowed
     from tonnage.sizing.sensitivity import changed_question
@@ -218,11 +204,7 @@ def _last(enough: Callable[[int], bool], most: int) -> int:
 
 
 def overrides_of(scenario: Scenario) -> tuple[dict[str, Any], str]:
-    """The asker's own prices, and where they are.
-
-    Raises:
-        InputError: a prices file that cannot be read.
-    """
+    """The asker's own prices, and where they are. Raises InputError: a prices file that cannot be read."""
     from tonnage.spec.catalog.price_list import read_overrides
 
     if isinstance(scenario.prices, str):
@@ -243,11 +225,7 @@ def prices_of(scenario: Scenario) -> Prices:
 
 
 def places(values: Many | None) -> tuple[str, ...]:
-    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api.
-
-    Raises:
-        InputError: another place.
-    """
+    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api. Raises InputError: another place."""
     from tonnage.plan.cost import WAYS
 
     found = () if values is None else listed(values, option("where"))
@@ -269,8 +247,7 @@ def places_of(scenario: Scenario) -> tuple[Where, ...]:
 def with_prices(prices: object, flags: list[str]) -> dict[str, Any]:
     """The prices of a file or of nested values, with single ones such as "systems.dgx-h100=250000" in their place.
 
-    Raises:
-        InputError: a flag that is none, or prices that cannot be read.
+    Raises InputError: a flag that is none, or prices that cannot be read.
     """
     from tonnage.spec.catalog.price_list import parse_price_flags, read_overrides
 
@@ -302,11 +279,7 @@ def says_no_load(asked: DemandAsked) -> bool:
 
 
 def check_day(asked: DemandAsked) -> None:
-    """Refuse a working day that is none.
-
-    Raises:
-        InputError: hours, requests of a user, or a factor out of range.
-    """
+    """Refuse a working day that is none. Raises InputError: hours, requests of a user, or a factor out of range."""
     hours, each, factor = asked.working_hours, asked.requests_per_user_day, asked.peak_factor
     if hours is not None and not 0 < hours <= HOURS_PER_DAY:
         raise InputError(f"{option('working_hours')}: {hours:g} is not a working day; write hours a day above 0, at most 24")

@@ -27,11 +27,7 @@ R = TypeVar("R")
 
 
 def with_signature(arguments: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Give a function that takes ``**asked`` the signature that ``help`` and notebooks show: one keyword per argument.
-
-    Args:
-        arguments: the ``TypedDict`` that says them; type checkers and editors read it themselves.
-    """
+    """Give a function that takes ``**asked`` the signature that ``help`` and notebooks show: one keyword per argument."""
 
     def signed(function: Callable[P, R]) -> Callable[P, R]:
         own = inspect.signature(function)
@@ -47,11 +43,7 @@ def with_signature(arguments: type) -> Callable[[Callable[P, R]], Callable[P, R]
 
 
 def listed(values: Many, where: str) -> tuple[str, ...]:
-    """The values one by one, without repeats.
-
-    Raises:
-        InputError: nothing is left, or an empty item between commas.
-    """
+    """The values one by one, without repeats. Raises InputError: nothing is left, or an empty item between commas."""
     parts = [values] if isinstance(values, int) else values.split(",") if isinstance(values, str) else [str(v) for v in values]
     texts = [str(part).strip() for part in parts]
     if not texts or any(not text for text in texts):
@@ -60,11 +52,7 @@ def listed(values: Many, where: str) -> tuple[str, ...]:
 
 
 def whole_numbers(values: Many, where: str) -> tuple[int, ...]:
-    """The values as positive whole numbers.
-
-    Raises:
-        InputError: one is not a whole number above zero.
-    """
+    """The values as positive whole numbers. Raises InputError: one is not a whole number above zero."""
     numbers = []
     for text in listed(values, where):
         number = number_of(text)
@@ -75,11 +63,7 @@ def whole_numbers(values: Many, where: str) -> tuple[int, ...]:
 
 
 def rates(values: str | float | Iterable[float], where: str) -> tuple[float, ...]:
-    """The values as finite numbers above zero.
-
-    Raises:
-        InputError: one is not.
-    """
+    """The values as finite numbers above zero. Raises InputError: one is not."""
     texts = [str(values)] if isinstance(values, int | float) else values.split(",") if isinstance(values, str) else [str(v) for v in values]
     numbers = []
     for text in texts:
@@ -113,8 +97,7 @@ def slo(**limits: str | Sequence[str] | None) -> tuple[Limit, ...]:
 def attainments(texts: str | Sequence[str] | None) -> tuple[Limit, ...]:
     """Limits of joint attainment, such as "95%: ttft<=500ms & tpot<=50ms"; one or several.
 
-    Raises:
-        InputError: one cannot be read, or is given twice.
+    Raises InputError: one cannot be read, or is given twice.
     """
     found = tuple(map(parse_attainment, [texts] if isinstance(texts, str) else texts or ()))
     for limit in found:
@@ -124,31 +107,19 @@ def attainments(texts: str | Sequence[str] | None) -> tuple[Limit, ...]:
 
 
 def lengths_of(value: str | float, where: str) -> Lengths:
-    """Lengths in any of the forms of ``parse_lengths``.
-
-    Raises:
-        InputError: not such a form.
-    """
+    """Lengths in any of the forms of ``parse_lengths``. Raises InputError: not such a form."""
     return parse_lengths(str(value), where)
 
 
 def seed_of(seed: int) -> int:
-    """The seed, which is 0 or more.
-
-    Raises:
-        InputError: it is negative.
-    """
+    """The seed, which is 0 or more. Raises InputError: it is negative."""
     if seed < 0:
         raise InputError(f"{option('seed')}: {seed} is negative; write a whole number from 0")
     return seed
 
 
 def spare_of(count: int) -> int:
-    """Spare systems, 0 or more.
-
-    Raises:
-        InputError: it is negative, or more than anybody keeps.
-    """
+    """Spare systems, 0 or more. Raises InputError: it is negative, or more than anybody keeps."""
     if count > MOST_SPARE:
         raise InputError(f"{option('spare')}: {count} is more than anybody keeps; write at most {MOST_SPARE:,}")
     if count < 0:
@@ -159,8 +130,7 @@ def spare_of(count: int) -> int:
 def confidence_asked(text: float | str | None) -> float:
     """Read 95, "95%" or 0.95 as the share 0.95; the default where nothing is asked.
 
-    Raises:
-        InputError: no number, or one outside of what the known errors can say.
+    Raises InputError: no number, or one outside of what the known errors can say.
     """
     if text is None:
         return CONFIDENCE
@@ -255,8 +225,7 @@ ScenarioLike = Scenario | Mapping[str, Any] | str | Path | None
 def document_of(scenario: ScenarioLike) -> tuple[Mapping[str, Any], str]:
     """The nested values of a scenario, and the file that they came from; empty where there is none.
 
-    Raises:
-        InputError: the file cannot be read as a scenario.
+    Raises InputError: the file cannot be read as a scenario.
     """
     from tonnage.spec.scenario_file import read_document
 

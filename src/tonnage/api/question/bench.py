@@ -66,14 +66,7 @@ class Bench:
 
 
 def prepare_bench(**asked: Any) -> Bench:
-    """Everything about a measurement checked, before anything is sent.
-
-    Args:
-        asked: the fields of ``BenchArguments`` by name.
-
-    Raises:
-        InputError: anything that cannot be used, in one line.
-    """
+    """Everything about a measurement checked, before anything is sent. Raises InputError: anything that cannot be used, in one line."""
     a = BenchArguments(**asked)
     target = parse_url(a.url)
     infers = a.endpoint_type == "infer"
@@ -121,8 +114,7 @@ OF_TEXT = ("isl", "osl", "trace", "conversation_num", "conversation_turns", "con
 def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[Lengths, ...]]:
     """The question in the terms of a text, whose length is that of the items; and each number of items.
 
-    Raises:
-        InputError: what belongs to an inference without one, or to a text with one.
+    Raises InputError: what belongs to an inference without one, or to a text with one.
     """
     if not infers:
         for name in ("items", "tensor", "binary_tensors"):
@@ -151,8 +143,7 @@ def _address(target: Target) -> str:
 def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
     """The requested conversations, or None.
 
-    Raises:
-        InputError: what belongs to conversations without them, or what does not go with them.
+    Raises InputError: what belongs to conversations without them, or what does not go with them.
     """
     names = ("conversation_num", "conversation_turns", "conversation_turn_delay", "conversation_file")
     given = [name for name in names if getattr(a, name) is not None]
@@ -299,11 +290,7 @@ def _burst(pattern: str, size: int | None, load: Arrivals) -> int:
 
 
 def checked_count(name: str, value: int | None, *, least: int) -> int | None:
-    """A whole number that is not below the least.
-
-    Raises:
-        InputError: it is, or it is above 10⁹.
-    """
+    """A whole number that is not below the least. Raises InputError: it is, or it is above 10⁹."""
     if value is not None and not least <= value <= 10**9:
         raise InputError(f"{option(name)}: {value} is not possible; write a whole number from {least}")
     return value

@@ -31,8 +31,7 @@ MOST_INSTANCES = 1_000
 def failures_of(text: str) -> Failures:
     """Read "mtbf=30d repair=2h"; ``crews`` (repairs at once) and ``retry`` (none, unanswered or all) may follow.
 
-    Raises:
-        InputError: naming what is wrong.
+    Raises InputError: naming what is wrong.
     """
     where = option("fail")
     given = _given(text, FAIL, where, FAIL_EXAMPLE)
@@ -147,8 +146,7 @@ class Seasons:
 def seasons_of(text: str, deployment: Deployment) -> Seasons:
     """Read the settings: parts with hours and knobs, and one with ``drain`` and ``start``, with semicolons between.
 
-    Raises:
-        InputError: naming what is wrong.
+    Raises InputError: naming what is wrong.
     """
     from tonnage.perf.pipeline import start_seconds
 
@@ -220,11 +218,7 @@ class Scaling:
 
 
 def scaling_of(asked: ScalingAsked) -> Scaling | None:
-    """What is asked of a rule; None where none is requested.
-
-    Raises:
-        InputError: a part without ``autoscale``, or a value out of range.
-    """
+    """What is asked of a rule; None where none is requested. Raises InputError: a part without ``autoscale``, or a value out of range."""
     if not asked.autoscale:
         alone = next((name for name in ("broken_hours", "start_time") if getattr(asked, name) is not None), None)
         if alone is not None:
@@ -237,11 +231,7 @@ def scaling_of(asked: ScalingAsked) -> Scaling | None:
 
 
 def check_scaling(scenario: Scenario, demand: Demand | None, mode: Mode) -> None:
-    """Refuse a rule where there are no hours to scale over, or nothing to hold.
-
-    Raises:
-        InputError: naming what is missing.
-    """
+    """Refuse a rule where there are no hours to scale over, or nothing to hold. Raises InputError: naming what is missing."""
     if scaling_of(scenario.scaling) is None or demand is None:
         return
     where = option("autoscale")
@@ -266,11 +256,7 @@ def with_autoscaling(plan: Plan, question: Question, scenario: Scenario) -> Plan
 
 
 def _share(text: float | str) -> float:
-    """Read 5, "5%" or 0.05 as the share 0.05.
-
-    Raises:
-        InputError: no number from 0 to below 100 %.
-    """
+    """Read 5, "5%" or 0.05 as the share 0.05. Raises InputError: no number from 0 to below 100 %."""
     written = str(text).strip()
     try:
         value = float(written.removesuffix("%"))

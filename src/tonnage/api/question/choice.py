@@ -163,11 +163,7 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
     """The plan with the requested choice.
 
     Args:
-        question: what was asked.
-        plan: the finished answer, the fewest GPUs first.
         scenario: its ``choice`` and ``standby``.
-        prices, where: the price list, and the requested ways of serving.
-        search: what answers a question.
 
     Raises:
         InputError: a cost is to be the least and no candidate has a price.
@@ -251,11 +247,7 @@ def _of_gpu(question: Question, candidate: Candidate) -> Question:
 
 
 def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
-    """Refuse to look for the least of what is known of no candidate.
-
-    Raises:
-        InputError: no price, or no power, is known.
-    """
+    """Refuse to look for the least of what is known of no candidate. Raises InputError: no price, or no power, is known."""
     if aim.objective == "cost" and all(each.cheapest_usd_per_year is None for each in spent):
         raise InputError(f"{option('objective')}: cost cannot decide, as none of the deployments has a price; give {option('price')}")
     if aim.objective == "power" and all(each.system_watts is None for each in spent):

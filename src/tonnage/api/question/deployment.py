@@ -128,8 +128,7 @@ MOST_POOL_INSTANCES = 1_000
 def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment) -> Disaggregated | None:
     """The two pools that are requested, both of the one deployment; None where none are.
 
-    Raises:
-        InputError: numbers or a link that cannot be, or what pools do not go with.
+    Raises InputError: numbers or a link that cannot be, or what pools do not go with.
     """
     from tonnage.simulator.disaggregated import Disaggregated
 
@@ -155,13 +154,7 @@ def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment
 def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
     """How two pools are to be sized; None where none are requested.
 
-    Args:
-        scenario: the question as it was written.
-        mode: who waits for what.
-        shares: whether prompts share something.
-
-    Raises:
-        InputError: a link that cannot be, or what is not sized in two pools.
+    Raises InputError: a link that cannot be, or what is not sized in two pools.
     """
     from tonnage.simulator.pools import COUNTING
     from tonnage.sizing.question import Pools
@@ -203,8 +196,7 @@ def _numbers(asked: object) -> tuple[int, int]:
 def link_asked(asked: object) -> float | None:
     """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is given.
 
-    Raises:
-        InputError: no such number.
+    Raises InputError: no such number.
     """
     if asked is None:
         return None
@@ -225,9 +217,7 @@ def router_of(name: str | None, *, by_content: bool = False, default: str = DEFA
     """A router by its name; the default where none is named.
 
     Args:
-        name: of ``simulator.router``.
         by_content: whether the requests may have something in common, which ``BY_CONTENT`` look at.
-        default: where none is named.
 
     Raises:
         InputError: no router that the requests can be routed by.

@@ -14,6 +14,7 @@ from tonnage.api.question.arguments import Many, rates, whole_numbers
 from tonnage.api.question.lengths import LengthsFound
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
+from tonnage.formats.sessions.read import read_sessions
 from tonnage.simulator.ranked import is_for_reference
 from tonnage.spec.deployment import TrafficClass
 from tonnage.spec.recording import Recording, read_recording
@@ -34,6 +35,8 @@ from tonnage.units import LONGEST_S, parse_duration
 if TYPE_CHECKING:
     from tonnage.formats.tool_format import ImportedRun
     from tonnage.spec.deployment import EngineKnobs, Slo
+    from tonnage.spec.recorded_sessions import RecordedSessions
+    from tonnage.spec.scenario import DemandAsked
     from tonnage.workload.traffic import Traffic
 
 
@@ -49,17 +52,7 @@ Rates = str | float | Iterable[float]
 
 
 def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Process, cv: float, turnaround_s: float) -> list[Arrivals]:
-    """One load for every number of clients, or for every rate.
-
-    Args:
-        concurrency: clients of a closed loop; or
-        request_rate: requests per second of an open loop.
-        process, cv: how an open loop's requests arrive.
-        turnaround_s: a client's own seconds per request.
-
-    Raises:
-        InputError: neither or both are given, or one is no such number.
-    """
+    """One load for every number of clients, or for every rate. Raises InputError: neither or both are given, or one is no such number."""
     if (concurrency is None) == (request_rate is None):
         what = "neither" if concurrency is None else "both"
         raise InputError(
@@ -75,11 +68,7 @@ def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Proc
 
 
 def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]:
-    """Traffic of two states, as it is or with each mean that is given.
-
-    Raises:
-        InputError: no such states, or a closed loop.
-    """
+    """Traffic of two states, as it is or with each mean that is given. Raises InputError: no such states, or a closed loop."""
     where, form = option("mmpp"), "2/s for 60s, 20/s for 10s"
     if text is None or own.get("concurrency") is not None:
         raise InputError(f"{option('arrivals')}: mmpp needs the two states of {where}, such as '{form}', and an open loop")
@@ -97,8 +86,7 @@ def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]
 def window_of(text: str | None, loads: Sequence[Simulated]) -> float | None:
     """Seconds of the window in which completions count; None without one.
 
-    Raises:
-        InputError: it is no duration, or the load is an open loop.
+    Raises InputError: it is no duration, or the load is an open loop.
     """
     if text is None:
         return None
@@ -147,22 +135,30 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
 def recording_from(path: str, where: str) -> Recording:
     """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client.
 
-    Raises:
-        InputError: none of these; every bad line is named.
+    Raises InputError: none of these; every bad line is named.
     """
+    if (sessions := read_sessions(path, where)) is not None:
+        return sessions.recording
     if Path(path).is_dir() and not _is_clients(path, where):
         return traffic_from(path, where).recording
     return _of_client(path, where) if _is_clients(path, where) else read_recording(path, where)
 
 
-def traffic_from(path: str, where: str) -> Traffic:
-    """The same with what the file says of shared prefixes; it has lengths.
+def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
+    """The recorded sessions that a demand names; None where its trace is none of sessions.
 
     Raises:
-        InputError: as above, or no lengths.
+        InputError: as ``read_sessions``.
     """
+    return None if asked.trace is None else read_sessions(asked.trace, option("trace"))
+
+
+def traffic_from(path: str, where: str) -> Traffic:
+    """The same with what the file says of shared prefixes; it has lengths. Raises InputError: as above, or no lengths."""
     from tonnage.workload.traffic import Traffic, read_traffic
 
+    if (sessions := read_sessions(path, where)) is not None:
+        return Traffic(recording=sessions.recording, recorded=sessions)
     if not _is_clients(path, where):
         return read_traffic(path, where)
     recording = _of_client(path, where)
@@ -174,8 +170,7 @@ def traffic_from(path: str, where: str) -> Traffic:
 def _is_clients(path: str, where: str) -> bool:
     """Whether a file, or a folder, is what a load client kept of single requests.
 
-    Raises:
-        InputError: it holds prompts alone, and no times.
+    Raises InputError: it holds prompts alone, and no times.
     """
     from tonnage.formats.tool_format import holds_requests, request_file
 
@@ -203,8 +198,7 @@ def _first_value(text: str) -> Any:
 def _of_client(path: str, where: str) -> Recording:
     """The requests of the one run of a load client's file that were answered, at the moments at which they were due.
 
-    Raises:
-        InputError: several runs, or fewer than two requests.
+    Raises InputError: several runs, or fewer than two requests.
     """
     from tonnage.bench.reply import kept_answer
     from tonnage.formats.tool_format import Reading, read_requests
@@ -226,6 +220,7 @@ def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
         osl=tuple(one.osl for one in answered) if counted else (),
         source=path,
         failed=len(run.requests) - len(answered),
+        began_ns=answered[0].due_ns,
     )
 
 
@@ -241,8 +236,7 @@ MOST_LENGTH = 20_000_000
 def classes_of(text: str | None) -> tuple[TrafficClass, ...]:
     """Read "chat 0.7 ttft=1s, batch 0.3": name and share of each class, the highest priority first, and a limit on the first token.
 
-    Raises:
-        InputError: naming what is wrong.
+    Raises InputError: naming what is wrong.
     """
     if text is None:
         return ()
@@ -278,16 +272,7 @@ def with_classes(
 ) -> tuple[Workload, ...]:
     """Workloads whose requests have these classes; with deadlines and no classes, all have the tightest limit on the TTFT.
 
-    Args:
-        workloads: the loads of one deployment.
-        asked: as ``classes_of`` reads it.
-        knobs: the engine's, which say whether priorities or deadlines count.
-        limits: those that the run is held against.
-        alone: whether one instance by itself is simulated, without attention ranks and sessions.
-        drafted: whether it has speculative decoding.
-
-    Raises:
-        InputError: classes that cannot be, or that are not simulated with what else is asked.
+    Raises InputError: classes that cannot be, or that are not simulated with what else is asked.
     """
     classes = classes_of(asked)
     if not classes and not knobs.ranks:
@@ -312,11 +297,7 @@ def with_classes(
 
 
 def _check_size(workload: Workload) -> None:
-    """Refuse more tokens than the readable simulator is given.
-
-    Raises:
-        InputError: there are too many.
-    """
+    """Refuse more tokens than the readable simulator is given. Raises InputError: there are too many."""
     outputs = (workload.osl if workload.pairs is None else workload.pairs.lengths()[1]).mean
     if workload.requests * outputs > MOST_LENGTH:
         raise InputError(

@@ -18,6 +18,7 @@ from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode, Scenario, SessionsAsked
 from tonnage.spec.sessions import Pause, Sessions, block_tokens, parse_pause
+from tonnage.spec.targets import TARGETS
 from tonnage.units import PS_PER_S, parse_bytes
 
 if TYPE_CHECKING:
@@ -32,15 +33,10 @@ _TIER = re.compile(r"^\s*(?:[a-z]+\s*=)?\s*([^@=]+)@\s*([^@=]+?)\s*/\s*s\s*$", r
 def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
     """The sessions that a scenario asks for; None where requests have nothing to do with one another.
 
-    Args:
-        scenario: what was asked.
-        lengths: of what each turn adds and of its answer.
-
-    Raises:
-        InputError: a value that cannot be, or one that says nothing without another.
+    Raises InputError: a value that cannot be, or one that says nothing without another.
     """
     asked = scenario.sessions
-    if asked == SessionsAsked():
+    if replace(asked, longest_pause=None) == SessionsAsked():
         return None
     words = scenario.lengths.words_per_token or WORDS_PER_TOKEN
     prefix = _prefix(asked, words)
@@ -100,13 +96,7 @@ def _text(value: float | str) -> str:
 def tiers_of(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
     """Memory below the KV cache of an instance, such as "host=256GB@50GB/s,disk=4TB@6GB/s": size and bandwidth of each tier.
 
-    Args:
-        text: as above; None for none.
-        deployment: whose KV blocks are kept: those of all GPUs of the instance together.
-
-    Raises:
-        InputError: another form, or a tier without bandwidth.
-        DoesNotFit: the weights exceed the memory.
+    Raises InputError: another form, or a tier without bandwidth; DoesNotFit: the weights exceed the memory.
     """
     if text is None:
         return ()
@@ -120,8 +110,7 @@ def tiers_of(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
 def tier_sizes(text: str | None) -> tuple[tuple[int, int], ...]:
     """The same as bytes and bytes per second of each tier, whatever the instance is.
 
-    Raises:
-        InputError: another form, or a tier without bandwidth.
+    Raises InputError: another form, or a tier without bandwidth.
     """
     if text is None:
         return ()
@@ -153,13 +142,7 @@ def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
 def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording | None) -> Sharing | None:
     """What the prompts of a scenario share; None where they share nothing.
 
-    Args:
-        scenario: what was asked.
-        lengths: of what each turn adds, or of recorded requests.
-        recording: the traffic that is replayed, with the ids of its blocks where these say something.
-
-    Raises:
-        InputError: a value that cannot be, sessions in addition to recorded requests, or memory for what nobody shares.
+    Raises InputError: a value that cannot be, sessions in addition to recorded requests, or memory for what nobody shares.
     """
     sessions, tiers = sessions_of(scenario, lengths), tier_sizes(scenario.search.kv_tiers)
     whose = ", ".join(map(option, OF_SESSIONS))
@@ -175,11 +158,7 @@ def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording |
 
 
 def check_lengths(model: Model, lengths: LengthsFound, sharing: Sharing | None) -> None:
-    """Refuse requests, or whole conversations, that exceed the model's context.
-
-    Raises:
-        InputError: with the longest of them.
-    """
+    """Refuse requests, or whole conversations, that exceed the model's context. Raises InputError: with the longest of them."""
     if sharing is None or sharing.sessions is None:
         check_context(model, lengths.isl, lengths.osl, lengths.pairs)
     elif (longest := sharing.sessions.longest(lengths.isl, lengths.osl)) > model.max_context:
@@ -192,8 +171,7 @@ def check_lengths(model: Model, lengths: LengthsFound, sharing: Sharing | None) 
 def check_load(sharing: Sharing | None, scenario: Scenario, mode: Mode, load: Load) -> None:
     """Refuse a job of conversations, clients that hold them one after another, and a controller of instances with caches.
 
-    Raises:
-        InputError: one of them.
+    Raises InputError: one of them.
     """
     if sharing is not None and scenario.scaling.autoscale:
         raise InputError(f"{option('autoscale')}: is found for prompts that share nothing so far; leave it out, or what they share")
@@ -203,10 +181,11 @@ def check_load(sharing: Sharing | None, scenario: Scenario, mode: Mode, load: Lo
         raise InputError(f"{option('turns')}: conversations are sized as an open loop; leave out {option('load')} closed")
 
 
-def sized_router(name: str | None, sharing: Sharing | None) -> str:
+def sized_router(name: str | None, sharing: Sharing | None, deploy_on: str = "") -> str:
     """The router of a plan; where none is named, one that real fleets have: least outstanding requests.
 
-    Of conversations it is the hashing of sessions, and of a trace whose prompts name their blocks one that looks at prompts.
+    A deployment target has the routers of ``spec.targets``, and its first one where none is named and prompts share nothing. Of
+    conversations it is the hashing of sessions, and of a trace whose prompts name their blocks one that looks at prompts.
 
     Raises:
         InputError: no router, or one that looks at what prompts share where these share nothing.
@@ -219,4 +198,11 @@ def sized_router(name: str | None, sharing: Sharing | None) -> str:
             f"{option('router')}: {found} looks at what prompts share, and these share nothing; give {option('turns')}, "
             f"{option('shared_prefix')} or a trace with hash_ids, or another router"
         )
-    return found
+    runs = TARGETS.get(deploy_on)
+    if runs is None or found in runs.routers:
+        return found
+    if name is None:
+        return "prefix-aware" if sharing is not None and "prefix-aware" in runs.routers else runs.routers[0]
+    raise InputError(
+        f"{option('router')}: {deploy_on} has no router like {found}; write {' or '.join(runs.routers)}, or another {option('deploy_on')}"
+    )

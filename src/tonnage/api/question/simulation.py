@@ -10,7 +10,8 @@ from tonnage.api.question.arguments import Faults, Many, ScenarioLike, document_
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
-from tonnage.api.question.loads import loads_of, modulated_loads, window_of, with_classes, workload_of
+from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
+from tonnage.api.question.recorded_sessions import longest_pause_of, served_by
 from tonnage.api.question.sessions import sessions_of, tiers_of
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
@@ -26,6 +27,8 @@ from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Simulate
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
+    from tonnage.spec.model import Model
+    from tonnage.spec.recorded_sessions import RecordedSessions
 
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
@@ -115,6 +118,8 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     if lengths is None or deployment is None:
         raise InputError("nothing was asked")
     made = _simulation(found, own, deployment, lengths)
+    if made.workloads[0].recorded is not None:
+        _check_shared(made)
     if sessions is not None:
         check_sessions(sessions, made)
         made = replace(made, workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads))
@@ -143,16 +148,12 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
 def check_sessions(sessions: Sessions, asked: Simulation) -> None:
     """Refuse sessions that an instance could not serve to their ends, or that nobody can share out.
 
-    Raises:
-        InputError: conversations longer than the model's context, recorded traffic, pairs of lengths or attention ranks.
+    Raises InputError: conversations longer than the model's context, recorded traffic, pairs of lengths or attention ranks.
     """
     model, workload, whose = asked.deployment.model, asked.workloads[0], ", ".join(option(n) for n in ("turns", "shared_prefix"))
     if isinstance(workload.arrivals, TraceArrivals) or workload.pairs is not None:
         raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
-    if asked.pools is not None:
-        raise InputError(f"{whose}: two pools are simulated without shared prompts so far; leave out {option('disaggregated')}")
-    if asked.deployment.parallelism.dp > 1:
-        raise InputError(f"{whose}: attention ranks with KV caches of their own are simulated without shared prompts so far")
+    _check_shared(asked)
     if (longest := sessions.longest(workload.isl, workload.osl)) > model.max_context:
         raise InputError(
             f"{whose}: a conversation comes to {longest:,} tokens, more than the context of {model.name}, {model.max_context:,}; "
@@ -160,12 +161,31 @@ def check_sessions(sessions: Sessions, asked: Simulation) -> None:
         )
 
 
+def _check_shared(asked: Simulation) -> None:
+    """Refuse what is not simulated where requests follow one another.
+
+    Raises:
+        InputError: two pools, or attention ranks.
+    """
+    whose = ", ".join(option(n) for n in ("turns", "shared_prefix", "trace"))
+    if asked.pools is not None:
+        raise InputError(f"{whose}: two pools are simulated without shared prompts so far; leave out {option('disaggregated')}")
+    if asked.deployment.parallelism.dp > 1:
+        raise InputError(f"{whose}: attention ranks with KV caches of their own are simulated without shared prompts so far")
+
+
 def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound) -> Simulation:
     from tonnage.perf.terms import client_turnaround_s
 
     cv = 1.0 if found.search.cv is None else found.search.cv
     loads: Sequence[Simulated]
-    if found.search.arrivals == "trace":
+    recorded = sessions_asked(found, deployment.model)
+    alone = own.get("concurrency") is None and own.get("request_rate") is None
+    if recorded is not None and not alone:
+        loads = loads_of(own.get("concurrency"), own.get("request_rate"), "poisson", cv, client_turnaround_s(deployment))
+    elif recorded is not None:
+        loads = [TraceArrivals(recording=recorded.recording)]
+    elif found.search.arrivals == "trace":
         loads = _replayed(found, own)
     elif found.search.arrivals == "profile":
         loads = _by_the_hour(found, own)
@@ -177,13 +197,15 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
         process = found.search.arrivals or "poisson"
         loads = loads_of(own.get("concurrency"), own.get("request_rate"), process, cv, client_turnaround_s(deployment))
     window_s = window_of(own.get("window"), loads)
-    check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
+    if recorded is None:
+        check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
     pools = pools_of(own, found.search, deployment)
     if pools is not None and any(own.get(name) is not None for name in CHANGING):
         raise InputError(
             f"{option('disaggregated')}: two pools neither fail nor change so far; leave out {', '.join(map(option, CHANGING))}"
         )
-    workloads = tuple(workload_of(lengths, load, own.get("requests"), window_s) for load in loads)
+    most = own.get("requests") if recorded is None or window_s is not None else own.get("requests", len(recorded.isl))
+    workloads = tuple(replace(workload_of(lengths, load, most, window_s), recorded=recorded) for load in loads)
     return Simulation(
         deployment=deployment,
         workloads=workloads,
@@ -196,19 +218,28 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
 
 
 def limits_asked(asked: LimitsAsked) -> Slo:
-    """The limits whose violations are counted.
+    """The limits whose violations are counted. Raises InputError: one that cannot be read."""
+    return slo(ttft=asked.ttft, itl=asked.itl, tpot=asked.tpot, e2e=asked.e2e, attain=asked.attain)
+
+
+def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
+    """The recorded sessions that a demand names, as a model can serve them; None where it names none.
 
     Raises:
-        InputError: one that cannot be read.
+        InputError: the file is none, or no request of it is within the model's context.
     """
-    return slo(ttft=asked.ttft, itl=asked.itl, tpot=asked.tpot, e2e=asked.e2e, attain=asked.attain)
+    recorded = sessions_of_file(found.demand)
+    if recorded is None or not replays_lengths(found.lengths):
+        return None
+    pause = found.sessions.longest_pause
+    cut = recorded if pause is None else recorded.paused_at_most(longest_pause_of(found.sessions))
+    return served_by(cut, model)
 
 
 def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
     """The trace of the demand, once as it came, or stretched to each rate that is given.
 
-    Raises:
-        InputError: there is no trace, or the load is a closed loop.
+    Raises InputError: there is no trace, or the load is a closed loop.
     """
     from tonnage.api.question.sizing import recording_of
 
@@ -225,8 +256,7 @@ def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
 def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
     """The profile of the demand, as it is or with each mean that is given.
 
-    Raises:
-        InputError: there is no profile, or the load is a closed loop.
+    Raises InputError: there is no profile, or the load is a closed loop.
     """
     from tonnage.api.question.sizing import demand_asked
 
@@ -240,8 +270,7 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
 def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated]) -> dict[str, Any]:
     """How many instances there are, and what is between them.
 
-    Raises:
-        InputError: no such router or number, or a load that a router does not share.
+    Raises InputError: no such router or number, or a load that a router does not share.
     """
     instances, router = own.get("instances", 1), router_of(asked, by_content=True)
     if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
@@ -302,11 +331,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
 
 
 def _one(values: Many, name: str) -> str:
-    """The only one of the values.
-
-    Raises:
-        InputError: there are several.
-    """
+    """The only one of the values. Raises InputError: there are several."""
     found = listed(values, option(name))
     if len(found) > 1:
         raise InputError(f"{option(name)}: {', '.join(found)} are several; one deployment is simulated, so name one of them")
@@ -327,8 +352,7 @@ def _knob(value: Any, name: str) -> Any:
 def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
     """Refuse a scenario whose demand would have to be the load: that is what all instances together carry.
 
-    Raises:
-        InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
+    Raises InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
     """
     if (
         found.search.arrivals in ("trace", "profile", "mmpp")

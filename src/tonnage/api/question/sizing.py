@@ -13,7 +13,8 @@ from tonnage.api.question.arguments import Faults, Many, attainments, confidence
 from tonnage.api.question.changes import check_scaling
 from tonnage.api.question.deployment import sized_pools
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
-from tonnage.api.question.loads import recording_from
+from tonnage.api.question.loads import recording_from, sessions_of_file
+from tonnage.api.question.recorded_sessions import check_no_sessions, sessions_questions
 from tonnage.api.question.sessions import check_lengths, check_load, shared_blocks, sharing_of, sized_router
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
@@ -24,13 +25,14 @@ from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
-from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit, parse_speculation
+from tonnage.spec.deployment import LIMITED, METRICS, Limit, Slo, parse_limit, parse_speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 from tonnage.spec.recording import Recording, load_profile
 from tonnage.spec.scenario import DEFAULT_GPUS, DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
+from tonnage.spec.targets import target_runs
 from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration
@@ -53,21 +55,19 @@ DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
 
 def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None) -> tuple[Question, ...]:
-    """What a scenario asks, once per model.
-
-    Args:
-        written: the scenario as it was written; its use case's defaults are filled in here.
-        source: the file that it came from, for messages.
-        flags: the arguments given next to the file, for messages.
-
-    Raises:
-        InputErrors: everything that cannot be used.
-    """
+    """What a scenario asks, once per model. Raises InputErrors: everything that cannot be used."""
     scenario, defaults = with_defaults(_alone(written))
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
     _check_given(scenario, faults)
     models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
+    held = faults.of(sessions_of_file, scenario.demand)
+    if held is not None:
+        rest = {"slo": _limits(scenario.limits, faults), **_search(scenario, faults, Sharing(recorded=held))}
+        _check_choice(scenario, "streaming", faults)
+        found = tuple(model for model in models if model is not None)
+        return sessions_questions(scenario, held, {model: usual_precisions(model, rest["gpus"]) for model in found}, rest, faults)
+    faults.of(check_no_sessions, scenario)
     recorded = faults.of(recording_of, scenario.demand)
     recording = None if recorded is None else shared_blocks(recorded, scenario)
     lengths = lengths_found(scenario.lengths, recording, faults)
@@ -89,13 +89,8 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     if lengths is None or demand is None:
         raise InputError("nothing was asked")
     whole = lengths.isl if sharing is None or sharing.recording is not None else sharing.best(lengths.osl).isl
-    asked: dict[str, Any] = {
-        "isl": whole,
-        "sharing": sharing,
-        "osl": lengths.osl,
-        "pairs": lengths.pairs,
-        "remarks": (*remarks, *lengths.remarks),
-    }
+    asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs, "remarks": (*remarks, *lengths.remarks)}
+    asked |= {"sharing": sharing}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
     named = rest.pop("precisions")
     return tuple(
@@ -148,8 +143,7 @@ def _of_existing(scenario: Scenario) -> bool:
 def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
     """The demand, or that there is none in addition to systems that exist.
 
-    Raises:
-        InputError: what is given contradicts itself, is too little, or needs today's load.
+    Raises InputError: what is given contradicts itself, is too little, or needs today's load.
     """
     if not _of_existing(scenario):
         return demand_asked(scenario.demand, recording)
@@ -191,11 +185,7 @@ def _mode(scenario: Scenario, demand: Demand | None) -> Mode:
 
 
 def recording_of(asked: DemandAsked) -> Recording | None:
-    """The trace that a demand names, stretched to its mean.
-
-    Raises:
-        InputError: the file is none.
-    """
+    """The trace that a demand names, stretched to its mean. Raises InputError: the file is none."""
     if asked.trace is None:
         return None
     recording = recording_from(asked.trace, option("trace"))
@@ -205,11 +195,7 @@ def recording_of(asked: DemandAsked) -> Recording | None:
 
 
 def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
-    """The demand that a scenario asks for.
-
-    Raises:
-        InputError: what is given contradicts itself, or is too little.
-    """
+    """The demand that a scenario asks for. Raises InputError: what is given contradicts itself, or is too little."""
     profile = asked.profile
     hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
     return demand_of(
@@ -233,7 +219,7 @@ def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Dema
 def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
     """Every limit that can be read; none twice."""
     found: list[Limit] = []
-    for metric in METRICS:
+    for metric in (*METRICS, *LIMITED):
         texts = getattr(asked, metric) or ()
         for text in [texts] if isinstance(texts, str) else texts:
             limit = faults.of(parse_limit, metric, text)
@@ -284,7 +270,12 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     gpus = () if own else _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults)
     precisions = _names(asked.precision, option("precision"), faults)
     precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
+    runs = None if asked.deploy_on is None else faults.of(target_runs, asked.deploy_on, at="deploy_on")
     engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, option("engine"), faults)
+    if runs is not None and asked.engine is None:
+        engines = tuple(name for name in engines if name in runs.engines)
+    if runs is not None and asked.disaggregated and not runs.pools:
+        faults.say(f"{option('disaggregated')}: {asked.deploy_on} does not run two pools; write {option('deploy_on')} dynamo or llm-d")
     have = faults.named(option("have"), owned, scenario.have) if scenario.have is not None else ()
     growth = faults.of(growth_of, scenario.growth) if scenario.growth is not None else None
     chosen: dict[str, Any] = {
@@ -306,7 +297,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
         "seed": scenario.seed or 0,
-        "router": faults.of(sized_router, asked.router, sharing),
+        "router": faults.of(sized_router, asked.router, sharing, asked.deploy_on or ""),
+        "deploy_on": asked.deploy_on or "",
         "objective": scenario.choice.objective or "gpus",
         "prefix_caching": asked.prefix_caching,
         "have": have or (),
@@ -390,11 +382,7 @@ _OWNED = re.compile(r"^(\d{1,6})(?:\s*[x×]\s*|\s+)(.+)$")
 
 
 def owned(text: str | None) -> tuple[Owned, ...]:
-    """Read "3xdgx-h100", or several with commas between.
-
-    Raises:
-        InputError: not a number of known systems.
-    """
+    """Read "3xdgx-h100", or several with commas between. Raises InputError: not a number of known systems."""
     found: list[Owned] = []
     for part in listed(text or "", option("have")):
         match = _OWNED.match(part)
@@ -407,8 +395,7 @@ def owned(text: str | None) -> tuple[Owned, ...]:
 def _held(count: int, name: str) -> list[Owned]:
     """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and a smaller one for the rest.
 
-    Raises:
-        UnknownName: neither a system nor a GPU.
+    Raises UnknownName: neither a system nor a GPU.
     """
     try:
         return [Owned(count=count, system=find_system(name))]
@@ -423,12 +410,7 @@ def _held(count: int, name: str) -> list[Owned]:
 
 
 def shapes(values: Many | None) -> tuple[System, ...]:
-    """The servers to buy in, one of each GPU at most.
-
-    Raises:
-        UnknownName: no such server.
-        InputError: two of one GPU.
-    """
+    """The servers to buy in, one of each GPU at most. Raises UnknownName: no such server; InputError: two of one GPU."""
     found: list[System] = []
     for name in () if values is None else listed(values, option("system")):
         system = find_system(name)
@@ -443,8 +425,6 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     """Refuse one answer by itself, before the whole question is there.
 
     Args:
-        name: the leaf.
-        text: what was answered.
         context: earlier answers of the same form, such as ``calls_per_year`` for ``requests_per_call``.
 
     Raises:

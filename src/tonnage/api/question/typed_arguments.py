@@ -38,6 +38,7 @@ class SharedArguments(TypedDict, total=False):
     tool_calls: int | None
     tool_delay: Text
     tool_tokens: Length
+    longest_pause: Text
     profile: str | Path | Iterable[float] | None
     trace: str | Path | None
     ttft: Texts
@@ -80,9 +81,16 @@ class SizeArguments(SharedArguments, total=False):
     working_days: Number
     calls_per_year: Number
     requests_per_call: Number
+    sessions: Number
+    sessions_per_hour: Number
+    engineers: Number
+    share_active: Number
     requests: Number
     within: Text
     itl: Texts
+    first_ttft: Texts
+    further_ttft: Texts
+    slowdown: Texts
     attain: Texts
     mode: Mode | None
     use_case: UseCase | None
@@ -119,6 +127,7 @@ class SizeArguments(SharedArguments, total=False):
     max_batch_size: Counts
     max_num_tokens: Counts
     load: Literal["open", "closed"] | None
+    deploy_on: Text
     price: Iterable[str] | None
 
 

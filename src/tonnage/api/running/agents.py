@@ -40,11 +40,7 @@ class Question:
 
 
 def agents_server() -> Server[Any]:
-    """The server of all tools.
-
-    Raises:
-        TonnageError: the SDK is not installed.
-    """
+    """The server of all tools. Raises TonnageError: the SDK is not installed."""
     try:
         import mcp_types as types
         from mcp.server.lowlevel import Server
@@ -87,11 +83,7 @@ async def _called(context: ServerRequestContext[Any], params: CallToolRequestPar
 
 
 def serve_agents() -> None:
-    """Answer over standard input and output until the client closes them.
-
-    Raises:
-        TonnageError: the SDK is not installed.
-    """
+    """Answer over standard input and output until the client closes them. Raises TonnageError: the SDK is not installed."""
     server = agents_server()
     import anyio
     from mcp.server.stdio import stdio_server
@@ -164,11 +156,7 @@ def _catalog(asked: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _known(asked: dict[str, Any], tool: str) -> dict[str, Any]:
-    """The arguments, refused where one is unknown or of another kind.
-
-    Raises:
-        TonnageError: naming what is wrong with each.
-    """
+    """The arguments, refused where one is unknown or of another kind. Raises TonnageError: naming what is wrong with each."""
     from jsonschema import Draft202012Validator
 
     faults = sorted(Draft202012Validator(QUESTIONS[tool].schema()).iter_errors(asked), key=str)

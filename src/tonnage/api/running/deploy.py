@@ -7,16 +7,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, TonnageError, option
 
 if TYPE_CHECKING:
+    from tonnage.api.bench import Watch
     from tonnage.plan.plan import Plan
     from tonnage.plan.pool import Pool
     from tonnage.spec.deployment import Deployment
-    from tonnage.watch.watched import Watched
+    from tonnage.watch.reading import Pages, Reading
+    from tonnage.watch.settings import Instance
+    from tonnage.watch.watched import Watched, Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,6 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
     """The choice of the plan in a file that ``tonnage size --output`` wrote.
 
     Args:
-        path: the file; of one plan, not of a comparison of several.
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
 
     Raises:
@@ -179,31 +181,161 @@ def watch(
         InputError: no plan, one that predicts nothing, or something that is no address or no duration.
         TonnageError: nothing answers with the metrics of a known engine.
     """
-    from tonnage.api.running.deploy import planned
-    from tonnage.deploy.signals import SIGNALS
-    from tonnage.spec.catalog import find_engine
     from tonnage.units import parse_duration
+
+    seconds = parse_duration(every, option("every"))
+    if not SHORTEST_S <= seconds <= LONGEST_S:
+        raise InputError(f"{option('every')}: {every} is not possible; write 0.5s to 1h")
+    pages, watcher, _ = _watched(urls, plan, gpu_metrics=gpu_metrics, coefficients=coefficients)
+    before = _first(pages)
+    while True:
+        wait(seconds)
+        now = pages.read()
+        yield watcher.look(before, now)
+        before = now
+
+
+def _watched(
+    urls: Sequence[str], plan: str | Path, *, gpu_metrics: Sequence[str] = (), coefficients: str | Path | None = None
+) -> tuple[Pages, Watcher, Planned]:
+    """The pages of a deployment, and what lays them next to its plan."""
+    from tonnage.formats.engine_metrics import SIGNALS
+    from tonnage.spec.catalog import find_engine
     from tonnage.watch.expected import Predictor
     from tonnage.watch.reading import PATH, Pages
     from tonnage.watch.watched import Watcher
 
     if not urls:
-        raise InputError(f"{option('url')}: nothing to watch is given; name an instance or a gateway, such as http://127.0.0.1:8000")
-    seconds = parse_duration(every, option("every"))
-    if not SHORTEST_S <= seconds <= LONGEST_S:
-        raise InputError(f"{option('every')}: {every} is not possible; write 0.5s to 1h")
+        raise InputError(f"{option('url')}: no address is given; name an instance or a gateway, such as http://127.0.0.1:8000")
     choice = planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
         raise InputError(f"{option('plan')}: {plan} rests on measured points and predicts nothing of its own; give one that was simulated")
     signals = SIGNALS.get(find_engine(choice.deployment.engine).family)
     pages = Pages(urls, gpus=gpu_metrics, path=PATH if signals is None else signals.path)
     predictor = Predictor(choice.plan, choice.deployment, gpus_per_system=choice.gpus_per_system)
-    watcher = Watcher(plan=choice.plan, predictor=predictor, urls=pages.urls, plan_file=str(plan))
-    before = pages.read()
-    if not before.instances:
+    return pages, Watcher(plan=choice.plan, predictor=predictor, urls=pages.urls, plan_file=str(plan)), choice
+
+
+def _first(pages: Pages) -> Reading:
+    """What the pages say now; at least one instance answers."""
+    found = pages.read()
+    if not found.instances:
         raise TonnageError(f"{', '.join(pages.urls)}: no answer with the metrics of vLLM, SGLang or TensorRT-LLM; is the engine up?")
-    while True:
-        wait(seconds)
-        now = pages.read()
-        yield watcher.look(before, now)
-        before = now
+    return found
+
+
+# ``tonnage verify``: whether running engines are what their plan counts on, and do what it predicts.
+
+
+LONGEST_LOAD_S = 3_600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The result of ``verify``.
+
+    Attributes:
+        instances: what each instance runs, next to the plan.
+        planned: instances of the plan.
+        asked_rate: requests per second that were sent; None where no load was sent.
+        load: what was measured under the plan's load, next to its prediction; None where no load was sent.
+    """
+
+    instances: tuple[Instance, ...]
+    planned: int
+    asked_rate: float | None = None
+    load: Watched | None = None
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Everything that is not as planned, one line each; empty where everything is."""
+        return tuple(self._findings())
+
+    def _findings(self) -> Iterator[str]:
+        if len(self.instances) != self.planned:
+            yield f"instances: {len(self.instances)} in place of {self.planned}"
+        for one in self.instances:
+            yield from (f"{one.url} {setting.name}: {setting.told}" for setting in one.off)
+        if self.load is not None and self.asked_rate is not None:
+            present = self.load.present
+            if present.requests_per_second < (1 - LOST) * self.asked_rate:
+                yield f"requests/s: {present.requests_per_second:.4g} answered of {self.asked_rate:.4g} sent"
+            if present.error_share:
+                yield f"failed requests: {present.error_share:.2%}"
+            yield from (f"split: {one}" for one in self.load.uneven)
+            yield from _off_latencies(self.load)
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        load = None if self.load is None else self.load.to_json()
+        return {
+            "as_planned": not self.findings,
+            "findings": list(self.findings),
+            "instances": [one.to_json() for one in self.instances],
+            "planned_instances": self.planned,
+            "sent_requests_per_second": self.asked_rate,
+            "load": load,
+        }
+
+
+LOST = 0.1
+"""Share of the load that may still be in flight when the load ends."""
+
+
+def _off_latencies(load: Watched) -> Iterator[str]:
+    """Latencies outside of the prediction's interval, with how far, and broken limits."""
+    for one in load.latencies:
+        name, (low, high) = f"{one.metric.upper()} {one.statistic}", one.expected
+        if one.place in ("above", "below"):
+            bound = high if one.place == "above" else low
+            share = abs(one.measured / bound - 1)
+            yield f"{name}: {one.measured:.4g} ms, {share:.0%} {one.place} the plan's interval of {low:.4g} to {high:.4g} ms"
+        if one.broken:
+            yield f"{name}: {one.measured:.4g} ms breaks the limit of {one.limit:.4g} ms"
+
+
+def verify(
+    urls: Sequence[str], *, plan: str | Path, seconds: float = 120, coefficients: str | Path | None = None, watch: Watch | None = None
+) -> Verified:
+    """Ask running engines whether they run what a plan counts on, then send them the plan's load and compare what it measures.
+
+    Args:
+        urls: of the plan's instances, or of the gateway before them.
+        plan: file with the plan's JSON.
+        seconds: how long the plan's load is sent; 0 to send none.
+        coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
+        watch: who looks on at the load.
+
+    Raises:
+        InputError: no plan, one that predicts nothing, or something that is no address or no time.
+        TonnageError: nothing answers with the metrics of a known engine.
+    """
+    from tonnage.watch.settings import instance
+
+    if not 0 <= seconds <= LONGEST_LOAD_S:
+        raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write 0 to {LONGEST_LOAD_S}")
+    pages, watcher, choice = _watched(urls, plan, coefficients=coefficients)
+    before = _first(pages)
+    found = Verified(instances=tuple(instance(url, choice.pool) for url in before.instances), planned=choice.instances)
+    if not seconds:
+        return found
+    rate = choice.plan.demand.sizing_requests_per_second * len(before.instances) / choice.instances
+    _send(pages.urls, choice, rate=rate, seconds=seconds, model=found.instances[0].served, watch=watch)
+    return replace(found, asked_rate=rate, load=watcher.look(before, pages.read()))
+
+
+def _send(urls: Sequence[str], choice: Planned, *, rate: float, seconds: float, model: str, watch: Watch | None) -> None:
+    """Send the plan's load, spread evenly over the addresses, from a thread for each."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tonnage.api.bench import prepare_bench, run_bench
+    from tonnage.deploy.plan_text import bench_lengths
+
+    def one(url: str) -> None:
+        asked = prepare_bench(
+            url=url, model=model, request_rate=rate / len(urls), benchmark_duration=f"{seconds:g}s", **bench_lengths(choice.plan)
+        )
+        run_bench(asked, output=None, selftest=False, provenance={}, **({} if watch is None else {"watch": watch}))
+
+    with ThreadPoolExecutor(max_workers=len(urls)) as pool:
+        list(pool.map(one, urls))

@@ -45,8 +45,6 @@ def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Seq
     """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1.
 
     Args:
-        arguments: of ``tonnage serve``, without host and port.
-        instances: how many.
         own: further arguments of each, if there are any.
     """
     from tonnage.serve.supervision.child import Program
@@ -79,16 +77,7 @@ def processes(
 ) -> Iterator[Processes]:
     """The fleet for as long as the block lasts; it begins when everything serves, and ends with the gateway first.
 
-    Args:
-        instances, gateway: what to run.
-        logs: folder for what they print.
-        ready_s: seconds that the instances have to serve.
-        grace_s: seconds that each process has to end.
-        told: takes a line about every restart.
-        seen: takes how many instances serve, and of how many.
-
-    Raises:
-        InputError, TonnageError: one of them does not serve.
+    Raises InputError, TonnageError: one of them does not serve.
     """
     from tonnage.serve.supervision.supervisor import Supervisor
 
@@ -180,12 +169,7 @@ def serve_programs(
     """Run instances with the gateway before them until SIGINT or SIGTERM; then the gateway drains, and after it the instances end.
 
     Args:
-        programs: makes the instances, given the folder of their logs.
-        router: policy of the gateway.
-        host, port: of the gateway.
         logs: folder for what the processes print (default: one that is removed at the end).
-        ready_s: seconds that the instances have to serve.
-        told: takes lines about progress and restarts.
 
     Raises:
         InputError, TonnageError: a process does not serve.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from tonnage.api.question.deployment import deployment_of
+from tonnage.api.question.deployment import deployment_of, link_asked
 from tonnage.api.running.deploy import planned
 from tonnage.errors import InputError, option
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tonnage.serve.prefix import CachedEngine
     from tonnage.serve.server import Served
     from tonnage.serve.tokens import Tokens
+    from tonnage.serve.transfer import Role
     from tonnage.simulator.engine import Engine
+    from tonnage.simulator.pools import KvLink
     from tonnage.spec.deployment import Deployment
 
 
@@ -47,6 +49,9 @@ def serve_simulated(
     kv_events: str = "",
     kv_events_replay: str = "",
     kv_events_topic: str = "",
+    kv_role: str | None = None,
+    kv_link: str | None = None,
+    kv_overlap: bool = False,
     max_waiting: int = 0,
     served_model_name: str | None = None,
     coefficients: str | Path | None = None,
@@ -72,6 +77,9 @@ def serve_simulated(
         prefix_caching: whether equal beginnings of prompts share their KV blocks.
         kv_events, kv_events_replay, kv_events_topic: ZeroMQ addresses at which the caches' events are published and sent again, such as
             ``tcp://*:5557``, and the topic before them.
+        kv_role: for prefill and decode apart, whether it computes prompts for others or decodes what others computed: producer or consumer.
+        kv_link: bytes per second that a GPU sends to the other side, such as "50GB/s" (default: a port of 400 Gb/s).
+        kv_overlap: whether a layer's KV cache is sent as soon as it is computed.
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
@@ -83,21 +91,27 @@ def serve_simulated(
     Raises:
         InputError: anything that cannot be used, in one line.
     """
-    from tonnage.serve.dialect import DIALECTS
+    from tonnage.serve.dialect import DIALECTS, settings_of, version_of
     from tonnage.serve.server import Served
+    from tonnage.simulator.disaggregated import decode_worker
     from tonnage.spec.lengths import parse_lengths
 
     if emulate not in DIALECTS:
         raise InputError(f"{option('emulate')}: no engine is emulated as '{emulate}'; there are {', '.join(DIALECTS)}")
     _check(router, speed=speed, instances=instances or 1)
     asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
+    transfers = _transfers(asked.deployment, kv_role, kv_link, overlap=kv_overlap)
+    if kv_role == "consumer":
+        asked, prefix_caching = replace(asked, deployment=decode_worker(asked.deployment)), False
     deployment, count = asked.deployment, instances or asked.instances
+    context = min(max_model_len or deployment.model.max_context, deployment.model.max_context)
     return Served(
-        engine=engines_of(asked, caching=prefix_caching),
+        engine=engines_of(asked, caching=prefix_caching, inside=kv_role == "consumer"),
+        transfers=transfers,
         instances=count,
         router=router,
         model=served_model_name or deployment.model.name,
-        max_context=min(max_model_len or deployment.model.max_context, deployment.model.max_context),
+        max_context=context,
         lengths=parse_lengths(osl or ANSWERS["code" if "code" in deployment.model.name else "chat"], option("osl")),
         reasons=reasoning_parser is not None,
         events=kv_events,
@@ -110,9 +124,27 @@ def serve_simulated(
         seed=seed,
         ranks=deployment.parallelism.dp,
         dialect=DIALECTS[emulate],
+        settings=settings_of(deployment, emulate, context, caching=prefix_caching),
+        version=version_of(deployment.engine),
         host=host,
         port=port,
     )
+
+
+def _transfers(deployment: Deployment, role: str | None, link: str | None, *, overlap: bool) -> tuple[Role, KvLink] | None:
+    """The side of prefill and decode apart that is served, and the link to the other one."""
+    if role is None:
+        for name, given in (("kv_link", link is not None), ("kv_overlap", overlap)):
+            if given:
+                raise InputError(f"{option(name)}: belongs to prefill and decode apart; add {option('kv_role')} producer or consumer")
+        return None
+    from tonnage.perf.memory import memory_plan
+    from tonnage.simulator.disaggregated import NETWORK_BYTES_S, link_between
+
+    if role not in ("producer", "consumer"):
+        raise InputError(f"{option('kv_role')}: '{role}' is not known; write producer (prefill) or consumer (decode)")
+    memory = memory_plan(deployment)
+    return cast("Role", role), link_between(memory, memory, bytes_s=link_asked(link) or NETWORK_BYTES_S, overlap=overlap)
 
 
 def _check(router: str, **numbers: float) -> None:
@@ -158,10 +190,11 @@ class Deployed:
     prompt_tokens: int
 
 
-def engines_of(asked: Deployed, *, caching: bool = True) -> Callable[[], Engine | CachedEngine]:
+def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -> Callable[[], Engine | CachedEngine]:
     """What makes idle engines: an instance, or one attention rank of it.
 
-    Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps.
+    Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps. An engine that gets
+    requests from others (``inside``) is reached without a front end.
 
     Raises:
         InputError: a deployment that cannot be simulated.
@@ -173,6 +206,8 @@ def engines_of(asked: Deployed, *, caching: bool = True) -> Callable[[], Engine 
     deployment = asked.deployment
     one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
     spec = spec_of(deployment, one)
+    if inside:
+        spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
     if not (caching and spec.knobs.prefix_caching and not spec.tiers):
         return spec.engine
     return lambda: CachedEngine(spec)

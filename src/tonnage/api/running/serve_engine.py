@@ -393,11 +393,7 @@ STARTUP_S = 1_800.0
 
 
 def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
-    """The engines that are installed here.
-
-    Raises:
-        InputError: none is.
-    """
+    """The engines that are installed here. Raises InputError: none is."""
     from tonnage.serve.launch.start import found_command, needed_command
 
     found = tuple(family for family in families if found_command(family, asked.engine_path))
@@ -439,8 +435,8 @@ def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engi
 
     Of published checkpoints those in the requested format count, or without a word about format or profile the author's own.
     """
-    from tonnage.deploy.checkpoint import published
     from tonnage.serve.launch.checkpoints import check_folder
+    from tonnage.spec.catalog.checkpoints import published
     from tonnage.spec.precision import find_precision
 
     def same(first: str, second: str) -> bool:

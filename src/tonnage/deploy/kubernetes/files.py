@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.kubernetes.workload import adapter, bundle, deployment, disruptions, hpa, keda, metadata, selector
+from tonnage.deploy.kubernetes.workload import (
+    adapter,
+    bundle,
+    deployment,
+    disruptions,
+    hpa,
+    keda,
+    leader_worker_set,
+    metadata,
+    selector,
+)
 from tonnage.deploy.plan_text import bench_command, compare_command, gpu_words, head, paragraph, summary
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
@@ -84,8 +94,8 @@ def readme(service: Service) -> str:
 
 ```sh
 kubectl apply --kustomize .
-kubectl rollout status deployment/{name} --timeout {service.startup_seconds + 300}s
-kubectl port-forward deployment/{name} 8080:{PORT} &
+{waits(service)}
+{forwards(service)}
 {bench_command(service, "http://127.0.0.1:8080", instances=1)}
 {compare_command(instances=1)}
 ```
@@ -98,7 +108,7 @@ plan's instances run.
 
 | file | what |
 |---|---|
-| `deployment.yaml` | {service.pool.instances} pods with {gpu_words(service)} each, the engine's arguments, probes, resources |
+{_instances_row(service)}
 | `service.yaml` | one address before them |
 | `model-cache.yaml` | {service.cache_gib} GiB for the checkpoint |
 | `disruption-budget.yaml` | one pod at a time |
@@ -108,10 +118,32 @@ plan's instances run.
 """
 
 
+def waits(service: Service) -> str:
+    """The command that returns when the instances answer."""
+    if service.spans > 1:
+        return f"kubectl wait leaderworkerset/{service.name} --for condition=Available --timeout {service.startup_seconds + 300}s"
+    return f"kubectl rollout status deployment/{service.name} --timeout {service.startup_seconds + 300}s"
+
+
+def forwards(service: Service) -> str:
+    """The command that leads to one instance: its own pod, or where it has several the first that the Service finds."""
+    kind, port = ("service", 80) if service.spans > 1 else ("deployment", PORT)
+    return f"kubectl port-forward {kind}/{service.name} 8080:{port} &"
+
+
+def _instances_row(service: Service) -> str:
+    rest = "the engine's arguments, probes, resources"
+    if service.spans > 1:
+        return f"| `leader-worker-set.yaml` | {service.pool.instances} groups of {service.spans} pods, {gpu_words(service)} each, {rest} |"
+    return f"| `deployment.yaml` | {service.pool.instances} pods with {gpu_words(service)} each, {rest} |"
+
+
 def _needs(service: Service) -> str:
     keda = "; autoscaling needs KEDA" if service.target_in_flight is not None else ""
     folder = f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
-    needs = f"The cluster needs NVIDIA's GPU operator, a storage class with ReadWriteMany and kube-prometheus-stack{keda}."
+    groups = ", LeaderWorkerSet 0.6 or newer" if service.spans > 1 else ""
+    operator = f"{service.gpu.vendor}'s GPU operator{groups}"
+    needs = f"The cluster needs {operator}, a storage class with ReadWriteMany and kube-prometheus-stack{keda}."
     return needs + (folder if service.local else "")
 
 
@@ -137,8 +169,10 @@ def files(service: Service) -> dict[str, str]:
 
 def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[str, str]:
     """The files of the instances and of what stands around them; ``further`` are labels of a pod."""
+    spans = service.spans > 1
+    made = leader_worker_set(service, further=further) if spans else deployment(service, further=further)
     found = {
-        "deployment.yaml": yaml_text(deployment(service, further=further), head=head(service)),
+        "leader-worker-set.yaml" if spans else "deployment.yaml": yaml_text(made, head=head(service)),
         "service.yaml": yaml_text(network_service(service)),
         "model-cache.yaml": yaml_text(model_cache(service)),
         "disruption-budget.yaml": yaml_text(disruption_budget(service)),

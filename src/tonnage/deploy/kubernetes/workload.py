@@ -9,7 +9,8 @@ from typing import Any
 from tonnage.deploy.alerts import in_flight, rules
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.plan_text import argv_notes, least_line, startup_line
+from tonnage.deploy.flags import WORKER, node_words
+from tonnage.deploy.plan_text import argv_notes, image_note, least_line, startup_line
 from tonnage.deploy.service import Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
@@ -44,12 +45,22 @@ MARGIN = 0.03
 """How far the memory that a driver reports may lie from the catalog's."""
 
 
+RESOURCE = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}
+"""Of the device plugins, by vendor."""
+
+USE = {"NVIDIA": "DCGM_FI_DEV_GPU_UTIL", "AMD": "gpu_gfx_activity"}
+"""Use of a GPU in percent, of NVIDIA's DCGM exporter and of AMD's device metrics exporter (its metrics list, read 2026-11-25)."""
+
+
 def placing(gpu: Gpu) -> dict[str, Any]:
     """Selector, affinity and toleration of a pod."""
-    return {**_nodes(gpu), "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]}
+    return {**_nodes(gpu), "tolerations": [{"key": RESOURCE[gpu.vendor], "operator": "Exists", "effect": "NoSchedule"}]}
 
 
 def _nodes(gpu: Gpu) -> dict[str, Any]:
+    if gpu.vendor == "AMD":
+        told = f"{gpu.name} by its memory, as AMD's node labeller writes it; look at your nodes: kubectl get nodes -L amd.com/gpu.vram"
+        return {"nodeSelector": noted({"amd.com/gpu.vram": f"{round(gpu.memory_bytes / 2**30)}G"}, told)}
     product = PRODUCTS.get(gpu.name)
     if product is not None:
         told = f"{gpu.name}, as GPU feature discovery names it; look at your nodes: kubectl get nodes -L nvidia.com/gpu.product"
@@ -98,8 +109,34 @@ def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, furth
     }
 
 
-def pod(service: Service) -> dict[str, Any]:
-    """One instance."""
+def leader_worker_set(service: Service, *, further: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The groups of pods of instances that span several systems; ``further`` are labels of a pod."""
+    named = {"metadata": {"labels": {**labels(service), **(further or {})}}}
+    told = (
+        f"One instance: {service.spans} pods with {service.gpus // service.spans} GPUs each. The pipeline's stages talk over the network "
+        "between them: add your fabric's resource (such as rdma/ib) to both templates."
+    )
+    moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
+    group = {
+        "size": noted(service.spans, told),
+        "restartPolicy": noted("RecreateGroupOnPodFailure", "An instance without one of its pods computes nothing."),
+        "leaderTemplate": {**named, "spec": pod(service)},
+        "workerTemplate": {**named, "spec": pod(service, WORKER)},
+    }
+    kind = scaled_object(service)
+    return {
+        "apiVersion": kind["apiVersion"],
+        "kind": kind["kind"],
+        "metadata": metadata(service),
+        "spec": {
+            "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
+            "leaderWorkerTemplate": group,
+        },
+    }
+
+
+def pod(service: Service, rank: str = "0") -> dict[str, Any]:
+    """One instance, or the pod of this rank where it spans several systems."""
     memory = noted({"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"}, "Shared memory of NCCL and the engine's processes.")
     volumes: list[Any] = [model_volume(service), {"name": "shared-memory", "emptyDir": memory}]
     if service.file:
@@ -112,7 +149,7 @@ def pod(service: Service) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         **placing(service.gpu),
-        "containers": [container(service)],
+        "containers": [container(service, rank)],
         "volumes": volumes,
     }
 
@@ -127,21 +164,25 @@ def file_volume(service: Service) -> dict[str, Any]:
     return {"name": "engine-config", "configMap": {"name": f"{service.name}-engine-config"}}
 
 
-def container(service: Service) -> dict[str, Any]:
-    """The engine."""
+def container(service: Service, rank: str = "0") -> dict[str, Any]:
+    """The engine; only the first of several pods of an instance answers requests."""
     mounts: list[Any] = [{"name": "model-cache", "mountPath": FOLDER}, {"name": "shared-memory", "mountPath": "/dev/shm"}]
     if service.file:
         mounts.append({"name": "engine-config", "mountPath": CONFIG, "readOnly": True})
     command, *arguments = service.argv
     said = [f"{CONFIG}/{FILE}" if word == FILE else word for word in arguments]
+    if service.spans > 1:
+        said += node_words(service.family, nodes=service.spans, rank=rank)
+    answers = {"ports": [{"name": "http", "containerPort": service.port}], **probes(service)} if rank == "0" else {}
+    address = {"name": "VLLM_HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    own = [noted(address, "Where the instance's other pods reach this one.")] if service.spans > 1 and service.family == "vllm" else []
     return {
         "name": "engine",
-        "image": noted(service.image, f"{service.pool.engine_preset}; {service.image_source}"),
+        "image": noted(service.image, image_note(service)),
         "command": [command],
         "args": noted(said, argv_notes(service)),
-        "env": environment(),
-        "ports": [{"name": "http", "containerPort": service.port}],
-        **probes(service),
+        "env": [*environment(), *own],
+        **answers,
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PROBE_S)]}}},
         "resources": resources(service),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -173,7 +214,7 @@ def probes(service: Service) -> dict[str, Any]:
 
 def resources(service: Service) -> dict[str, Any]:
     """GPUs, cores and memory of one instance."""
-    shared = {"memory": f"{service.memory_gib}Gi", "nvidia.com/gpu": service.gpus}
+    shared = {"memory": f"{service.memory_gib}Gi", RESOURCE[service.gpu.vendor]: service.gpus // service.spans}
     told = (
         "The weights on their way to the GPUs, 16 GiB for the processes, and shared memory; two cores for each front end, one for each GPU."
     )
@@ -189,9 +230,17 @@ def labels(service: Service) -> dict[str, str]:
 
 
 def selector(service: Service) -> dict[str, str]:
-    """The labels that its pods are found by; of one of two pools its role too, by which llm-d's picker knows them."""
+    """The labels that the pods are found by that answer requests; of one of two pools its role too, by which llm-d's picker knows them."""
     role = {} if service.pool.role == "serve" else {"llm-d.ai/role": service.pool.role}
-    return {"app.kubernetes.io/name": service.name, **role}
+    leader = {"leaderworkerset.sigs.k8s.io/worker-index": "0"} if service.spans > 1 else {}
+    return {"app.kubernetes.io/name": service.name, **role, **leader}
+
+
+def scaled_object(service: Service) -> dict[str, str]:
+    """What holds the instances: a Deployment, or a LeaderWorkerSet where each spans several systems."""
+    if service.spans > 1:
+        return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": service.name}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "name": service.name}
 
 
 def metadata(service: Service, ending: str = "") -> dict[str, Any]:
@@ -238,9 +287,10 @@ def alert_rules(service: Service, *, autoscaled: bool) -> dict[str, Any]:
 
 
 def _gpus(service: Service) -> str:
-    """The exporter of NVIDIA's GPU operator names the pod that uses a GPU, in one of two labels."""
+    """The exporter of the vendor's GPU operator names the pod that uses a GPU, in one of two labels."""
     pods = f'"{service.name}-.+"'
-    return f'DCGM_FI_DEV_GPU_UTIL{{exported_pod=~{pods}}} or DCGM_FI_DEV_GPU_UTIL{{pod=~{pods},exported_pod=""}}'
+    name = USE[service.gpu.vendor]
+    return f'{name}{{exported_pod=~{pods}}} or {name}{{pod=~{pods},exported_pod=""}}'
 
 
 UNCHECKED = "not schema-validated"
@@ -364,7 +414,7 @@ def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str,
 
     Args:
         service: what is deployed.
-        target: whose number of pods it moves (default: the Deployment).
+        target: whose number of instances it moves (default: what holds them).
     """
     trigger = {
         "type": "prometheus",
@@ -381,7 +431,7 @@ def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str,
         "kind": "ScaledObject",
         "metadata": metadata(service),
         "spec": {
-            "scaleTargetRef": dict(target or {"name": service.name}),
+            "scaleTargetRef": dict(target or scaled_object(service)),
             "pollingInterval": 15,
             **_bounds(service, "minReplicaCount", "maxReplicaCount"),
             "fallback": noted(fallback, "Without an answer of Prometheus, all of the plan's instances."),
@@ -399,7 +449,7 @@ def hpa(service: Service) -> dict[str, Any]:
         "kind": "HorizontalPodAutoscaler",
         "metadata": metadata(service),
         "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": service.name},
+            "scaleTargetRef": scaled_object(service),
             **_bounds(service, "minReplicas", "maxReplicas"),
             "behavior": _behaviour(service),
             "metrics": [{"type": "Pods", "pods": {"metric": {"name": ADAPTED}, "target": target}}],

@@ -14,7 +14,6 @@ from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import Service
 from tonnage.deploy.triton.configs import Config, detokenize, engine_model, ensemble, pbtxt, tokenize, vllm_model
 from tonnage.deploy.yaml_comments import noted, yaml_text
-from tonnage.plan.pool import Pool
 from tonnage.spec.precision import find_precision
 
 # The Python of the models before and behind the engine, as files of the repository.
@@ -195,16 +194,6 @@ FORMATS = {
 
 LIMITS = ("--max_batch_size", "--max_num_tokens", "--max_seq_len")
 """Flags that trtllm-build takes as trtllm-serve does (its documentation, read 2026-11-23)."""
-
-
-def lacks(pool: Pool, family: str) -> str:
-    """The reason why Triton cannot run a pool, as a clause; empty if it can."""
-    if pool.dp > 1 or pool.pp > 1:
-        return "deploy supports triton only with tensor parallelism"
-    weights = find_precision(pool.precision).weights
-    if family == "tensorrt-llm" and weights not in FORMATS:
-        return f"triton's TensorRT-LLM backend needs a compiled engine, which does not exist in {weights}"
-    return ""
 
 
 def loads(service: Service) -> Loading:

@@ -35,8 +35,8 @@ function limited(field) {
   if (statistic && !statistic.value && field.value) statistic.value = "p95";
 }
 
-// The simulated answer: begun when the question rests, dropped when it changes.
-let source = null, resting = 0, shown = "";
+// The simulated answer: begun at once for the question of a link, and when a changed one rests; dropped when it changes.
+let source = null, resting = 0, shown = "", begun = false;
 function stop() {
   clearTimeout(resting);
   if (source) source.close();
@@ -69,7 +69,8 @@ function simulate(query) {
       document.dispatchEvent(new CustomEvent("answered", { detail: query }));
     });
     source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) stop(); };
-  }, RESTS_MS);
+  }, begun ? RESTS_MS : 0);
+  begun = true;
 }
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-stop]")) stop();

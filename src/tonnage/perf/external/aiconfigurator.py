@@ -103,11 +103,7 @@ def installed_version() -> str | None:
 
 
 def require() -> None:
-    """Refuse to go on without the wheel.
-
-    Raises:
-        InputError: with what to install.
-    """
+    """Refuse to go on without the wheel. Raises InputError: with what to install."""
     if installed_version() is None:
         raise InputError(
             f"{option('step_model')}: {PACKAGE} is not installed; pip install 'tonnage[aiconfigurator]', or choose fitted or a .csv"
@@ -138,22 +134,14 @@ class Tables:
 
 
 def timed_steps(deployment: Deployment) -> tuple[TimedStep, ...]:
-    """The grid of steps of a deployment.
-
-    Raises:
-        InputError: the wheel is not installed, or has no tables for this deployment.
-    """
+    """The grid of steps of a deployment. Raises InputError: the wheel is not installed, or has no tables for this deployment."""
     require()
     with _ONE_AT_A_TIME:
         return _grid(tables_of(deployment))
 
 
 def tables_of(deployment: Deployment) -> Tables:
-    """The tables that a deployment needs.
-
-    Raises:
-        InputError: the wheel has none.
-    """
+    """The tables that a deployment needs. Raises InputError: the wheel has none."""
     d = deployment
     if d.gpu.name not in SYSTEMS:
         raise InputError(f"{option('step_model')}: {PACKAGE} has no tables of {d.gpu.name}; it has {', '.join(SYSTEMS)}")
@@ -193,11 +181,7 @@ def _backend(deployment: Deployment) -> str:
 
 @lru_cache(maxsize=32)
 def compiled(tables: Tables) -> Any:
-    """The wheel's ``EngineHandle``.
-
-    Raises:
-        InputError: the wheel cannot be imported, or has no such tables.
-    """
+    """The wheel's ``EngineHandle``. Raises InputError: the wheel cannot be imported, or has no such tables."""
     try:
         from aiconfigurator_core.sdk.engine import EngineHandle
     except ImportError as error:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 def reduction(deployment: Deployment) -> Reduction:
     """The step times of a deployment's ``step_source``, reduced.
 
-    Raises:
-        InputError: there are none for this deployment, or they do not say enough.
+    Raises InputError: there are none for this deployment, or they do not say enough.
     """
     source = deployment.step_source
     if source is None:
@@ -38,11 +37,7 @@ def reduction(deployment: Deployment) -> Reduction:
 
 
 def check_stages(deployment: Deployment) -> None:
-    """Refuse pipeline stages where the step times are those of whole models.
-
-    Raises:
-        InputError: the deployment has both.
-    """
+    """Refuse pipeline stages where the step times are those of whole models. Raises InputError: the deployment has both."""
     if deployment.step_source is not None and deployment.parallelism.pp > 1:
         raise InputError(
             f"{option('step_model')}: pipeline stages are estimated by the fitted terms only; choose PP 1 or {option('step_model')} fitted"
@@ -66,8 +61,7 @@ def source_mark(deployment: Deployment) -> str:
 def checked_source(name: str | Path) -> StepSource | None:
     """What ``step_model`` names, ready to be asked; None for the fitted terms.
 
-    Raises:
-        InputError: it is no step model, its file cannot be read, or its wheel is not installed.
+    Raises InputError: it is no step model, its file cannot be read, or its wheel is not installed.
     """
     source = step_source(name)
     if source is not None and source.name == AICONFIGURATOR:

@@ -20,12 +20,7 @@ SEVERAL = "#"
 
 
 def plot_text(plot: Plot, columns: int) -> str:
-    """The plot in so many columns, with a line for each letter below it; "" where no series has two points.
-
-    Args:
-        plot: points over two axes; rules along either of them.
-        columns: of the terminal.
-    """
+    """The plot in so many columns, with a line for each letter below it; "" where no series has two points."""
     series = [one for one in plot.series if len(one.points) > 1][: len(LETTERS)]
     if not series:
         return ""

@@ -7,6 +7,7 @@ classes of the style sheet, so that light, dark and print each have their own.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from tonnage.report.drawing.figure import (
     Axis,
@@ -21,7 +22,6 @@ from tonnage.report.drawing.figure import (
     HeatMap,
     Lane,
     Plot,
-    Rule,
     Scatter,
     Series,
     Tornado,
@@ -280,7 +280,7 @@ def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:
     parts += [line(left, y(t), right, y(t), "grid") + text(left - 6, y(t) + 4, short(t), "end", "tick") for t in y.ticks]
     parts += [line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 17, short(t), "middle", "tick") for t in x.ticks]
     parts.append(text((left + right) / 2, bottom + 37, fitted(plot.x.title, page.width - 8), "middle", "axis"))
-    parts += _rules(plot.rules, x, y)
+    parts += _rules(plot, x, y)
     parts += [_dots(cloud, x, y) for cloud in _clouds(plot)]
     parts += [_curve(series, x, y) for series in plot.series if series.line]
     parts += [_points(series, x, y) for series in plot.series if series.marks]
@@ -335,23 +335,24 @@ def _points(series: Series, x: Scale, y: Scale) -> str:
     return "".join(parts)
 
 
-def _rules(rules: tuple[Rule, ...], x: Scale, y: Scale) -> list[str]:
+def _rules(plot: Plot, x: Scale, y: Scale) -> list[str]:
     """Limits and marked loads: a dashed line each, with its words where there is room."""
     lines, labels, columns = [], [], 0
     left, right, top, bottom = x.start, x.end, y.end, y.start
-    taken: list[float] = []
-    for rule in rules:
+    drawn = _drawn(plot, x, y)
+    for rule in plot.rules:
         tone = "neutral" if rule.tone is None else f"stroke{rule.tone % TONES}"
+        words = fitted(rule.label, right - left)
         if rule.along == "y":
             place = y(rule.value)
-            above = place - 5 if all(abs(place - 5 - other) > 13 for other in taken) and place - 16 > top else place + 13
-            taken.append(above)
-            words = fitted(rule.label, right - left)
+            begin, end, base = _free(len(words) * BOLD, place, (left, right, top), drawn)
+            drawn += [(begin + part * (end - begin) / 9, base - 5) for part in range(10)]
             lines.append(line(left, place, right, place, f"limit {tone}"))
-            labels.append(text(left + 6, above, words, class_="limit-label"))
+            labels.append(
+                text(begin, base, words, class_="limit-label") if begin == left + 6 else text(end, base, words, "end", "limit-label")
+            )
             continue
         place = x(rule.value)
-        words = fitted(rule.label, right - left)
         row = top - 6 - 16 * columns
         fits = place + 5 + len(words) * CHARACTER <= right
         at = place + 5 if fits else max(place - 5, left + len(words) * CHARACTER)
@@ -359,6 +360,35 @@ def _rules(rules: tuple[Rule, ...], x: Scale, y: Scale) -> list[str]:
         labels.append(text(at, row, words, "start" if fits else "end", "limit-label"))
         columns += 1
     return lines + labels
+
+
+def _drawn(plot: Plot, x: Scale, y: Scale) -> list[tuple[float, float]]:
+    """Places that marks and curves take, of a curve so many between two points that no label fits in between."""
+    places = []
+    for series in plot.series:
+        found = [(x(point.x), y(point.y)) for point in series.points]
+        places += found
+        for (a, b), (c, d) in pairwise(found) if series.line else ():
+            parts = math.ceil(math.dist((a, b), (c, d)) / 6)
+            places += [(a + (c - a) * i / parts, b + (d - b) * i / parts) for i in range(1, parts)]
+    return places
+
+
+def _free(wide: float, place: float, edges: tuple[float, float, float], drawn: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """Begin, end and base line of the words of a line across: at its left or its right end, above or below, where they cover least."""
+    left, right, top = edges
+    spots = [
+        (begin, begin + wide, base)
+        for base in (place - 5, place + 13)
+        for begin in (left + 6, right - 6 - wide)
+        if base - 11 > top or base > place
+    ]
+
+    def covered(spot: tuple[float, float, float]) -> int:
+        begin, end, base = spot
+        return sum(begin - 6 < a < end + 6 and base - 15 < b < base + 7 for a, b in drawn)
+
+    return min(spots, key=covered)
 
 
 WIDE = Page(width=900, name="wide")

@@ -85,8 +85,6 @@ def legend(entries: list[tuple[str, str]], page: Page, left: float, top: float) 
 
     Args:
         entries: a swatch drawn around (0, 0), 18 pixels wide, and its name.
-        page: which page it is for.
-        left, top: where it begins.
     """
     x, y, parts = left, top + 12, []
     for swatch, name in entries:

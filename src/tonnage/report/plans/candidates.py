@@ -165,7 +165,7 @@ def yearly_costs(plan: Plan) -> tuple[float | None, ...]:
 
 UNFOLDED_REJECTED = 12
 """Rows up to which a page shows the table open."""
-NEVER = (why.VendorUnsupported, why.PrecisionUnsupported, why.WiderThanSystem, why.TooManyStages, why.DoesNotDivide)
+NEVER = (why.VendorUnsupported, why.PrecisionUnsupported, why.TargetLacks, why.WiderThanSystem, why.TooManyStages, why.DoesNotDivide)
 """Reasons that no limit and no memory would change: told only where there is no other."""
 
 
@@ -369,7 +369,7 @@ def _exceeded(reason: TooMuch) -> str:
             assert_never(reason)
 
 
-Impossible = why.VendorUnsupported | why.PrecisionUnsupported | why.WiderThanSystem | why.TooManyStages | why.CannotRun
+Impossible = why.VendorUnsupported | why.PrecisionUnsupported | why.TargetLacks | why.WiderThanSystem | why.TooManyStages | why.CannotRun
 
 Measured = why.DoesNotDivide | why.ThroughputNotMeasured | why.StatisticNotMeasured | why.NoMeasuredLoadHolds
 
@@ -380,6 +380,8 @@ def _impossible(reason: Impossible) -> str:
             return f"{reason.engine} does not run on {reason.vendor} accelerators"
         case why.PrecisionUnsupported():
             return f"{reason.subject} has {reason.lacks}"
+        case why.TargetLacks():
+            return reason.lacks
         case why.WiderThanSystem():
             which = f"TP {reason.tp}{f' × DP {reason.dp}' if reason.dp > 1 else ''}"
             return f"{which} needs more GPUs than the {reason.system_gpus} of one {reason.system}"

@@ -44,12 +44,7 @@ def name_of(deployment: Identity) -> str:
 
 
 def unlike(choice: Candidate, other: Identity, *, gpu: bool = True) -> str:
-    """What another deployment has unlike the choice: "TP 8", or "FP8, TP 1, vllm-0.32 on h200-sxm-141gb"; "" where it has nothing.
-
-    Args:
-        choice, other: the two.
-        gpu: whether its GPU is named too.
-    """
+    """What another deployment has unlike the choice: "TP 8", or "FP8, TP 1, vllm-0.32 on h200-sxm-141gb"; "" where it has nothing."""
     if len({pool.identity for pool in choice.pools}) != 1:
         return name_of(other)
     own = choice.pools[0]

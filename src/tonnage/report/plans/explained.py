@@ -76,7 +76,7 @@ def limits_table(plan: Plan) -> Table | None:
     rows = tuple(
         (
             limit_text(use.limit),
-            number(use.value_ms) if use.limit.share is None else ABSENT,
+            number(use.value_ms) if use.limit.share is None and not use.limit.asked.is_ratio else ABSENT,
             ABSENT if use.used is None else percent(use.used),
         )
         for use in plan.explain.limits
@@ -236,7 +236,6 @@ def riskiest_text(found: Sensitivity, per_system: int = 0) -> str:
     """The input whose rise needs the most GPUs, read off the figures: "with 20% longer prompts it takes 3 systems in place of 2".
 
     Args:
-        found: the figures.
         per_system: GPUs in one system of the choice; where the other answer has systems of another size, both are given in GPUs.
     """
     rises = [one for one in found.swings if one.input in MORE]

@@ -42,7 +42,7 @@ def curve(plan: Plan) -> Plot | None:
     if len(points) < 2:
         return None
     tones = {metric: tone for tone, metric in enumerate(("ttft", "tpot", "e2e", "itl"))}
-    limits = [one for one in plan.scenario.limits_that_count if one.share is None]
+    limits = [one for one in plan.scenario.limits_that_count if one.metric in METRICS]
     asked: list[tuple[str, str]] = [(limit.metric, limit.statistic) for limit in limits]
     shown = asked + [(m, s) for m, s in USUAL.items() if m not in {metric for metric, _ in asked}]
     shown.sort(key=lambda pair: METRICS.index(pair[0]))
@@ -60,7 +60,7 @@ def curve(plan: Plan) -> Plot | None:
 
 def curves(plans: Sequence[Plan], names: Sequence[str]) -> Plot | None:
     """The same latency of several plans against throughput: that of the first limit of the first plan, or the p95 of TTFT."""
-    limits = plans[0].scenario.limits_that_count
+    limits = [one for one in plans[0].scenario.limits_that_count if one.metric in METRICS]
     metric, statistic = (limits[0].metric, limits[0].statistic) if limits else ("ttft", "p95")
     made = []
     for tone, (plan, name) in enumerate(zip(plans, names, strict=True)):

@@ -256,9 +256,7 @@ def router_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems: 
     """What the router of the plan saves: "behind least-outstanding, which every deployment needs; a plain … would need 14 systems …".
 
     Args:
-        rows: the choice behind its router and behind others; none give "".
         limits: those that count; the first one on TTFT, or the first, says which latency is named.
-        systems: of the plan, without spare ones.
     """
     service = next((row for row in rows[1:] if row.router == "random"), None)
     if service is None:
@@ -318,12 +316,7 @@ def _systems(planned: int, row: BehindRouter) -> str:
 
 
 def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
-    """Such as "62% of prompt tokens come from the cache behind session; behind random choice 31%; without a cache 5 systems in place of 3".
-
-    Args:
-        found: of a plan; None gives "".
-        systems: of the plan.
-    """
+    """Such as "62% of prompt tokens come from the cache behind session, 31% behind random; without a cache 5 systems in place of 3"."""
     if found is None:
         return ""
     shown = ""

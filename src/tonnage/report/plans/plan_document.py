@@ -279,11 +279,7 @@ def to_json(plans: Sequence[Plan]) -> dict[str, Any]:
 
 
 def read_use_cases(path: str | Path) -> UseCases | None:
-    """The answer for several use cases in a file; None where it holds something else.
-
-    Raises:
-        InputError: as ``read_plans``.
-    """
+    """The answer for several use cases in a file; None where it holds something else. Raises InputError: as ``read_plans``."""
     from tonnage.plan.use_cases import SCHEMA, UseCases
 
     document = _document(path)
@@ -291,19 +287,14 @@ def read_use_cases(path: str | Path) -> UseCases | None:
 
 
 def read_plans(path: str | Path) -> tuple[Plan, ...]:
-    """The plans of a file.
-
-    Raises:
-        InputError: no such file, no JSON, or no plan of this version; every fault with its path.
-    """
+    """The plans of a file. Raises InputError: no such file, no JSON, or no plan of this version; every fault with its path."""
     return plans_of(_document(path), path)
 
 
 def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
     """The plans of what ``to_json`` wrote; ``path`` is where it comes from.
 
-    Raises:
-        InputError: no plan of this version; every fault with its path.
+    Raises InputError: no plan of this version; every fault with its path.
     """
     from tonnage.plan.plan import Plan
     from tonnage.plan.use_cases import SCHEMA
@@ -316,11 +307,7 @@ def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
 
 
 def _document(path: str | Path) -> Any:
-    """The values of a JSON file.
-
-    Raises:
-        InputError: no such file, or no JSON.
-    """
+    """The values of a JSON file. Raises InputError: no such file, or no JSON."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as fault:

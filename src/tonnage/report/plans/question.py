@@ -46,6 +46,8 @@ def breach_text(breach: Breach) -> str:
     name = limit.name
     if value is None:
         return f"{name} was not measured"
+    if limit.asked.is_ratio:
+        return f"{name} {value / 1e3:.2f}× > {limit.seconds:g}×"
     if limit.share is not None:
         share, _, parts = str(limit).partition(": ")
         return f"{share} of requests take up to {number(value / 1e3)} times {parts}"
@@ -57,6 +59,8 @@ def breach_text(breach: Breach) -> str:
 
 def value_text(limit: Limit, value: float) -> str:
     """A value of what is limited, in milliseconds, such as "612 ms"; of joint attainment "1.2 times its limits"."""
+    if limit.asked.is_ratio:
+        return f"{value / 1e3:.2f}×"
     return format_duration(value / 1e3) if limit.share is None else f"{number(value / 1e3)} times its limits"
 
 
@@ -235,6 +239,10 @@ def demand_text(demand: Demand) -> str:
         return _trace(demand, source)
     if source.kind == "existing":
         return f"none asked: the {number(demand.sizing_requests_per_second)} requests/s that the systems carry"
+    if source.kind == "sessions":
+        whose = f" ({plain(source.engineers)} engineers)" if source.engineers is not None else ""
+        held = f"{number(source.sessions)} recorded sessions at once{whose}"
+        return f"{held}, {number(demand.sizing_requests_per_second)} requests/s at the recorded pace{source.trace_change}"
     if source.kind == "job":
         rate = f"{number(demand.sizing_requests_per_second, 4)} requests/s throughout, no peak"
         return f"{many(demand.offline_requests or 0)} requests within {span(demand.offline_seconds or 0.0)}: {rate}"

@@ -27,6 +27,7 @@ from tonnage.report.plans.explained import explained_section, risk_text
 from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text, growth_text, prefix_cache_text, router_text
 from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
+from tonnage.report.plans.sessions import sessions_text
 from tonnage.report.writers.terminal import terminal, width
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def answer_rows(plan: Plan) -> Rows:
             ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),
             ("Standby", "" if best.standby is None else standby_text(best.standby)),
             ("Autoscaling", "" if plan.autoscaling is None else autoscaling_text(plan.autoscaling)),
+            ("Sessions", sessions_text(plan)),
             ("Prefix hits", prefix_cache_text(plan.prefix_cache, best.systems)),
             ("A day", "" if day is None else day_text(day)),
             ("Measured", measured_text(plan)),
@@ -143,7 +145,6 @@ def screen(plans: Sequence[Plan], *, page: str = "report", explain: bool = False
     """The first screen of one plan, or of several models side by side.
 
     Args:
-        plans: one for each model.
         page: the option that writes the page.
         explain: whether what takes time and memory follows, before the last line.
         plot: columns of a plot of characters that follows likewise; None for none.

@@ -86,13 +86,7 @@ def spread(values: NDArray[np.float64]) -> Spread:
 
 
 def binned(places: NDArray[np.float64] | NDArray[np.int64], values: NDArray[np.float64], bounds: tuple[float, ...]) -> Iterator[Bin]:
-    """The bins that hold anything, in order.
-
-    Args:
-        places: by which the values are put into bins.
-        values: one for each place.
-        bounds: edges, ascending.
-    """
+    """The bins that hold anything, in order."""
     import numpy as np
 
     which = np.clip(np.searchsorted(bounds, places, side="right") - 1, 0, len(bounds) - 2)

@@ -31,11 +31,7 @@ Readings = Mapping[str, tuple[tuple[float, float], ...]]
 
 
 def read_server_metrics(folder: Path) -> Readings:
-    """The readings of a run folder; empty where it holds none.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """The readings of a run folder; empty where it holds none. Raises DataError: the file is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -129,9 +125,7 @@ class ShownRun:
 def read_shown_runs(folder: Path) -> tuple[ShownRun, ...]:
     """The run of a folder, or those of the folders inside it, as a sweep leaves them, the lightest load first.
 
-    Raises:
-        InputError: no run folder, and none inside it.
-        DataError: a file of it is damaged.
+    Raises InputError: no run folder, and none inside it; DataError: a file of it is damaged.
     """
     if (folder / RECORD).is_file():
         return (_read(folder),)

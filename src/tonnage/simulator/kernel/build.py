@@ -254,7 +254,7 @@ def cache_of(trace: Trace, contents: Contents, knobs: EngineKnobs, windows: Wind
     note["on"], note["names"], note["partial"] = on, scheduler.NAMES or 0, scheduler.PARTIAL
     note["shift"] = 65 - seats.bit_length()
     before, after = _rings(first)
-    rows = len(trace)
+    rows, graph, session = len(trace), trace.graph(), plain(trace.session(), np.int64)
     return Cache(
         note=note,
         starts=plain(contents.starts, np.int64),
@@ -278,6 +278,12 @@ def cache_of(trace: Trace, contents: Contents, knobs: EngineKnobs, windows: Wind
         lasts=np.array([tier.block_ps for tier in tiers], np.int64),
         cached=np.zeros(rows, np.int64),
         pause=np.full(rows, -1) if trace.pause_ps is None else plain(trace.pause_ps, np.int64),
+        followers=plain(graph.starts, np.int64),
+        waiting=plain(graph.rows, np.int64),
+        waits=graph.waits.astype(np.int64),
+        ready=np.zeros(rows, np.int64),
+        session=session,
+        left=np.bincount(session, minlength=1),
         at=np.zeros(rows + 1, np.int64),
         row=np.zeros(rows + 1, np.int64),
         firsts=trace.firsts(),
@@ -301,10 +307,11 @@ def send_first_turns(m: Machine, trace: Trace) -> int:
     firsts, count = cache.firsts, len(cache.firsts)
     if trace.concurrency > 0:
         count = min(trace.concurrency, count)
-        m.rows.sent[firsts[:count]] = np.arange(1, count + 1) * trace.turnaround_ps
+        m.rows.sent[firsts[:count]] = np.maximum(np.arange(1, count + 1) * trace.turnaround_ps, trace.due_ps[firsts[:count]])
         cache.note["begun"] = count
-    sent = m.rows.sent[firsts[:count]]
-    cache.at[:count], cache.row[:count] = sent, firsts[:count]
+    firsts = firsts[:count][np.argsort(m.rows.sent[firsts[:count]], kind="stable")]
+    sent = m.rows.sent[firsts]
+    cache.at[:count], cache.row[:count] = sent, firsts
     m.state["coming"] = count
     if count:
         m.state["arrived"], m.state["next_arrival"] = firsts[0], sent[0] + m.cfg["frontend"]

@@ -69,6 +69,9 @@ class Cache(NamedTuple):
         lasts: picoseconds of a transfer from each tier.
         cached: for each request, tokens that it found when it first entered.
         pause: as in ``Trace.pause_ps``.
+        followers, waiting: as ``Follows.starts`` and ``Follows.rows``.
+        waits, ready: for how many that have not ended each request waits, and the last end of the others.
+        session, left: of each request its session, and of each session the requests that have not ended.
         at, row: a heap of those on their way: when they are sent, and their rows.
         firsts: rows of first turns.
     """
@@ -95,6 +98,12 @@ class Cache(NamedTuple):
     lasts: NDArray[np.int64]
     cached: NDArray[np.int64]
     pause: NDArray[np.int64]
+    followers: NDArray[np.int64]
+    waiting: NDArray[np.int64]
+    waits: NDArray[np.int64]
+    ready: NDArray[np.int64]
+    session: NDArray[np.int64]
+    left: NDArray[np.int64]
     at: NDArray[np.int64]
     row: NDArray[np.int64]
     firsts: NDArray[np.int64]

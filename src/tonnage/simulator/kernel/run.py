@@ -229,7 +229,7 @@ def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
     columns: Any = (column[order] if len(column) else column for column in m.rows)
     rows = Rows(*columns)
     record = requests_of(rows, len(order), m.tallies.gaps, window_ps)
-    return replace(record, cached_tokens=m.cache.cached[order]), rows
+    return replace(record, cached_tokens=m.cache.cached[order], row=order), rows
 
 
 def _first(m: Machine, trace: Trace) -> int:

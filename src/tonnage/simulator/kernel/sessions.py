@@ -39,13 +39,19 @@ def pop(m):
 
 @part()
 def follow(m, r, free_at):
-    """Send the next turn of a conversation its pause after the end of this one; True where there is none, so that its client is free."""
-    if r + 1 >= m.rows.sent.size or m.cache.pause[r + 1] < 0:
-        return True
-    m.rows.sent[r + 1] = free_at + m.cache.pause[r + 1]
-    push(m, r + 1)
-    m.state.coming += 1
-    return False
+    """Send the requests that waited for this one alone, or for it last, their pauses after its end; True where its session is over."""
+    c = m.cache
+    for k in range(c.followers[r], c.followers[r + 1]):
+        row = c.waiting[k]
+        c.waits[row] -= 1
+        c.ready[row] = max(c.ready[row], free_at)
+        if c.waits[row] == 0:
+            m.rows.sent[row] = c.ready[row] + c.pause[row]
+            push(m, row)
+            m.state.coming += 1
+    session = c.session[r]
+    c.left[session] -= 1
+    return c.left[session] == 0
 
 
 @part()

@@ -47,7 +47,7 @@ forget_transfers = two_forms("cache", lambda m: None, lambda m: prefix_cache.for
 """They are counted into the step."""
 
 follow = two_forms("cache", lambda m, r, free_at: True, lambda m, r, free_at: sessions.follow(m, r, free_at))
-"""The next turn of the request's session is sent, if there is one; True where there is none, so that its client is free."""
+"""The requests that waited for it are sent; True where its session is over, so that its client is free."""
 
 next_row = two_forms("cache", lambda m: m.state.arrived + m.state.coming, lambda m: sessions.next_row(m))
 """The row that the client of a closed loop sends next; beyond the last where there is none."""

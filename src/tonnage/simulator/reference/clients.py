@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from tonnage.simulator.request import Request
 from tonnage.spec.workload import Trace
+
+
+class Waiting:
+    """The requests of a trace that wait for others to end, and the sessions that are not over."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Nothing has ended."""
+        graph = trace.graph()
+        self.starts, self.rows, self.waits = graph.starts.tolist(), graph.rows.tolist(), graph.waits.tolist()
+        self.pause = [0] * len(trace) if trace.pause_ps is None else trace.pause_ps.tolist()
+        self.ready = [0] * len(trace)
+        self.session = trace.session().tolist()
+        self.left = Counter(self.session)
+
+    def ended(self, number: int, now: int) -> list[tuple[int, int]]:
+        """The requests that waited for one alone, or for it last, and when each is sent."""
+        self.left[self.session[number]] -= 1
+        free = []
+        for row in self.rows[self.starts[number] : self.starts[number + 1]]:
+            self.waits[row] -= 1
+            self.ready[row] = max(self.ready[row], now)
+            if self.waits[row] == 0:
+                free.append((row, self.ready[row] + self.pause[row]))
+        return free
+
+    def over(self, number: int) -> bool:
+        """Whether all requests of a request's session have ended."""
+        return self.left[self.session[number]] == 0
 
 
 class Clients:
@@ -16,14 +45,17 @@ class Clients:
     and the program had done with the one before, whichever is later. That is also when it is due. The client of a rejected request is
     free at once: when the request had reached the engine.
 
-    Of a conversation only the first turn is sent like that. Each further one is sent its pause after the end of the one before, and the
-    client of a closed loop is free when the conversation has ended.
+    A first request may say when it is due at the earliest, so that a run begins with sessions that are under way.
+
+    Of a session only the first request is sent like that. Each further one is sent its pause after the end of the last that it waits for,
+    and the client of a closed loop is free when all of the session have ended.
     """
 
     def __init__(self, trace: Trace, submit: Callable[[Request], None]) -> None:
         """Send what is sent whatever happens."""
         self.trace = trace
         self.submit = submit
+        self.waiting = Waiting(trace)
         self.begun = 0
         self.program_free = 0
         self.firsts = trace.firsts().tolist()
@@ -35,18 +67,18 @@ class Clients:
                 self._send(number, int(trace.due_ps[number]))
 
     def answer(self, number: int, now: int) -> None:
-        """A request has ended: the conversation goes on, or its client is free."""
-        pause = self.trace.pause_before(number + 1)
-        if pause >= 0:
-            self._send(number + 1, now + pause)
-        else:
+        """A request has ended: the session goes on, or its client is free."""
+        for row, at in self.waiting.ended(number, now):
+            self._send(row, at)
+        if self.waiting.over(number):
             self.begin(now)
 
     def begin(self, now: int) -> None:
         """A client of a closed loop is free and sends the next first turn, if there is one; an open loop has no clients."""
         if self.trace.concurrency and self.begun < len(self.firsts):
             self.program_free = max(now, self.program_free) + self.trace.turnaround_ps
-            self._send(self.firsts[self.begun], self.program_free)
+            first = self.firsts[self.begun]
+            self._send(first, max(self.program_free, int(self.trace.due_ps[first])))
             self.begun += 1
 
     def _send(self, number: int, due: int) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import Requests
@@ -84,8 +86,9 @@ def _left(engine: Engine, trace: Trace, window_ps: int) -> Reference:
     jobs = [job for job in engine.jobs.values() if not engine.beyond(job.due)]
     if trace.contents is not None:
         jobs.sort(key=lambda job: (job.due, job.id))
+    requests = requests_of(jobs, engine.gaps, window_ps)
     return Reference(
-        requests=requests_of(jobs, engine.gaps, window_ps),
+        requests=requests if trace.contents is None else replace(requests, row=np.array([job.id for job in jobs], np.int64)),
         steps=engine.steps,
         jobs=jobs,
         free_blocks=engine.kv_blocks_free,

@@ -102,6 +102,8 @@ def shared_in_words(question: Question) -> str:
     sharing = question.sharing
     if sharing is None:
         return ""
+    if sharing.recorded is not None:
+        return f"sessions as recorded ({len(sharing.recorded)} of them, drawn again and again)"
     return str(sharing.sessions) if sharing.sessions is not None else "the blocks of the trace"
 
 

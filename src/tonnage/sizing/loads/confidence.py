@@ -36,7 +36,16 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment, Limit, LimitMetric, Slo
 
 
-METRICS: dict[LimitMetric, str] = {"ttft": "ttft_ms", "itl": "itl_ms", "tpot": "itl_ms", "e2e": "e2e_ms", "attain": "requests_s"}
+METRICS: dict[LimitMetric, str] = {
+    "ttft": "ttft_ms",
+    "itl": "itl_ms",
+    "tpot": "itl_ms",
+    "e2e": "e2e_ms",
+    "attain": "requests_s",
+    "first_ttft": "ttft_ms",
+    "further_ttft": "ttft_ms",
+    "slowdown": "requests_s",
+}
 """Whose errors stand for the step factor, by the metric of a limit; those of requests/s at saturation and of joint limits."""
 
 
@@ -59,7 +68,9 @@ class Slowdown:
     latencies: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, limit: Limit) -> float:
-        """Of the latency that a limit is on."""
+        """Of the latency that a limit is on; of how many times as long answers take as alone, where both are as slow, 1."""
+        if limit.is_ratio:
+            return 1.0
         return max(self.latencies.get(METRICS[metric], self.steps) for metric, _ in limit.parts or ((limit.metric, 0.0),))
 
     def tightened(self, slo: Slo) -> Slo:
@@ -68,7 +79,7 @@ class Slowdown:
 
     def beyond_steps(self, slo: Slo) -> Slo:
         """The limits that an instance whose steps are that slow has to meet, where latencies are off by more than the steps."""
-        return tuple(replace(limit, seconds=limit.seconds * self.steps / self.of(limit)) for limit in slo)
+        return tuple(limit if limit.is_ratio else replace(limit, seconds=limit.seconds * self.steps / self.of(limit)) for limit in slo)
 
     def times(self, factor: float) -> Slowdown:
         """All times so much longer again."""

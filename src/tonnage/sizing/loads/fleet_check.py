@@ -15,6 +15,7 @@ from tonnage.sizing.loads.instance import WITHIN_S, Instance, burst_factor, midd
 from tonnage.sizing.loads.load_scan import statistic_s
 from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.runs import Seen
+from tonnage.sizing.loads.session_load import MOST_TOGETHER, session_fleet
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.loads.shared_load import replayed as recorded
 from tonnage.spec.workload import OpenLoop, TraceArrivals
@@ -57,6 +58,8 @@ class Replayed:
 
 def simulated_of(instance: Instance, instances: int, rate: float) -> int:
     """How many of the instances are simulated at that load of all: each attention rank is an engine, and each cache has to fill."""
+    if instance.recorded_sessions is not None:
+        return min(instances, MOST_TOGETHER)
     most = max(MOST_INSTANCES // instance.deployment.parallelism.dp, 1)
     warm = 0 if instance.shared is None else instance.shared.warm(rate / instances)
     return min(instances, most, max(FILLED // warm, FEWEST_FILLED) if warm else most)
@@ -89,6 +92,10 @@ def fleet_record(
         seed: added to that of the check.
     """
     router, traffic = router or instance.traffic.router, instance.traffic
+    if (held := instance.recorded_sessions) is not None:
+        drawn = traffic.seed + SEED_STEP + seed
+        record, simulated = session_fleet(instance.tiered, held, rate, instances, seed=drawn, alone_ns=instance.alone_ns)
+        return middle(record), simulated
     if replayed is not None:
         arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
         if traffic.sharing is not None and traffic.sharing.recording is not None:

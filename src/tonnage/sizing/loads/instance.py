@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -18,6 +18,7 @@ from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.spec import engine_spec, pooled, rank_traces
 from tonnage.sizing.loads.confidence import slower
+from tonnage.sizing.loads.session_load import alone_run, clients_at, session_requests, session_run, session_traces
 from tonnage.sizing.loads.shared_load import ANSWER, SEEN, SharedLoad, after, balanced_trace, owners, parts_of, replayed, shared_out_as
 from tonnage.sizing.question import Sharing
 from tonnage.spec.deployment import Deployment
@@ -25,10 +26,14 @@ from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Simulated, Trace, Workload
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tonnage.results.requests import Requests
     from tonnage.simulator.changes import Routed
     from tonnage.simulator.kernel.memory import Machine
+    from tonnage.simulator.spec import EngineSpec
     from tonnage.simulator.steps import StepRecord
+    from tonnage.spec.recorded_sessions import RecordedSessions
 
 Length = Literal[0, 1, 2]
 Care = Literal[1, 2]
@@ -145,7 +150,7 @@ class Instance:
     def _shared(self) -> SharedLoad | None:
         """What comes to it where prompts share something."""
         traffic = self.traffic
-        if traffic.sharing is None:
+        if traffic.sharing is None or traffic.sharing.recorded is not None:
             return None
         return SharedLoad(
             sharing=self.sharing or traffic.sharing,
@@ -308,6 +313,8 @@ class Instance:
 
     def requests_of(self, rate: float, length: Length, instances: int = 1) -> int:
         """Requests of a run at ``rate`` for each instance, one of few numbers so that runs share their draws."""
+        if self.recorded_sessions is not None:
+            return session_requests(self.recorded_sessions, rate, length)
         in_flight = instances * min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
         fewest = FEWEST if self.traffic.sharing is None else FEWEST_SHARING
         least = max(fewest[length] * burst_factor(self.traffic.process, self.traffic.cv), LIVES[length] * in_flight)
@@ -316,7 +323,9 @@ class Instance:
         return min(fewest[0] << max(0, math.ceil(math.log2(least / fewest[0]))), round(most))
 
     def open(self, rate: float, requests: int, seed: int, instances: int = 1) -> Requests:
-        """The requests of an open loop at ``rate`` requests per second for each of so many instances."""
+        """The requests of an open loop at ``rate`` requests per second for each of so many instances; of sessions those of one instance."""
+        if (recorded := self.recorded_sessions) is not None:
+            return session_run(self.tiered, recorded, clients_at(recorded, rate), requests, seed=seed, alone_ns=self.alone_ns)
         if self.shared is not None:
             return self._open_sharing(self.shared, rate * instances, requests, seed, instances)
         arrivals = OpenLoop(rate=rate * instances, process=self.traffic.process, cv=self.traffic.cv)
@@ -331,6 +340,8 @@ class Instance:
     def alone(self) -> Requests:
         """The requests of a single client: what no load can beat."""
         sharing = self.traffic.sharing
+        if sharing is not None and sharing.recorded is not None:
+            return self._alone_sessions
         if sharing is None:
             return self.closed(1, ALONE_EQUAL if self.equal else ALONE_REQUESTS)
         if sharing.recording is not None:
@@ -340,6 +351,33 @@ class Instance:
         prefixes = 0 if sharing.sessions is None else sharing.sessions.prefixes
         warm = min(SEEN * prefixes + ALONE_COLD, FEWEST[QUICK])
         return after(self.closed(1, warm + ALONE_REQUESTS), warm)
+
+    @property
+    def recorded_sessions(self) -> RecordedSessions | None:
+        """The recorded sessions that come to it; None where others do."""
+        return None if self.traffic.sharing is None else self.traffic.sharing.recorded
+
+    @cached_property
+    def _alone_sessions(self) -> Requests:
+        """All recorded sessions one after another."""
+        if self.recorded_sessions is None:
+            raise ValueError("an instance without recorded sessions")
+        return alone_run(self.tiered, self.recorded_sessions)
+
+    @cached_property
+    def alone_ns(self) -> NDArray[np.int64]:
+        """How long the answer of each recorded request takes where its session is the only one, in nanoseconds."""
+        record = self._alone_sessions
+        found = np.zeros(len(record), np.int64)
+        found[record.row] = record.last_token_ns - record.due_ns
+        return found
+
+    @cached_property
+    def tiered(self) -> EngineSpec:
+        """Its engine with the memory below the KV cache."""
+        if (sharing := self.traffic.sharing) is None:
+            return self.spec
+        return replace(self.spec, tiers=sharing.tiers_of(self.deployment, self.memory, self.knobs.tokens_per_block))
 
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""
@@ -352,9 +390,8 @@ class Instance:
 
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
         """A run of given requests, split over the attention ranks, with the instance's step model or another."""
-        spec, sharing = self.spec if step is None else replace(self.spec, step=step), self.traffic.sharing
-        if sharing is not None and trace.contents is not None:
-            spec = replace(spec, tiers=sharing.tiers_of(self.deployment, self.memory, self.knobs.tokens_per_block))
+        spec = self.spec if trace.contents is None else self.tiered
+        spec = spec if step is None else replace(spec, step=step)
         return spec.run_ranks(self._ranks(trace))
 
     def _ranks(self, trace: Trace) -> list[Trace]:
@@ -399,6 +436,9 @@ class Instance:
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps``."""
+        if (recorded := self.recorded_sessions) is not None:
+            traces, _, window_ps = session_traces(self.tiered, recorded, clients_at(recorded, rate), requests, self.traffic.seed)
+            return self.tiered.recorded_ranks(traces, most_steps=most_steps, window_ps=window_ps)[1]
         arrivals = OpenLoop(rate=rate, process=self.traffic.process, cv=self.traffic.cv)
         if self.shared is None:
             trace = self.workload(arrivals, requests).trace(self.traffic.seed, stretch=True)
@@ -422,6 +462,4 @@ def burst_factor(process: Process, cv: float) -> float:
 def middle(requests: Requests) -> Requests:
     """The requests that arrived in the ``MEASURED`` part of the run; the gaps stay those of the whole run."""
     count = len(requests)
-    rows = slice(int(MEASURED[0] * count), int(MEASURED[1] * count))
-    columns = {f.name: getattr(requests, f.name)[rows] for f in fields(requests) if f.name not in ("gaps", "window_ns")}
-    return replace(requests, **columns)
+    return requests.some(slice(int(MEASURED[0] * count), int(MEASURED[1] * count)))

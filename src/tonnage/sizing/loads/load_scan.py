@@ -61,6 +61,9 @@ def binding_limit(slo: Slo, binds: Bound | None) -> Limit | None:
 SURELY = 0.8
 """Share of the closed form of saturation up to which a queue surely settles."""
 
+WAITING = 4.0
+"""The same of sessions, which wait for their answers: with limits, these say how many there may be."""
+
 CLEAR: tuple[tuple[Length, float, float], ...] = ((SHORT, 1 / 1.4, 2.0), (QUICK, 1 / 1.15, 1.15))
 """A run that is not the longest decides where the strain on the limits is below the first or above the second; near saturation the
 shortest never says that the limits hold, as queues build up over more requests than it has."""
@@ -159,6 +162,8 @@ class LoadScan:
     def settles(self, place: int) -> bool:
         """Whether a queue settles at a load; saturation is measured only where the closed form leaves that open."""
         rate = on_lattice(place)
+        if self.instance.recorded_sessions is not None:
+            return rate <= WAITING * self.instance.saturation_estimate()
         return rate <= SURELY * self.instance.saturation_estimate() or rate <= self.most
 
     def holds(self, place: int, slo: Slo, care: Care) -> bool:

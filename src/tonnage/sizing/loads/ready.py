@@ -79,6 +79,9 @@ inside a limit on the time per token at most 1.06 times (``./benchmark pruning``
 STABLE = 0.98
 """Share of the measured saturation up to which a queue is assumed to settle."""
 
+WAITS = 1.5
+"""How many times as many sessions an instance may carry as it would if none of them were slowed down by the others."""
+
 SKEWED = ("p50",)
 """Statistics of a time per token that can be below what a full step takes, as most requests meet fewer prompts than the mean."""
 
@@ -96,6 +99,7 @@ def rate_bound(instance: Instance, slo: Slo) -> float:
     if isinstance(instance, TwoPools):
         return MARGIN * instance.most(token_limit(instance, slo))
     margin = STABLE if instance.follows else MARGIN  # what conversations saturate at is the closed form itself
+    margin *= WAITS if instance.recorded_sessions is not None else 1.0
     whole = min(margin * instance.steady_estimate(), MARGIN * instance.budget_estimate())
     most = token_limit(instance, slo)
     if instance.step.drafting is not None or instance.knobs.scheduler == "static" or not math.isfinite(most):

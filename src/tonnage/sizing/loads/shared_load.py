@@ -11,7 +11,7 @@ statistics.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -250,10 +250,9 @@ def parts_of(trace: Trace, owner: Ints, parts: int) -> list[Trace]:
     A turn that follows another goes where its conversation began.
     """
     if trace.pause_ps is not None:
-        firsts = np.flatnonzero(trace.pause_ps < 0)
-        owner = owner[firsts][(trace.pause_ps < 0).cumsum() - 1]
+        owner = owner[trace.firsts()][trace.session()]
     rows = [np.flatnonzero(owner == one) for one in range(parts)]
-    return [_rows(trace, chosen, trace.seed * parts + one) for one, chosen in enumerate(rows) if chosen.size]
+    return [trace.part(chosen, trace.seed * parts + one) for one, chosen in enumerate(rows) if chosen.size]
 
 
 def shared_out_as(sharing: Sharing, router: str) -> str:
@@ -296,26 +295,11 @@ def _by_prefix(trace: Trace, contents: Contents, instances: int) -> Ints:
     return owner
 
 
-def _rows(trace: Trace, rows: Ints, seed: int) -> Trace:
-    contents, lengths = trace.contents, np.diff(trace.contents.starts if trace.contents is not None else np.zeros(1, np.int64))
-    if contents is not None:
-        counts = lengths[rows]
-        starts = np.concatenate([[0], counts.cumsum()]).astype(np.int64)
-        places = np.repeat(contents.starts[rows] - starts[:-1], counts) + np.arange(starts[-1])
-        contents = Contents(starts=starts, piece=contents.piece[places], until=contents.until[places])
-    pauses = None if trace.pause_ps is None else trace.pause_ps[rows]
-    return replace(
-        trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows], seed=seed, contents=contents, pause_ps=pauses
-    )
-
-
 def after(requests: Requests, first: int, last: int | None = None) -> Requests:
     """The requests from a place on, up to another, in order of arrival; the gaps stay those of the whole run."""
     if first <= 0 and last is None:
         return requests
-    rows = slice(first, last)
-    columns = {f.name: getattr(requests, f.name)[rows] for f in fields(requests) if f.name not in ("gaps", "window_ns")}
-    return replace(requests, **columns)
+    return requests.some(slice(first, last))
 
 
 def hit_rate(requests: Requests) -> float:

@@ -78,7 +78,7 @@ def candidate(sized: Sized, *, chosen: bool = False) -> Candidate:
     )
 
 
-LOADS = (0.1, 0.25, 0.5, 0.75, 1.0)
+LOADS = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 """Loads of one instance at which its power is predicted, as shares of the load that the plan counts on."""
 
 

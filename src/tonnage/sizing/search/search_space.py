@@ -8,15 +8,17 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
-from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TooManyStages, VendorUnsupported, WiderThanSystem
+from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TargetLacks, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.ready import Ready, Trial, runs_on
 from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.search.tuning import fitted
 from tonnage.spec.catalog import find_engine, system_of
+from tonnage.spec.catalog.checkpoints import loadable
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.hardware import ANY_VENDOR
+from tonnage.spec.targets import target_lacks
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.runs import Runs
@@ -125,6 +127,8 @@ def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> 
     d = trial.deployment
     if (lacking := _lacking(d)) is not None:
         return trial.rejected(lacking)
+    if question.deploy_on and (reason := _not_deployed(question, trial)):
+        return trial.rejected(TargetLacks(lacks=reason))
     if d.parallelism.stage_gpus > trial.system.gpus:
         p, system = d.parallelism, trial.system
         return trial.rejected(WiderThanSystem(tp=p.tp, dp=p.dp, system=system.name, system_gpus=system.gpus))
@@ -139,6 +143,23 @@ def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> 
     except InputError as error:
         return trial.rejected(CannotRun(error=error.reason if error.path in DEGREES else str(error)))
     return Ready(trial=changed, instance=instance, place=place, first=trial)
+
+
+def _not_deployed(question: Question, trial: Trial) -> str:
+    """Why the target of the question does not run a deployment, as a clause; empty if it does."""
+    d = trial.deployment
+    engine = find_engine(d.engine)
+    lacks = target_lacks(
+        question.deploy_on,
+        engine=engine,
+        gpu=d.gpu,
+        split=d.parallelism,
+        gpus_per_system=trial.system.gpus,
+        precision=d.precision.name,
+    )
+    if lacks or loadable(d.model.name, d.precision, engine, d.gpu.vendor):
+        return lacks
+    return f"no checkpoint of {d.model.name} in {d.precision.weights} is known that {engine.name} reads or makes at start"
 
 
 def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:

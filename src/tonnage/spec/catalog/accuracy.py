@@ -50,19 +50,14 @@ class ListedScore(QualityScore):
 
 
 def listed_scores() -> tuple[ListedScore, ...]:
-    """Every published score, by model.
-
-    Raises:
-        DataErrors: ``accuracy.yaml`` is damaged.
-    """
+    """Every published score, by model. Raises DataErrors: ``accuracy.yaml`` is damaged."""
     return tuple(ListedScore(model=model, **asdict(score)) for model, scores in _scores().items() for score in scores)
 
 
 def find_quality(model_name: str) -> tuple[QualityScore, ...]:
     """The published scores of a model, by any of its spellings; empty where none are known, and for files.
 
-    Raises:
-        DataErrors: ``accuracy.yaml`` is damaged.
+    Raises DataErrors: ``accuracy.yaml`` is damaged.
     """
     if model_name.endswith(".json"):
         return ()
@@ -96,9 +91,8 @@ def _scores() -> Mapping[str, tuple[QualityScore, ...]]:
 def read_scores(tables: object) -> Mapping[str, tuple[QualityScore, ...]]:
     """Scores by model, of the content of ``accuracy.yaml``.
 
-    Raises:
-        DataErrors: unknown keys; scores outside 0 to 100 or without source, date or setting; two of one model in one benchmark and
-            one publication.
+    Raises DataErrors: unknown keys; scores outside 0 to 100 or without source, date or setting; two of one model in one benchmark and one
+    publication.
     """
     where = "catalog/accuracy.yaml"
     found: dict[str, dict[tuple[str, str, str], QualityScore]] = {}
@@ -161,8 +155,7 @@ def _trade_offs() -> Mapping[str, TradeOff]:
 def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:
     """What is published of a precision's weight format, and of sparsity where it is sparse; empty where nothing is.
 
-    Raises:
-        DataErrors: ``trade_offs.yaml`` is damaged.
+    Raises DataErrors: ``trade_offs.yaml`` is damaged.
     """
     names = (precision.weight_format, *((SPARSE,) if precision.sparse else ()))
     return tuple(_trade_offs()[name] for name in names if name in _trade_offs())
@@ -172,7 +165,6 @@ def accuracy_and_calibration(precision: Precision, released: str = "") -> tuple[
     """Accuracy impact and calibration of a precision, such as ("very low", "minutes"); ("", "") where nothing is published.
 
     Args:
-        precision: what runs.
         released: the format of the model's own checkpoint: to run that costs neither.
     """
     found = trade_offs(precision)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DataError, InputError
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.catalog.lookup import find_model
+from tonnage.spec.precision import SPARSE, Precision
 from tonnage.spec.typed_values import read_as, read_entries, strict
 
 if TYPE_CHECKING:
@@ -150,11 +151,7 @@ def _quantisation() -> _Quantisation:
 
 @cache
 def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
-    """Checkpoints by model.
-
-    Raises:
-        DataError: a repository is listed twice, or its method or source is not defined.
-    """
+    """Checkpoints by model. Raises DataError: a repository is listed twice, or its method or source is not defined."""
     where = "catalog/checkpoints.yaml"
     methods = {one.name: one for one in _quantisation().methods}
     places = {one.name: one for one in _quantisation().seen}
@@ -187,11 +184,7 @@ def _checkpoint(model: _ModelEntry, entry: _CheckpointEntry, method: Method, pla
 
 
 def listed_checkpoints() -> tuple[Checkpoint, ...]:
-    """Every published checkpoint, by model.
-
-    Raises:
-        DataErrors: a data file is damaged.
-    """
+    """Every published checkpoint, by model. Raises DataErrors: a data file is damaged."""
     return tuple(one for checkpoints in _by_model().values() for one in checkpoints)
 
 
@@ -214,15 +207,43 @@ def reads(engines: Sequence[str], engine: EnginePreset) -> bool:
     return False
 
 
+def published(model: str, wanted: Precision, engine: EnginePreset, vendor: str = "NVIDIA") -> Checkpoint | None:
+    """The published checkpoint of a model in a number format that an engine reads; None if none is known.
+
+    A checkpoint in exactly the plan's format is preferred; one that keeps other matrices wider or narrower is the second choice. For
+    TensorRT-LLM, checkpoints of NVIDIA's Model Optimizer are preferred: per-tensor scales run on every GPU with FP8, block scales do not.
+    """
+
+    def rank(one: Checkpoint) -> tuple[bool, bool]:
+        return not same_weights(one.format, wanted.weights), engine.family == "tensorrt-llm" and one.method != "modelopt"
+
+    known = [one for one in find_checkpoints(model) if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)]
+    near = [one for one in known if same_weights(one.format.partition("+")[0], wanted.weight_format) and SPARSE not in wanted.weights]
+    return min(near, key=rank, default=None)
+
+
+def same_weights(first: str, second: str) -> bool:
+    """Whether two formats are the same for an engine, which casts 16 bits to 16 bits."""
+    return first == second or {first, second} <= set(HALF)
+
+
+def quantised_at_start(model: str, wanted: Precision, engine: EnginePreset) -> tuple[str, ...]:
+    """The arguments with which an engine quantises the 16-bit checkpoint at start; empty if it cannot."""
+    words = () if engine.launch is None else engine.launch.quantizing(wanted.weights)
+    return () if wanted.experts_only and not find_model(model).is_moe else words
+
+
+def loadable(model: str, wanted: Precision, engine: EnginePreset, vendor: str) -> bool:
+    """Whether an engine has a checkpoint to load: a published one, one that it makes at start, or a folder of a model in 16 bits."""
+    own = same_weights(wanted.weights, HALF[0]) and not find_checkpoints(model)
+    return own or published(model, wanted, engine, vendor) is not None or bool(quantised_at_start(model, wanted, engine))
+
+
 def _version(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text)))
 
 
 def find_maker(format: str, engine: EnginePreset) -> tuple[Maker, Makes] | None:
-    """The tool that creates a number format for an engine; None if none is known.
-
-    Raises:
-        DataErrors: ``quantisation.yaml`` is damaged.
-    """
+    """The tool that creates a number format for an engine; None if none is known. Raises DataErrors: ``quantisation.yaml`` is damaged."""
     found = ((maker, one) for maker in _quantisation().makers for one in maker.makes)
     return next(((maker, one) for maker, one in found if one.format == format and reads(one.engines, engine)), None)

@@ -78,9 +78,7 @@ class EngineEntry(EngineKnobs):
 def read_presets(rows: Sequence[Raw], where: str) -> Iterable[tuple[EnginePreset, tuple[str, ...]]]:
     """The presets of the file with their other names.
 
-    Raises:
-        DataError: a preset extends one that is not there, or itself.
-        DataErrors: unknown keys and values of another kind, all of them.
+    Raises DataError: a preset extends one that is not there, or itself; DataErrors: unknown keys and values of another kind, all of them.
     """
     by_name = {row["name"]: row for row in rows if "name" in row}
     entries = read_entries(EngineEntry, [_resolved(row, by_name, where) for row in rows], where)

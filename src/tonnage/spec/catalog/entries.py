@@ -76,11 +76,7 @@ def _shelf(entries: Iterable[tuple[T, tuple[str, ...]]], where: str) -> Shelf[T]
 
 
 def shipped_yaml(name: str) -> Any:
-    """The plain values of one of the catalog's YAML files.
-
-    Raises:
-        DataError: the file is not YAML, or gives a key twice.
-    """
+    """The plain values of one of the catalog's YAML files. Raises DataError: the file is not YAML, or gives a key twice."""
     try:
         return parse_yaml(_HERE.joinpath(name).read_text(encoding="utf-8"), f"catalog/{name}", shipped=True)
     except (OSError, InputError) as error:
@@ -94,11 +90,7 @@ def _value(kind: type[T], entry: T) -> T:
 
 @cache
 def model_shelf() -> Shelf[Model]:
-    """The models of ``models/*.json``.
-
-    Raises:
-        DataErrors: a file has unknown keys or values of another kind.
-    """
+    """The models of ``models/*.json``. Raises DataErrors: a file has unknown keys or values of another kind."""
     files = sorted(_HERE.joinpath("models").iterdir(), key=lambda file: file.name)
     raw = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.name.endswith(".json")]
     return _shelf(((_value(Model, entry), entry.aliases) for entry in read_entries(ModelEntry, raw, "models")), "models")
@@ -106,11 +98,7 @@ def model_shelf() -> Shelf[Model]:
 
 @cache
 def gpu_shelf() -> Shelf[Gpu]:
-    """The accelerators of ``gpus.yaml``.
-
-    Raises:
-        DataErrors: the file has unknown keys or values of another kind.
-    """
+    """The accelerators of ``gpus.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
     entries = read_entries(GpuEntry, shipped_yaml("gpus.yaml"), "gpus.yaml")
     return _shelf(((_value(Gpu, entry), entry.aliases) for entry in entries), "gpus.yaml")
 
@@ -119,8 +107,7 @@ def gpu_shelf() -> Shelf[Gpu]:
 def system_shelf() -> Shelf[System]:
     """The servers of ``systems.yaml``, and a generic one of eight for every GPU that is in none of them.
 
-    Raises:
-        DataErrors: the file has unknown keys or values of another kind.
+    Raises DataErrors: the file has unknown keys or values of another kind.
     """
     read = read_entries(SystemEntry, shipped_yaml("systems.yaml"), "systems.yaml")
     entries = [(_value(System, entry), entry.aliases) for entry in read]
@@ -145,43 +132,5 @@ def generic_system(gpu: Gpu, gpus: int = 8) -> System:
 
 @cache
 def engine_shelf() -> Shelf[EnginePreset]:
-    """The engine presets of ``engines.yaml``.
-
-    Raises:
-        DataErrors: the file has unknown keys or values of another kind.
-    """
+    """The engine presets of ``engines.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
     return _shelf(read_presets(shipped_yaml("engines.yaml"), "engines.yaml"), "engines.yaml")
-
-
-# ``images.yaml`` names the container image of each engine preset that has a published one.
-
-
-@strict
-class Image:
-    """The container image of an engine preset.
-
-    Attributes:
-        name: of the preset.
-        image: with its tag.
-        source, date: where it is published, and when that was taken down.
-    """
-
-    name: str
-    image: str
-    source: str
-    date: str
-
-
-@cache
-def _images() -> Mapping[str, Image]:
-    made = read_entries(Image, shipped_yaml("images.yaml"), "catalog/images.yaml")
-    return MappingProxyType({one.name: one for one in made})
-
-
-def find_image(preset: str) -> Image | None:
-    """The image of an engine preset; None where none is known.
-
-    Raises:
-        DataErrors: ``images.yaml`` is damaged.
-    """
-    return _images().get(preset)

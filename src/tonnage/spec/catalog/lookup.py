@@ -17,7 +17,7 @@ from tonnage.errors import UnknownName
 from tonnage.spec.catalog import entries
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.engine import EnginePreset
-from tonnage.spec.hardware import Gpu, System, is_hardware_file, read_hardware, read_system
+from tonnage.spec.hardware import Gpu, System, is_hardware_file, mig_slice, read_hardware, read_system
 from tonnage.spec.model import Model
 from tonnage.spec.typed_values import read_entries, strict
 
@@ -35,6 +35,7 @@ _TUNING = re.compile(r"-(instruct|thinking|chat|hf|it|base|2[3-6](?:0[1-9]|1[0-2
 _MAKERS = re.compile(r"^(?:(?:nvidia|amd|intel|google|tesla|instinct)-)+")
 _KIND_OF_GPU = re.compile(r"-(?:tensor-core-gpu|accelerator|graphics|gpu|oam)$")
 _LLAMA = re.compile(r"^(?:meta-)?llama-?v?(\d)(?:[.p-](\d)(?=-))?-?(?=\d)")
+_MIG = re.compile(r"^(.+?)-(?:mig-)?(\d)g\.(\d{1,3})gb$")
 _VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d+(?:\.\d+)*)(?:[.+-]?(?:rc|post|dev|cpu|cu|rocm|amd|mi)[\w.]*)*$")
 
 
@@ -99,9 +100,7 @@ def _engines() -> dict[str, EnginePreset]:
 def find_model(name_or_path: str) -> Model:
     """The model of that name, or of the ``config.json`` at that path (a file, or a folder that holds one).
 
-    Raises:
-        UnknownName: no model of that name and no such file.
-        InputError: the file cannot be read as a model.
+    Raises UnknownName: no model of that name and no such file; InputError: the file cannot be read as a model.
     """
     if name_or_path.endswith(".json") or ("/" in name_or_path and os.path.exists(name_or_path)):
         from tonnage.spec.config_json import read_config
@@ -114,8 +113,11 @@ def find_model(name_or_path: str) -> Model:
 
 
 def gpu_spelled(name: str) -> Gpu | None:
-    """The GPU of that name; None where there is none."""
-    return _gpus().get(_level_gpu(name))
+    """The GPU of that name, or the MIG slice of one ("h100-mig-3g.40gb"); None where there is none."""
+    found = _gpus().get(_level_gpu(name))
+    match = _MIG.match(_level(name)) if found is None else None
+    whole = _gpus().get(_level_gpu(match[1])) if match else None
+    return found if match is None or whole is None else mig_slice(whole, int(match[2]), int(match[3]))
 
 
 def find_gpu(name_or_path: str) -> Gpu:
@@ -146,9 +148,7 @@ def machine_meant(name: str) -> System | None:
 def find_system(name: str) -> System:
     """The system of that name, such as "dgx-h100", "8xl40s" or "4xl40s", a cloud's machine type, or the YAML file at that path.
 
-    Raises:
-        UnknownName: no system of that name.
-        InputError: the file cannot be read as a system.
+    Raises UnknownName: no system of that name; InputError: the file cannot be read as a system.
     """
     if is_hardware_file(name):
         return read_system(name)
@@ -179,12 +179,7 @@ def _of_gpus(level: str) -> System | None:
 
 
 def gpu_of(system: System) -> Gpu:
-    """The GPU that a system holds.
-
-    Raises:
-        UnknownName: it is not in the catalog.
-        InputError: its file cannot be read.
-    """
+    """The GPU that a system holds. Raises UnknownName: it is not in the catalog; InputError: its file cannot be read."""
     return find_gpu(system.gpu_file or system.gpu)
 
 
@@ -197,8 +192,7 @@ def system_of(gpu: Gpu) -> System:
 def find_engine(name: str) -> EnginePreset:
     """The engine preset of that name, or of the nearest version at or below: "vllm 0.19.1" is "vllm-0.19".
 
-    Raises:
-        UnknownName: no engine of that family, or none that old.
+    Raises UnknownName: no engine of that family, or none that old.
     """
     level = _level(name)
     found = _engines().get(level)
@@ -240,14 +234,15 @@ def engines() -> tuple[EnginePreset, ...]:
 
 
 def search(text: str) -> tuple[Entry, ...]:
-    """Every entry whose name, other spellings, source or notes contain all words of ``text``."""
+    """Every entry whose name, other spellings, source or notes contain all words of ``text``; else the MIG slice of that name."""
     words = _level(text).split("-")
     found: list[Entry] = []
     found += _matching(entries.model_shelf(), words)
     found += _matching(entries.gpu_shelf(), words)
     found += _matching(entries.system_shelf(), words)
     found += _matching(entries.engine_shelf(), words)
-    return tuple(found)
+    piece = None if found else gpu_spelled(text)
+    return tuple(found) if piece is None else (piece,)
 
 
 def _matching(shelf: Shelf[T], words: list[str]) -> list[T]:

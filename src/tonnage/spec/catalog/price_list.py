@@ -34,8 +34,7 @@ MOST = 1e12
 def catalog_prices() -> Prices:
     """The prices that Tonnage ships: ``prices.yaml``, ``cloud_prices.yaml`` and ``api_prices.yaml``.
 
-    Raises:
-        DataErrors: unknown keys, prices that cannot be, or a price without a source or a date.
+    Raises DataErrors: unknown keys, prices that cannot be, or a price without a source or a date.
     """
     nothing = {key: Figure(path=key, low=1, high=1, source="", date="") for key in FIGURES}
     empty = Prices(**nothing, **dict.fromkeys(OPTIONAL))  # type: ignore[arg-type]
@@ -47,11 +46,7 @@ def catalog_prices() -> Prices:
 
 
 def read_overrides(path: str | Path) -> dict[str, Any]:
-    """A user's prices file (YAML), as ``Prices.with_overrides`` takes it.
-
-    Raises:
-        InputError: it cannot be read, or is no mapping.
-    """
+    """A user's prices file (YAML), as ``Prices.with_overrides`` takes it. Raises InputError: it cannot be read, or is no mapping."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -62,8 +57,7 @@ def read_overrides(path: str | Path) -> dict[str, Any]:
 def parse_price_flags(flags: Iterable[str]) -> dict[str, Any]:
     """Single prices such as "systems.dgx-h100=250000", as ``Prices.with_overrides`` takes them.
 
-    Raises:
-        InputError: no "=", or one key twice.
+    Raises InputError: no "=", or one key twice.
     """
     import yaml
 

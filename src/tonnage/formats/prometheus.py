@@ -1,0 +1,245 @@
+"""What Prometheus holds: the page of an exporter as samples, histograms over a stretch of time, and series over days.
+
+Series are the answers of ``/api/v1/query_range``. A counter may have been read as it is, or as its growth over each step, by a query on
+``increase``, which Tonnage names by the ending ``:increase``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.errors import InputError
+from tonnage.formats.json_values import inside
+from tonnage.formats.table import shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# A page of Prometheus metrics as samples (text exposition format 0.0.4).
+
+
+_SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?$", re.ASCII)
+_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
+_ESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One line of a page.
+
+    Attributes:
+        name: of the series.
+        labels: by name.
+        value: of the moment.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class Page:
+    """The samples of one page, by name."""
+
+    def __init__(self, text: str) -> None:
+        """Read a page; lines that are no samples are passed over, and so are values that are no numbers."""
+        self._by_name: dict[str, list[Sample]] = {}
+        for one in _samples(text):
+            self._by_name.setdefault(one.name, []).append(one)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the page has series of this name."""
+        return name in self._by_name
+
+    def of(self, name: str) -> tuple[Sample, ...]:
+        """The samples of a name."""
+        return tuple(self._by_name.get(name, ()))
+
+    def total(self, name: str) -> float:
+        """The sum of the samples of a name; 0 where there are none."""
+        return math.fsum(one.value for one in self.of(name))
+
+    def values(self, name: str) -> tuple[float, ...]:
+        """The values of the samples of a name."""
+        return tuple(one.value for one in self.of(name))
+
+    def under(self, prefix: str) -> tuple[str, ...]:
+        """The names of series that begin so."""
+        return tuple(name for name in self._by_name if name.startswith(prefix))
+
+
+def _samples(text: str) -> Iterator[Sample]:
+    for line in text.splitlines():
+        match = None if line.startswith("#") else _SAMPLE.match(line.strip())
+        if match is None:
+            continue
+        try:
+            value = float(match[3])
+        except ValueError:
+            continue
+        if not math.isnan(value):
+            labels = {name: re.sub(r'\\[\\"n]', lambda found: _ESCAPED[found[0]], text) for name, text in _LABEL.findall(match[2] or "")}
+            yield Sample(name=match[1], labels=labels, value=value)
+
+
+# A Prometheus histogram over a stretch of time: its mean, and its quantiles with the bucket that each is in.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buckets:
+    """Counts of observations, cumulated over upper bounds.
+
+    Attributes:
+        bounds: upper bounds in seconds, ascending, the last one infinite; empty where nothing was published.
+        counts: observations up to each bound.
+        total: sum of the observations in seconds.
+    """
+
+    bounds: tuple[float, ...] = ()
+    counts: tuple[float, ...] = ()
+    total: float = 0.0
+
+    @property
+    def count(self) -> float:
+        """How many observations there are."""
+        return self.counts[-1] if self.counts else 0.0
+
+    @property
+    def mean(self) -> float:
+        """In seconds; NaN without observations."""
+        return self.total / self.count if self.count else math.nan
+
+    def since(self, before: Buckets) -> Buckets:
+        """What came after an earlier state; everything, where the counters began again in between."""
+        if before.bounds != self.bounds or before.count > self.count:
+            return self
+        counts = tuple(max(0.0, now - then) for now, then in zip(self.counts, before.counts, strict=True))
+        return Buckets(bounds=self.bounds, counts=counts, total=self.total - before.total)
+
+    def bracket(self, share: float) -> tuple[float, float]:
+        """The bounds of the bucket in which the quantile lies, in seconds; NaN without observations."""
+        if not self.count:
+            return math.nan, math.nan
+        rank = share * self.count
+        place = next(place for place, count in enumerate(self.counts) if count >= rank)
+        return (self.bounds[place - 1] if place else 0.0), self.bounds[place]
+
+    def quantile(self, share: float) -> float:
+        """The quantile in seconds, observations lying evenly in their bucket, as ``histogram_quantile`` of Prometheus takes them.
+
+        Beyond the last finite bound it is that bound; NaN without observations.
+        """
+        low, high = self.bracket(share)
+        if math.isnan(low) or math.isinf(high):
+            return low
+        place = self.bounds.index(high)
+        before = self.counts[place - 1] if place else 0.0
+        inside = self.counts[place] - before
+        return low + (high - low) * ((share * self.count - before) / inside if inside else 1.0)
+
+    def slower(self, seconds: float) -> float:
+        """The share of observations above a limit, lying evenly in their bucket; NaN without observations."""
+        if not self.count:
+            return math.nan
+        low, below = 0.0, 0.0
+        for bound, count in zip(self.bounds, self.counts, strict=True):
+            if bound >= seconds:
+                inside = 0.0 if math.isinf(bound) else (count - below) * (seconds - low) / (bound - low)
+                return 1 - (below + inside) / self.count
+            low, below = bound, count
+        return 0.0
+
+
+def buckets_of(page: Page, name: str) -> Buckets:
+    """A histogram on a page, summed over its other labels."""
+    found: dict[float, float] = {}
+    for one in page.of(f"{name}_bucket"):
+        bound = float(one.labels.get("le", "nan"))
+        if not math.isnan(bound):
+            found[bound] = found.get(bound, 0.0) + one.value
+    bounds = tuple(sorted(found))
+    return Buckets(bounds=bounds, counts=tuple(found[bound] for bound in bounds), total=page.total(f"{name}_sum"))
+
+
+def together(parts: Sequence[Buckets]) -> Buckets:
+    """The histograms of several instances as one; those with other bounds than the first are left out."""
+    some = [part for part in parts if part.bounds]
+    if not some:
+        return Buckets()
+    same = [part for part in some if part.bounds == some[0].bounds]
+    counts = tuple(math.fsum(column) for column in zip(*(part.counts for part in same), strict=True))
+    return Buckets(bounds=some[0].bounds, counts=counts, total=math.fsum(part.total for part in same))
+
+
+# Series over days, as /api/v1/query_range answers: {"status": "success", "data": {"resultType": "matrix", "result": [...]}}.
+
+
+INCREASE = ":increase"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One series.
+
+    Attributes:
+        name: of the metric; its growth over each step where it ends in ``INCREASE``.
+        labels: by name.
+        times: unix seconds, ascending.
+        values: at these times.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    @property
+    def step_s(self) -> float:
+        """Seconds between two samples, as is usual in it."""
+        import numpy as np
+
+        return float(np.median(np.diff(self.times)))
+
+    def grown(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How much the counter grew between each two of the edges; a counter that fell began again at 0."""
+        import numpy as np
+
+        times, steps = self.times, np.diff(self.values)
+        steps = np.where(steps >= 0, steps, self.values[1:])
+        if self.name.endswith(INCREASE):
+            times, steps = np.concatenate([[times[0] - self.step_s], times]), self.values
+        return np.diff(np.interp(edges, times, np.concatenate([[0.0], np.cumsum(steps)])))
+
+
+def curves(documents: Sequence[object], where: str) -> list[Curve]:
+    """The series of answers; those with fewer than two samples that are numbers are left out.
+
+    Raises:
+        InputError: something else than a matrix, or an answer that says an error.
+    """
+    import numpy as np
+
+    found = []
+    for place, one in enumerate(documents, start=1):
+        at = where if len(documents) == 1 else f"{where}, answer {place}"
+        if inside(one, "status") == "error":
+            raise InputError(f"{at}: Prometheus says: {shown(str(inside(one, 'error')))}")
+        rows = inside(one, "data", "result")
+        if inside(one, "data", "resultType") != "matrix" or not isinstance(rows, list):
+            raise InputError(f"{at}: is not a matrix of Prometheus; give the answer of /api/v1/query_range as it is")
+        for row in rows:
+            labels = inside(row, "metric")
+            try:
+                pairs = np.array(row["values"], dtype=np.float64).reshape(-1, 2)
+                name = str(labels["__name__"])
+            except (KeyError, TypeError, ValueError):
+                raise InputError(f"{at}: a series has no __name__ or no values; ask for counters by their names") from None
+            pairs = pairs[np.isfinite(pairs).all(axis=1)]
+            if len(pairs) > 1:
+                found.append(Curve(name=name, labels=labels, times=pairs[:, 0], values=pairs[:, 1]))
+    return found

@@ -1,0 +1,133 @@
+"""KV caches that one simulated engine hands to another: prefill and decode apart, through the API.
+
+A router sends a prompt to an engine of the prefill pool with ``max_tokens: 1`` and ``kv_transfer_params: {"do_remote_decode": true}``,
+takes the ``kv_transfer_params`` of the reply, and sends the request with them to an engine of the decode pool, which answers the client.
+The fields are those of vLLM's NIXL connector (vllm 0.32.0, distributed/kv_transfer/kv_connector/v1/nixl/pull_scheduler.py); a router need
+not understand them. Where NIXL reads memory, the decode engine asks the other's server when the cache will have come.
+
+Times are those of two simulated pools (``simulator.pools``): a cache is on its way from the end of its prompt, an engine sends one after
+another, and its blocks are held until the last byte has left. One that nobody fetches is dropped after vLLM's ``kv_lease_duration``.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+from tonnage.bench.connection import Target
+from tonnage.gateway.health import fetch
+from tonnage.serve.dialect import Refused
+
+if TYPE_CHECKING:
+    from tonnage.serve.instance import Instance
+    from tonnage.serve.request import Asked
+    from tonnage.simulator.pools import KvLink
+
+Role = Literal["producer", "consumer"]
+
+LEASE_S = 30.0
+"""Seconds that a cache waits to be fetched (``kv_lease_duration`` of vLLM 0.32.0)."""
+
+ANSWERS_IN_S = 5.0
+FETCHED = "/kv/"
+"""The path of a cache, before the name of its request."""
+
+NEEDED = ("remote_engine_id", "remote_request_id", "remote_host", "remote_port", "remote_block_ids")
+"""Without these vLLM computes the prompt itself."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Waiting:
+    """A cache that can be fetched: of which prompt, and when its last byte will have come, in picoseconds of its instance's clock."""
+
+    instance: Instance
+    tokens: int
+    comes_at: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Transfers:
+    """What a server hands on, or receives.
+
+    Attributes:
+        role: whether its engines compute prompts for others, or decode what others computed.
+        link: between both.
+        later: calls a function after seconds on the wall.
+        engine: the name of this server among others.
+        waiting: what can be fetched, by request.
+        free: when the link of each instance is free again.
+    """
+
+    role: Role
+    link: KvLink
+    later: Callable[[float, Callable[[], object]], Any]
+    engine: str = field(default_factory=lambda: secrets.token_hex(16))
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    free: dict[str, int] = field(default_factory=dict)
+
+    def offers(self, asked: Asked) -> bool:
+        """Whether the cache of a request is for another engine."""
+        return self.role == "producer" and bool((asked.transfer or {}).get("do_remote_decode"))
+
+    def computed(self, request: str, instance: Instance, tokens: int) -> None:
+        """A prompt has been computed whose cache is for another: send it, and hold its blocks meanwhile."""
+        engine, now = instance.member.engine, instance.now
+        held = engine.hold(-(-tokens // self.link.block_tokens))
+        starts = max(now, self.free.get(instance.name, 0))
+        comes_at = starts + int(self.link.takes_ps(tokens, engine.last_step_ps))
+        self.free[instance.name] = comes_at
+        self.waiting[request] = Waiting(instance=instance, tokens=tokens, comes_at=comes_at)
+        self.later(instance.wall_s(comes_at), partial(instance.release, held))
+        self.later(instance.wall_s(comes_at) + LEASE_S, partial(self.waiting.pop, request, None))
+
+    def offered(self, request: str, host: str, port: int) -> dict[str, Any] | None:
+        """``kv_transfer_params`` of a reply, for the engine that decodes; None where nothing was computed."""
+        one = self.waiting.get(request)
+        if one is None:
+            return None
+        blocks = list(range(-(-one.tokens // self.link.block_tokens)))
+        return {
+            "do_remote_prefill": True,
+            "do_remote_decode": False,
+            "remote_block_ids": [blocks],
+            "remote_engine_id": self.engine,
+            "remote_request_id": request,
+            "remote_host": host,
+            "remote_port": port,
+            "tp_size": 1,
+            "dcp_size": 1,
+            "pp_size": 1,
+            "remote_num_tokens": one.tokens,
+            "remote_blocks_expiry_time": None,
+            "transfer_mode": "pull",
+        }
+
+    def fetched(self, request: str) -> dict[str, float] | None:
+        """What another engine is told that fetches a cache, once: tokens, and seconds on the wall until it has come; None if it is gone."""
+        one = self.waiting.pop(request, None)
+        return None if one is None else {"tokens": one.tokens, "comes_in_s": one.instance.wall_s(one.comes_at)}
+
+    async def received(self, asked: Asked) -> Asked:
+        """A request with the cache that its parameters name; as it is where they name none.
+
+        Raises:
+            Refused: the cache is gone, or its engine cannot be reached: vLLM fails such a request (``kv_load_failure_policy``).
+        """
+        said = asked.transfer or {}
+        if self.role != "consumer" or not said.get("do_remote_prefill") or not all(said.get(name) for name in NEEDED) or asked.osl < 2:
+            return asked
+        try:
+            where = Target(host=str(said["remote_host"]), port=int(said["remote_port"]))
+            status, body = await fetch(where, FETCHED + quote(str(said["remote_request_id"]), safe=""), ANSWERS_IN_S)
+            found = json.loads(body) if status == 200 else {}
+        except (OSError, ValueError, TypeError):
+            found = {}
+        if found.get("tokens") != asked.prompts[0].tokens:
+            raise Refused("Internal server error", status=500, kind="InternalServerError")
+        return replace(asked, comes_at=time.monotonic() + found["comes_in_s"])

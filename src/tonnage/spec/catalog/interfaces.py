@@ -1,0 +1,102 @@
+"""What each version of an engine takes and publishes, as ``tools/interfaces.py`` reads it from that version's own source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import cache
+from itertools import chain
+from types import MappingProxyType
+from typing import Any
+
+from tonnage.spec.catalog.entries import shipped_yaml
+from tonnage.spec.hardware import Gpu
+from tonnage.spec.typed_values import read_entries, strict
+
+
+@strict
+class Interface:
+    """The flags, metrics and image of the version that an engine preset speaks for.
+
+    Attributes:
+        name: of the preset.
+        version: of the engine.
+        image, image_source: its container with its tag, and what is known of the tag.
+        amd, amd_source: the container with ROCm, by architecture of AMD's GPUs, and what is known of its tag.
+        date: of the reading.
+        source: wheel and files, or that it is recalled.
+        values, switches: flags with a value and without, apart by blanks.
+        choices: values of a flag, or of a key of the configuration file, where these are limited.
+        metrics: names for Prometheus, apart by blanks.
+        buckets: upper bounds of histograms in seconds, ascending, without infinity.
+        keys: of the configuration file, with dots between the levels, apart by blanks.
+    """
+
+    name: str
+    version: str
+    image: str
+    image_source: str
+    date: str
+    source: str
+    values: str
+    switches: str
+    choices: dict[str, tuple[str, ...]]
+    metrics: str
+    buckets: dict[str, tuple[float, ...]]
+    keys: str = ""
+    amd: dict[str, str] = field(default_factory=dict)
+    amd_source: str = ""
+
+    @property
+    def recalled(self) -> bool:
+        """Whether no source of this version was at hand."""
+        return self.source.startswith("recalled")
+
+    def image_on(self, gpu: Gpu) -> str:
+        """The container for a GPU; empty where none is known."""
+        return {"NVIDIA": self.image, "AMD": self.amd.get(gpu.arch, "")}.get(gpu.vendor, "")
+
+    def fault(self, argv: Sequence[str], file: Mapping[str, Any]) -> str:
+        """What this version does not take in a command and its configuration file, as a clause; empty if it takes everything."""
+        return next(chain(self._faults(argv), self._wrong_keys(file, "")), "")
+
+    def _faults(self, argv: Sequence[str]) -> Iterator[str]:
+        values, switches = set(self.values.split()), set(self.switches.split())
+        words = iter(argv)
+        for word in words:
+            flag, given, value = word.partition("=")
+            if not flag.startswith("-") or flag == "-m":
+                continue
+            if flag in values:
+                value = value if given else next(words, "")
+                if value.startswith("--") or not value:
+                    yield f"{flag} lacks its value"
+                yield from self._chosen(flag, value)
+            elif flag not in switches or given:
+                yield f"{self.name} ({self.version}) has no flag {word}"
+
+    def _wrong_keys(self, file: Mapping[str, Any], before: str) -> Iterator[str]:
+        for name, value in file.items():
+            key = f"{before}{name}"
+            if isinstance(value, Mapping):
+                yield from self._wrong_keys(value, f"{key}.")
+            elif key not in self.keys.split():
+                yield f"{self.name} ({self.version}) has no key {key} in its configuration file"
+            else:
+                yield from self._chosen(key, str(value))
+
+    def _chosen(self, name: str, value: str) -> Iterator[str]:
+        allowed = self.choices.get(name)
+        if allowed and value not in allowed:
+            yield f"{name} of {self.name} ({self.version}) is one of {', '.join(allowed)}, not {value}"
+
+
+@cache
+def _interfaces() -> Mapping[str, Interface]:
+    made = read_entries(Interface, shipped_yaml("interfaces.yaml"), "catalog/interfaces.yaml")
+    return MappingProxyType({one.name: one for one in made})
+
+
+def find_interface(preset: str) -> Interface | None:
+    """The interface of an engine preset; None where none is known. Raises DataErrors: ``interfaces.yaml`` is damaged."""
+    return _interfaces().get(preset)

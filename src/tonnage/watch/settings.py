@@ -1,0 +1,238 @@
+"""What running engines say of themselves, compared with what a plan counts on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tonnage.bench.scrape import fetch
+from tonnage.formats.prometheus import Page
+from tonnage.spec.catalog import engines, find_engine
+from tonnage.spec.catalog.checkpoints import HALF, find_checkpoints
+from tonnage.spec.precision import find_precision
+from tonnage.watch.reading import signals_on
+
+if TYPE_CHECKING:
+    from tonnage.plan.pool import Pool
+
+Value = str | int | float | bool | None
+
+BLOCKS_WITHIN = 0.1
+"""How far KV blocks may be from the prediction: the worst of four engines that were measured is 4 % off (perf/memory.py)."""
+
+MIXED = ("compressed-tensors", "modelopt", "modelopt_fp4", "modelopt_fp8", "quark", "auto-round", "online", "torchao")
+"""Quantisation methods whose name does not say the number format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One thing that the plan counts on.
+
+    Attributes:
+        name: such as "context".
+        planned: value of the plan.
+        running: value of the engine; None where it does not publish it.
+        off: whether they differ.
+        told: the difference in words; empty where there is none.
+    """
+
+    name: str
+    planned: Value
+    running: Value
+    off: bool
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One running instance.
+
+    Attributes:
+        url: where it answers.
+        served: the name by which clients ask for its model; empty where it does not say it.
+        settings: next to the plan's.
+    """
+
+    url: str
+    served: str
+    settings: tuple[Setting, ...]
+
+    @property
+    def off(self) -> tuple[Setting, ...]:
+        """The settings that differ."""
+        return tuple(one for one in self.settings if one.off)
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        return {"url": self.url, "settings": [asdict(one) for one in self.settings]}
+
+
+def instance(url: str, pool: Pool) -> Instance:
+    """Ask an engine what it runs, and compare that with a pool of a plan."""
+    running = _running(url, Page(fetch(f"{url}/metrics") or fetch(f"{url}/prometheus/metrics")))
+    return Instance(url=url, served=str(running["served"] or ""), settings=tuple(_settings(pool, running)))
+
+
+def _running(url: str, page: Page) -> dict[str, Value]:
+    """What an engine says of itself, under one name for all engines."""
+    signals = signals_on(page)
+    family = "" if signals is None else signals.running.partition(":")[0] or "tensorrt-llm"
+    card = _first(_json(f"{url}/v1/models").get("data"))
+    said = _json(f"{url}/server_info?config_format=json")
+    found: dict[str, Value] = {"engine": family or None, "version": _json(f"{url}/version").get("version") or said.get("version")}
+    found |= {
+        "model": card.get("root") or card.get("id"),
+        "served": card.get("id"),
+        "context": card.get("max_model_len"),
+    }
+    info = page.of("vllm:cache_config_info")
+    labels: Mapping[str, Any] = info[0].labels if info else {}
+    found |= {
+        "block": labels.get("block_size"),
+        "blocks": labels.get("num_gpu_blocks"),
+        "kv_format": labels.get("cache_dtype"),
+        "prefix cache": labels.get("enable_prefix_caching"),
+    }
+    found |= _of_vllm(said["vllm_config"]) if isinstance(said.get("vllm_config"), dict) else _of_sglang(said) if "tp_size" in said else {}
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _of_vllm(said: Mapping[str, Any]) -> dict[str, Value]:
+    """``/server_info`` of vLLM with VLLM_SERVER_DEV_MODE (0.32.0 entrypoints/serve/dev/server_info, read 2026-11-25)."""
+    model, cache, split, steps = (said.get(f"{part}_config") or {} for part in ("model", "cache", "parallel", "scheduler"))
+    found = {
+        "format": (model.get("quantization") or "none") if model else None,
+        "slots": steps.get("max_num_seqs"),
+        "step tokens": steps.get("max_num_batched_tokens"),
+        "chunked prefill": steps.get("enable_chunked_prefill"),
+        "TP": split.get("tensor_parallel_size"),
+        "PP": split.get("pipeline_parallel_size"),
+        "DP": split.get("data_parallel_size"),
+        "kv_format": cache.get("cache_dtype"),
+        "prefix cache": cache.get("enable_prefix_caching"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _of_sglang(said: Mapping[str, Any]) -> dict[str, Value]:
+    """``/server_info`` of SGLang: its arguments, and its scheduler's (0.5.9 entrypoints/http_server.py, read 2026-11-25)."""
+    ranks = int(said.get("dp_size") or 1) if said.get("enable_dp_attention") else 1
+    chunk = said.get("chunked_prefill_size")
+    return {
+        "format": said.get("quantization") or "none",
+        "slots": said.get("max_running_requests"),
+        "step tokens": None if chunk == -1 else chunk,
+        "chunked prefill": None if chunk is None else chunk != -1,
+        "TP": int(said["tp_size"]) // ranks,
+        "PP": said.get("pp_size"),
+        "DP": said.get("dp_size"),
+        "block": said.get("page_size"),
+        "tokens": said.get("max_total_num_tokens"),
+        "kv_format": said.get("kv_cache_dtype"),
+        "prefix cache": None if said.get("disable_radix_cache") is None else not said["disable_radix_cache"],
+        "context": said.get("context_length"),
+    }
+
+
+def _settings(pool: Pool, running: Mapping[str, Value]) -> Iterator[Setting]:
+    engine, knobs, precision = find_engine(pool.engine_preset or pool.engine), pool.knobs, find_precision(pool.precision)
+    yield _same("engine", engine.family, running["engine"])
+    yield _version(engine.family, engine.name, running["version"])
+    names = {pool.model, *(part for one in find_checkpoints(pool.model) for part in (one.repository, one.repository.rsplit("/", 1)[-1]))}
+    model = running["model"]
+    known = model is None or model in names or running["served"] in names or str(model).rsplit("/", 1)[-1] in names
+    yield Setting(name="model", planned=pool.model, running=model, off=not known, told="" if known else f"it serves {model}")
+    yield _same("context", _context(pool), running["context"])
+    split = pool.parallelism
+    for name, degree in (("TP", split.tp), ("PP", split.pp), ("DP", split.dp)):
+        yield _same(name, degree, running.get(name))
+    yield _format(precision.weights, running.get("format"))
+    kv = running["kv_format"]
+    narrow = None if kv is None else str(kv).startswith("fp8")
+    yield _same("KV cache in FP8", precision.kv == "fp8", narrow)
+    if knobs is not None:
+        yield _same("slots", knobs.max_batch_size, running.get("slots"))
+        yield _same("step tokens", knobs.max_num_tokens, running.get("step tokens"))
+        yield _same("chunked prefill", knobs.chunked_prefill, running.get("chunked prefill"))
+        yield _same("tokens of a KV block", knobs.tokens_per_block, running["block"])
+        yield _same("prefix cache", knobs.prefix_caching, running["prefix cache"])
+    if pool.kv_tokens is not None:
+        yield _kv_tokens(pool.kv_tokens // split.dp, running)
+
+
+def _same(name: str, planned: Value, running: Value) -> Setting:
+    off = planned is not None and running is not None and planned != running
+    return Setting(name=name, planned=planned, running=running, off=off, told=f"{running} in place of {planned}" if off else "")
+
+
+def _version(family: str, preset: str, running: Value) -> Setting:
+    """The version is one that the plan's preset is for: from its own on, up to that of the next preset of the family."""
+    if running is None:
+        return Setting(name="version", planned=preset, running=None, off=False)
+    numbers = _numbers(str(running))
+    of_family = sorted((one for one in engines() if one.family == family), key=lambda one: _numbers(one.since))
+    met = [one.name for one in of_family if _numbers(one.since) <= numbers]
+    off = not met or met[-1] != preset
+    told = f"{running} is not a version of {preset}" + (f" but of {met[-1]}" if met else "")
+    return Setting(name="version", planned=preset, running=running, off=off, told=told if off else "")
+
+
+def _format(planned: str, running: Value) -> Setting:
+    if running is None or str(running) in MIXED:
+        return Setting(name="number format", planned=planned, running=running, off=False)
+    half = running in ("none", *HALF)
+    off = half != (planned in HALF) or not (half or _family_of(str(running)) == _family_of(planned))
+    return Setting(name="number format", planned=planned, running=running, off=off, told=f"{running} in place of {planned}" if off else "")
+
+
+def _family_of(text: str) -> str:
+    """Such as "fp8" of "fp8_per_tensor", or "awq" of "awq_marlin"."""
+    return re.split(r"[_+-]", text)[0]
+
+
+def _kv_tokens(planned: int, running: Mapping[str, Value]) -> Setting:
+    block, blocks, tokens = running["block"], running["blocks"], running.get("tokens")
+    found = int(block) * int(blocks) if isinstance(block, int) and isinstance(blocks, int) else tokens
+    if not isinstance(found, int):
+        return Setting(name="tokens of the KV cache", planned=planned, running=None, off=False)
+    share = found / planned - 1
+    off = abs(share) > BLOCKS_WITHIN
+    told = f"{abs(share):.0%} {'more' if share > 0 else 'less'} than the {planned:,} predicted" if off else ""
+    return Setting(name="tokens of the KV cache", planned=planned, running=found, off=off, told=told)
+
+
+def _context(pool: Pool) -> int | None:
+    launch = find_engine(pool.engine_preset or pool.engine).launch
+    flag = None if launch is None else launch.flag("max_context")
+    return int(pool.launch[pool.launch.index(flag) + 1]) if flag in pool.launch else None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text.partition("+")[0])[:3]))
+
+
+def _plain(value: Any) -> Value:
+    """Labels of metrics are texts: numbers, switches and "None" again as what they stand for."""
+    if not isinstance(value, str):
+        return value if isinstance(value, bool | int | float) else None
+    if value in ("None", ""):
+        return None
+    if value in ("True", "False"):
+        return value == "True"
+    return int(value) if value.isdigit() else value
+
+
+def _first(values: Any) -> Mapping[str, Any]:
+    return values[0] if isinstance(values, list) and values and isinstance(values[0], dict) else {}
+
+
+def _json(url: str) -> dict[str, Any]:
+    """The object behind a URL; empty where there is none."""
+    try:
+        found = json.loads(fetch(url) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,240 @@
+"""Recorded sessions described: what a turn adds, what a cache without end would find, the pauses, and how much a live session keeps.
+
+And a few of them that stand for all, by means that are nearest to the means of the whole file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tonnage.units import NS_PER_S
+from tonnage.workload.burstiness import Spread, spread
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tonnage.spec.recorded_sessions import RecordedSessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSessions:
+    """Sessions, described.
+
+    Attributes:
+        sessions, sub_agents: how many there are.
+        sub_agent_requests: share of the requests that are a sub-agent's.
+        requests: of a session.
+        first_prompt: tokens of a session's first prompt.
+        new_tokens: tokens of a prompt that a cache without end would have to compute.
+        hit_tokens: share of the prompt tokens that it would find.
+        requests_with_hits: share of the requests of which it finds anything.
+        think_s, tool_s: pauses of people and of tools, in seconds; None where there are none.
+        session_s: from a session's first request to its last answer, in seconds.
+        kept_tokens: of the context that a session keeps while it lives: the mean over its time, of each session.
+        peak_tokens: the longest context of each session.
+    """
+
+    sessions: int
+    sub_agents: int
+    sub_agent_requests: float
+    requests: Spread
+    first_prompt: Spread
+    new_tokens: Spread
+    hit_tokens: float
+    requests_with_hits: float
+    think_s: Spread | None
+    tool_s: Spread | None
+    session_s: Spread
+    kept_tokens: Spread
+    peak_tokens: Spread
+
+    def to_json(self) -> dict[str, Any]:
+        """By name, spreads with their statistics; lengths in tokens and times in seconds."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value.to_json() if isinstance(value, Spread) else value for name, value in values.items()}
+
+
+def live_sessions(recorded: RecordedSessions) -> LiveSessions:
+    """What the sessions of a file are like."""
+    import numpy as np
+
+    found = recorded.found_tokens()
+    follows = recorded.pause_ns >= 0
+    pauses = recorded.pause_ns / NS_PER_S
+    think, tool = pauses[follows & ~recorded.tool], pauses[follows & recorded.tool]
+    kept = _kept(recorded)
+    context = recorded.isl + recorded.osl
+    begins = recorded.starts[:-1]
+    sub = recorded.agent > 0
+    return LiveSessions(
+        sessions=len(recorded),
+        sub_agents=len(np.unique(np.column_stack([recorded.session[sub], recorded.agent[sub]]), axis=0)),
+        sub_agent_requests=float(sub.mean()),
+        requests=spread(np.diff(recorded.starts)),
+        first_prompt=spread(recorded.isl[begins]),
+        new_tokens=spread(recorded.isl - found),
+        hit_tokens=float(found.sum() / recorded.isl.sum()),
+        requests_with_hits=float((found > 0).mean()),
+        think_s=spread(think) if len(think) else None,
+        tool_s=spread(tool) if len(tool) else None,
+        session_s=spread(recorded.seconds),
+        kept_tokens=spread(kept),
+        peak_tokens=spread(np.maximum.reduceat(context, begins)),
+    )
+
+
+def _kept(recorded: RecordedSessions) -> NDArray[np.float64]:
+    """Tokens of the context of each session's own agent, over its time: each request's until the next is sent, or its answer ends."""
+    import numpy as np
+
+    own = np.flatnonzero(recorded.agent == 0)
+    session, at = recorded.session[own], recorded.at_ns[own]
+    following = np.append(session[1:] == session[:-1], False)
+    until = np.where(following, np.append(at[1:], 0), at + np.maximum(recorded.took_ns[own], 1))
+    weight = np.maximum(until - at, 1).astype(np.float64)
+    tokens = (recorded.isl + recorded.osl)[own]
+    count = len(recorded)
+    total = np.bincount(session, weight, count)
+    return np.asarray(np.bincount(session, weight * tokens, count) / np.where(total > 0, total, 1.0))
+
+
+# A few sessions that stand for all.
+
+
+TOLERANCE = 0.05
+"""Relative error of each mean up to which some of the sessions stand for all."""
+
+FEWEST = 8
+DRAWS = 4_000
+"""Choices of sessions that are compared, for each number of them."""
+
+LONG_PAUSE_S = 600
+"""Pauses count up to this where means are compared: a few that last a day would decide alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Sessions that stand for all.
+
+    Attributes:
+        recorded: those sessions.
+        of: how many there were.
+        errors: relative error of each mean, by name.
+    """
+
+    recorded: RecordedSessions
+    of: int
+    errors: dict[str, float]
+
+
+def chosen_sessions(recorded: RecordedSessions) -> Chosen:
+    """As few sessions as have means within 5 % of those of all; or all."""
+    import numpy as np
+
+    sums = _sums(recorded)
+    names, columns = list(sums), np.array(list(sums.values()))
+    whole = _means(columns.sum(axis=1))
+    rng, count = np.random.default_rng(0), min(FEWEST, len(recorded))
+    while count < len(recorded):
+        tried = np.argsort(rng.random((DRAWS, len(recorded))), axis=1)[:, :count]
+        errors = np.abs(_means(columns[:, tried].sum(axis=2)).T / whole - 1)
+        best = int(errors.max(axis=1).argmin())
+        if errors[best].max() <= TOLERANCE:
+            sessions = np.sort(tried[best])
+            mine = dict(zip(names[1:], errors[best].tolist(), strict=True))
+            return Chosen(recorded=_only(recorded, sessions), of=len(recorded), errors=mine)
+        count = min(2 * count, len(recorded))
+    return Chosen(recorded=recorded, of=len(recorded), errors=dict.fromkeys(names[1:], 0.0))
+
+
+def _sums(recorded: RecordedSessions) -> dict[str, NDArray[np.float64]]:
+    """Of each session: requests, and sums over them."""
+    import numpy as np
+
+    pauses = np.clip(recorded.pause_ns / NS_PER_S, 0, LONG_PAUSE_S)
+    new = recorded.isl - recorded.found_tokens()
+    values = {
+        "requests": np.ones(len(recorded.isl)),
+        "prompt tokens": recorded.isl,
+        "output tokens": recorded.osl,
+        "new tokens": new,
+        "attention of the new tokens": new * (recorded.isl - new / 2),
+        "pauses": pauses,
+    }
+    begins = recorded.starts[:-1]
+    sums = {name: np.add.reduceat(column.astype(np.float64), begins) for name, column in values.items()}
+    return {"sessions": np.ones(len(recorded)), **sums}
+
+
+def _means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Requests of a session, and the means of a request; from sums whose first is the number of sessions and second of requests."""
+    import numpy as np
+
+    return np.concatenate([sums[1:2] / sums[0], np.maximum(sums[2:], 1e-9) / sums[1]])
+
+
+def _only(recorded: RecordedSessions, sessions: NDArray[np.int64]) -> RecordedSessions:
+    """Some of the sessions, each once."""
+    import numpy as np
+
+    from tonnage.spec.sessions import gathered
+
+    starts, rows = gathered(recorded.starts, sessions)
+    columns = {name: getattr(recorded, name)[rows] for name in ("isl", "osl", "at_ns", "took_ns", "pause_ns", "tool", "agent")}
+    begins = None if recorded.begins_ns is None else recorded.begins_ns[sessions] - recorded.begins_ns[sessions].min()
+    contents, follows = recorded.contents.part(rows), recorded.follows.part(rows)
+    kept = np.unique(contents.piece)
+    contents = replace(contents, piece=np.searchsorted(kept, contents.piece))
+    common = int(np.searchsorted(kept, recorded.common))
+    return replace(recorded, **columns, starts=starts, contents=contents, follows=follows, common=common, begins_ns=begins)
+
+
+BLOCK = 64
+"""Tokens of a written block where the file named none."""
+
+
+def written(recorded: RecordedSessions) -> str:
+    """Sessions in WEKA's form, a line each, as ``formats/sessions/weka.py`` reads them.
+
+    Each agent of a session is written as a chain: what waited for several others waits for the last of the same agent.
+    """
+    import numpy as np
+
+    size = recorded.block_tokens or BLOCK
+    starts, piece = recorded.contents.starts.tolist(), recorded.contents.piece.tolist()
+    until = np.minimum(recorded.contents.until, np.repeat(recorded.isl, np.diff(recorded.contents.starts))).tolist()
+    base: dict[int, int] = {}
+    longest = int(recorded.isl.max()) // size + 1
+    lines = []
+    for number, (first, last) in enumerate(zip(recorded.starts[:-1].tolist(), recorded.starts[1:].tolist(), strict=True)):
+        agents: dict[int, list[dict[str, Any]]] = {}
+        begins: dict[int, int] = {}
+        for row in range(first, last):
+            ids: list[int] = []
+            for place in range(starts[row], starts[row + 1]):
+                own = base.setdefault(piece[place], len(base) * longest)
+                ids += range(own + len(ids), own + until[place] // size)
+            agent = int(recorded.agent[row])
+            begin = begins.setdefault(agent, int(recorded.at_ns[row]) if agent else 0)
+            request = {
+                "t": (int(recorded.at_ns[row]) - begin) / NS_PER_S,
+                "type": "n",
+                "in": int(recorded.isl[row]),
+                "out": int(recorded.osl[row]),
+                "hash_ids": ids,
+                "input_types": ["tool_result" if recorded.tool[row] else "text"],
+                "api_time": int(recorded.took_ns[row]) / NS_PER_S,
+                "think_time": max(int(recorded.pause_ns[row]), 0) / NS_PER_S,
+            }
+            agents.setdefault(agent, []).append(request)
+        own_requests = agents.pop(0, None) or agents.pop(min(agents))
+        for agent, requests in agents.items():
+            at = begins[agent] / NS_PER_S
+            place = sum(each["t"] <= at for each in own_requests)
+            own_requests.insert(place, {"t": at, "type": "subagent", "requests": requests})
+        scope = "global" if recorded.common else "local"
+        lines.append(json.dumps({"id": f"session-{number}", "block_size": size, "hash_id_scope": scope, "requests": own_requests}))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,99 @@
+"""Instances over several systems, and AMD's GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.plans import dense, started
+from tests.deploy.written import check_objects, objects_of
+from tonnage.deploy.service import Service
+from tonnage.deploy.targets import deployed, target_files
+from tonnage.errors import InputError
+from tonnage.plan.plan import Plan
+from tonnage.spec.deployment import Parallelism
+
+
+def changed(engine: str, *, split: Parallelism | None = None, **more: Any) -> Plan:
+    """The dense plan on other GPUs, or with instances of pipelines of whole systems."""
+    plan = dense(engine)
+    pool = plan.candidates[0].pool
+    assert pool.knobs is not None
+    if split is not None:
+        command = started(engine, pool.model, split, pool.knobs, kv_8bit=False)
+        more |= {"tp": split.tp, "pp": split.pp, "instances": 2, "systems": 2 * split.pp, **command}
+    return replace(plan, candidates=(replace(plan.candidates[0], pools=(replace(pool, **more),)),))
+
+
+def written(engine: str, target: str, **more: Any) -> tuple[Service, dict[str, str]]:
+    service = deployed(changed(engine, **more), target, checkpoint="my/own")
+    return service, target_files(service, target)
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "llm-d"])
+@pytest.mark.parametrize("engine", ["vllm-0.32", "sglang-0.5.9"])
+def test_an_instance_of_two_systems_is_a_group_of_two_pods(engine: str, target: str) -> None:
+    service, files = written(engine, target, split=Parallelism(tp=8, pp=2))
+    objects = objects_of(files)
+    check_objects(objects)
+    spec = objects["LeaderWorkerSet", "llama-3-1-8b"]["spec"]
+    group = spec["leaderWorkerTemplate"]
+    assert (spec["replicas"], group["size"], service.spans) == (2, 2, 2)
+    (leader,), (worker,) = (group[name]["spec"]["containers"] for name in ("leaderTemplate", "workerTemplate"))
+    assert leader["resources"]["limits"]["nvidia.com/gpu"] == worker["resources"]["limits"]["nvidia.com/gpu"] == 8
+    for one, rank in ((leader, "0"), (worker, "$(LWS_WORKER_INDEX)")):
+        assert one["args"][one["args"].index("--node-rank") + 1] == rank
+        assert one["args"][one["args"].index("--nnodes") + 1] == "2"
+        assert any("$(LWS_LEADER_ADDRESS)" in word for word in one["args"])
+        known = service.interface.fault((*one["command"], *one["args"]), {})
+        assert known == ""
+    assert ("--headless" in worker["args"]) == (engine == "vllm-0.32")
+    assert [name for name in leader if name.endswith("Probe")]
+    assert not [name for name in worker if name.endswith("Probe")]
+    selected = objects["InferencePool", "llama-3-1-8b"] if target == "llm-d" else objects["Service", "llama-3-1-8b"]
+    found = selected["spec"]["selector"]
+    assert found.get("matchLabels", found)["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+    assert objects["ScaledObject", "llama-3-1-8b"]["spec"]["scaleTargetRef"]["kind"] == "LeaderWorkerSet"
+    assert "leaderworkerset" in files["README.md"]
+
+
+def test_where_an_instance_of_two_systems_is_refused() -> None:
+    split = Parallelism(tp=8, pp=2)
+    for engine, target, why in (
+        ("vllm-0.32", "compose", "spans several systems, which deploy does not write for vllm on compose"),
+        ("tensorrt-llm-1.2", "kubernetes", "spans several systems, which deploy does not write for tensorrt-llm on kubernetes"),
+        ("vllm-0.10", "kubernetes", r"vllm-0.10 \(0.10.2\) has no flag --nnodes"),
+    ):
+        with pytest.raises(InputError, match=why):
+            written(engine, target, split=split)
+
+
+@pytest.mark.parametrize("engine", ["vllm-0.32", "sglang-0.5.9"])
+@pytest.mark.parametrize("target", ["kubernetes", "llm-d", "kserve"])
+def test_amd_on_a_cluster(engine: str, target: str) -> None:
+    _, files = written(engine, target, gpu="mi300x", system="8x mi300x")
+    check_objects(objects_of(files))
+    whole = "\n".join(files.values())
+    assert not [word for word in ("nvidia.com/gpu", "NVIDIA", "DCGM") if word in whole]
+    assert {"vllm-0.32": "vllm-openai-rocm:v0.32.0", "sglang-0.5.9": "rocm700-mi30x"}[engine] in whole
+    assert all(word in whole for word in ("amd.com/gpu.vram: 192G", "amd.com/gpu: 1", "gpu_gfx_activity"))
+
+
+def test_amd_on_a_machine() -> None:
+    _, files = written("sglang-0.5.9", "compose", gpu="mi355x", system="8x mi355x")
+    compose = yaml.safe_load(files["compose.yaml"])
+    third = compose["services"]["instance-3"]
+    assert "HIP_VISIBLE_DEVICES=2" in third["environment"]
+    assert "/dev/kfd" in third["devices"]
+    assert compose["x-engine"]["image"] == "lmsysorg/sglang:v0.5.9-rocm700-mi35x"
+    assert "nvidia" not in files["compose.yaml"].replace("nvcr.io", "")
+    assert "gpu-exporter:5000" in files["prometheus.yaml"]
+    assert "gpu_gfx_activity" in files["alerts.yaml"]
+
+
+def test_amd_where_no_image_is_known() -> None:
+    with pytest.raises(InputError, match=r"no image of vllm-0.12 is known for mi300x by AMD"):
+        written("vllm-0.12", "kubernetes", gpu="mi300x", system="8x mi300x")

@@ -1,0 +1,102 @@
+"""Released clients against the simulated engine: SDKs, frameworks, and two load generators, each in an environment of its own.
+
+``./check --engines`` makes the environments, and names their Pythons by ``TONNAGE_CLIENTS``, ``TONNAGE_AIPERF`` and ``TONNAGE_GUIDELLM``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from tests.serve.engines import SERVED
+from tonnage.serve.server import in_thread
+from tonnage.serve.tokens import Fours
+
+pytestmark = pytest.mark.engines
+
+NAMES = (
+    *("openai_chat", "openai_stream", "openai_parse", "openai_tools", "openai_completions", "openai_errors", "openai_responses"),
+    *("anthropic_messages", "anthropic_stream", "litellm_completion", "langchain", "langchain_structured", "instructor_modes"),
+)
+OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+def run(name: str, program: str, *arguments: str, **environment: str) -> str:
+    """What a program of an environment printed."""
+    python = os.environ.get(name)
+    assert python, f"{name} names no Python; run ./check --engines"
+    command = [str(Path(python).with_name(program)), *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300, env={**os.environ, **OFFLINE, **environment})
+    assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-3_000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    from tonnage.simulator.kernel import warm_up
+
+    warm_up()
+    with in_thread(
+        replace(SERVED, instances=1, model="tiny", max_context=2048, tokens=Fours(8_000), most_waiting=0, speed=50.0)
+    ) as running:
+        yield running.url
+
+
+@pytest.fixture(scope="module")
+def found(url: str) -> dict[str, str]:
+    """What went wrong, by name."""
+    script = str(Path(__file__).with_name("clients.py"))
+    read: dict[str, str] = json.loads(run("TONNAGE_CLIENTS", "python", script, url).splitlines()[-1])
+    return read
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_client_does_what_it_does_with_an_engine(name: str, found: dict[str, str]) -> None:
+    assert found.keys() == set(NAMES)
+    assert not found[name], found[name]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a tokenizer of bytes, as transformers reads it."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    made = Tokenizer(models.BPE(vocab={one: i for i, one in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "a"}))
+    return str(folder)
+
+
+@pytest.mark.parametrize("kind", ["chat", "completions", "responses"])
+def test_aiperf_measures_it(url: str, tokenizer: str, tmp_path: Path, kind: str) -> None:
+    load = ("--isl", "50", "--osl", "10", "--request-count", "10", "--concurrency", "2", "--random-seed", "1", "--use-server-token-count")
+    where = ("--url", url, "--endpoint-type", kind, "--tokenizer", tokenizer, "--artifact-dir", str(tmp_path), "--ui", "none")
+    pinned = [] if kind == "responses" else ["--extra-inputs", "ignore_eos:true"]
+    run("TONNAGE_AIPERF", "aiperf", "profile", "-m", "tiny", "--streaming", *where, *load, *pinned, HF_HUB_OFFLINE="")
+    report: dict[str, Any] = json.loads((tmp_path / "profile_export_aiperf.json").read_text())
+    assert (report["request_count"]["avg"], report["error_summary"]) == (10, [])
+    assert report["output_sequence_length"]["max"] <= 10
+    assert pinned == [] or report["output_sequence_length"]["min"] == 10
+    assert 0 < report["time_to_first_token"]["avg"] < report["request_latency"]["avg"]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
+def test_guidellm_measures_it(url: str, tokenizer: str, tmp_path: Path, path: str) -> None:
+    arguments = ["--backend", f"kind=openai_http,target={url},model=tiny,request_format=/v1/{path}"]
+    arguments += ["--tokenizer", f"kind=huggingface_auto,model={tokenizer}", "--profile", "kind=concurrent,streams=2"]
+    arguments += ["--constraint", "kind=max_requests,count=6", "--data", "kind=synthetic_text,prompt_tokens=40,output_tokens=8"]
+    arguments += ["--output", f"kind=json,path={tmp_path / 'report.json'}", "--disable-console"]
+    run("TONNAGE_GUIDELLM", "guidellm", "run", *arguments, HF_HUB_OFFLINE="1")
+    (report,) = json.loads((tmp_path / "report.json").read_text())["benchmarks"]
+    requests = report["requests"]
+    assert (len(requests["successful"]), requests["errored"]) == (6, [])
+    assert {one["output_tokens"] for one in requests["successful"]} == {8}

@@ -1,0 +1,164 @@
+"""Recorded sessions sized: in the units of people, monotone in limits, memory and sessions, and holding what the plan claims."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tonnage.api.size import ask, size
+from tonnage.errors import InputErrors
+from tonnage.formats.sessions.read import read_sessions
+from tonnage.plan.plan import Plan
+from tonnage.sizing.loads.instance import QUICK, SURE
+from tonnage.sizing.loads.load_scan import worst_limit
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.search.search import Search
+from tonnage.spec.workload import ClosedLoop
+
+GB = 10**9
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory):
+    """Sixteen sessions of 24 requests that grow from some 4,000 to 30,000 tokens, with tools of 2 to 20 s and a sub-agent each."""
+    rng = np.random.default_rng(3)
+    path = tmp_path_factory.mktemp("sessions") / "grown.jsonl"
+    lines = []
+    for number in range(16):
+        requests, tokens, t = [], int(rng.integers(3_000, 6_000)), 0.0
+        for turn in range(24):
+            think = 0.0 if turn == 0 else float(rng.choice([2.0, 5.0, 20.0]))
+            ids = list(range(tokens // 64))
+            requests.append(_request(t, tokens, int(rng.integers(50, 300)), ids, think))
+            if turn == 8:
+                calls = ((0.0, 2_000, 31, 0.0), (5.0, 2_600, 40, 2.0))
+                inside = [_request(at, isl, 60, list(range(9_000, 9_000 + blocks)), think) for at, isl, blocks, think in calls]
+                requests.append({"t": t + 4.0, "type": "subagent", "requests": inside})
+            t += 3.0 + think
+            tokens += int(rng.integers(400, 1_800))
+        lines.append({"id": f"s{number}", "block_size": 64, "hash_id_scope": "local", "requests": requests})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def _request(t, isl, osl, ids, think):
+    times = {"t": t, "api_time": 3.0, "think_time": think}
+    return {**times, "type": "n", "in": isl, "out": osl, "hash_ids": ids, "input_types": ["tool_result"]}
+
+
+ASKED = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp8", "engine": "vllm", "tp": "1"}
+
+
+def contender(path, runs, **more):
+    question = ask(**ASKED, trace=path, **{"sessions": 300, "further_ttft": "p95<=800ms", **more}).questions[0]
+    return Search(question=question, runs=runs, rows=False).answer().best
+
+
+def test_a_plan_says_sessions_systems_and_what_each_takes(sessions):
+    plan = size(**ASKED, trace=sessions, engineers=1500, share_active=0.2, further_ttft="p95<=800ms", slowdown="p90<=1.5")
+    held, best = plan.sessions, plan.choice
+    assert held.at_once == 300
+    assert best.systems * held.per_system >= held.at_once * (1 - 1e-9)
+    assert (best.systems - 1) * held.per_system < held.at_once
+    assert held.slowdown_p90 <= 1.5
+    assert held.further_ttft_p95_ms <= 800
+    assert 0.5 < held.hit_rate < 1
+    recorded = read_sessions(sessions, "trace")
+    assert held.requests == len(recorded.isl) / 16
+    assert held.input_tokens == pytest.approx(recorded.isl.sum() / 16)
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_units_of_people_are_sessions_at_once(sessions):
+    def at_once(**more):
+        return ask(**ASKED, trace=sessions, ttft="p95<=5s", **more).questions[0].demand.source.sessions
+
+    lasts = read_sessions(sessions, "trace").lasts_s.mean()
+    assert at_once(sessions=400) == 400
+    assert at_once(engineers=400) == 80
+    assert at_once(engineers=400, share_active=0.5) == 200
+    assert at_once(sessions_per_hour=1000) == pytest.approx(1000 * lasts / 3600)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "none is given"),
+        ({"sessions": 4, "engineers": 4}, "several are given"),
+        ({"sessions": 4, "share_active": 0.3}, "goes with"),
+        ({"engineers": 4, "share_active": 1.5}, "is not a share"),
+        ({"sessions": -4}, "is not possible"),
+        ({"sessions": 4, "peak_rps": 3}, "sized without it"),
+        ({"sessions": 4, "slowdown": "p90<=0.5"}, "above 1"),
+        ({"sessions": 4, "longest_pause": "soon"}, "longest_pause"),
+    ],
+)
+def test_what_cannot_be_is_said(sessions, more, said):
+    with pytest.raises(InputErrors, match=said):
+        ask(**ASKED, trace=sessions, ttft="p95<=5s", **more)
+
+
+def test_units_need_a_file_of_sessions():
+    with pytest.raises(InputErrors, match="belongs to recorded sessions"):
+        ask(**ASKED, isl=100, osl=10, peak_rps=1, slowdown="p90<=1.2")
+
+
+@pytest.mark.accuracy
+def test_sessions_at_the_limit_grow_with_limits_and_memory_and_systems_with_sessions(sessions):
+    runs = Runs()
+    rates = [contender(sessions, runs, further_ttft=f"p95<={limit}ms").rate for limit in (300, 800, 2_000)]
+    assert rates == sorted(rates)
+    rates = [contender(sessions, runs, kv_tiers=f"host={size}GB@50GB/s").rate for size in (0, 60, 400)]
+    assert rates == sorted(rates)
+    assert rates[2] > rates[0], "memory below the cache carries more sessions"
+    assert rates[0] == contender(sessions, runs).rate, "a tier of no capacity changes nothing"
+    systems = [contender(sessions, runs, sessions=each).systems for each in (10, 100, 300, 1_000)]
+    assert systems == sorted(systems)
+
+
+@pytest.mark.accuracy
+def test_the_fleet_at_that_number_holds_the_limits_on_three_seeds(sessions):
+    best = contender(sessions, Runs(), slowdown="p90<=2")
+    peak = best.contender.at_peak(best.slowdown)
+    for seed in (1, 2, 3):
+        assert worst_limit(peak.seen(best.systems, seed=seed).summary, peak.slo) is None
+
+
+def test_a_run_begins_in_the_midst_of_sessions(sessions):
+    recorded = read_sessions(sessions, "trace")
+    trace, rows = recorded.under_way(40, 20, seed=5)
+    firsts, pause = trace.firsts(), trace.pause_ps
+    assert len(firsts) == 60
+    assert (trace.due_ps[firsts[:40]] >= 0).all()
+    assert (np.delete(trace.due_ps, firsts[:40]) == -1).all()
+    assert len(set(rows[firsts[:40]] - recorded.starts[recorded.session[rows[firsts[:40]]]])) > 10, "anywhere in them"
+    assert (trace.isl == recorded.isl[rows]).all()
+    graph = trace.graph()
+    assert ((graph.waits > 0) == (pause >= 0)).all()
+    assert (np.bincount(graph.rows, minlength=len(trace)) == graph.waits).all()
+
+
+def test_a_closed_loop_of_sessions_keeps_as_many_at_once(sessions):
+    """Simulated step by step by the reference as by the kernel; at any time of the run 6 sessions are under way."""
+    from tests.simulator.test_kernel import both
+    from tests.simulator.test_prefix_cache import ENGINE, STEP
+
+    recorded = read_sessions(sessions, "trace")
+    trace, _ = recorded.under_way(6, 6, seed=1)
+    requests, _, _ = both(trace, STEP, replace(ENGINE, tokens_per_block=64), 2_000)
+    session = trace.session()[requests.row]
+    begins = np.array([requests.due_ns[session == one].min() for one in range(session.max() + 1)])
+    ends = np.array([requests.last_token_ns[session == one].max() for one in range(session.max() + 1)])
+    for at in np.linspace(begins[:6].max() + 1, begins.max() - 1, 50):
+        assert ((begins <= at) & (ends > at)).sum() <= 6
+    assert ClosedLoop(concurrency=6).concurrency == trace.concurrency
+
+
+def test_short_runs_say_what_long_ones_say(sessions):
+    runs = Runs()
+    found = contender(sessions, runs)
+    rates = [found.contender.capacity(1, care=care).rate for care in (QUICK, SURE)]
+    assert rates[0] == pytest.approx(rates[1], rel=0.15)
