@@ -29,6 +29,9 @@ CHANGE = 0.2
 ROUNDED = (1.02, 1.06, 1.12)
 """A relaxed limit over the value that the fleet needs, before it is rounded up; the first of these that saves a system is taken."""
 
+STEEP = 1.3
+"""Beyond this factor a change of 20 % is steep: a limit nearly breaks at any load, and short runs are off by more than a tenth there."""
+
 
 def sensitivity(search: Search, best: Sized) -> Sensitivity:
     """The swings of every input and the cheapest relaxed limit, around an answer."""
@@ -92,7 +95,10 @@ def again(search: Search, question: Question, best: Sized | None = None, *, care
 def _changed(search: Search, best: Sized, name: Input, change: float) -> Changed:
     """The answer with one input changed."""
     care = SURE if search.question.objective == "latency" else QUICK  # a system more or less makes another answer the shortest
-    found = again(search, changed_question(search.question, name, change), best, care=care)
+    question = changed_question(search.question, name, change)
+    found = again(search, question, best, care=care)
+    if care == QUICK and found.best is not None and not 1 / STEEP < found.best.gpus_exact / best.gpus_exact < STEEP:
+        found = again(search, question, best)
     other = found.best
     if other is None:
         reason = found.rejected[0].reason if found.rejected else NothingMeetsLimits()
