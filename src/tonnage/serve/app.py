@@ -197,9 +197,9 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     Raises:
         Refused: with the error that the client gets.
     """
-    after = admitted(service)
+    came_at, after = time.monotonic(), admitted(service)
     body = await json_body(request) if body is None else body
-    asked = asked_of(kind, body, reader=service.reader, limits=service.limits)
+    asked = replace(asked_of(kind, body, reader=service.reader, limits=service.limits), came_at=came_at)
     given = body.get("request_id") if isinstance(body.get("request_id"), str) else None
     number = request.headers.get("x-request-id") or given or secrets.token_hex(8)
     reply = reply_of(service, asked, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")

@@ -49,6 +49,7 @@ class Fleet:
         deliver: Deliver,
         session: int = -1,
         content: Content | None = None,
+        came_at: float | None = None,
         comes_at: float | None = None,
         sent: Callable[[int, Instance], None] | None = None,
     ) -> int:
@@ -59,6 +60,7 @@ class Fleet:
             deliver: called for every piece of the answer.
             session: of the client, for session affinity; -1 for none.
             content: its tokens, for engines with a prefix cache.
+            came_at: when it came (``Instance.submit``).
             comes_at: when its KV cache comes from another engine (``Instance.submit``).
             sent: told its number and its instance before anything is delivered, which on a slow machine is before this returns.
         """
@@ -71,7 +73,7 @@ class Fleet:
         self._where[number] = instance
         if sent is not None:
             sent(number, instance)
-        instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content, comes_at=comes_at)
+        instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content, came_at=came_at, comes_at=comes_at)
         return number
 
     def _matched(self, group: Sequence[Member], content: Content) -> int:

@@ -77,15 +77,26 @@ class Instance:
         self.wake()
 
     def submit(
-        self, number: int, *, isl: int, osl: int, deliver: Deliver, content: Content | None = None, comes_at: float | None = None
+        self,
+        number: int,
+        *,
+        isl: int,
+        osl: int,
+        deliver: Deliver,
+        content: Content | None = None,
+        came_at: float | None = None,
+        comes_at: float | None = None,
     ) -> None:
-        """Take a request now.
+        """Take a request.
+
+        Its time counts from when it came: what this machine takes to read it is no time of the engine's, whose own front end is simulated.
 
         Args:
             number: of the request; no two of an instance have the same.
             isl, osl: prompt and output tokens.
             deliver: called for every piece of the answer.
             content: its tokens, for an engine with a prefix cache; None for some that it shares with nobody.
+            came_at: when it came, in seconds of ``time.monotonic``; None for now.
             comes_at: when the KV cache that another engine computed for it will be here, in seconds of ``time.monotonic``; None for none.
         """
         self._taken += 1
@@ -96,7 +107,8 @@ class Instance:
             self.member.engine.live.add(number, unshared if content is None else content)
         self._deliver[number] = deliver
         self._without.add(number)
-        at = self.now if comes_at is None else max(self.now, self._clock.at(round(comes_at * NS_PER_S)))
+        moments = [round(at * NS_PER_S) for at in (came_at, comes_at) if at is not None]
+        at = max(self._clock.at(max(moments)), self.member.engine.now) if moments else self.now
         self.member.submit(number, isl=isl, osl=osl, at=at, received=comes_at is not None)
         self.wake()
 

@@ -171,6 +171,7 @@ class Asked:
         allowed, banned: tokens that it may be made of, all where empty, and tokens that it has never.
         bad_words: texts that it does not have.
         transfer: ``kv_transfer_params``, for prefill and decode apart.
+        came_at: when it came, in seconds of ``time.monotonic``; None for now.
         comes_at: when the KV cache of its prompt comes from another engine, in seconds of ``time.monotonic``; None where none does.
         offered_as: by which name another engine fetches its KV cache; "" where none does.
         role: of a chat's answer.
@@ -206,6 +207,7 @@ class Asked:
     bad_words: tuple[str, ...] = ()
     salt: str = ""
     transfer: Mapping[str, Any] | None = None
+    came_at: float | None = None
     comes_at: float | None = None
     offered_as: str = ""
     role: str = "assistant"

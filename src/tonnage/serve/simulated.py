@@ -150,6 +150,7 @@ class SimulatedSource:
             deliver=self._deliver,
             session=asked.session,
             content=content,
+            came_at=asked.came_at,
             comes_at=asked.comes_at,
             sent=self._sent,
         )
