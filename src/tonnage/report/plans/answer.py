@@ -99,7 +99,7 @@ def capacity_text(plan: Plan, best: Candidate) -> str:
     saturation = number(best.saturation_requests_per_second_per_instance * best.instances)
     used = "" if best.at_peak is not None else f"; {used_text(best.utilisation)} at the peak"
     carries = f"one instance carries {number(rate)} requests/s, limited by {bound_text(best.binds)}"
-    if plan.sessions is not None:  # what a fleet completes when always busy knows nothing of the cache that sessions fill
+    if plan.sessions is not None:  # the closed form of a busy fleet does not count the cache that sessions fill
         return f"{carries}{counts}"
     return f"{carries}{counts}; the fleet saturates at {saturation} requests/s{used}"
 
