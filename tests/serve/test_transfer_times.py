@@ -21,7 +21,9 @@ from tonnage.simulator.kernel import warm_up
 from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_S
 
-CLOCK_MS = 2.0
+CLOCK_MS, HOPS_MS = 2.0, 6.0
+"""How far TPOT and TTFT may be off: a request passes two servers, which read its prompt one after the other; 3 to 4 ms on an idle machine."""
+
 COUNT, ISL, OSL, RATE = 60, 1000, 40, 5.0
 MODEL = {"model": "llama-3.1-8b", "precision": "fp8", "gpu": "h100-sxm-80gb"}
 
@@ -91,4 +93,5 @@ def test_both_pools_take_the_time_of_the_simulation() -> None:
         found = asyncio.run(run((sides[0].port, sides[1].port)))
     measured = float(np.median([one.ttft for one in found])), float(np.median([one.tpot for one in found]))
     ttft, tpot = (predicted.first_token_ns - predicted.due_ns) / 1e6, (predicted.last_token_ns - predicted.first_token_ns) / 1e6 / (OSL - 1)
-    assert measured == pytest.approx((np.median(ttft), np.median(tpot)), abs=CLOCK_MS)
+    assert measured[0] == pytest.approx(np.median(ttft), abs=HOPS_MS)
+    assert measured[1] == pytest.approx(np.median(tpot), abs=CLOCK_MS)
