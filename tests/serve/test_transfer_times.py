@@ -22,7 +22,7 @@ from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_S
 
 CLOCK_MS, HOPS_MS = 2.0, 6.0
-"""How far TPOT and TTFT may be off: a request passes two servers, which read its prompt one after the other; 3 to 4 ms on an idle machine."""
+"""How far TPOT and TTFT may be off: two servers read the prompt one after the other, which takes 3 to 4 ms on an idle machine."""
 
 COUNT, ISL, OSL, RATE = 60, 1000, 40, 5.0
 MODEL = {"model": "llama-3.1-8b", "precision": "fp8", "gpu": "h100-sxm-80gb"}
