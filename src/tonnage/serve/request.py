@@ -313,7 +313,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
 
 
 def _speaks(said: Mapping[str, Any]) -> dict[str, str]:
-    """The role of a chat's answer, and what an echoed one begins with: the last message, where that is of the same role."""
+    """The role of a chat's answer. With ``echo`` the answer begins with the last message, if that message has the same role."""
     last = said["messages"][-1]
     role = "assistant" if said["add_generation_prompt"] else last["role"]
     return {"role": role, "said": _text_of({"content": last.get("content")}, "") if said["echo"] and last["role"] == role else ""}

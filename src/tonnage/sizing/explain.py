@@ -2,7 +2,7 @@
 
 The terms are the mean over the engine steps of a simulated run at the highest load inside the limits, each
 step taken apart by the formula that estimated it (``perf/vectorised_step.py``), so that the terms add up to the step. Of two pools they
-are the steps of the pool that ends the load.
+are the steps of the pool that ends the load. Recorded sessions are described on the fleet that the plan counts on.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import math
 from typing import TYPE_CHECKING
 
 from tonnage.plan.candidate import CurvePoint, Mark
+from tonnage.plan.demand import HeldSessions
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.plan import Explanation, StepTerm
+from tonnage.results.metrics import summarize
 from tonnage.simulator.steps import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
-from tonnage.sizing.loads.instance import QUICK, SURE
+from tonnage.sizing.loads.instance import QUICK, SURE, middle
 from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
 from tonnage.units import PS_PER_S
 
@@ -161,4 +163,35 @@ def _point(best: Sized, rate: float, mark: Mark, saturation: float) -> CurvePoin
         itl_ms=summary.itl_ms,
         tpot_ms=summary.tpot_ms,
         e2e_ms=summary.e2e_ms,
+    )
+
+
+def held_sessions(best: Sized) -> HeldSessions | None:
+    """What sessions are like at the load that the plan counts on; None where the load is none of recorded sessions."""
+    contender, question = best.contender, best.contender.question
+    instance, source = contender.running, question.demand.source
+    recorded = instance.recorded_sessions
+    if recorded is None or source.trace_requests is None:
+        return None
+    record = middle(instance.open(best.rate, instance.requests_of(best.rate, QUICK), instance.traffic.seed))
+    found = summarize(record).sessions
+    hits = float(record.cached_tokens.sum() / record.isl.sum())
+    prompts = float(recorded.isl.sum()) / len(recorded)
+    slowdown = None if found is None else found.slowdown_ms
+    return HeldSessions(
+        at_once=source.sessions or 0.0,
+        per_instance=best.rate / recorded.pace,
+        per_system=best.rate / recorded.pace * best.instances / best.systems,
+        requests=recorded.requests,
+        input_tokens=prompts,
+        computed_tokens=prompts * (1 - hits),
+        output_tokens=float(recorded.osl.sum()) / len(recorded),
+        hit_rate=hits,
+        seconds=float(recorded.lasts_s.mean()),
+        slowdown_p50=None if slowdown is None or slowdown.p50 is None else slowdown.p50 / 1e3,
+        slowdown_p90=None if slowdown is None or slowdown.p90 is None else slowdown.p90 / 1e3,
+        first_ttft_p95_ms=None if found is None else found.first_ttft_ms.p95,
+        further_ttft_p95_ms=None if found is None else found.further_ttft_ms.p95,
+        left_out=1 - len(recorded.isl) / source.trace_requests,
+        source=recorded.source,
     )

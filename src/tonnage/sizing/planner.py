@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.beyond import beyond
-from tonnage.sizing.explain import explained, load_curve
+from tonnage.sizing.explain import explained, held_sessions, load_curve
 from tonnage.sizing.fleet.existing import existing
-from tonnage.sizing.fleet.held import held_sessions
 from tonnage.sizing.fleet.routers import behind_routers, pools_instead, prefix_cache, together_instead
 from tonnage.sizing.loads.capacity import job_done
 from tonnage.sizing.loads.runs import Runs
