@@ -174,6 +174,11 @@ class Answer:
     def leave(self) -> None:
         """The client has left: the engine lets go of the request."""
         if not self.finish:
+            self._queue.put_nowait(Piece(finish=LEFT, silent=True))
+
+    def abort(self) -> None:
+        """The engine gives it up; its client is told."""
+        if not self.finish:
             self._queue.put_nowait(Piece(finish=LEFT))
 
     async def pieces(self) -> AsyncIterator[Piece]:
@@ -188,7 +193,7 @@ class Answer:
                 piece = await self._queue.get()
                 if piece.error:
                     raise Refused(piece.error)
-                if piece.finish == LEFT:
+                if piece.finish == LEFT and piece.silent:
                     self.finish = LEFT
                     return
                 self._count(piece.tokens)

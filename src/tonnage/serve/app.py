@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from tonnage.serve.answer import Answer
 from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
+from tonnage.serve.faults import HEADER
 from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.serve.request import Asked, Kind, asked_of
 from tonnage.serve.schema import broken_json
@@ -197,9 +198,10 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     Raises:
         Refused: with the error that the client gets.
     """
-    came_at, after = time.monotonic(), admitted(service)
+    after = await admitted(service, request)
+    came_at = time.monotonic()
     body = await json_body(request) if body is None else body
-    asked = replace(asked_of(kind, body, reader=service.reader, limits=service.limits), came_at=came_at)
+    asked = replace(asked_of(kind, body, reader=service.reader, limits=service.limits), came_at=came_at, rank=_rank(request))
     given = body.get("request_id") if isinstance(body.get("request_id"), str) else None
     number = request.headers.get("x-request-id") or given or secrets.token_hex(8)
     reply = reply_of(service, asked, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")
@@ -215,16 +217,27 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     return JSONResponse(reply.whole(ended))
 
 
-def admitted(service: Service) -> int:
+def _rank(request: Request) -> int | None:
+    """The engine that a client chose, by vLLM's header."""
+    given = request.headers.get("x-data-parallel-rank", "").strip()
+    return int(given) if given.lstrip("-").isdigit() else None
+
+
+async def admitted(service: Service, request: Request) -> int:
     """Tokens after which a stream of the next request breaks off on purpose; 0 for never.
 
     Raises:
         Refused: a fault on demand.
     """
-    fault = None if service.faults is None else service.faults.next()
-    if fault is not None and fault.kind != "cut":
+    fault = None if service.faults is None else service.faults.next(request.headers.get(HEADER, ""))
+    if fault is None:
+        return 0
+    if fault.kind == "stall":
+        await asyncio.sleep(fault.end_s - fault.start_s)
+        return 0
+    if fault.kind != "cut":
         raise _failing(fault)
-    return 0 if fault is None else fault.after
+    return fault.after
 
 
 def _failing(fault: Fault) -> Refused:

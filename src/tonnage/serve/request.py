@@ -167,12 +167,14 @@ class Asked:
         parallel_calls: whether several may be called at once.
         grammar: what the answer has to fit (``structure``); "" for nothing.
         reasons, shows_reasoning: whether the model thinks first, and whether the client sees it.
+        adapter: by whose weights it is answered; "" for the model's own.
         salt: keeps its blocks apart in the prefix cache.
         allowed, banned: tokens that it may be made of, all where empty, and tokens that it has never.
         bad_words: texts that it does not have.
         transfer: ``kv_transfer_params``, for prefill and decode apart.
         came_at: when it came, in seconds of ``time.monotonic``; None for now.
         comes_at: when the KV cache of its prompt comes from another engine, in seconds of ``time.monotonic``; None where none does.
+        rank: the engine that the client chose; None for the router's choice.
         offered_as: by which name another engine fetches its KV cache; "" where none does.
         role: of a chat's answer.
         said: what an answer of a chat that is echoed begins with.
@@ -205,10 +207,12 @@ class Asked:
     allowed: frozenset[int] = frozenset()
     banned: frozenset[int] = frozenset()
     bad_words: tuple[str, ...] = ()
+    adapter: str = ""
     salt: str = ""
     transfer: Mapping[str, Any] | None = None
     came_at: float | None = None
     comes_at: float | None = None
+    rank: int | None = None
     offered_as: str = ""
     role: str = "assistant"
     said: str = ""
@@ -225,11 +229,34 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """A LoRA adapter that is loaded.
+
+    Attributes:
+        name: by which requests ask for it.
+        path: it was loaded from.
+        number: of the adapter, from 1 on.
+        blocks: KV blocks that its weights take, in each engine.
+    """
+
+    name: str
+    path: str
+    number: int
+    blocks: int
+
+    @property
+    def salt(self) -> str:
+        """What keeps its blocks in the prefix cache apart from those of others."""
+        return f"\0{self.name}\0{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What holds for every request of a server.
 
     Attributes:
         models: names that requests may have; an empty one means the first.
+        adapters: further names that they may have, of adapters that are loaded.
         max_context: longest prompt plus output; 0 for no limit.
         default_osl: output tokens of a chat that sets no limit; 0 for as many as the context leaves.
         vocabulary: tokens that there are; 0 where nobody knows.
@@ -243,6 +270,7 @@ class Limits:
     vocabulary: int = 0
     real: bool = False
     reasons: bool = False
+    adapters: dict[str, Adapter] = field(default_factory=dict)
 
 
 def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
@@ -282,6 +310,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     check_sampling(said, osl=1 if alone else osl, logprobs=logprobs, greedy=greedy, vocabulary=limits.vocabulary)
     options = said.get("stream_options") or {}
     echoed = said["echo"] and logprobs is not None
+    adapter = limits.adapters.get(said.get("model") or "")
     return Asked(
         kind=kind,
         model=said.get("model") or limits.models[0],
@@ -306,7 +335,8 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         allowed=frozenset(said.get("allowed_token_ids") or ()),
         banned=frozenset(int(one) for one, bias in (said.get("logit_bias") or {}).items() if bias <= _NEVER),
         bad_words=tuple(said.get("bad_words") or ()),
-        salt=said.get("cache_salt") or "",
+        adapter="" if adapter is None else adapter.name,
+        salt=(said.get("cache_salt") or "") + ("" if adapter is None else adapter.salt),
         transfer=said.get("kv_transfer_params"),
         **({**_tools(said), **_speaks(said)} if kind == "chat" else {}),
     )
@@ -330,7 +360,7 @@ def check_model(name: str | None, limits: Limits) -> None:
     Raises:
         Refused: another one.
     """
-    if name and name not in limits.models:
+    if name and name not in limits.models and name not in limits.adapters:
         aliases = ", ".join(limits.models)
         words = f"The model `{name}` does not exist. Valid aliases: {aliases}."
         raise Refused(words, status=404, kind="NotFoundError", param="model")

@@ -127,7 +127,7 @@ def checked(path: str, body: Any) -> dict[str, Any]:
         found: dict[str, Any] = reads.dump_python(reads.validate_python(body, from_attributes=True), by_alias=True)
         _read(found, "tool_calls")
     except pydantic.ValidationError as error:
-        raise _refused(error.errors(include_url=False)) from None
+        raise refused(error.errors(include_url=False)) from None
     try:
         _read(found, "content")
     except pydantic.ValidationError as error:
@@ -145,34 +145,35 @@ def _read(said: Mapping[str, Any], name: str) -> None:
 def broken_json(body: bytes, error: json.JSONDecodeError | None) -> Refused:
     """The error of a body that is not JSON, or is nothing."""
     if not body or error is None:
-        return _refused([{"type": "missing", "loc": (), "msg": "Field required", "input": None}])
-    return _refused([{"type": "json_invalid", "loc": (error.pos,), "msg": "JSON decode error", "input": {}, "ctx": {"error": error.msg}}])
+        return refused([{"type": "missing", "loc": (), "msg": "Field required", "input": None}])
+    return refused([{"type": "json_invalid", "loc": (error.pos,), "msg": "JSON decode error", "input": {}, "ctx": {"error": error.msg}}])
 
 
 def value_error(message: str, value: Any, *place: str) -> Refused:
     """The error of a value that pydantic's own checks let pass."""
     why = {"error": ValueError(message)}
-    return _refused([{"type": "value_error", "loc": place, "msg": f"Value error, {message}", "input": value, "ctx": why}])
+    return refused([{"type": "value_error", "loc": place, "msg": f"Value error, {message}", "input": value, "ctx": why}])
 
 
-def _refused(errors: Any) -> Refused:
-    count, shown = len(errors), [_shown(one) for one in errors[:MOST_REPORTED]]
+def refused(errors: Any, root: str = "body") -> Refused:
+    """The error of what pydantic found in the body, or in the query."""
+    count, shown = len(errors), [_shown(one, root) for one in errors[:MOST_REPORTED]]
     label = "error" if count == 1 else "errors"
     lines = [f"{count} validation {label}:", *(f"  {one}" for one in shown)]
     if count > len(shown):
         lines.append(f"  ...and {count - len(shown)} more {label}")
-    return Refused("\n".join(lines), kind="Bad Request", param=_place(errors[0]["loc"]))
+    return Refused("\n".join(lines), kind="Bad Request", param=_place(errors[0]["loc"], root))
 
 
-def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {"type": error["type"], "loc": _place(error["loc"]), "msg": error["msg"], "input": _input(error["input"])}
+def _shown(error: Mapping[str, Any], root: str) -> dict[str, Any]:
+    shown: dict[str, Any] = {"type": error["type"], "loc": _place(error["loc"], root), "msg": error["msg"], "input": _input(error["input"])}
     return {**shown, "ctx": error["ctx"]} if error.get("ctx") else shown
 
 
-def _place(loc: tuple[int | str, ...]) -> str:
+def _place(loc: tuple[int | str, ...], root: str) -> str:
     """Where an error is, without the names of types that vLLM leaves out: simple ones, and its models."""
     kept = [str(part) for part in loc if not set(str(part)) & set("[]{}()") and part not in _HIDDEN and not str(part).startswith("vllm__")]
-    return ".".join(["body", *(part.rpartition("__")[2] or part for part in kept)])
+    return ".".join([root, *(part.rpartition("__")[2] or part for part in kept)])
 
 
 def _input(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,6 +53,7 @@ def serve_simulated(
     kv_role: str | None = None,
     kv_link: str | None = None,
     kv_overlap: bool = False,
+    rank_ports: bool = False,
     max_waiting: int = 0,
     served_model_name: str | None = None,
     coefficients: str | Path | None = None,
@@ -80,6 +82,7 @@ def serve_simulated(
         kv_role: for prefill and decode apart, whether it computes prompts for others or decodes what others computed: producer or consumer.
         kv_link: bytes per second that a GPU sends to the other side, such as "50GB/s" (default: a port of 400 Gb/s).
         kv_overlap: whether a layer's KV cache is sent as soon as it is computed.
+        rank_ports: whether every engine, each attention rank of each instance, has a port of its own, from ``port`` on.
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
@@ -120,15 +123,40 @@ def serve_simulated(
         most_waiting=max_waiting,
         tokens=_tokens(tokenizer, deployment.model.vocab),
         speed=speed,
-        faults=_faults(fault, count),
+        faults=_faults(fault, count * deployment.parallelism.dp if rank_ports else count),
         seed=seed,
         ranks=deployment.parallelism.dp,
+        rank_ports=rank_ports,
+        **_copies(deployment),
         dialect=DIALECTS[emulate],
         settings=settings_of(deployment, emulate, context, caching=prefix_caching),
         version=version_of(deployment.engine),
         host=host,
         port=port,
     )
+
+
+def _copies(deployment: Deployment) -> dict[str, Any]:
+    """What an adapter takes of each GPU, and how long it and the weights are on their way over PCIe.
+
+    An adapter of rank r has r · (m + n) weights of two bytes for a matrix of m × n: those of attention, and of the MLP of a dense model.
+    vLLM divides half of them among the GPUs of tensor parallelism (0.32.0 config/lora.py, ``fully_sharded_loras``, read 2026-11-25).
+    """
+    from tonnage.perf.memory import memory_plan
+
+    model, memory, bytes_s = deployment.model, memory_plan(deployment), deployment.gpu.pcie_gb_s / 2 * 1e9
+    sides = model.attention_parameters / model.hidden + 4 * model.mixing_layers * model.hidden
+    if not model.is_moe:
+        matrices = model.expert_parameters / (model.hidden * model.ffn)  # of all layers
+        sides += matrices * (model.hidden + model.ffn)
+    share = 0.5 + 0.5 / deployment.parallelism.tp
+    block = memory.kv_bytes_per_token * deployment.knobs.tokens_per_block
+
+    def adapter(rank: int) -> tuple[int, float]:
+        size = 2 * rank * sides * share
+        return math.ceil(size / block), size / bytes_s
+
+    return {"adapter_cost": adapter, "weights_s": memory.weight_bytes / bytes_s}
 
 
 def _transfers(deployment: Deployment, role: str | None, link: str | None, *, overlap: bool) -> tuple[Role, KvLink] | None:
