@@ -156,7 +156,7 @@ def test_sleep_gives_up_what_runs_and_keeps_what_comes(engine: tuple[str, int, s
 
 
 def test_metrics_name_the_adapters_of_requests(engine: tuple[str, int, str]) -> None:
-    name, port, path = engine
+    _, port, path = engine
     send(port, Sent(path="/v1/load_lora_adapter", body={"lora_name": "m", "lora_path": path}))
     stream = Sent(path=TEXT, body={**of.PLAIN, "model": "m", "prompt": of.IDS, "max_tokens": 400})
     thread = threading.Thread(target=lambda: send(port, stream))

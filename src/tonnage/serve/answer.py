@@ -132,7 +132,7 @@ class Source(Protocol):
         """No piece is wanted any more. Called once, whether the source has ended or not."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True, weakref_slot=True)
 class Answer:
     """One choice of a request.
 

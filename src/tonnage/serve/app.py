@@ -80,6 +80,7 @@ class Service:
         transfers: of KV caches from and to other servers; None for none.
         busy: requests that are being answered.
         settings: what ``/server_info`` says; empty for no such path.
+        width: of the vectors of a model that embeds, which answers nothing else; 0 for one that generates.
         version: of the engine whose ways it has.
     """
 
@@ -94,6 +95,7 @@ class Service:
     transfers: Transfers | None = None
     busy: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    width: int = 0
     version: str = VERSION
 
     @property
@@ -335,7 +337,7 @@ async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Diale
             async for part in events_of(reply, 0, made, begun):
                 yield part
         else:
-            async for part in _mixed([events_of(reply, i, made, begun) for i in range(len(made))]):
+            async for part in mixed([events_of(reply, i, made, begun) for i in range(len(made))]):
                 yield part
     except Refused as error:
         yield event(error.to_json(dialect))
@@ -371,7 +373,7 @@ async def events_of(reply: Reply, index: int, made: list[Answer], begun: list[bo
         before = answer.made
 
 
-async def _mixed(streams: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
+async def mixed(streams: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
     """The parts of several streams in the order in which they come."""
     queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue()
 

@@ -380,17 +380,18 @@ def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits:
         raise refusal(f"{named}={wanted} cannot be greater than max_model_len={most}. Please request fewer output tokens.", named, wanted)
     if most and longest > most:
         read = max(prompts, key=lambda prompt: prompt.tokens)
-        count = (
-            f"{longest}" if kind == "completions" and not read.text else f"at least {(longest := most + 1)}"
-        )  # of a text vLLM reads no more
-        raise refusal(
-            f"This model's maximum context length is {most} tokens. However, your prompt contains {count} input tokens, which exceeds "
-            "this limit even without any output tokens. Please reduce the length of the input prompt.",
-            "input_tokens",
-            longest,
-        )
+        raise too_long(read, most, text=kind == "chat" or bool(read.text))
     left = most - longest if most else 1 << 31
     return int(min(left, limits.default_osl or left)) if wanted is None else int(min(wanted, left))
+
+
+def too_long(prompt: Prompt, most: int, *, text: bool) -> Refused:
+    """The error of a prompt beyond the context; of a text vLLM reads no more than one token beyond it."""
+    found = most + 1 if text else prompt.tokens
+    count = f"at least {found}" if text else f"{found}"
+    words = f"This model's maximum context length is {most} tokens. However, your prompt contains {count} input tokens, which exceeds this "
+    words += "limit even without any output tokens. Please reduce the length of the input prompt."
+    return refusal(words, "input_tokens", found)
 
 
 def _sampling(said: Mapping[str, Any]) -> Sampling:
@@ -477,14 +478,23 @@ def _text_of(message: Mapping[str, Any], model: str) -> str:
 
 
 def _prompts(said: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
-    """A text, token ids, or a list of either."""
-    prompt, special = said["prompt"], said["add_special_tokens"]
+    """Those of a completion."""
+    prompt = said["prompt"]
     if said.get("suffix") is not None:
         why = "is only supported for models with" if isinstance(prompt, str) else "requires text prompt input for"
         raise Refused(f"suffix {why} FIM completion rendering", param="suffix")
-    if prompt == []:
+    return prompts_of(prompt, reader, special=said["add_special_tokens"])
+
+
+def prompts_of(given: Any, reader: Reader, *, special: bool) -> tuple[Prompt, ...]:
+    """A text, token ids, or a list of either.
+
+    Raises:
+        Refused: nothing, or an empty one.
+    """
+    if given == []:
         raise Refused("You must pass at least one prompt")
-    several = prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
+    several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
     if any(one in ("", []) for one in several):
         raise Refused("The decoder prompt cannot be empty")
     return tuple(reader.text(one, special=special) if isinstance(one, str) else reader.ids(one) for one in several)

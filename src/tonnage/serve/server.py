@@ -91,7 +91,7 @@ class Served:
         ranks: attention ranks of an instance, each of which is an engine.
         dialect: whose errors, replies and names of metrics clients see.
         host, port: where the server listens; port 0 takes a free one.
-        settings, version: as in ``Service``.
+        settings, version, width: as in ``Service``.
         transfers: which side of prefill and decode apart it is, and the link between both; None where it is neither.
         rank_ports: whether every engine, each attention rank of each instance, has a port of its own, from ``port`` on.
         first: number of the first engine.
@@ -119,6 +119,7 @@ class Served:
     events_topic: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     version: str = VERSION
+    width: int = 0
     transfers: tuple[Role, KvLink] | None = None
     rank_ports: bool = False
     first: int = 0
@@ -176,6 +177,7 @@ class Served:
             dialect=self.dialect,
             settings=self.settings,
             version=self.version,
+            width=self.width,
             transfers=engines.transfers,
         )
 

@@ -46,6 +46,7 @@ def serve_simulated(
     osl: str | None = None,
     max_model_len: int | None = None,
     reasoning_parser: str | None = None,
+    runner: str = "generate",
     prefix_caching: bool = True,
     kv_events: str = "",
     kv_events_replay: str = "",
@@ -76,6 +77,7 @@ def serve_simulated(
         osl: how long answers are that end by themselves, such as 200 or "lognormal:211,163" (default: as in Azure's traces of 2023).
         max_model_len: prompt plus output at most, in tokens (default: what the model allows).
         reasoning_parser: any name, as vLLM has it: the model thinks before it answers.
+        runner: as vLLM has it: generate, or pooling for a model that embeds.
         prefix_caching: whether equal beginnings of prompts share their KV blocks.
         kv_events, kv_events_replay, kv_events_topic: ZeroMQ addresses at which the caches' events are published and sent again, such as
             ``tcp://*:5557``, and the topic before them.
@@ -86,7 +88,7 @@ def serve_simulated(
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
-        emulate: the engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm or sglang.
+        emulate: the engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang or nim.
         fault: what goes wrong, such as "slow factor=5 instance=1 from=10s" (``serve.faults``).
         seed: of which requests faults meet.
         host, port: where to listen.
@@ -101,6 +103,8 @@ def serve_simulated(
 
     if emulate not in DIALECTS:
         raise InputError(f"{option('emulate')}: no engine is emulated as '{emulate}'; there are {', '.join(DIALECTS)}")
+    if runner not in ("generate", "pooling"):
+        raise InputError(f"{option('runner')}: '{runner}' is not known; write generate or pooling")
     _check(router, speed=speed, instances=instances or 1)
     asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
     transfers = _transfers(asked.deployment, kv_role, kv_link, overlap=kv_overlap)
@@ -131,6 +135,7 @@ def serve_simulated(
         dialect=DIALECTS[emulate],
         settings=settings_of(deployment, emulate, context, caching=prefix_caching),
         version=version_of(deployment.engine),
+        width=deployment.model.hidden if runner == "pooling" else 0,
         host=host,
         port=port,
     )
