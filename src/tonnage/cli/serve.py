@@ -62,7 +62,7 @@ class Simulated:
     kv_role: str | None = about("Side of prefill and decode apart, as vLLM's NIXL connector: producer or consumer (default: neither).")
     kv_link: str | None = about("Bytes per second that a GPU sends to the other side (default: 50GB/s, a port of 400 Gb/s).")
     kv_overlap: bool | None = about("Whether a layer's KV cache is sent as soon as it is computed (default: no).")
-    rank_ports: bool | None = about("Give every instance, or attention rank, a port of its own, from --port on.", negative=False)
+    rank_ports: bool | None = about("Give every instance, or attention rank, a separate port, from --port on.", negative=False)
     emulate: str | None = about(
         "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang or nim (default: vllm)."
     )

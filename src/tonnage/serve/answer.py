@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tonnage.serve.metrics import Metrics
-    from tonnage.serve.request import Asked, Prompt
+    from tonnage.serve.request import Asked
     from tonnage.serve.script import Script
+    from tonnage.serve.tokens import Prompt
 
 
 # Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one.

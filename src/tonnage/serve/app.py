@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from tonnage.serve.faults import Fault, Faults
     from tonnage.serve.metrics import Metrics
-    from tonnage.serve.request import Limits, Reader
-    from tonnage.serve.tokens import Tokens
+    from tonnage.serve.request import Limits
+    from tonnage.serve.tokens import Reader, Tokens
     from tonnage.serve.transfer import Transfers
 
 LARGEST_BODY = 32 * 2**20

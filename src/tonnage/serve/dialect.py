@@ -149,7 +149,7 @@ OF_SGLANG = Dialect(
     source="SGLang python/sglang/srt/entrypoints/openai/protocol.py at 004c82e0 (ErrorResponse, ModelCard), read 2026-11-22",
 )
 
-OF_NIM = replace(OF_VLLM, name="nim", source=f"{OF_VLLM.source}; NIM LLM 2 is vLLM behind a few paths of its own (serve/native.py)")
+OF_NIM = replace(OF_VLLM, name="nim", source=f"{OF_VLLM.source}; NIM LLM 2 is vLLM behind a few more paths (serve/native.py)")
 
 DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM)}
 

@@ -16,9 +16,10 @@ from starlette.routing import Route
 
 from tonnage.serve.app import Service, admitted, begun, counted, json_body, reply_of, whole
 from tonnage.serve.dialect import Refused
-from tonnage.serve.request import Asked, Prompt, Sampling, prompt_of_chat, prompts_of, too_long
+from tonnage.serve.request import Asked, Sampling, prompt_of_chat, prompts_of, too_long
 from tonnage.serve.rules import refusal
 from tonnage.serve.schema import EMBEDDINGS, checked
+from tonnage.serve.tokens import Prompt
 
 if TYPE_CHECKING:
     from starlette.requests import Request

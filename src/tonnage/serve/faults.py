@@ -161,7 +161,7 @@ class Faults:
 
         Args:
             faults: all of them.
-            apply: given those that are not about requests, with times from now, at the first request and whenever they change.
+            apply: given the faults that are not about requests, with times from now, at the first request and at every change.
             seed: of the draw of requests.
             now_s: seconds of a monotonic clock.
         """
@@ -189,7 +189,7 @@ class Faults:
         return next((one for one in own if one.kind == "stall"), None)
 
     def set(self, faults: Sequence[Fault]) -> None:
-        """Replace those that were set while the server runs; their times count from now."""
+        """Replace the faults that were set while the server runs; their times count from now."""
         now = self._now_s()
         self._set = tuple(_moved(one, now) for one in faults)
         self._change(now)

@@ -23,10 +23,11 @@ from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
 from tonnage.serve.prefix import CachedEngine
-from tonnage.serve.request import Limits, TokenReader
+from tonnage.serve.request import Limits
 from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervision.child import STARTS
+from tonnage.serve.tokens import TokenReader
 from tonnage.serve.transfer import Transfers
 from tonnage.version import VERSION
 
@@ -93,7 +94,7 @@ class Served:
         host, port: where the server listens; port 0 takes a free one.
         settings, version, width: as in ``Service``.
         transfers: which side of prefill and decode apart it is, and the link between both; None where it is neither.
-        rank_ports: whether every engine, each attention rank of each instance, has a port of its own, from ``port`` on.
+        rank_ports: whether every engine, each attention rank of each instance, has a separate port, from ``port`` on.
         first: number of the first engine.
         adapter_cost, weights_s: as in ``Simulated``, in simulated seconds.
     """

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tonnage.serve.events import Publisher
     from tonnage.serve.fleet import Fleet
     from tonnage.serve.instance import Instance
-    from tonnage.serve.request import Asked, Prompt
+    from tonnage.serve.request import Asked
     from tonnage.serve.script import Script
-    from tonnage.serve.tokens import Tokens
+    from tonnage.serve.tokens import Prompt, Tokens
     from tonnage.serve.transfer import Transfers
     from tonnage.spec.lengths import Lengths
 
@@ -122,7 +122,7 @@ class Simulated:
             one.release(blocks)
 
     def _adapters(self) -> tuple[set[str], set[str]]:
-        """The adapters of requests that wait, and of those that run."""
+        """The adapters of waiting requests, and of running ones."""
         live = [one for one in self._live if one.asked.adapter and not one.finish]
         running = {one.asked.adapter for one in live if one.source.slot_at is not None}
         return {one.asked.adapter for one in live if one.source.slot_at is None}, running

@@ -58,7 +58,7 @@ class State:
     Attributes:
         prompts: by instance.
         asleep: "awake", "weights_offloaded" or "discard_all".
-        adapters: gives the adapters of requests that wait, and of those that run.
+        adapters: gives the adapters of waiting requests, and of running ones.
         loaded: the adapters that are loaded, by name; with none the engine publishes nothing of adapters.
     """
 

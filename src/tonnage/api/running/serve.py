@@ -84,7 +84,7 @@ def serve_simulated(
         kv_role: for prefill and decode apart, whether it computes prompts for others or decodes what others computed: producer or consumer.
         kv_link: bytes per second that a GPU sends to the other side, such as "50GB/s" (default: a port of 400 Gb/s).
         kv_overlap: whether a layer's KV cache is sent as soon as it is computed.
-        rank_ports: whether every engine, each attention rank of each instance, has a port of its own, from ``port`` on.
+        rank_ports: whether every engine, each attention rank of each instance, has a separate port, from ``port`` on.
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
