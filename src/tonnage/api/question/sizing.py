@@ -11,7 +11,7 @@ from typing import Any
 from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, said_of_choice, says_no_load
 from tonnage.api.question.arguments import Faults, Many, attainments, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.question.changes import check_scaling
-from tonnage.api.question.deployment import sized_pools
+from tonnage.api.question.deployment import limited, sized_pools
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.recorded_sessions import check_no_sessions, sessions_questions
@@ -50,6 +50,7 @@ EVERY = "all"
 """What stands for every number format; BF16 is as fast as FP16."""
 OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "classes", "shed", "mmpp")
 """What of the search ``tonnage simulate`` alone understands."""
+LIMITS_OF_GPUS = ("power_cap", "gpu_clock")
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
@@ -312,6 +313,10 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *map(gpu_of, bought))))
     if have:
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(each.system) for each in have))))
+    if all(chosen["gpus"]):
+        chosen["gpus"] = faults.of(limited, chosen["gpus"], asked.power_cap, asked.gpu_clock, chosen["step_source"]) or ()
+    if scenario.benchmarks is not None and (given := next((n for n in LIMITS_OF_GPUS if getattr(asked, n) is not None), None)):
+        faults.say(f"{option(given)}: {option('benchmarks')} were measured at a power of their own; leave one of the two out")
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
