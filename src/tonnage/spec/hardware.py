@@ -41,7 +41,7 @@ class Gpu:
         bridge_gpus: how many GPUs an NVLink bridge joins.
         mesh_gpus: how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them.
         power_cap_w: power limit below the board power, in watts; None for none.
-        clock: share of its own clock that the multiprocessors are locked to.
+        clock: share of the clock that the multiprocessors are locked to.
         source, date: where the figures come from and when they were taken down.
         verified: which of the fields were read from that source; the rest are recalled.
         notes: anything a user should know.

@@ -50,7 +50,6 @@ EVERY = "all"
 """What stands for every number format; BF16 is as fast as FP16."""
 OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "classes", "shed", "mmpp")
 """What of the search ``tonnage simulate`` alone understands."""
-LIMITS_OF_GPUS = ("power_cap", "gpu_clock")
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
@@ -315,8 +314,6 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(each.system) for each in have))))
     if all(chosen["gpus"]):
         chosen["gpus"] = faults.of(limited, chosen["gpus"], asked.power_cap, asked.gpu_clock, chosen["step_source"]) or ()
-    if scenario.benchmarks is not None and (given := next((n for n in LIMITS_OF_GPUS if getattr(asked, n) is not None), None)):
-        faults.say(f"{option(given)}: {option('benchmarks')} were measured at a power of their own; leave one of the two out")
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
@@ -367,6 +364,9 @@ def _check_prices(scenario: Scenario, faults: Faults) -> None:
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
     """Refuse numbers out of range, each by itself."""
     asked = scenario.search
+    limit = next((name for name in ("power_cap", "gpu_clock") if getattr(asked, name) is not None), None)
+    if limit is not None and scenario.benchmarks is not None:
+        faults.say(f"{option(limit)}: {option('benchmarks')} were measured without it; leave one of the two out")
     if scenario.spare is not None:
         faults.of(spare_of, scenario.spare)
     if scenario.seed is not None and scenario.seed < 0:

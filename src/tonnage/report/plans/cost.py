@@ -15,6 +15,7 @@ from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, sent
 from tonnage.spec.prices import amount
 
 if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
     from tonnage.plan.cost import BreakEven, PaysOff, WayCost, Where
     from tonnage.plan.fleet import Footprint
     from tonnage.plan.note import NoCost
