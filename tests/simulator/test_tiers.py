@@ -21,7 +21,7 @@ from tonnage.simulator.reference import engine as reference_engine
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.reference.prefix_cache import PrefixCache
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.sessions import ENDLESS, of_rows
+from tonnage.spec.sessions import ENDLESS
 from tonnage.spec.workload import Trace
 
 WEKA = Path(__file__).parents[3] / "shared" / "data" / "traces" / "agentic" / "claude_code_150.jsonl.gz"
