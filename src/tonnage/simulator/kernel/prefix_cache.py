@@ -46,9 +46,9 @@ NOTE = record_of(
     "idle",  # … and so many of these are held by nobody
     "tokens",  # … and tokens
     "transfer",  # … and the time of its transfers, in picoseconds …
-    "overlap",  # … and of those that overlap with the step
+    "overlap",  # … and of the ones that overlap with the step
     "waits",  # time of transfers that the next step waits for …
-    "overlaps",  # … and of those that overlap with it
+    "overlaps",  # … and of the ones that overlap with it
     "begun",  # first turns that were sent, of a closed loop
 )
 
