@@ -201,7 +201,7 @@ class Faults:
         return [replace(one, start_s=max(one.start_s, 0.0)).words() for one in left]
 
     def pause(self, name: str, seconds: float = math.inf) -> None:
-        """Let the time of all instances stand still, for a reason that replaces an earlier pause of the same name; 0 to go on."""
+        """Stop the time of all instances for so long; a pause replaces an earlier one of the same name, and 0 ends it."""
         now = self._now_s()
         self._pauses[name] = Fault(kind="stall", start_s=now, end_s=now + seconds)
         self._change(now)
