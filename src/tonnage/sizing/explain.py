@@ -225,11 +225,8 @@ def _tiers(best: Sized) -> tuple[HeldTier, ...]:
     for kept, held in enumerate((cache, *below[:-1])):
         fewer = KvTiers(tiers=tiers[:kept], offloader=rules.name) if kept else OFF
         needed = _with_tiers(contender, fewer).needed(best.slowdown, care=best.care)
-        if isinstance(needed, tuple):
-            held = replace(held, per_system=needed[1].rate / pace * density, systems=needed[0])
-        else:
-            held = replace(held, per_system=None, systems=None)
-        found.append(held)
+        carried, systems = (needed[1].rate / pace * density, needed[0]) if isinstance(needed, tuple) else (None, None)
+        found.append(replace(held, per_system=carried, systems=systems))
     return (*found, below[-1])
 
 

@@ -1,7 +1,7 @@
 """Memory below the KV cache of an instance: what a system has of it, by whose rules blocks are kept there, and what a question asks for.
 
-The rules of an offloader that change what a tier keeps and how long a step takes are four (``Offloading``). How they were read stands with
-each of them in ``catalog/offloading.yaml``.
+Four rules of an offloader (``Offloading``) change what a tier keeps and how long a step takes. ``catalog/offloading.yaml`` has them with
+their sources.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class KvTiers:
     Attributes:
         tiers: the nearest first; empty for those that the offloader usually has, or with ``off`` for none.
         offloader: its name; "" for the engine's usual one where the system has a say, and for plain rules where it has none.
-        off: whether none was asked for.
-        usual: whether nothing was asked: memories of which the system says nothing are left out then, and not refused.
+        off: no memory at all.
+        usual: the question leaves it to the system: memories that the catalog does not know are left out then, and not refused.
     """
 
     tiers: tuple[AskedTier, ...] = ()
@@ -131,7 +131,10 @@ class KvTiers:
 USUAL = KvTiers(usual=True)
 OFF = KvTiers(off=True)
 
-_TIER = re.compile(r"^\s*([a-z]+)?\s*(?:=\s*)?([\d.]+\s*[a-z]+)?\s*(?:@\s*([^@=+]+?)\s*/\s*s)?\s*(?:\+\s*([^@=+]+?))?\s*$", re.IGNORECASE)
+_TIER = re.compile(
+    r"^\s*(?:([a-z]+)(?:\s*=\s*(?=[\d.])|\s*(?=[@+]|$)))?([\d.]+\s*[a-z]+)?\s*(?:@\s*([^@=+]+?)\s*/\s*s)?\s*(?:\+\s*([^@=+]+?))?\s*$",
+    re.IGNORECASE,
+)
 
 
 def parse_kv_tiers(text: str | None, offloaders: tuple[str, ...]) -> KvTiers | None:
