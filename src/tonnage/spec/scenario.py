@@ -241,6 +241,12 @@ class SearchAsked:
         "Deployment target that runs the answer: compose, kubernetes, kserve, llm-d, dynamo, ray-serve, nim or triton; tries only "
         "what it runs: engines, splits, formats with a checkpoint, and its router (default: any)."
     )
+    power_cap: Text = leaf(
+        "Power limit of each GPU, such as 500W or 70% of its board power: arithmetic takes longer, and no GPU draws more (docs/energy.md)."
+    )
+    gpu_clock: Number = leaf(
+        "Share of its clock that each GPU is locked to, such as 80%: arithmetic takes longer, and every step draws less.", unit="share"
+    )
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
 

@@ -326,7 +326,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
-    whose: dict[str, Any] = {"coefficients": search.coefficients, "step_model": search.step_model, "speculation": search.speculation}
+    whose = {name: getattr(search, name) for name in ("coefficients", "step_model", "speculation", "power_cap", "gpu_clock")}
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, **whose)
 
 
