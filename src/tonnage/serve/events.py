@@ -48,6 +48,7 @@ class Publisher:
 
     Attributes:
         endpoint, replay: addresses of the sockets.
+        sent: batches so far.
     """
 
     def __init__(self, endpoint: str, replay: str = "", *, topic: str = "", rank: int = 0, block_tokens: int) -> None:
@@ -71,7 +72,7 @@ class Publisher:
         self._encode = msgspec.msgpack.Encoder().encode
         self._topic, self._rank, self._size = topic.encode(), rank, block_tokens
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
-        self._sent, self._open = 0, True
+        self.sent, self._open = 0, True
         context: zmq.Context[Any] = zmq.Context.instance()
         self._socket = context.socket(zmq.PUB)
         self._socket.set_hwm(MOST_WAITING)
@@ -87,9 +88,9 @@ class Publisher:
         """Send a batch."""
         documents = [document_of(one, self._size) for one in changes]
         payload = self._encode([time.time(), documents, self._rank])
-        self._kept.append((self._sent, payload))
-        self._socket.send_multipart((self._topic, self._sent.to_bytes(8, "big"), payload))
-        self._sent += 1
+        self._kept.append((self.sent, payload))
+        self._socket.send_multipart((self._topic, self.sent.to_bytes(8, "big"), payload))
+        self.sent += 1
 
     def close(self) -> None:
         """Close the sockets."""
