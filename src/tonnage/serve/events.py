@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
-from tonnage.serve.prefix import Change, Stored
+from tonnage.serve.prefix import Change, Cleared, Stored
 
 if TYPE_CHECKING:
     import zmq
@@ -29,6 +29,8 @@ END = (-1).to_bytes(8, "big", signed=True)
 
 def document_of(change: Change, block_tokens: int) -> dict[str, Any]:
     """An event as vLLM writes it."""
+    if isinstance(change, Cleared):
+        return {"type": "AllBlocksCleared"}
     if not isinstance(change, Stored):
         return {"type": "BlockRemoved", "block_hashes": [change.name], "medium": "GPU"}
     found: dict[str, Any] = {"type": "BlockStored", "block_hashes": change.names, "parent_block_hash": change.parent}
