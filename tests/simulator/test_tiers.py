@@ -164,6 +164,36 @@ def test_a_tier_without_latency_and_of_endless_bandwidth_is_a_larger_cache(promp
         np.testing.assert_array_equal(getattr(tiered, name), getattr(larger, name))
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    prompts=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 15)), min_size=2, max_size=40),
+    cache=st.integers(12, 30),
+    tier=st.integers(1, 40),
+)
+def test_a_tier_of_copies_is_one_of_as_many_blocks_less_as_the_cache_has(prompts, cache, tier):
+    """Written through, the larger memory has all that the cache has: found is what an LRU of its blocks alone has kept.
+
+    The cache has one part of a block at a time, which no tier keeps.
+    """
+    contents = [[(text, 16 * whole), (10 + number, ENDLESS)] for number, (text, whole, _) in enumerate(prompts)]
+    isl = [16 * whole + more for _, whole, more in prompts]
+    lengths = {"isl": isl, "osl": [1] * len(isl), "due": [number * SECOND for number in range(len(isl))]}
+    tiered = served(contents, **lengths, blocks=cache, tiers=(Tier(blocks=tier + 1, block_ps=0),)).requests
+    kept: OrderedDict[tuple[int, int], None] = OrderedDict()
+    found = []
+    for text, whole, _ in prompts:
+        hits = 0
+        while hits < whole and (text, hits) in kept:
+            hits += 1
+        for place in reversed(range(whole)):
+            kept.pop((text, place), None)
+            kept[text, place] = None
+        while len(kept) > cache + tier:
+            kept.popitem(last=False)
+        found.append(16 * hits)
+    assert tiered.cached_tokens.tolist() == found
+
+
 def test_a_tier_adds_its_latency_once_and_overlapped_transfers_hide_behind_the_step():
     contents = [[(number, ENDLESS)] for number in (0, 1)] + [[(0, 96), (2, ENDLESS)]]
     lengths = {"isl": [96, 112, 96], "osl": [1, 1, 1], "due": [0, SECOND, 2 * SECOND], "blocks": 8}

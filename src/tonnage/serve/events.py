@@ -32,9 +32,14 @@ def document_of(change: Change, block_tokens: int) -> dict[str, Any]:
     if not isinstance(change, Stored):
         return {"type": "BlockRemoved", "block_hashes": [change.name], "medium": "GPU"}
     found: dict[str, Any] = {"type": "BlockStored", "block_hashes": change.names, "parent_block_hash": change.parent}
-    found |= {"token_ids": change.tokens, "block_size": block_tokens, "lora_id": None, "medium": "GPU", "lora_name": None}
+    salt, _, adapter = change.salt.partition("\0")
+    name, _, number = adapter.partition("\0")
+    lora = {"lora_id": int(number), "medium": "GPU", "lora_name": name} if name else {"lora_id": None, "medium": "GPU", "lora_name": None}
+    found |= {"token_ids": change.tokens, "block_size": block_tokens, **lora}
     if change.salt:
-        found["extra_keys"] = [[change.salt] if i == 0 and change.parent is None else None for i in range(len(change.names))]
+        first = [*([name] if name else []), *([salt] if salt else [])]
+        rest = [name] if name else None
+        found["extra_keys"] = [first if i == 0 and change.parent is None else rest for i in range(len(change.names))]
     return found
 
 

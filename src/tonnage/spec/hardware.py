@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from tonnage.errors import InputError, InputErrors, option
+from tonnage.spec.kv_tiers import SystemTier
 from tonnage.spec.precision import Arithmetic, Precision
 from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
@@ -200,6 +201,7 @@ class System:
         source, date: where the figures come from.
         gpu_file: the YAML file of its GPU where that is not in the catalog; else "".
         usd: what one costs to buy, where its own file says so; None otherwise.
+        kv_tiers: memories that can keep KV blocks below the cache; empty where none is known.
     """
 
     name: str
@@ -211,6 +213,7 @@ class System:
     notes: str = ""
     gpu_file: str = ""
     usd: float | None = None
+    kv_tiers: tuple[SystemTier, ...] = ()
 
 
 # Reads a user's own accelerator, as a YAML file describes it, as a ``Gpu``. Four keys are needed; the others have values that say "not

@@ -189,7 +189,10 @@ class SearchAsked:
     )
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
     prefix_caching: bool | None = leaf("Whether KV blocks of earlier prompts are used again (default: yes, but for static batching).")
-    kv_tiers: Text = leaf("Memory of an instance below its KV cache, the nearest first, such as host=256GB@50GB/s,disk=4TB@6GB/s.")
+    kv_tiers: Text = leaf(
+        "Memory of an instance below its KV cache, the nearest first: sizes such as host=256GB@50GB/s,disk=4TB@6GB/s, the system's own by "
+        "name (host,disk), an offloader (vllm, hicache, tensorrt-llm, lmcache, kvbm), both (lmcache:host,disk), or none."
+    )
     long_prefill_token_threshold: int | None = leaf(
         "Most tokens of one prompt in a step while others are there, on vLLM, simulate only (default: no limit)."
     )

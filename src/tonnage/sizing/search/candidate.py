@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -263,7 +263,7 @@ def _command(sized: Sized) -> Command:
     """How an instance is started."""
     d, traffic = sized.ready.trial.deployment, sized.ready.instance.traffic
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
-    return command(
+    started = command(
         find_engine(d.engine).launch,
         checkpoint=d.model.name,
         parallelism=d.parallelism,
@@ -272,6 +272,8 @@ def _command(sized: Sized) -> Command:
         kv_8bit=d.precision.kv == "fp8",
         speculation=d.speculation,
     )
+    rules, tiers = sized.ready.instance.below
+    return replace(started, argv=(*started.argv, *rules.switched_on(tiers, d.parallelism))) if started.argv else started
 
 
 def _load(question: Question, capacity: Capacity) -> Load:
