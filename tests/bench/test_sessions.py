@@ -34,7 +34,7 @@ def write(path: Path, *, pause: float, sessions: int = 4, turns: int = 5, begins
             times = {"t": 10.0 * turn, "api_time": 1.0, "think_time": pause if turn else 0.0}
             requests.append({**times, "type": "n", "in": 64 * len(ids) + 13 + turn, "out": 20 + turn, "hash_ids": ids})
             if turn == 1:
-                sub = [{"t": 1.0 + 4 * k, "api_time": 1.0, "think_time": pause, "type": "n", "in": 700 + 64 * k, "out": 9} for k in range(2)]
+                sub = [{"t": 5.0 * k, "api_time": 1.0, "think_time": pause, "type": "n", "in": 700 + 64 * k, "out": 9} for k in range(2)]
                 requests.append(
                     {"t": 11.0, "type": "subagent", "requests": [{**one, "hash_ids": [7, *range(90, 99 + k)]} for k, one in enumerate(sub)]}
                 )
@@ -129,9 +129,9 @@ def test_first_tokens_by_turn_are_the_simulated(tmp_path: Path) -> None:
     engine = {"model": "llama-3.1-8b", "gpu": "l40s", "precision": "fp8", "tp": 1}
     simulated = write(tmp_path / "engine.jsonl", pause=0.4, sessions=12, begins=40)
     sent = write(tmp_path / "wall.jsonl", pause=0.4 / SPEED, sessions=12, begins=40)
-    run = simulate(**engine, engine="vllm", trace=simulated, concurrency=2, requests=84)
+    run = simulate(**engine, engine="vllm", trace=simulated, concurrency=1, requests=84)
     with simulated_engine(**engine, speed=SPEED) as url:
-        (found,) = bench(url=url, sessions=sent, concurrency=2, **ASKED)
+        (found,) = bench(url=url, sessions=sent, concurrency=1, **ASKED)
     assert found.requests.cached_tokens.sum() == run.requests.cached_tokens.sum()
     recorded = read_sessions(simulated, "trace")
     turn = np.arange(len(recorded.isl)) - recorded.starts[recorded.session]
