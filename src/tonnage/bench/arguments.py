@@ -44,7 +44,7 @@ class ServerArguments:
         default=(),
     )
     gpu_metrics: bool = about(
-        "Read the GPUs of this machine once a second, too, where the client runs beside the server; needs nvidia-ml-py (default: off).",
+        "Read the GPUs of this machine once a second, too, where the server runs on it; needs nvidia-ml-py or amdsmi (default: off).",
         default=False,
     )
 

@@ -69,7 +69,7 @@ def response_routes(service: Service) -> list[Route]:
     kept = Kept()
 
     async def create(request: Request) -> Response:
-        after = admitted(service)
+        after = await admitted(service, request)
         given = await json_body(request)
         if isinstance(given, dict):
             check_response(given)

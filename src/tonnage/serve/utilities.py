@@ -28,7 +28,7 @@ def utility_routes(service: Service) -> list[Route]:
     """The routes of these paths."""
 
     async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [_card(service, name) for name in service.limits.models]})
+        return JSONResponse({"object": "list", "data": _cards(service)})
 
     async def well(request: Request) -> Response:
         return Response(service.engines.broken, status_code=503 if service.engines.broken else 200)
@@ -88,8 +88,14 @@ def utility_routes(service: Service) -> list[Route]:
     ]
 
 
-def _card(service: Service, name: str) -> dict[str, Any]:
-    return service.dialect.model(name, service.started, service.limits.max_context)
+def _cards(service: Service) -> list[dict[str, Any]]:
+    """The models and the adapters that are loaded."""
+    limits, card = service.limits, service.dialect.model
+    found = [card(name, service.started, limits.max_context) for name in limits.models]
+    for one in limits.adapters.values():
+        own = card(one.name, service.started, 0)
+        found.append({**own, **({"root": one.path, "parent": service.model, "max_model_len": None} if "root" in own else {})})
+    return found
 
 
 def _tokenized(service: Service, body: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tonnage.bench.endpoints import find_endpoint, model_path
 from tonnage.bench.infer import Tensors, tensors
 from tonnage.bench.load import PATTERNS, Question, Talk
 from tonnage.bench.prompts import FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
-from tonnage.bench.scrape import Nvml, fetch, samples
+from tonnage.bench.scrape import DriverGpus, fetch, samples
 from tonnage.bench.validity import PERCENTILES
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.formats.sessions.read import read_sessions
@@ -57,7 +57,7 @@ class Bench:
     scenario: dict[str, Any]
     metrics_urls: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()
-    gpus: Nvml | None = None
+    gpus: DriverGpus | None = None
 
     def folder(self, output: Path, question: Question) -> Path:
         """Where one load is written: the folder itself, or one inside it for each point of a sweep."""
@@ -106,7 +106,7 @@ def prepare_bench(**asked: Any) -> Bench:
         scenario=_scenario(target, question, setup),
         metrics_urls=_pages(target, a.metrics_url),
         exports=tuple(check_export(name) for name in a.export),
-        gpus=Nvml() if a.gpu_metrics else None,
+        gpus=DriverGpus() if a.gpu_metrics else None,
     )
 
 
