@@ -421,8 +421,8 @@ class Setup:
 
     def turn(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
         """One turn of a conversation (``conductor.TurnMaker``); its number is given when it is sent."""
-        made = isinstance(self.prompts, Prompts) and bool(pieces)
-        question = self.prompts.of_pieces(pieces, isl) if made else text or self.prompts.text(place, isl)
+        own = self.prompts.of_pieces(pieces, isl) if pieces and isinstance(self.prompts, Prompts) else text
+        question = own or self.prompts.text(place, isl)
         data = request_bytes(self.head, place, body_bytes(self.endpoint.talk(history, question, osl), self.endpoint.extra))
         exchange = Exchange(number=-1, isl=before + isl, osl=osl, data=data, reply=self.reply())
         exchange.question = question
