@@ -78,6 +78,10 @@ class LoadArguments(ServerArguments):
     conversation_file: Path | None = about(
         "Conversations to hold as they stand: objects with turns or messages (.jsonl), or ShareGPT's .json."
     )
+    sessions: str | None = about(
+        "Recorded sessions to send again and again: WEKA's, Dynamo's or AIPerf's files. Prompts share what the recorded ones did, and "
+        "think times are kept."
+    )
     request_count: int | None = about("Requests per load.")
     benchmark_duration: str | None = about("Send for this long instead of a number of requests, such as 60s.")
     benchmark_grace_period: str = about(
