@@ -107,8 +107,8 @@ def read_files(files: Mapping[str, str], service: Service) -> Folder:
     table = f"{service.interface.name} in the catalog ({service.interface.source.partition(' (')[0]}, {service.interface.date})"
     for file, name, words, config in _commands(values, pods):
         parts.append(Part(file=file, name=name, against=f"flags of {table}"))
-        told = service.interface.fault(words, config)
-        faults += [f"{file}: {name}: {told}"] if told else []
+        wrong = service.interface.fault(words, config)
+        faults += [f"{file}: {name}: {wrong}"] if wrong else []
     faults += _metrics(files, service.interface)
     faults += _together(values, pods, service)
     read = {part.file for part in parts}
@@ -165,7 +165,7 @@ Command = tuple[str, str, list[str], Mapping[str, Any]]
 
 
 def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iterator[Command]:
-    configs = {name: _read(text) for name, text in _config_maps(values)} | {FILE: _first(values, FILE)}
+    configs = {FILE: _first(values, FILE) or {}} | {name: _read(text) for name, text in _config_maps(values)}
     for group in pods:
         for one in group.containers:
             words = [str(word) for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
@@ -179,7 +179,7 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
     for name, made in (at(_first(values, "compose.yaml"), "services") or {}).items():
         words = [str(word) for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))]
         if _is_engine(words):
-            yield "compose.yaml", name, words, configs[FILE] or {}
+            yield "compose.yaml", name, words, configs[FILE]
     for application in at(_first(values, "serve.yaml"), "applications") or ():
         for one in at(application, "args", "llm_configs") or ():
             yield "serve.yaml", str(application.get("name", "")), list(_as_flags(one.get("engine_kwargs") or {})), {}

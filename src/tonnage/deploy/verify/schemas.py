@@ -15,7 +15,8 @@ Object = Mapping[str, Any]
 HEAD = ("apiVersion", "kind", "metadata")
 """Keys of every object."""
 
-INSTALL = "pip install 'tonnage[deploy]'"
+INSTALL = "pip install kubernetes-validate"
+"""108 MB, and therefore no dependency."""
 
 KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "number": (int, float)}
 
