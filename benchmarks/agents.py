@@ -72,15 +72,14 @@ def row(gpu: str, model: str, sessions: float) -> tuple[str, ...]:
 
 def held_on(gpu: str, model: str, sessions: float, seeds: Sequence[int]) -> Iterator[str]:
     """What the fleet of an answer does with other random numbers."""
-    from tonnage.sizing.loads.load_scan import worst_limit
-
     best = best_of(**asked(gpu, model, sessions))
     if best is None:
         return
     peak = best.contender.at_peak(best.slowdown)
     for seed in seeds:
-        broken = worst_limit(peak.seen(best.systems, seed=seed).summary, peak.slo)
-        yield f"{gpu} {model}, seed {seed}: {best.systems} systems, " + ("inside the limits" if broken is None else f"breaks {broken}")
+        pairs = peak.latencies_s(peak.seen(best.systems, seed=seed).summary)
+        used = max((value / limit.seconds, str(limit)) for limit, value in pairs)
+        yield f"{gpu} {model}, seed {seed}: {best.systems} systems, {used[0]:.1%} of {used[1]}"
 
 
 def monotone(gpu: str, model: str, sessions: float) -> Iterator[str]:
