@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -20,6 +21,7 @@ from tonnage.api import serve_simulated
 from tonnage.serve.dialect import DIALECTS
 from tonnage.serve.faults import parse_fault
 from tonnage.serve.server import Served, in_thread, serve
+from tonnage.serve.supervision.supervisor import free_ports
 from tonnage.simulator.kernel import warm_up
 
 EMBEDDINGS = "/v1/embeddings"
@@ -175,21 +177,16 @@ def test_a_rank_is_chosen_by_vllms_header() -> None:
     assert counts == {"0": "0.0", "1": "3.0"}
 
 
-def free_ports(count: int) -> int:
-    """The first of some free ports that follow each other."""
+def two_ports() -> int:
+    """The first of two free ports that follow each other."""
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            port: int = one.getsockname()[1]
-        try:
-            for i in range(count):
-                socket.create_server(("127.0.0.1", port + i)).close()
-        except OSError:
-            continue
-        return port
+        (port,) = free_ports(1)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+            return port
 
 
 def test_ranks_are_endpoints_of_their_own() -> None:
-    port = free_ports(2)
+    port = two_ports()
     parts = serve_simulated(model="llama-3.1-8b", instances=2, rank_ports=True, port=port).endpoints
     assert [(one.port, one.first, one.instances) for one in parts] == [(port, 0, 1), (port + 1, 1, 1)]
     with in_thread(parts[1]) as running:
@@ -199,7 +196,7 @@ def test_ranks_are_endpoints_of_their_own() -> None:
 
 def test_a_server_that_starts_late_refuses_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    late = replace(served(), faults=(parse_fault("start for=2min"), parse_fault("start for=5min instance=1")), port=free_ports(1))
+    late = replace(served(), faults=(parse_fault("start for=2min"), parse_fault("start for=5min instance=1")), port=two_ports())
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
@@ -220,7 +217,7 @@ def test_servers_of_ranks_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[uvicorn.Server] = []
     init = uvicorn.Server.__init__
     monkeypatch.setattr(uvicorn.Server, "__init__", lambda self, config: (init(self, config), made.append(self))[0])
-    port = free_ports(2)
+    port = two_ports()
     ready = threading.Event()
     two = replace(served(), instances=2, rank_ports=True, port=port)
     thread = threading.Thread(target=lambda: serve(two, lambda port: ready.set()), daemon=True)

@@ -178,6 +178,15 @@ def counted(service: Service, handler: Handler) -> Handler:
     return answered
 
 
+def saying(make: Callable[[], Any]) -> Handler:
+    """A handler that answers with a document, whatever the request."""
+
+    async def said(request: Request) -> Response:
+        return JSONResponse(make())
+
+    return said
+
+
 def seen(service: Service, request: Request, response: Response, began: float, handler: str = "") -> None:
     """Count a response that has ended.
 

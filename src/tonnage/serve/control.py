@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage.errors import InputError
-from tonnage.serve.app import Service, counted, json_body
+from tonnage.serve.app import Service, counted, json_body, saying
 from tonnage.serve.dialect import Refused
 from tonnage.serve.faults import OF_REQUESTS, parse_fault
 from tonnage.serve.request import Adapter
@@ -61,9 +61,6 @@ def control_routes(service: Service) -> list[Route]:
 
 
 def _fault_routes(service: Service, faults: Faults) -> list[Route]:
-    async def shown(request: Request) -> Response:
-        return JSONResponse({"faults": faults.written()})
-
     async def set_(request: Request) -> Response:
         body = await json_body(request)
         texts = body.get("faults") if isinstance(body, dict) else None
@@ -78,7 +75,7 @@ def _fault_routes(service: Service, faults: Faults) -> list[Route]:
         faults.set(found)
         return JSONResponse({"faults": faults.written()})
 
-    return [Route("/faults", shown), Route("/faults", counted(service, set_), methods=["POST"])]
+    return [Route("/faults", saying(lambda: {"faults": faults.written()})), Route("/faults", counted(service, set_), methods=["POST"])]
 
 
 def _sleep_routes(service: Service, engines: Simulated, faults: Faults) -> list[Route]:
@@ -106,15 +103,9 @@ def _sleep_routes(service: Service, engines: Simulated, faults: Faults) -> list[
         faults.pause("sleep", 0)
         return JSONResponse({"status": "awake", "tags": tags})
 
-    async def asleep(request: Request) -> Response:
-        return JSONResponse({"is_sleeping": engines.paused})
-
-    async def reset(request: Request) -> Response:
-        return JSONResponse({"success": engines.clear()})
-
-    posts = {"/sleep": sleep, "/wake_up": wake, "/reset_prefix_cache": reset}
+    posts = {"/sleep": sleep, "/wake_up": wake, "/reset_prefix_cache": saying(lambda: {"success": engines.clear()})}
     routes = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]
-    return [*routes, Route("/is_sleeping", counted(service, asleep))]
+    return [*routes, Route("/is_sleeping", counted(service, saying(lambda: {"is_sleeping": engines.paused})))]
 
 
 def _query(request: Request, name: str, kind: pydantic.TypeAdapter[Any], default: Any) -> Any:

@@ -89,10 +89,6 @@ class Fleet:
         engines: list[Any] = [member.engine for member in group if isinstance(member.engine, CachedEngine)]
         return max((one.matched(names_of(content.ids, one.tokens_per_block, content.salt)) for one in engines), default=0)
 
-    def instance_of(self, number: int) -> Instance:
-        """The instance that has a request."""
-        return self._where[number]
-
     def ended(self, number: int) -> Instance:
         """Forget a request; the instance that had it."""
         return self._where.pop(number)

@@ -67,8 +67,8 @@ class Instance:
         return max(self._clock.now(), self.member.engine.now)
 
     def wall_s(self, at: int) -> float:
-        """Seconds on the wall until its time is ``at``; 0 where that is past."""
-        return max(-self._clock.late_s(at), 0.0)
+        """Seconds on the wall until its time is ``at``; below 0 where that is past."""
+        return -self._clock.late_s(at)
 
     def release(self, blocks: int) -> None:
         """Give back KV blocks that were held for another instance."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, mixed, reply_of, whole
+from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, mixed, reply_of, saying, whole
 from tonnage.serve.dialect import Refused
 from tonnage.serve.replies import DONE, event
 from tonnage.serve.request import asked_of
@@ -56,22 +57,6 @@ def _sglang_routes(service: Service) -> list[Route]:
         alone = len(found) == 1 and not _several(given)
         return JSONResponse(found[0] if alone else found)
 
-    async def model(request: Request) -> Response:
-        name = service.model
-        return JSONResponse(
-            {"model_path": name, "tokenizer_path": name, "is_generation": not service.width, "preferred_sampling_params": None}
-            | {"weight_version": "default", "has_image_understanding": False, "has_audio_understanding": False}
-        )
-
-    async def settings(request: Request) -> Response:
-        engines = service.engines
-        loads = (
-            [{"num_running_reqs": len(one.member.engine.running)} for one in engines.fleet.instances]
-            if isinstance(engines, Simulated)
-            else []
-        )
-        return JSONResponse({"model_path": service.model, **service.settings, "internal_states": loads})
-
     async def healthy(request: Request) -> Response:
         """One token is generated, as SGLang does it."""
         asked = asked_of("completions", {"prompt": [0], "max_tokens": 1, "temperature": 0}, reader=service.reader, limits=service.limits)
@@ -86,11 +71,22 @@ def _sglang_routes(service: Service) -> list[Route]:
 
     return [
         Route("/generate", counted(service, generate), methods=["POST", "PUT"]),
-        *(Route(path, counted(service, model)) for path in ("/get_model_info", "/model_info")),
-        *(Route(path, counted(service, settings)) for path in ("/get_server_info", "/server_info")),
+        *(Route(path, counted(service, saying(lambda: _model_info(service)))) for path in ("/get_model_info", "/model_info")),
+        *(Route(path, counted(service, saying(lambda: _server_info(service)))) for path in ("/get_server_info", "/server_info")),
         Route("/health_generate", counted(service, healthy)),
         Route("/flush_cache", counted(service, flush), methods=["GET", "POST"]),
     ]
+
+
+def _model_info(service: Service) -> dict[str, Any]:
+    known = {"model_path": service.model, "tokenizer_path": service.model, "is_generation": not service.width, "weight_version": "default"}
+    return {**known, "preferred_sampling_params": None, "has_image_understanding": False, "has_audio_understanding": False}
+
+
+def _server_info(service: Service) -> dict[str, Any]:
+    instances = service.engines.fleet.instances if isinstance(service.engines, Simulated) else ()
+    loads = [{"num_running_reqs": len(one.member.engine.running)} for one in instances]
+    return {"model_path": service.model, **service.settings, "internal_states": loads}
 
 
 def _several(given: Mapping[str, Any]) -> bool:
@@ -164,34 +160,19 @@ class _Generated:
 
 def _nim_routes(service: Service) -> list[Route]:
     profile = f"{service.model}-simulated"
-
-    def health(message: str) -> dict[str, str]:
-        return {"object": "health.response", "message": message, "status": message}
-
-    async def live(request: Request) -> Response:
-        return JSONResponse(health("live"))
-
-    async def ready(request: Request) -> Response:
-        return JSONResponse(health("ready"))
-
-    async def metadata(request: Request) -> Response:
-        models = [{"shortName": f"{service.model}:{profile}", "modelUrl": ""}]
-        license_ = {"name": "LICENSE", "path": "", "sha": "", "size": 0, "url": "", "type": "file", "content": ""}
-        known = {"version": service.version, "selectedModelProfileId": profile, "modelInfo": models, "licenseInfo": license_}
-        return JSONResponse({**known, "assetInfo": [], "repository_override": ""})
-
-    async def manifest(request: Request) -> Response:
-        text = f"profiles:\n- id: {profile}\n  model: {service.model}\n"
-        return JSONResponse({"manifest_file": text, "repository_override": ""})
-
-    async def version(request: Request) -> Response:
-        return JSONResponse({"release": service.version, "api": "1.0.0"})
-
-    handlers = {
-        "/v1/health/live": live,
-        "/v1/health/ready": ready,
-        "/v1/metadata": metadata,
-        "/v1/manifest": manifest,
-        "/v1/version": version,
+    licence = {"name": "LICENSE", "path": "", "sha": "", "size": 0, "url": "", "type": "file", "content": ""}
+    documents: dict[str, dict[str, Any]] = {
+        f"/v1/health/{state}": {"object": "health.response", "message": state, "status": state} for state in ("live", "ready")
     }
-    return [Route(path, handler) for path, handler in handlers.items()]
+    documents["/v1/metadata"] = {
+        "version": service.version,
+        "selectedModelProfileId": profile,
+        "modelInfo": [{"shortName": f"{service.model}:{profile}", "modelUrl": ""}],
+        "licenseInfo": licence,
+        "assetInfo": [],
+        "repository_override": "",
+    }
+    manifest = f"profiles:\n- id: {profile}\n  model: {service.model}\n"
+    documents["/v1/manifest"] = {"manifest_file": manifest, "repository_override": ""}
+    documents["/v1/version"] = {"release": service.version, "api": "1.0.0"}
+    return [Route(path, saying(partial(dict, one))) for path, one in documents.items()]
