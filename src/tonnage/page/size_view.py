@@ -153,8 +153,9 @@ async def stream(request: Request) -> Response:
                 async for said in answer:
                     if "progress" in said:
                         yield event("progress", json.dumps(said["progress"]))
-                    elif "answer" in said:
-                        yield event("answer", answered(plans_of(json.loads(said["answer"]), "the answer"), asked))
+                    elif "decided" in said or "answer" in said:
+                        kind, text = next(iter(said.items()))
+                        yield event(kind, answered(plans_of(json.loads(text), "the answer"), asked))
                     elif "faults" in said:
                         yield event("answer", faults(said["faults"]))
         except InputError as error:
