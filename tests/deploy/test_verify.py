@@ -107,8 +107,8 @@ def test_one_change_is_found_and_named(target: str, file: str, before: str, afte
 def test_a_key_of_the_engines_file_and_a_flag_of_dynamos_worker_are_looked_up() -> None:
     for target in ("kubernetes", "dynamo"):
         service, files = written(target, "tensorrt-llm-1.2")
-        files["engine-config.yaml"] = files["engine-config.yaml"].replace("return_perf_metrics", "perf_metrics")
-        assert any("has no key perf_metrics" in one for one in read_files(files, service).faults)
+        files["engine-config.yaml"] = files["engine-config.yaml"].replace("dtype:", "dtyp:")
+        assert any("has no key kv_cache_config.dtyp" in one for one in read_files(files, service).faults)
     service, files = written("dynamo", "tensorrt-llm-1.2")
     files["graph.yaml"] = files["graph.yaml"].replace("--max-batch-size", "--max-batch")
     assert any("has no flag --max-batch" in one for one in read_files(files, service).faults)

@@ -71,7 +71,7 @@ def deploy(
 
 @app.command
 def verify(folder: Path, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> int:
-    """Read the files that deploy wrote again, after you changed them: nothing is started and no cluster is asked.
+    """Read the files that deploy wrote again, after you changed them; it starts nothing and asks no cluster.
 
     Objects are read against the fields that their projects declare (catalog/objects.yaml) and, after pip install kubernetes-validate,
     against Kubernetes' own schema; the engine's flags, metrics and image against those of the plan's version; selectors, volumes, ports,

@@ -58,7 +58,7 @@ def _shown(value: Value) -> str:
 
 
 def verified_folder(found: Folder) -> Document:
-    """What of a written folder was read against what, what the cluster must hold in addition, and the verdict."""
+    """The parts of a written folder with the source that each was read against, the Secrets that it needs, and the verdict."""
     rows = tuple((one.file, one.name or ABSENT, one.against) for one in found.parts)
     needs = items(tuple(f"The cluster needs the Secret {one}." for one in found.needs), "note")
     verdict = items(found.faults, "warning") if found.faults else items(("No fault was found.",), "note")

@@ -54,7 +54,7 @@ class Folder:
     Attributes:
         parts: what was read, and against what.
         needs: what the cluster must hold in addition: Secrets by name.
-        faults: what is wrong, a line each; empty where nothing is.
+        faults: a line for each fault; empty where there is none.
     """
 
     parts: tuple[Part, ...]

@@ -51,7 +51,7 @@ class Pods:
         file, owner: where the template is.
         labels, spec: of a pod.
         replicas: how many there are.
-        open: whether a controller adds ports and volumes of its own, so that these cannot be looked up here.
+        open: whether a controller adds further ports and volumes, so that these cannot be looked up here.
         answers: whether such a pod answers requests, which further pods of a group do not.
     """
 
@@ -76,7 +76,7 @@ class Pods:
 
 
 def at(value: Any, *path: str) -> Any:
-    """What is below these keys; None where something on the way is missing."""
+    """The value below these keys; None where something on the way is missing."""
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
@@ -135,7 +135,7 @@ def secrets(pods: Sequence[Pods]) -> Iterator[str]:
 
 
 def _made_by_controllers(objects: Sequence[Written]) -> Iterator[tuple[str, str]]:
-    """What other projects' controllers make of an object, by the names that they give it."""
+    """The objects that other projects' controllers make of these, by their names."""
     for one in objects:
         if one.kind == "InferenceService":
             yield "Deployment", f"{one.name}-predictor"
@@ -181,7 +181,7 @@ def _ports(kind: str, spec: Mapping[str, Any], pods: Sequence[Pods]) -> Iterator
 
 
 def _routes(one: Written, objects: Sequence[Written], named: set[tuple[str, str]]) -> Iterator[str]:
-    """What a pool and a route lead to."""
+    """The picker of a pool and the backends of a route."""
     picker = at(one.value, "spec", "endpointPickerRef")
     if picker:
         found = [each for each in objects if (each.kind, each.name) == (picker.get("kind", "Service"), picker.get("name"))]

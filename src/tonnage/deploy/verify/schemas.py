@@ -50,7 +50,7 @@ def _declared() -> Mapping[tuple[str, str], Declared]:
 
 
 def read_against(made: Object) -> tuple[str, list[str]]:
-    """What an object was read against, and what is wrong with it.
+    """The source that an object was read against, and its faults.
 
     Returns:
         The source, or the reason why the object could not be read against one; and a clause for each fault, its place first.
@@ -115,12 +115,12 @@ def _of_name(value: Any, kind: str, at: str) -> Iterator[str]:
 # Types of Kubernetes itself, each inside the smallest object that holds one.
 
 
-def _inside(api: str, kind: str, *path: str, **beside: Any) -> Callable[[Any], tuple[int, Object]]:
-    """Puts a value at the path; ``beside`` are other keys at its place, which the object needs."""
+def _inside(api: str, kind: str, *path: str, **further: Any) -> Callable[[Any], tuple[int, Object]]:
+    """Puts a value at the path; ``further`` are other keys at its place, which the object needs."""
 
     def wrapped(value: Any) -> tuple[int, Object]:
         for name in reversed(path):
-            value = {name: value, **(beside if name == path[-1] else {})}
+            value = {name: value, **(further if name == path[-1] else {})}
         return len(path), {"apiVersion": api, "kind": kind, "metadata": {"name": "x"}, **value}
 
     return wrapped
@@ -148,7 +148,7 @@ def _version() -> str:
 
 
 def _kubernetes(made: Object, *, depth: int = 0) -> list[str] | None:
-    """What Kubernetes' schema says against an object; None where it knows none, or is not installed.
+    """Faults of an object by Kubernetes' schema; None where it has none for this kind, or is not installed.
 
     Args:
         depth: levels of the object that are left out of the places.
