@@ -1,7 +1,8 @@
 """CPU time that a simulated server takes for a token: of words, of calls and JSON, from many streams at once; and against another checkout.
 
-    ./benchmark served_cpu                         200 streams of each kind, three rounds
-    ./benchmark served_cpu --against ../before     the same streams of words from that checkout's src as well, by turns
+    ./benchmark served_cpu                                     200 streams of each kind, three rounds
+    ./benchmark served_cpu --against ../before                 the same streams from that checkout's src as well, by turns
+    ./benchmark served_cpu --against ../before --only words    from one that has neither calls nor JSON
 
 User and system seconds of the server's process between two reads of /proc, divided by the tokens that its usage counts; the median of the
 rounds. What the clients take is not in it.
@@ -88,10 +89,13 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=200, help="at once")
     parser.add_argument("--rounds", type=int, default=3, help="of which the median is printed")
     parser.add_argument("--against", type=Path, help="another checkout, such as a git worktree of an earlier commit")
+    parser.add_argument("--only", choices=list(KINDS), help="one kind")
     asked = parser.parse_args()
     checkouts = {"": ROOT, **({"earlier": asked.against.resolve()} if asked.against else {})}
     for kind, body in KINDS.items():
-        found: dict[str, list[float]] = {name: [] for name in (checkouts if kind == "words" else [""])}
+        if asked.only not in (None, kind):
+            continue
+        found: dict[str, list[float]] = {name: [] for name in checkouts}
         for _ in range(asked.rounds):
             for name, seen in found.items():
                 seen.append(per_token_us(checkouts[name], body, asked.streams))

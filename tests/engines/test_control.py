@@ -147,6 +147,7 @@ def test_sleep_gives_up_what_runs_and_keeps_what_comes(engine: tuple[str, int, s
     assert (finish[-1] if stream else got["before"].json["choices"][0]["finish_reason"]) == "abort"
     later = ask("while", 2, False)
     asleep = states(port, "vllm:engine_sleep_state")
+    assert set(states(port, "vllm:num_requests_waiting").values()) == {0}
     assert [value for labels, value in asleep.items() if "weights_offloaded" in labels] == [1]
     later.join(0.3)
     assert later.is_alive()

@@ -202,6 +202,8 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
         warm_up()  # also loads what another process compiled, so that the first request does not wait for it
         kind = "instance" if served.instances == 1 else f"instances behind {served.router}"
         what = f"{served.instances} simulated {kind} of {served.model}"
+        if served.rank_ports:
+            what = f"{len(served.endpoints)} simulated engines of {served.model}, on a port each, the first"
     run(served, lambda port: _told(f"{what} on http://{served.host}:{port}/v1"))
 
 

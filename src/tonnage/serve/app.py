@@ -64,6 +64,12 @@ class Engines(Protocol):
         """The server has ended."""
 
 
+def _set() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass(slots=True, kw_only=True)
 class Service:
     """What the application serves.
@@ -78,6 +84,7 @@ class Service:
         faults: what goes wrong on purpose; None for nothing.
         dialect: how errors are worded, and what replies have next to the fields of the API.
         transfers: of KV caches from and to other servers; None for none.
+        awake: is not set while the engines sleep: requests wait for it.
         busy: requests that are being answered.
         settings: what ``/server_info`` says; empty for no such path.
         width: of the vectors of a model that embeds, which answers nothing else; 0 for one that generates.
@@ -93,6 +100,7 @@ class Service:
     faults: Faults | None = None
     dialect: Dialect = OF_VLLM
     transfers: Transfers | None = None
+    awake: asyncio.Event = field(default_factory=_set)
     busy: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     width: int = 0
@@ -235,11 +243,12 @@ def _rank(request: Request) -> int | None:
 
 
 async def admitted(service: Service, request: Request) -> int:
-    """Tokens after which a stream of the next request breaks off on purpose; 0 for never.
+    """Wait until the engines are awake; tokens after which a stream of the next request breaks off on purpose, 0 for never.
 
     Raises:
         Refused: a fault on demand.
     """
+    await service.awake.wait()
     fault = None if service.faults is None else service.faults.next(request.headers.get(HEADER, ""))
     if fault is None:
         return 0

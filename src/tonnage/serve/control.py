@@ -83,12 +83,12 @@ def _sleep_routes(service: Service, engines: Simulated, faults: Faults) -> list[
 
     async def sleep(request: Request) -> Response:
         level, mode = _query(request, "level", _LEVEL, 1), _query(request, "mode", _MODE, "abort")
+        service.awake.clear()
         if mode == "abort":
             engines.abort()
         while mode != "keep" and engines.busy:
             await asyncio.sleep(_IDLE_S)
         faults.pause("sleep")
-        engines.paused = True
         if level:
             engines.clear()
             await asyncio.sleep(engines.weights_s if level == 1 else 0)
@@ -99,13 +99,14 @@ def _sleep_routes(service: Service, engines: Simulated, faults: Faults) -> list[
         tags = request.query_params.getlist("tags") or None
         if state.asleep == _ASLEEP[1] and (tags is None or "weights" in tags):
             await asyncio.sleep(engines.weights_s)
-        state.asleep, engines.paused = "awake", False
+        state.asleep = "awake"
         faults.pause("sleep", 0)
+        service.awake.set()
         return JSONResponse({"status": "awake", "tags": tags})
 
     posts = {"/sleep": sleep, "/wake_up": wake, "/reset_prefix_cache": saying(lambda: {"success": engines.clear()})}
     routes = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]
-    return [*routes, Route("/is_sleeping", counted(service, saying(lambda: {"is_sleeping": engines.paused})))]
+    return [*routes, Route("/is_sleeping", counted(service, saying(lambda: {"is_sleeping": not service.awake.is_set()})))]
 
 
 def _query(request: Request, name: str, kind: pydantic.TypeAdapter[Any], default: Any) -> Any:

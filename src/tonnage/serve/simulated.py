@@ -36,7 +36,6 @@ class Simulated:
         transfers: of KV caches from and to other servers; None for none.
         adapter_cost: what an adapter of a rank takes: KV blocks of each engine, and seconds to be loaded.
         weights_s: seconds in which the weights leave the GPUs or come back.
-        paused: whether the engines sleep.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Simulated:
         self.publishers: list[Publisher] = []
         self.transfers: Transfers | None = None
         self.adapter_cost: Callable[[int], tuple[int, float]] = lambda rank: (0, 0.0)
-        self.weights_s, self.paused = 0.0, False
+        self.weights_s = 0.0
         self._live: WeakSet[Answer] = WeakSet()
         self.fleet, self._tokens, self._lengths = fleet, tokens, lengths
         self.metrics = Metrics(self._loads, model, names, max_context=max_context)
