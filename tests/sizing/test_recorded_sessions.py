@@ -70,6 +70,12 @@ def test_a_plan_says_sessions_systems_and_what_each_takes(sessions):
     assert held.requests == len(recorded.isl) / 16
     assert held.input_tokens == pytest.approx(recorded.isl.sum() / 16)
     assert Plan.from_json(plan.to_json()) == plan
+    cache, host = held.tiers
+    assert (cache.name, host.name, held.offloader) == ("KV cache", "host", "vllm"), "the usual one of a DGX H100 with vLLM"
+    assert host.bytes_per_instance == pytest.approx(0.8 * 2e12 / 8)
+    assert host.per_system == held.per_system >= cache.per_system
+    assert cache.systems >= best.systems
+    assert best.pools[0].launch[-4:] == ("--kv-offloading-size", "186", "--kv-offloading-backend", "native")
 
 
 def test_units_of_people_are_sessions_at_once(sessions):
@@ -114,7 +120,7 @@ def test_sessions_at_the_limit_grow_with_limits_and_memory_and_systems_with_sess
     rates = [contender(sessions, runs, kv_tiers=f"host={size}GB@50GB/s").rate for size in (0, 60, 400)]
     assert rates == sorted(rates)
     assert rates[2] > rates[0], "memory below the cache carries more sessions"
-    assert rates[0] == contender(sessions, runs).rate, "a tier of no capacity changes nothing"
+    assert rates[0] == contender(sessions, runs, kv_tiers="none").rate, "a tier of no capacity changes nothing"
     systems = [contender(sessions, runs, sessions=each).systems for each in (10, 100, 300, 1_000)]
     assert systems == sorted(systems)
 

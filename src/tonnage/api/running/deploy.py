@@ -159,6 +159,8 @@ def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Depl
         speculation=plan.scenario.speculation if drafter else None,
     )
     calibration = plan.provenance.calibration if coefficients is None else found.calibration
+    if (limit := None if plan.choice is None else plan.choice.gpu_limit) is not None:
+        found = replace(found, gpu=replace(found.gpu, power_cap_w=limit.cap_watts, clock=1.0 if limit.cap_watts else limit.clock))
     return replace(found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration)
 
 
