@@ -172,7 +172,8 @@ def custom_page(service: Service) -> str:
         service,
         runs_on="KServe",
         needs=(
-            f"The cluster needs KServe, {service.prerequisites}kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the key `token`."
+            f"The cluster needs KServe, {service.prerequisites}kube-prometheus-stack, and KEDA for the autoscaling. "
+            "A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
             "kubectl apply --kustomize .",

@@ -119,7 +119,7 @@ def startup_line(service: Service) -> str:
 def argv_notes(service: Service) -> str:
     """Where the engine's arguments come from."""
     if service.simulated:
-        return f"In place of {service.pool.engine} on {service.gpu.name}: its scheduler and step times, with the knobs of the plan in this file."
+        return f"In place of {service.pool.engine} on {service.gpu.name}: its scheduler and step times, with the knobs of this plan."
     knobs, scenario = service.pool.knobs, service.plan.scenario
     lines = [
         f"As it was simulated: prompts of {scenario.mean_isl:,.0f} tokens and outputs of {scenario.mean_osl:,.0f} on the mean. "
