@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from tests.deploy.plans import dense, experts
-from tests.deploy.written import check_files, objects_of, pods_of
+from tests.deploy.written import check_files, objects_of
 from tonnage.api.running.serve import serve_simulated
 from tonnage.cli.main import run
 from tonnage.deploy.service import SIMULATED
 from tonnage.deploy.targets import REHEARSED, deployed, target_files
+from tonnage.deploy.verify.references import Written, pods_of
 from tonnage.plan.plan import Plan
 from tonnage.spec.targets import TARGETS
 
@@ -25,8 +26,9 @@ REPLACED = {"image", "command", "entrypoint", "args", "resources", "volumeMounts
 
 
 def written(plan: Plan, target: str, *, simulated: bool) -> dict[str, str]:
-    files = target_files(deployed(plan, target, simulated=simulated), target)
-    check_files(files)
+    service = deployed(plan, target, simulated=simulated)
+    files = target_files(service, target)
+    check_files(files, service)
     return files
 
 
@@ -34,7 +36,8 @@ def engines_of(target: str, files: dict[str, str]) -> list[dict[str, Any]]:
     if target == "compose":
         services: dict[str, Any] = yaml.safe_load(files["compose.yaml"])["services"]
         return [one for name, one in services.items() if name.startswith("instance-")]
-    return [one for pod in pods_of(objects_of(files)) for one in pod["containers"] if one["name"] != "picker"]
+    pods = [pod for one in objects_of(files).values() for pod in pods_of(Written(file="", value=one))]
+    return [dict(one) for pod in pods for one in pod.containers if one["name"] != "picker"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
