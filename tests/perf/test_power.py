@@ -100,6 +100,8 @@ def test_a_limit_above_the_board_power_is_none_and_one_of_an_unknown_board_is_re
     assert capped(find_gpu("l40s"), "500W") == find_gpu("l40s")
     with pytest.raises(InputError, match="is not known"):
         capped(replace(find_gpu("l40s"), tdp_w=None), "300W")
+    with pytest.raises(InputError, match="is a slice"):
+        capped(find_gpu("h100-mig-3g.40gb"), "80%")
     with pytest.raises(InputError, match="50% to 100%"):
         clocked(find_gpu("l40s"), 0.3)
 

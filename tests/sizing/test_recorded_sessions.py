@@ -12,6 +12,9 @@ from tonnage.api.size import ask, size
 from tonnage.errors import InputErrors
 from tonnage.formats.sessions.read import read_sessions
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.plan_document import report
+from tonnage.report.plans.sessions import sessions_text
+from tonnage.report.writers.markdown import markdown
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
@@ -76,6 +79,10 @@ def test_a_plan_says_sessions_systems_and_what_each_takes(sessions):
     assert host.per_system == held.per_system >= cache.per_system
     assert cache.systems >= best.systems
     assert best.pools[0].launch[-4:] == ("--kv-offloading-size", "186", "--kv-offloading-backend", "native")
+    assert "host memory (vllm, 200 GB at 55.6 GB/s an instance) raises" in sessions_text(plan)
+    table = markdown(report(plan))
+    assert "requests/s per instance" in table
+    assert "fleet saturates at" not in table, "a closed form that does not count what sessions leave in a cache"
 
 
 def test_units_of_people_are_sessions_at_once(sessions):

@@ -175,7 +175,7 @@ def held_sessions(best: Sized) -> HeldSessions | None:
     recorded = instance.recorded_sessions
     if recorded is None or source.trace_requests is None:
         return None
-    record = middle(instance.open(best.rate, instance.requests_of(best.rate, QUICK), instance.traffic.seed))
+    record = middle(instance.open(best.rate, instance.requests_of(best.rate, SURE), instance.traffic.seed))
     found = summarize(record).sessions
     hits = float(record.cached_tokens.sum() / record.isl.sum())
     prompts = float(recorded.isl.sum()) / len(recorded)

@@ -129,6 +129,8 @@ def capped(gpu: Gpu, text: str) -> Gpu:
     match = _CAP.match(str(text).strip())
     if match is None:
         raise InputError(f"{option('power_cap')}: '{text!s:.40}' is not a power of a GPU; write for example 500W or 70%")
+    if "-mig-" in gpu.name:
+        raise InputError(f"{option('power_cap')}: a power limit is one of a whole GPU, and {gpu.name} is a slice; leave it out")
     if gpu.tdp_w is None:
         raise InputError(f"{option('power_cap')}: the board power of {gpu.name} is not known; leave it out")
     unit = (match[2] or "w").lower()

@@ -223,10 +223,10 @@ def spread(way: WayCost) -> tuple[float, float] | None:
 
 
 def power_text(plan: Plan) -> str:
-    """Watts of a GPU and joules of a token at the peak, kW of the systems and the kWh of a year; "" where no power is predicted."""
+    """Watts of a GPU and joules of a token at the peak, kW of the systems and the kWh of a year, as far as power is predicted."""
     power = None if plan.choice is None else plan.choice.power
     if power is None:
-        return ""
+        return limit_text(plan.choice).removeprefix("; ")
     between = f"{number(power.low)} to {number(power.high)}"
     text = f"{number(power.watts)} W a GPU at the peak ({between}), {number(power.joules_per_output_token)} J an output token"
     owned = None if (cost := yearly(plan)) is None else cost.way("on-prem")
