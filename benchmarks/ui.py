@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -60,43 +60,48 @@ SLIDER = """(async () => {
 })()"""
 
 
-Moments = tuple[float, float]
-"""Seconds until the choice is decided, and until the whole plan is there."""
+Moment = tuple[float, float]
+"""Seconds of the clock, and of the CPUs."""
+PARTS = ("the choice with its cost", "the whole plan")
 
 
-def timed(kind: str, answer: Callable[[int], Moments]) -> None:
-    """Print how long the README's question takes in a warm server, with a seed that no run was made for."""
-    moments, cpu = [], []
+def now() -> Moment:
+    """The moment, with what the server, its processes and the browser have used."""
+    return time.monotonic(), cpu_s(os.getpid())
+
+
+def timed(kind: str, answer: Callable[[int], Iterator[Moment]]) -> None:
+    """Print how long the README's question takes in a warm server, with seeds that no run was made for."""
+    seen = []
     for seed in SEEDS:
-        used = cpu_s(os.getpid())
-        moments.append(answer(seed))
-        cpu.append(cpu_s(os.getpid()) - used)
-    for what, clock in zip(("the choice with its cost", "the whole plan"), zip(*moments, strict=True), strict=True):
-        print(f"README's question, {kind}, {what}: {statistics.median(clock):.2f} s, {min(clock):.2f} to {max(clock):.2f}")
-    print(f"  {statistics.median(cpu):.2f} s of CPU, of the server{' and the browser' if 'page' in kind else ''}")
+        began, *moments = answer(seed)
+        seen.append([(clock - began[0], cpu - began[1]) for clock, cpu in moments])
+    for part, moments in zip(PARTS, zip(*seen, strict=True), strict=True):
+        clocks, cpus = zip(*moments, strict=True)
+        print(
+            f"README's question, {kind}, {part}: {statistics.median(clocks):.2f} s, {min(clocks):.2f} to {max(clocks):.2f}; "
+            f"{statistics.median(cpus):.2f} s of CPU"
+        )
 
 
 def questions(browser: Chromium, base: str) -> None:
     """The README's question, by the page and by the interface for programs."""
 
-    def page(seed: int) -> Moments:
-        began = time.monotonic()
+    def page(seed: int) -> Iterator[Moment]:
+        yield now()
         browser.open(f"{base}/size?{README}&seed={seed}", 1440, 900)
-        until(browser, DECIDED)
-        decided = time.monotonic() - began
-        until(browser, SIZED)
-        return decided, time.monotonic() - began
+        for there in (DECIDED, SIZED):
+            until(browser, there)
+            yield now()
 
-    def program(seed: int) -> Moments:
+    def program(seed: int) -> Iterator[Moment]:
         asked = to_document(ask(None, **question_of(f"{README}&seed={seed + 100}")).scenario)
         streamed = urllib.request.Request(f"{base}/api/v1/size", json.dumps(asked).encode(), {"accept": "text/event-stream"})
-        began, found = time.monotonic(), {}
+        yield now()
         with urllib.request.urlopen(streamed, timeout=120) as said:
             for line in said:
                 if line in (b"event: decided\n", b"event: answer\n"):
-                    found[line] = time.monotonic() - began
-        decided, answered = found.values()
-        return decided, answered
+                    yield now()
 
     timed("on the page, from its address", page)
     timed("to /api/v1/size", program)

@@ -147,38 +147,33 @@ def test_a_block_is_in_one_place_and_what_goes_down_comes_up_stays_or_is_forgott
         np.testing.assert_array_equal(getattr(nothing, name), getattr(empty.requests, name))
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    prompts=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 15)), min_size=2, max_size=40),
-    cache=st.integers(12, 30),
-    tier=st.integers(1, 40),
-)
-def test_a_tier_without_latency_and_of_endless_bandwidth_is_a_larger_cache(prompts, cache, tier):
-    """Requests one by one, each a beginning of one of six texts that fills some blocks, and a part of a block of its own."""
+PROMPTS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 15)), min_size=2, max_size=40)
+"""Requests one by one: which of six texts, how many of its blocks, and how many tokens of their own."""
+
+
+def one_by_one(prompts, **more):
     contents = [[(text, 16 * whole), (10 + number, ENDLESS)] for number, (text, whole, _) in enumerate(prompts)]
-    isl = [16 * whole + more for _, whole, more in prompts]
-    lengths = {"isl": isl, "osl": [1] * len(isl), "due": [number * SECOND for number in range(len(isl))]}
-    tiered = served(contents, **lengths, blocks=cache, tiers=(Tier(blocks=tier, block_ps=0),)).requests
-    larger = served(contents, **lengths, blocks=cache + tier).requests
+    isl = [16 * whole + own for _, whole, own in prompts]
+    return served(contents, isl, [1] * len(isl), due=[number * SECOND for number in range(len(isl))], **more)
+
+
+@settings(max_examples=40, deadline=None)
+@given(prompts=PROMPTS, cache=st.integers(12, 30), tier=st.integers(1, 40))
+def test_a_tier_without_latency_and_of_endless_bandwidth_is_a_larger_cache(prompts, cache, tier):
+    tiered = one_by_one(prompts, blocks=cache, tiers=(Tier(blocks=tier, block_ps=0),)).requests
+    larger = one_by_one(prompts, blocks=cache + tier).requests
     for name in ("cached_tokens", "first_token_ns", "last_token_ns"):
         np.testing.assert_array_equal(getattr(tiered, name), getattr(larger, name))
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    prompts=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 15)), min_size=2, max_size=40),
-    cache=st.integers(12, 30),
-    tier=st.integers(1, 40),
-)
+@given(prompts=PROMPTS, cache=st.integers(12, 30), tier=st.integers(1, 40))
 def test_a_tier_of_copies_is_one_of_as_many_blocks_less_as_the_cache_has(prompts, cache, tier):
     """Written through, the larger memory has all that the cache has: found is what an LRU of its blocks alone has kept.
 
     The cache has one part of a block at a time, which no tier keeps.
     """
-    contents = [[(text, 16 * whole), (10 + number, ENDLESS)] for number, (text, whole, _) in enumerate(prompts)]
-    isl = [16 * whole + more for _, whole, more in prompts]
-    lengths = {"isl": isl, "osl": [1] * len(isl), "due": [number * SECOND for number in range(len(isl))]}
-    tiered = served(contents, **lengths, blocks=cache, tiers=(Tier(blocks=tier + 1, block_ps=0),)).requests
+    tiered = one_by_one(prompts, blocks=cache, tiers=(Tier(blocks=tier + 1, block_ps=0),)).requests
     kept: OrderedDict[tuple[int, int], None] = OrderedDict()
     found = []
     for text, whole, _ in prompts:

@@ -60,10 +60,10 @@ def resolved_tiers(
         sized = asked.tiers and all(tier.whole for tier in asked.tiers)
         rules = PLAIN if sized else usual_offloading(find_engine(deployment.engine).family)
     share = deployment.parallelism.gpus / gpus_per_system
-    known = {memory.kind: memory for memory in memories}
+    known: dict[str, SystemTier] = {memory.kind: memory for memory in memories}
     found = []
     for tier in asked.tiers or tuple(AskedTier(name=kind) for kind in rules.tiers):
-        memory = next((each for kind, each in known.items() if kind == tier.name), None)
+        memory = known.get(tier.name)
         if tier.whole:
             found.append(replace(tier, latency_s=tier.latency_s or 0.0))
         elif memory is None or (tier.size is None and memory.gb is None):
