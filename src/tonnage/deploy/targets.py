@@ -43,21 +43,24 @@ TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
 LOADS = {"nim": nim_loads, "triton": triton_loads}
 """The checkpoint of an engine, where a target has another than the others."""
 
+REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")
+"""Targets that run an engine as an image with a command, in place of which they run the simulated engine as well."""
+
 
 def target_files(service: Service, target: str) -> dict[str, str]:
     """The files of a deployment for a target that runs it."""
     return TARGETS[target](service)
 
 
-def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter: str | None = None) -> Service:
+def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter: str | None = None, simulated: bool = False) -> Service:
     """The deployment that a target runs: the plan's choice, or the nearest other deployment of the plan.
 
     Nearest means, in this order: the same GPU, the same number format, the first in the plan. With ``checkpoint``, only deployments in the
-    choice's number format count, because the checkpoint is in that format.
+    choice's number format count, because the checkpoint is in that format. With ``simulated`` the simulated engine runs in its place.
 
     Raises:
-        InputError: unknown target, a plan without a choice or with two pools that the target does not run, or no deployment of the plan
-            that it runs.
+        InputError: unknown target, one that runs no simulated engine, a plan without a choice or with two pools that the target does not
+            run, or no deployment of the plan that it runs.
     """
     runs, choice = target_runs(target), plan.choice
     if choice is None:
@@ -68,9 +71,14 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
             f"{option('target')}: {target} does not run two pools, prefill and decode; write {able}, "
             f"or size again without {option('disaggregated')}"
         )
+    if simulated and (target not in REHEARSED or len(choice.pools) > 1):
+        what = "two pools" if len(choice.pools) > 1 else target
+        raise InputError(
+            f"{option('simulated')}: no simulated engine is written for {what}; it runs plans of one pool on {', '.join(REHEARSED)}"
+        )
     why = _why_not(target, choice)
     if not why:
-        return _loaded(target, service_of(plan, checkpoint=checkpoint, drafter=drafter))
+        return _loaded(target, service_of(plan, checkpoint=checkpoint, drafter=drafter, simulated=simulated))
     first = choice.pools[0]
 
     def distance(other: Candidate) -> tuple[bool, bool]:
@@ -82,7 +90,8 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
             f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; "
             f"size again with {option('deploy_on')} {target}, which tries only what it runs"
         )
-    taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=min(others, key=distance), why=why)
+    nearest = min(others, key=distance)
+    taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=nearest, why=why, simulated=simulated)
     return _loaded(target, taken)
 
 
