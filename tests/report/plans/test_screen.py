@@ -121,13 +121,18 @@ WARNING = st.one_of(
     filled(SmallerModel, value=NUMBER, model=st.just("llama-3.1-405b"), other=st.just("llama-3.3-70b"), benchmark=st.just("MMLU-Pro")),
 )
 LATENCIES = filled(Latencies, **dict.fromkeys(("mean", "p50", "p90", "p95", "p99"), NUMBER))
+WHOLE = {"system": NAMED, "systems": st.integers(1, 9_999), "gpus": st.integers(1, 99_999)}
 TAILS = filled(
     Unreached,
     confidence=st.sampled_from([0.5, 0.8, 0.95]),
     step_factor=st.floats(1.01, 3.0),
     alone=st.one_of(st.none(), filled(Breach, limit=LIMIT, value_ms=NUMBER)),
-    other=st.one_of(st.none(), filled(OtherSystems, deployment=DEPLOYMENT, system=NAMED, systems=st.integers(1, 9_999), gpus=st.integers(1, 99_999))),
-    relaxed=st.one_of(st.none(), filled(RelaxedLimit, limit=LIMIT, to_ms=NUMBER, system=NAMED, systems=st.integers(1, 999), gpus=st.integers(1, 9_999))),
+    other=st.one_of(
+        st.none(), filled(OtherSystems, deployment=DEPLOYMENT, system=NAMED, systems=st.integers(1, 9_999), gpus=st.integers(1, 99_999))
+    ),
+    relaxed=st.one_of(
+        st.none(), filled(RelaxedLimit, limit=LIMIT, to_ms=NUMBER, system=NAMED, systems=st.integers(1, 999), gpus=st.integers(1, 9_999))
+    ),
 )
 ROUTERS = filled(
     BehindRouter,
