@@ -314,7 +314,8 @@ def test_the_load_that_counts_names_the_confidence_that_is_reached(systems: dict
 def test_a_higher_confidence_that_nothing_reaches_is_part_of_the_line_of_confidence() -> None:
     assert confidence_text(replace(sized(), tail=TAIL)) == (
         "87% probability of meeting the limits (80% asked); systems for 50%: 4, 80%: 5; no number of them reaches 95%: with steps 38% "
-        "slower, TPOT p95 61.2 ms > 50 ms at any load; TP 8 reaches it with 11 × dgx-h100 (88 GPUs), a limit of 60 ms with 9 × dgx-b200 (72 GPUs)"
+        "slower, TPOT p95 61.2 ms > 50 ms at any load; TP 8 reaches it with 11 × dgx-h100 (88 GPUs), a limit of 60 ms with "
+        "9 × dgx-b200 (72 GPUs)"
     )
     assert confidence_text(sized()).endswith("(80% asked); systems for 50%: 4, 80%: 5, 95%: none")
     near = replace(TAIL, alone=Breach(limit=TPOT, value_ms=49.0), other=None, relaxed=None)
