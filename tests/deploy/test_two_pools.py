@@ -38,7 +38,7 @@ def written(target: str, engine: str) -> dict[str, str]:
 @pytest.mark.parametrize(("target", "engine"), RUN_BY)
 def test_both_pools_have_their_instances_and_what_reads_the_files_takes_them(target: str, engine: str) -> None:
     files = written(target, engine)
-    check_files(files)
+    check_files(files, deployed(pooled(engine), target))
     objects = objects_of(files)
     if target == "dynamo":
         graph = objects["DynamoGraphDeployment", "llama-3-1-8b"]["spec"]["components"]

@@ -7,11 +7,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
+from tonnage.cli.printing import print_answer
 from tonnage.cli.services import is_service, refuse_given
 
+FAULTS = 3
+"""Exit code where a written folder has faults."""
 
+app = App(name="deploy", help_format="plaintext")
+"""The verb, and ``verify`` below it."""
+
+
+@app.default
 def deploy(
     plan: Path,
     /,
@@ -59,3 +67,26 @@ def deploy(
     print("\n".join(f"{output}/{name}" for name in found.files))
     print("\n".join(found.notes))
     print(f"{output}/README.md says how to start it, test it and compare it with the plan")
+
+
+@app.command
+def verify(folder: Path, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> int:
+    """Read the files that deploy wrote again, after you changed them; it starts nothing and asks no cluster.
+
+    Objects are read against the fields that their projects declare (catalog/objects.yaml) and, after pip install kubernetes-validate,
+    against Kubernetes' own schema; the engine's flags, metrics and image against those of the plan's version; selectors, volumes, ports,
+    scale targets, GPUs and numbers of instances against each other. The exit code is 3 where there are faults.
+
+    Parameters
+    ----------
+    folder
+        The folder that deploy wrote.
+    json
+        Print one JSON object.
+    """
+    from tonnage import api
+    from tonnage.report.verified import verified_folder
+
+    found = api.verify_folder(folder)
+    print_answer(lambda: verified_folder(found), lambda: asdict(found), json=json)
+    return FAULTS if found.faults else 0

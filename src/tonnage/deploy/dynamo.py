@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
@@ -50,6 +51,17 @@ RENAMED = {
     "--extra_llm_api_options": "--extra-engine-args",
 }
 """Flags of trtllm-serve as Dynamo's worker of TensorRT-LLM calls them (ai-dynamo 1.6.1, trtllm/backend_args.py, read 2026-11-23)."""
+
+OWN_FLAGS = (
+    "--model",
+    "--model-path",
+    "--served-model-name",
+    "--disaggregation-mode",
+    "--kv-block-size",
+    "--publish-kv-events",
+    "--publish-metrics",
+)
+"""Flags of Dynamo's workers that are not, or not under this name, flags of the engine in them (read as above)."""
 
 METRICS_PORT = 9090
 """Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (ai-dynamo 1.6.1, planner/monitoring, read 2026-11-25)."""
@@ -137,6 +149,12 @@ def worker(service: Service) -> dict[str, Any]:
         "sharedMemorySize": f"{service.shared_memory_gib}Gi",
         "podTemplate": {"metadata": {"labels": labelled(service)}, "spec": pod},
     }
+
+
+def as_engine(words: Sequence[str]) -> list[str]:
+    """A worker's words as its engine takes them."""
+    engines = {worker: own for own, worker in RENAMED.items()} if MODULES["tensorrt-llm"] in words else {}
+    return [engines.get(word, word) for word in words if word not in OWN_FLAGS]
 
 
 def arguments(service: Service) -> list[str]:

@@ -163,7 +163,10 @@ def picker_config(service: Service) -> dict[str, Any]:
 
 
 SIDECAR = "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0"
-SIDECAR_READ = "flags were read in llm-d's guides/recipes/modelserver on 2026-11-23; the tag is the picker's"
+SIDECAR_READ = (
+    "flags were read in the sidecar's pkg/sidecar/proxy/options.go on 2026-11-25: --secure-proxy, which later versions also call "
+    "--secure-serving, is taken by all of them; the tag is the picker's"
+)
 CONNECTORS = {"vllm": "nixlv2", "sglang": "sglang"}
 """Of the sidecar, by the engine's family."""
 
@@ -184,7 +187,7 @@ def half(service: Service) -> dict[str, Any]:
             f"--port={PORT}",
             f"--vllm-port={service.port}",
             f"--kv-connector={CONNECTORS[service.family]}",
-            "--secure-serving=false",
+            "--secure-proxy=false",
         ]
         sidecar = {
             "name": "routing-proxy",

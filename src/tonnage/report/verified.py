@@ -10,6 +10,7 @@ from tonnage.report.numbers import ABSENT
 from tonnage.report.watched import watched
 
 if TYPE_CHECKING:
+    from tonnage.deploy.verify.folder import Folder
     from tonnage.watch.settings import Instance, Value
     from tonnage.watch.watched import Watched
 
@@ -54,3 +55,18 @@ def _shown(value: Value) -> str:
     if value is None:
         return ABSENT
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def verified_folder(found: Folder) -> Document:
+    """The parts of a written folder with the source that each was read against, the Secrets that it needs, and the verdict."""
+    rows = tuple((one.file, one.name or ABSENT, one.against) for one in found.parts)
+    needs = items(tuple(f"The cluster needs the Secret {one}." for one in found.needs), "note")
+    verdict = items(found.faults, "warning") if found.faults else items(("No fault was found.",), "note")
+    return Document(
+        title="Faults in the files" if found.faults else "The files are in order",
+        subtitle="",
+        sections=(
+            section("files", "", Table(caption="", header=("file", "holds", "read against"), rows=rows), needs),
+            section("verdict", "", verdict),
+        ),
+    )

@@ -154,7 +154,7 @@ def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None
     demand = question.demand
     if demand.percentile is None:
         return None
-    instance = chosen.contender.runs.instance(trial.deployment, traffic(question, trial.system.gpus, "closed"))
+    instance = chosen.contender.runs.instance(trial.deployment, traffic(question, trial.system, "closed"))
     capacity = find_capacity(chosen.contender.runs, instance, question.limits)
     if capacity.reason is not None:
         return None

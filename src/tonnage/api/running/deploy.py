@@ -14,6 +14,7 @@ from tonnage.errors import InputError, TonnageError, option
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
+    from tonnage.deploy.verify.folder import Folder
     from tonnage.plan.plan import Plan
     from tonnage.plan.pool import Pool
     from tonnage.spec.deployment import Deployment
@@ -69,6 +70,29 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
     write_folder(Path(output), files)
     told = (instead_line(service), service.loading.told, *service.loading.make)
     return Deployed(files=tuple(files), checkpoint=service.checkpoint, notes=tuple(line for line in told if line))
+
+
+def verify_folder(folder: str | Path) -> Folder:
+    """Read the files that ``deploy`` wrote again: objects by their schemas, the engine's flags, and the files by each other.
+
+    Args:
+        folder: that ``deploy`` wrote, perhaps changed since.
+
+    Raises:
+        InputError: no folder, or none with a plan in it.
+    """
+    from tonnage.api.running.gateway import gateway_from
+    from tonnage.deploy.verify.folder import Part, read_folder
+
+    found, gateway = read_folder(Path(folder)), Path(folder) / "gateway.yaml"
+    if not gateway.is_file():
+        return found
+    part, faults = Part(file="gateway.yaml", name="settings", against="tonnage gateway"), found.faults
+    try:
+        gateway_from(gateway, {})
+    except InputError as fault:
+        faults = (*faults, f"gateway.yaml: {fault}")
+    return replace(found, parts=tuple(part if one.file == part.file else one for one in found.parts), faults=faults)
 
 
 # The deployment that a saved plan chose, made again from its names and knobs.
@@ -149,6 +173,8 @@ def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Depl
         speculation=plan.scenario.speculation if drafter else None,
     )
     calibration = plan.provenance.calibration if coefficients is None else found.calibration
+    if (limit := None if plan.choice is None else plan.choice.gpu_limit) is not None:
+        found = replace(found, gpu=replace(found.gpu, power_cap_w=limit.cap_watts, clock=1.0 if limit.cap_watts else limit.clock))
     return replace(found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration)
 
 

@@ -119,7 +119,7 @@ def leader_worker_set(service: Service, *, further: Mapping[str, str] | None = N
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
     group = {
         "size": noted(service.spans, told),
-        "restartPolicy": noted("RecreateGroupOnPodFailure", "An instance without one of its pods computes nothing."),
+        "restartPolicy": noted("RecreateGroupOnPodRestart", "An instance without one of its pods computes nothing."),
         "leaderTemplate": {**named, "spec": pod(service)},
         "workerTemplate": {**named, "spec": pod(service, WORKER)},
     }
