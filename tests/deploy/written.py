@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-from tonnage.deploy.plan_text import PLAN
-from tonnage.deploy.service import Service, service_of
+from tonnage.deploy.service import PLAN, Service, service_of
 from tonnage.deploy.verify.folder import read_files
 from tonnage.plan.plan import Plan
 

@@ -28,6 +28,7 @@ def deploy(
     output: Path,
     checkpoint: str | None = None,
     drafter: str | None = None,
+    simulated: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Write the files that deploy a plan: complete, commented with the plan's numbers, with a README that lists the next steps.
@@ -49,16 +50,19 @@ def deploy(
         the plan's number format, or the 16-bit one, which the engine quantises at start). For nim also an image, owner/name:tag.
     drafter
         Checkpoint of the drafter, where the plan decodes speculatively with one.
+    simulated
+        Run the simulated engine (tonnage serve) in place of the plan's, without GPUs: a rehearsal of the deployment on compose, kubernetes,
+        kserve or llm-d.
     json
         Print one JSON object.
     """
     from tonnage import api
 
     if plan.suffix != ".json" and is_service(plan):
-        refuse_given({"checkpoint": checkpoint, "drafter": drafter})
+        refuse_given({"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated or None})
         found = api.deploy_service(plan, target=target, output=output)
     else:
-        found = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter)
+        found = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
     if json:
         from tonnage.results.store import json_text
 

@@ -74,7 +74,9 @@ def files(service: Service) -> dict[str, str]:
         "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
     }
     if service.file:
-        written["engine-config.yaml"] = yaml_text(engine_config(service, {file_name(one): worker_file(one) for one in service.halves}))
+        written["engine-config.yaml"] = yaml_text(
+            engine_config(service, {file_name(one): yaml_text(worker_file(one)) for one in service.halves})
+        )
     if service.local:
         written["model-cache.yaml"] = yaml_text(model_cache(service))
     scaled = service.target_in_flight is not None
@@ -140,7 +142,7 @@ def worker(service: Service) -> dict[str, Any]:
     if mounted:
         main["volumeMounts"] = [{"name": volume["name"], **mount} for volume, mount in mounted]
     volumes = {"volumes": [volume for volume, _ in mounted]} if mounted else {}
-    pod = {"terminationGracePeriodSeconds": service.drain_seconds, **placing(service.gpu), "containers": [main], **volumes}
+    pod = {"terminationGracePeriodSeconds": service.drain_seconds, **placing(service), "containers": [main], **volumes}
     return {
         "name": "worker" if service.pool.role == "serve" else service.pool.role,
         "type": "worker" if service.pool.role == "serve" else service.pool.role,

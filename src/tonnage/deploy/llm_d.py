@@ -224,7 +224,6 @@ def files(service: Service) -> dict[str, str]:
 def page(service: Service) -> str:
     """The page in Markdown."""
     keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
-    groups = ", LeaderWorkerSet 0.6 or newer" if service.spans > 1 else ""
     rows = [
         (
             f"`{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
@@ -240,8 +239,7 @@ def page(service: Service) -> str:
         runs_on="llm-d",
         needs=(
             "The cluster needs the Gateway API with its inference extension, a Gateway `inference-gateway` of a controller that knows it, "
-            f"{service.gpu.vendor}'s GPU operator{groups}, a storage class with ReadWriteMany, "
-            f"kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`."
+            f"{service.prerequisites}kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
             "kubectl apply --kustomize .",

@@ -38,7 +38,15 @@ class Deployed:
     notes: tuple[str, ...]
 
 
-def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str | None = None, drafter: str | None = None) -> Deployed:
+def deploy(
+    plan: str | Path,
+    *,
+    target: str,
+    output: str | Path,
+    checkpoint: str | None = None,
+    drafter: str | None = None,
+    simulated: bool = False,
+) -> Deployed:
     """Write the files that deploy the choice of a plan, or the nearest other deployment of the plan that the target runs.
 
     Args:
@@ -48,6 +56,7 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
         checkpoint: Hugging Face name, or a folder inside the instance (default, from the catalog: a published checkpoint in the plan's
             number format, a 16-bit one that the engine quantises at start, or a folder and the command that fills it).
         drafter: checkpoint of the drafter, where the plan decodes speculatively with one.
+        simulated: whether the simulated engine runs in place of the plan's, without GPUs.
 
     Returns:
         The written files, with notes.
@@ -56,7 +65,8 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
         InputError: no plan, no deployment of the plan that runs on the target, an unknown target, or a folder that cannot be written.
             Nothing is left behind.
     """
-    from tonnage.deploy.plan_text import PLAN, instead_line
+    from tonnage.deploy.plan_text import instead_line
+    from tonnage.deploy.service import PLAN
     from tonnage.deploy.targets import deployed, target_files, write_folder
     from tonnage.report.plans.plan_document import read_plans
     from tonnage.results.store import json_text
@@ -64,7 +74,7 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
     plans = read_plans(plan)
     if len(plans) > 1:
         raise InputError(f"{option('plan')}: {plan} compares {len(plans)} plans; give the file of one")
-    service = deployed(plans[0], target, checkpoint=checkpoint, drafter=drafter)
+    service = deployed(plans[0], target, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
     files = target_files(service, target)
     files = {name: files[name] for name in sorted(files)} | {PLAN: json_text(service.plan.to_json())}
     write_folder(Path(output), files)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.deploy.dynamo import MODULES, as_engine
-from tonnage.deploy.plan_text import PLAN
-from tonnage.deploy.service import Service, service_of
+from tonnage.deploy.service import PLAN, Service, service_of
 from tonnage.deploy.verify.references import Pods, Written, at, pods_of, secrets, unresolved
 from tonnage.deploy.verify.schemas import read_against
 from tonnage.errors import InputError, TonnageError, option
