@@ -26,8 +26,9 @@ from tonnage.plan.note import LengthToShorten, LimitHalvesThroughput, SmallerMod
 from tonnage.plan.plan import Plan, RunnerUp
 from tonnage.plan.pool import Identity
 from tonnage.plan.provenance import OtherSystems, RelaxedLimit, Unreached
-from tonnage.plan.reason import Reachable, Reached
+from tonnage.plan.reason import CannotRun, Reachable, Reached, rejected
 from tonnage.plan.sensitivity import Changed, PrefixCache, Sensitivity, Swing
+from tonnage.report.document import Table, Text
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import capacity_text
 from tonnage.report.plans.candidates import BESIDE, others_block, runner_up_text
@@ -455,3 +456,18 @@ def test_measured_plans_have_neither_peak_nor_confidence() -> None:
     assert "Confidence" not in rows
     assert "At the peak" not in rows
     assert rows["Latency"].startswith("TTFT mean")
+
+
+def test_the_best_of_every_gpu_has_a_row_before_others_of_one_gpu_and_is_counted_where_there_is_no_room() -> None:
+    first, *rest = many(6, 0)
+    other = replace(first, pools=(replace(rest[0].pool, gpu="mi355x", systems=30),), at_peak=PEAK)
+    plan = replace(full(), candidates=(first, *rest, other), pareto=(), rejected=())
+    table = others_block(plan, 2)
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == ["rtx-pro-6000-blackwell-se", "mi355x"]
+    far = others_block(replace(plan, candidates=(first, *rest, replace(other, pools=(replace(other.pool, systems=900),)))), 2)
+    assert isinstance(far, Table)
+    assert "7,200 GPUs of mi355x would do" in far.note
+    failed = rejected(replace(OTHER, gpu="l40s"), CannotRun(error="weights 594 GB do not fit 1 × 48 GB"))
+    alone = replace(plan, candidates=(first,), rejected=(failed,), scenario=replace(plan.scenario, gpus=(first.pool.gpu, "l40s")))
+    assert others_block(alone) == Text(text="No answer on l40s: weights 594 GB do not fit 1 × 48 GB (fp8 TP 8 tensorrt-llm).")
