@@ -52,7 +52,7 @@ class _Kill:
 
 
 def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float | None = None, told: Callable[[str], None]) -> Rehearsal:
-    """Start what ``deploy --target compose --simulated`` wrote, send the plan's load, and kill one instance in the middle.
+    """Start what ``deploy`` wrote for Compose with simulated engines, send the plan's load, and kill one instance in the middle.
 
     Args:
         folder: that deploy wrote.
@@ -120,16 +120,16 @@ def _engines(folder: Path) -> tuple[list[Program], str]:
     from tonnage.deploy.service import PLAN
     from tonnage.serve.supervision.child import Program
 
-    file = folder / "compose.yaml"
+    file, again = folder / "compose.yaml", f"write the folder by tonnage deploy with {option('target')} compose and {option('simulated')}"
     if not file.is_file():
-        raise InputError(f"{option('folder')}: {folder} holds no compose.yaml; write it by tonnage deploy … --target compose --simulated")
+        raise InputError(f"{option('folder')}: {folder} holds no compose.yaml; {again}")
     services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
     found, served = [], ""
     for name, one in services.items():
         if not name.startswith("instance-"):
             continue
         if one.get("entrypoint") != ["tonnage"]:
-            raise InputError(f"{option('folder')}: {name} in {file} is a real engine; write the folder by tonnage deploy … --simulated")
+            raise InputError(f"{option('folder')}: {name} in {file} is a real engine; {again}")
         host, port, _ = str(one["ports"][0]).split(":")
         words = [str(folder / PLAN) if str(word).endswith(f"/{PLAN}") else str(word) for word in one["command"]]
         words[words.index("--port") + 1], words[words.index("--host") + 1] = port, host
