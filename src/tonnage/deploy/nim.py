@@ -65,9 +65,9 @@ def files(service: Service) -> dict[str, str]:
         "disruption-budget.yaml": yaml_text(disruption_budget(service)),
         **({"autoscaling.yaml": yaml_text(keda(service))} if scaled else {}),
     }
-    beside = {"README.md": page(service), "nim-service.yaml": yaml_text(nim_service(service), head=_operated(service))}
+    further = {"README.md": page(service), "nim-service.yaml": yaml_text(nim_service(service), head=_operated(service))}
     scraped = {"portNumber": PORT, "path": METRICS}
-    return bundle(service, written, beside=beside, endpoint=scraped, autoscaled=scaled)
+    return bundle(service, written, beside=further, endpoint=scraped, autoscaled=scaled)
 
 
 def image(service: Service) -> str:
@@ -149,7 +149,7 @@ STORE = "/model-store"
 
 
 def _operated(service: Service) -> str:
-    """The comment before that object: what it stands for, and what the pods lose."""
+    """The comment at the head of its file: which files it replaces, and what the pods lose."""
     told = (
         "For NVIDIA's NIM operator. Name this file in kustomization.yaml in place of deployment.yaml, service.yaml and autoscaling.yaml. "
         f"Its Service is http://{service.name}:{PORT}. The operator sets no grace period: the requests of a pod that ends get 30 s."

@@ -105,7 +105,7 @@ def pods_of(one: Written) -> Iterator[Pods]:
         yield made(
             {"spec": predictor}, predictor.get("minReplicas"), labels=predictor.get("labels") or {}, open="containers" not in predictor
         )
-    elif one.kind == "NIMService":  # which stands beside the Deployment that it can replace, so that its instances are not counted
+    elif one.kind == "NIMService":  # replaces a Deployment of the same folder, whose instances are counted
         named = {"app.kubernetes.io/name": one.name}
         inside = {"name": one.name, **{name: spec[name] for name in ("env", "resources") if name in spec}}
         claim = {"name": "model-store", "persistentVolumeClaim": {"claimName": at(spec, "storage", "pvc", "name")}}
