@@ -301,8 +301,8 @@ def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
 
     if isinstance(document, dict) and document.get("schema") == SCHEMA:
         raise InputError(
-            f"{path}: holds several use cases, and one plan is needed; size each alone, `tonnage size SCENARIO.yaml --output PLAN.json`, "
-            "give the file of one, and deploy each into a namespace of its own"
+            f"{path}: holds several use cases, and one plan is needed; size each scenario alone, `tonnage size SCENARIO.yaml --output "
+            "PLAN.json`, and deploy each plan into its own namespace"
         )
     if isinstance(document, dict) and document.get("schema") == COMPARISON and isinstance(document.get("plans"), list):
         return tuple(map(Plan.from_json, document["plans"]))
