@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Value = str | int | float | bool | None
 
 INFO_S = 60.0
-"""What /server_info is given: the first time that vLLM is asked, it collects its machine's software, which takes seconds."""
+"""Timeout of /server_info: for its first answer vLLM collects the software of its machine, which takes seconds."""
 
 BLOCKS_WITHIN = 0.1
 """How far KV blocks may be from the prediction: the worst of four engines that were measured is 4 % off (perf/memory.py)."""
