@@ -96,7 +96,7 @@ def test_one_system_has_nothing_to_save() -> None:
 
 
 def test_without_limits_there_is_none_to_relax() -> None:
-    plan = size(question(**{**ASKED, "tp": "1", "ttft": None}))
+    plan = size(question(tp="1", ttft=None, peak_rps=3000))
     assert plan.sensitivity is not None
     assert plan.sensitivity.relaxed is None
 
