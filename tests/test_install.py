@@ -69,6 +69,11 @@ def test_every_data_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert {name for name in files if "__pycache__" not in name} == inside
 
 
+def test_the_core_takes_what_contributing_allows(environment: Path) -> None:
+    files = [one for one in environment.parent.rglob("*") if one.is_file() and not one.is_symlink()]
+    assert sum(one.stat().st_blocks * 512 for one in files) < 600 * 2**20  # as du -sm counts
+
+
 def test_size_works_in_an_environment_that_was_empty(environment: Path, tmp_path: Path) -> None:
     asked = ("--model", "llama-3.1-8b", "--isl", "1000", "--osl", "100", "--peak-rps", "50", "--gpu", "h100-sxm-80gb", "--json")
     plan = json.loads(run(environment / "tonnage", "size", *asked, cwd=tmp_path).stdout)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.deploy.plans import dense
 from tests.deploy.test_across import changed
@@ -140,3 +141,14 @@ def test_without_kubernetes_schema_the_object_says_so(monkeypatch: pytest.Monkey
     told = {part.name: part.against for part in found.parts}
     assert told[f"Deployment {N}"] == "not read: pip install kubernetes-validate"
     assert "kedacore/keda" in told[f"ScaledObject {N}"]
+
+
+@pytest.mark.parametrize("target", ["compose", "kserve", "ray-serve"])
+def test_a_document_of_another_structure_is_a_fault_and_no_traceback(target: str) -> None:
+    service, files = written(target)
+    for file in (name for name in files if name.endswith(".yaml")):
+        for key in {line.partition(":")[0] for line in files[file].splitlines() if line[:1].isalpha()}:
+            document = yaml.safe_load(files[file].split("\n---\n")[0])
+            for value in (7, ["x"]):
+                found = read_files({**files, file: yaml.safe_dump({**document, key: value})}, service)
+                assert found.faults or key in ("apiVersion", "kind", "metadata", "global", "rule_files") or "kind" not in document

@@ -116,6 +116,9 @@ def test_models_left_out_are_within_fifteen_percent(tmp_path: Path) -> None:
     errors = {gpu: float(error) for gpu, error in re.findall(r"^(\S+): joules per token of models left out ([\d.]+) %", said, re.MULTILINE)}
     assert set(errors) == {"h100-sxm-80gb", "b200-sxm-180gb"}
     assert max(errors.values()) <= 15
+    inside = [int(share) for share in re.findall(r"; (\d+) % inside the 80 % interval", said)]
+    assert all(73 <= share <= 87 for share in inside)
+    assert len(inside) == 2
 
 
 def test_poisson_arrivals_leave_the_gpus_idle_as_the_simulator_does() -> None:

@@ -59,18 +59,13 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
     choice's number format count, because the checkpoint is in that format. With ``simulated`` the simulated engine runs in its place.
 
     Raises:
-        InputError: unknown target, one that runs no simulated engine, a plan without a choice or with two pools that the target does not
-            run, or no deployment of the plan that it runs.
+        InputError: unknown target, one that runs no simulated engine, a plan without a choice, or no deployment of the plan that the target
+            runs.
     """
-    runs, choice = target_runs(target), plan.choice
+    target_runs(target)
+    choice = plan.choice
     if choice is None:
         return service_of(plan)
-    if len(choice.pools) > 1 and not runs.pools:
-        able = " or ".join(f"{option('target')} {name}" for name, one in RUNS.items() if one.pools)
-        raise InputError(
-            f"{option('target')}: {target} does not run two pools, prefill and decode; write {able}, "
-            f"or size again without {option('disaggregated')}"
-        )
     if simulated and (target not in REHEARSED or len(choice.pools) > 1):
         what = "two pools" if len(choice.pools) > 1 else target
         raise InputError(
@@ -85,6 +80,9 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
         return other.pools[0].gpu != first.gpu, not _same_format(other, choice)
 
     others = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
+    if not others and len(choice.pools) > 1:
+        able = " or ".join(f"{option('target')} {name}" for name, one in RUNS.items() if one.pools)
+        raise InputError(f"{option('target')}: {why}; write {able}, or size again without {option('disaggregated')}")
     if not others:
         raise InputError(
             f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; "
@@ -105,6 +103,8 @@ def _same_format(first: Candidate, second: Candidate) -> bool:
 
 def _why_not(target: str, candidate: Candidate) -> str:
     """The reason why a target cannot run a deployment, as a clause; empty if it can."""
+    if len(candidate.pools) > 1 and not RUNS[target].pools:
+        return f"{target} does not run two pools, prefill and decode"
     pool = candidate.pools[0]
     engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
     return obstacle(candidate) or target_lacks(

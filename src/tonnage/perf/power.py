@@ -135,7 +135,8 @@ def draw(deployment: Deployment, c: NDArray[np.float64], load: StepLoad, *, busy
     of_terms = zip(TERMS, shares(deployment, c, load), slower, strict=True)
     working = idle + gpu.tdp_w * sum(fitted["terms"][name] * share * kept for name, share, kept in of_terms)
     working = min(working, gpu.tdp_w if gpu.power_cap_w is None else gpu.power_cap_w)
-    low, high = (math.exp(fitted["errors"][name]) for name in ("q10", "q90"))
+    errors = fitted["errors"].get(gpu.name, fitted["errors"])
+    low, high = (math.exp(errors[name]) for name in ("q10", "q90"))
     return Draw(watts=idle + busy * (working - idle), idle_watts=idle, busy=busy, low=low, high=high)
 
 

@@ -96,24 +96,35 @@ def read_files(files: Mapping[str, str], service: Service) -> Folder:
     """
     values, faults = _parsed(files)
     objects = [one for file, documents in values.items() for one in _objects(file, documents)]
-    pods = [group for one in objects for group in pods_of(one)]
     parts = []
     for one in objects:
         against, told = read_against(one.value)
         parts.append(Part(file=one.file, name=f"{one.kind} {one.name}".strip(), against=against))
         faults += [f"{one.file}: {one.kind} {one.name}: {clause}" for clause in told]
-    faults += [f"{file}: {told}" for file, told in unresolved([*objects, *_generated(values)], pods)]
-    table = f"{service.interface.name} in the catalog ({service.interface.source.partition(' (')[0]}, {service.interface.date})"
-    for file, name, words, config in _commands(values, pods):
-        parts.append(Part(file=file, name=name, against=f"flags of {table}"))
-        wrong = service.interface.fault(words, config)
-        faults += [f"{file}: {name}: {wrong}"] if wrong else []
+    pods: list[Pods] = []
+    try:
+        pods += (group for one in objects for group in pods_of(one))
+        parts += _engines(values, pods, service, faults)
+        faults += (f"{file}: {told}" for file, told in unresolved([*objects, *_generated(values)], pods))
+        faults += _together(values, pods, service)
+        needs = tuple(dict.fromkeys(secrets(pods)))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
+        needs = ()
+        faults.append(f"the files cannot be compared with each other, because a value is not of the kind that its place needs: {fault}")
     faults += _metrics(files, service.interface)
-    faults += _together(values, pods, service)
     read = {part.file for part in parts}
     others = [file for file in files if file not in read and not file.endswith(".md")]
     parts += [Part(file=file, name="", against="YAML or JSON alone" if file in values else "not read") for file in others]
-    return Folder(parts=tuple(parts), needs=tuple(dict.fromkeys(secrets(pods))), faults=tuple(dict.fromkeys(faults)))
+    return Folder(parts=tuple(parts), needs=needs, faults=tuple(dict.fromkeys(faults)))
+
+
+def _engines(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service, faults: list[str]) -> Iterator[Part]:
+    """The engines' commands; what their version does not take is added to the faults."""
+    table = f"{service.interface.name} in the catalog ({service.interface.source.partition(' (')[0]}, {service.interface.date})"
+    for file, name, words, config in _commands(values, pods):
+        wrong = service.interface.fault(words, config)
+        faults += [f"{file}: {name}: {wrong}"] if wrong else []
+        yield Part(file=file, name=name, against=f"flags of {table}")
 
 
 def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
@@ -141,8 +152,8 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
         elif isinstance(value, Mapping) and isinstance(value.get("kind"), str) and isinstance(value.get("apiVersion"), str):
             if value["kind"] != "Kustomization":
                 yield Written(file=file, value=value)
-            texts = value.get("data") or {} if value["kind"] == "ConfigMap" else {}
-            inner, _ = _parsed({name: text for name, text in texts.items() if isinstance(text, str)})
+            texts = value.get("data") if value["kind"] == "ConfigMap" else {}
+            inner, _ = _parsed({name: text for name, text in texts.items() if isinstance(text, str)} if isinstance(texts, Mapping) else {})
             for found in inner.values():
                 yield from _objects(file, found)
 
@@ -164,7 +175,8 @@ Command = tuple[str, str, list[str], Mapping[str, Any]]
 
 
 def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iterator[Command]:
-    configs = {FILE: _first(values, FILE) or {}} | {name: _read(text) for name, text in _config_maps(values)}
+    inner, _ = _parsed(dict(_config_maps(values)))
+    configs = {name: _first(found, name) or {} for found in (values, inner) for name in found}
     for group in pods:
         for one in group.containers:
             words = [str(word) for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
@@ -178,7 +190,7 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
     for name, made in (at(_first(values, "compose.yaml"), "services") or {}).items():
         words = [str(word) for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))]
         if _is_engine(words):
-            yield "compose.yaml", name, words, configs[FILE]
+            yield "compose.yaml", name, words, configs.get(FILE, {})
     for application in at(_first(values, "serve.yaml"), "applications") or ():
         for one in at(application, "args", "llm_configs") or ():
             yield "serve.yaml", str(application.get("name", "")), list(_as_flags(one.get("engine_kwargs") or {})), {}
@@ -206,13 +218,6 @@ def _config_maps(values: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, str
         for one in documents:
             if at(one, "kind") == "ConfigMap":
                 yield from (one.get("data") or {}).items()
-
-
-def _read(text: str) -> Any:
-    import yaml
-
-    found = yaml.safe_load(text)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _metrics(files: Mapping[str, str], interface: Interface) -> Iterator[str]:

@@ -80,10 +80,10 @@ def _tail_text(best: Candidate, tail: Unreached) -> str:
     would = []
     if other is not None:
         name = unlike(best, other.deployment)
-        would.append(f"{name} reaches it with {counted(other.systems, 'system')} ({counted(other.gpus, 'GPU')})")
+        would.append(f"{name} reaches it with {other.systems:,} × {other.system} ({counted(other.gpus, 'GPU')})")
     if relaxed is not None:
         to, reaches = _looser(relaxed.limit, relaxed.to_ms, "a limit of"), "" if would else " reaches it"
-        would.append(f"{to}{reaches} with {counted(relaxed.systems, 'system')} ({counted(relaxed.gpus, 'GPU')})")
+        would.append(f"{to}{reaches} with {relaxed.systems:,} × {relaxed.system} ({counted(relaxed.gpus, 'GPU')})")
     if not would and broken and alone is not None and alone.value_ms is not None:
         would.append(f"it takes {_looser(alone.limit, alone.value_ms, 'a limit above')}")
     return text + "".join(f"{joint}{one}" for joint, one in zip(("; ", ", "), would, strict=False))

@@ -331,7 +331,8 @@ class Contest:
         """Whether what is left at the confidence is more than next to nothing of what is predicted."""
         if capacity.rate >= LEAST * one.bound(one.as_asked) or one.question.offline or not one.question.limits:
             return True
-        return capacity.rate >= LEAST * one.capacity(one.layout.of(systems).instances, care=QUICK).rate
+        predicted = one.capacity(one.layout.of(systems).instances, above=capacity.rate / LEAST, care=QUICK)
+        return predicted.reason is not None or capacity.rate >= LEAST * predicted.rate
 
     def _most(self, one: Contender) -> float:
         """Requests per second that an instance of a deployment cannot exceed with any knobs: hardly more than it completes when busy."""
