@@ -135,6 +135,7 @@ def of_the_sensitivity(question: Question, plan: Plan) -> Iterator[Claim]:
     for swing in found.swings:
         for row in (swing.low, swing.high):
             direct = asked_again(changed_question(question, swing.input, row.change))
+            direct = None if direct is None or _surer(plan.choice, direct) else direct
             gpus = None if row.systems is None else row.gpus
             yield _compared(f"{swing.input} {row.change:+.0%}", gpus, row.systems_exact, row.systems, direct)
     if found.relaxed is not None:
@@ -142,6 +143,12 @@ def of_the_sensitivity(question: Question, plan: Plan) -> Iterator[Claim]:
         gpus = _gpus(asked_again(_with_limit(question, relaxed.limit, relaxed.to_ms)))
         true = gpus <= relaxed.gpus < plan.choice.gpus
         yield Claim(what=f"relaxed to {relaxed.to_ms:g} ms", said=f"{relaxed.gpus} GPUs", found=f"{gpus} GPUs", true=true)
+
+
+def _surer(one: Candidate, other: Candidate) -> bool:
+    """Whether the first reaches the confidence that was asked for, and the other does not."""
+    reached = [each.confidence is None or each.confidence.reached for each in (one, other)]
+    return reached == [True, False]
 
 
 def _compared(what: str, gpus: int | None, exact: float | None, systems: int | None, direct: Candidate | None) -> Claim:

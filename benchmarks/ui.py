@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,7 +32,8 @@ IMAGES = ROOT / "docs" / "images"
 README = "model=llama-3.1-8b&isl=2000&osl=200&peak_rps=300&ttft=p95<=500ms&tpot=p95<=50ms"
 CHANGED = README.replace("tpot=p95<=50ms", "tpot=p95<=18ms") + f"&base={quote(README)}"
 COMPARED = f"p={quote(README + '&gpu=h100-sxm-80gb')}&p={quote(README + '&gpu=b200-sxm-180gb')}&p={quote(README + '&gpu=l40s')}"
-SIZED = "!document.querySelector('#simulated.old') && !!document.querySelector('#simulated .title')"
+DECIDED = "!document.querySelector('#simulated.old') && !!document.querySelector('#simulated .title')"
+SIZED = f"{DECIDED} && document.getElementById('progress').hidden"
 VIEWS = {
     "size": (f"size?{README}", SIZED, 1500),
     "what-if": (f"what-if?{CHANGED}", SIZED, 1500),
@@ -59,33 +60,50 @@ SLIDER = """(async () => {
 })()"""
 
 
-def timed(kind: str, answer: Callable[[int], object]) -> None:
-    """Print how long the README's question takes in a warm server, with a seed that no run was made for."""
-    clock, cpu = [], []
+Moment = tuple[float, float]
+"""Seconds of the clock, and of the CPUs."""
+PARTS = ("the choice with its cost", "the whole plan")
+
+
+def now() -> Moment:
+    """The moment, with what the server, its processes and the browser have used."""
+    return time.monotonic(), cpu_s(os.getpid())
+
+
+def timed(kind: str, answer: Callable[[int], Iterator[Moment]]) -> None:
+    """Print how long the README's question takes in a warm server, with seeds that no run was made for."""
+    seen = []
     for seed in SEEDS:
-        began, used = time.monotonic(), cpu_s(os.getpid())
-        answer(seed)
-        clock.append(time.monotonic() - began)
-        cpu.append(cpu_s(os.getpid()) - used)
-    print(
-        f"README's question, {kind}: {statistics.median(clock):.2f} s, {min(clock):.2f} at least, of {len(clock)} seeds; "
-        f"{statistics.median(cpu):.2f} s of CPU of the server{' and the browser' if 'page' in kind else ''}"
-    )
+        began, *moments = answer(seed)
+        seen.append([(clock - began[0], cpu - began[1]) for clock, cpu in moments])
+    for part, moments in zip(PARTS, zip(*seen, strict=True), strict=True):
+        clocks, cpus = zip(*moments, strict=True)
+        print(
+            f"README's question, {kind}, {part}: {statistics.median(clocks):.2f} s, {min(clocks):.2f} to {max(clocks):.2f}; "
+            f"{statistics.median(cpus):.2f} s of CPU"
+        )
 
 
 def questions(browser: Chromium, base: str) -> None:
     """The README's question, by the page and by the interface for programs."""
 
-    def page(seed: int) -> None:
+    def page(seed: int) -> Iterator[Moment]:
+        yield now()
         browser.open(f"{base}/size?{README}&seed={seed}", 1440, 900)
-        until(browser, SIZED)
+        for there in (DECIDED, SIZED):
+            until(browser, there)
+            yield now()
 
-    def program(seed: int) -> None:
+    def program(seed: int) -> Iterator[Moment]:
         asked = to_document(ask(None, **question_of(f"{README}&seed={seed + 100}")).scenario)
-        with urllib.request.urlopen(f"{base}/api/v1/size", data=json.dumps(asked).encode(), timeout=120) as said:
-            json.load(said)
+        streamed = urllib.request.Request(f"{base}/api/v1/size", json.dumps(asked).encode(), {"accept": "text/event-stream"})
+        yield now()
+        with urllib.request.urlopen(streamed, timeout=120) as said:
+            for line in said:
+                if line in (b"event: decided\n", b"event: answer\n"):
+                    yield now()
 
-    timed("on the page, from its address to the simulated answer", page)
+    timed("on the page, from its address", page)
     timed("to /api/v1/size", program)
 
 

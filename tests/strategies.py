@@ -142,7 +142,10 @@ def shared_runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     count, block = len(run.trace), run.knobs.tokens_per_block
     tiers = draw(st.sampled_from([(), (), (3,), (7, 20), (0, 5), (500,)]))
-    tiers = tuple(Tier(blocks=n, block_ps=(place + 1) * 77_777_777) for place, n in enumerate(tiers))
+    latency, overlaps = draw(st.sampled_from([0, 5_555_555_555])), draw(st.sampled_from([(False, False), (True, True), (True, False)]))
+    tiers = tuple(
+        Tier(blocks=n, block_ps=(place + 1) * 77_777_777, latency_ps=latency, overlaps=overlaps[place]) for place, n in enumerate(tiers)
+    )
     caching = draw(st.sampled_from([True, True, True, True, False]))
     if draw(st.booleans()):
         common = draw(st.sampled_from([1, 2, 5]))

@@ -69,6 +69,11 @@ def test_every_data_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert {name for name in files if "__pycache__" not in name} == inside
 
 
+def test_the_core_takes_what_contributing_allows(environment: Path) -> None:
+    files = [one for one in environment.parent.rglob("*") if one.is_file() and not one.is_symlink()]
+    assert sum(one.stat().st_blocks * 512 for one in files) < 600 * 2**20  # as du -sm counts
+
+
 def test_size_works_in_an_environment_that_was_empty(environment: Path, tmp_path: Path) -> None:
     asked = ("--model", "llama-3.1-8b", "--isl", "1000", "--osl", "100", "--peak-rps", "50", "--gpu", "h100-sxm-80gb", "--json")
     plan = json.loads(run(environment / "tonnage", "size", *asked, cwd=tmp_path).stdout)
@@ -107,3 +112,27 @@ def cpu_seconds(*command: str | Path, cwd: Path) -> float:
 def test_help_and_import_are_quick(environment: Path, tmp_path: Path) -> None:
     assert cpu_seconds(environment / "tonnage", "--help", cwd=tmp_path) <= HELP_CPU_S
     assert cpu_seconds(environment / "python", "-c", "import tonnage", cwd=tmp_path) <= IMPORT_CPU_S
+
+
+FIXTURE = """
+import json, urllib.request
+from tonnage.testing import simulated_engine
+with simulated_engine(model="llama-3.1-8b", speed=10, runner="RUNNER") as url:
+    asked = urllib.request.Request(url + "PATH", json.dumps(BODY).encode(), {"content-type": "application/json"})
+    print(urllib.request.urlopen(asked).read().decode())
+"""
+
+
+@pytest.mark.parametrize(
+    ("runner", "path", "body"),
+    [
+        ("generate", "/v1/completions", {"prompt": "a tale", "max_tokens": 3, "ignore_eos": True}),
+        ("pooling", "/v1/embeddings", {"input": "a tale"}),
+    ],
+)
+def test_a_simulated_engine_in_five_lines(environment: Path, tmp_path: Path, runner: str, path: str, body: object) -> None:
+    """``tonnage.testing`` as someone else's test has it."""
+    text = FIXTURE.replace("RUNNER", runner).replace("PATH", path).replace("BODY", repr(body))
+    reply = json.loads(run(environment / "python", "-c", text, cwd=tmp_path).stdout)
+    assert len(reply["choices" if runner == "generate" else "data"]) == 1
+    assert reply["usage"]["completion_tokens"] == (3 if runner == "generate" else 0)

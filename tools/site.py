@@ -24,7 +24,7 @@ UPWARDS = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w./-]+)((?:#[\w-]+)?)\)")
 """A link whose path goes up: its text, the path and the anchor."""
 
 PAGES = (
-    ("benchmark-file", "trace", "prometheus", "rag", "fp8-or-more-gpus", "conversations", "two-pools", "offline", "coming-from"),
+    ("benchmark-file", "trace", "prometheus", "rag", "fp8-or-more-gpus", "conversations", "agents", "two-pools", "offline", "coming-from"),
     (
         "size",
         "scenario",

@@ -155,6 +155,21 @@ def test_what_nothing_meets_says_what_the_budget_buys() -> None:
     assert answer_text(found) == f"nothing within what is allowed: 5,000 USD buy no system; all of it takes {dollars(least)} USD to buy"
 
 
+def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:
+    """A DGX H100 may draw 10.2 kW, and 8.6 kW where each of its GPUs is held to 500 W."""
+    asked = {"gpu": "h100", "tp": "1", "peak_rps": 40, "engine": "tensorrt-llm-0.15"}
+    fitting = []
+    for cap in (None, "500W"):
+        first = question(**asked, power_cap=cap)
+        found = chosen(first, size(first), Scenario(choice=ChoiceAsked(max_kw=9)), prices=PRICES, where=("on-prem",), search=size)
+        fitting.append(found.choice)
+    assert fitting[0] is None
+    assert fitting[1] is not None
+    assert fitting[1].gpu_limit is not None
+    assert fitting[1].power is not None
+    assert fitting[1].power.high <= 500
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ import pytest
 from tests.bench.test_parts import library
 from tonnage.api.bench import bench
 from tonnage.bench.exact_server import Schedule, exact_server
-from tonnage.bench.scrape import GPU_COUNTERS, GPU_WATTS, host_joules, joules
+from tonnage.bench.scrape import GPU_COUNTERS, GPU_WATTS, DriverGpus, host_joules, joules
+from tonnage.errors import InputError
 
 
 def test_joules_of_a_known_power_curve() -> None:
@@ -44,6 +46,57 @@ def test_energy_of_a_run_is_in_its_summary(tmp_path: Path, monkeypatch: pytest.M
     seconds, tokens = found.summary.window_s, found.summary.output_tokens_per_second * found.summary.window_s
     assert energy["mean_gpu_watts"] == pytest.approx(300, rel=0.01)
     assert energy["joules_per_output_token"] == pytest.approx(300 * seconds / tokens, rel=0.01)
+
+
+class AmdFault(Exception):
+    """What amdsmi raises."""
+
+
+def amd_library(*, counter: bool = True) -> types.ModuleType:
+    """A stand-in for ``amdsmi``: two GPUs of 250 and 500 W, the second of a generation that tells an average alone."""
+    made = types.ModuleType("amdsmi")
+
+    def energy(gpu: int) -> dict[str, float]:
+        if not counter:
+            raise AmdFault("not supported")
+        joules = 250 * (gpu + 1) * time.monotonic()
+        return {("power", "energy_accumulator")[gpu]: round(joules * 1e6 / 15.3), "counter_resolution": 15.3}
+
+    def power(gpu: int) -> dict[str, object]:
+        return {"current_socket_power": "N/A" if gpu else 250, "average_socket_power": 500 if gpu else "N/A"}
+
+    for name, value in {
+        "AmdSmiException": AmdFault,
+        "amdsmi_init": lambda: None,
+        "amdsmi_get_processor_handles": lambda: [0, 1],
+        "amdsmi_get_gpu_asic_info": lambda gpu: {"market_name": "AMD Instinct MI300X"},
+        "amdsmi_get_power_info": power,
+        "amdsmi_get_gpu_activity": lambda gpu: {"gfx_activity": 90 if gpu else "N/A"},
+        "amdsmi_get_gpu_vram_usage": lambda gpu: {"vram_used": 1024},
+        "amdsmi_get_energy_count": energy,
+    }.items():
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize("counter", [True, False])
+def test_amd_s_library_gives_the_joules_of_its_gpus(counter: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setitem(sys.modules, "amdsmi", amd_library(counter=counter))
+    monkeypatch.setattr("tonnage.bench.scrape.AMD_DRIVER", tmp_path)
+    found = DriverGpus().samples()
+    assert found['amdsmi:power_w{gpu="1"}'] == 500
+    assert found['amdsmi:memory_used_bytes{gpu="0"}'] == 2**30
+    assert 'amdsmi:utilization_percent{gpu="0"}' not in found
+    with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
+        asked = {"concurrency": 2, "request_count": 40, "metrics_url": ["none"], "gpu_metrics": True}
+        (run,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
+    energy = run.summary_json["energy"]
+    assert energy["by"] == ("energy counters" if counter else "power read once a second")
+    assert energy["joules_per_output_token"] == pytest.approx(750 * run.summary.window_s / 200, rel=0.01)
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    with pytest.raises(InputError, match="amdsmi"):
+        DriverGpus()
 
 
 class RisingPower(http.server.BaseHTTPRequestHandler):

@@ -31,7 +31,7 @@ from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
 from tonnage.bench.prompts import PLAIN_WORDS
 from tonnage.bench.recorder import share, token_times
 from tonnage.bench.reply import Reply
-from tonnage.bench.scrape import READINGS, Nvml, fetch, samples
+from tonnage.bench.scrape import NVML, DriverGpus, fetch, samples
 from tonnage.bench.steady import Steady, find_steady, steady_metrics
 from tonnage.bench.trends import trends
 from tonnage.cli.progress import LiveView
@@ -415,10 +415,10 @@ def library(*, gpus: int = 2, driver: bool = True, energy: Callable[[float], flo
 
 def test_every_gpu_is_read_and_what_one_does_not_tell_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library())
-    nvml = Nvml()
+    nvml = DriverGpus()
     assert nvml.gpus == ("NVIDIA H100", "NVIDIA H200")
     found = nvml.samples()
-    assert len(found) == 2 * len(READINGS) - 1
+    assert len(found) == 2 * len(NVML) - 1
     assert found['nvml:power_w{gpu="0"}'] == 412.5
     assert 'nvml:power_w{gpu="1"}' not in found
     assert found['nvml:memory_used_bytes{gpu="1"}'] == 70 * 2**30

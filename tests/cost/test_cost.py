@@ -17,6 +17,7 @@ from tonnage.cost.where import compare
 from tonnage.errors import UnknownName
 from tonnage.plan.cost import HOURS_PER_YEAR, Serving, Traffic, WayCost
 from tonnage.plan.note import HostingLeftOut, NoCost
+from tonnage.plan.pool import GpuLimit, Power
 from tonnage.report.plans.cost import cost_note_texts, no_cost_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices
@@ -258,6 +259,19 @@ def test_scaled_traffic_is_the_same_day(traffic: Traffic, factor: float) -> None
         max(each.sized_requests_per_second for each in more.hours),
         max(each.sized_requests_per_second for each in traffic.hours) * factor,
     )
+
+
+def test_a_power_cap_lowers_the_highest_power_of_a_system_and_not_what_its_gpus_draw() -> None:
+    drawn = Power(
+        watts=420, low=380, high=490, idle_watts=69, tdp_watts=700, joules_per_output_token=1, by_load=((0.0, 69.0), (10.0, 420.0))
+    )
+    first = replace(candidate(), power=drawn)
+    free = serving_of(first)
+    held = serving_of(replace(first, gpu_limit=GpuLimit(cap_watts=500, board_watts=700, clock=0.85)))
+    assert held.system_watts == 10_200 - 8 * 200
+    assert held.watts_from.endswith("less 1,600 W by the power cap")
+    kwh = [energy_of(each, COURSE_TRAFFIC, PRICES, 8).kwh_per_year for each in (free, held)]  # type: ignore[union-attr]
+    assert kwh[1] == pytest.approx(kwh[0])
 
 
 def test_a_candidate_is_taken_as_it_is() -> None:

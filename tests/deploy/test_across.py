@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.deploy.plans import dense, started
-from tests.deploy.written import check_objects, objects_of
+from tests.deploy.written import check_files, objects_of
 from tonnage.deploy.service import Service
 from tonnage.deploy.targets import deployed, target_files
 from tonnage.errors import InputError
@@ -38,7 +38,7 @@ def written(engine: str, target: str, **more: Any) -> tuple[Service, dict[str, s
 def test_an_instance_of_two_systems_is_a_group_of_two_pods(engine: str, target: str) -> None:
     service, files = written(engine, target, split=Parallelism(tp=8, pp=2))
     objects = objects_of(files)
-    check_objects(objects)
+    check_files(files, service)
     spec = objects["LeaderWorkerSet", "llama-3-1-8b"]["spec"]
     group = spec["leaderWorkerTemplate"]
     assert (spec["replicas"], group["size"], service.spans) == (2, 2, 2)
@@ -74,8 +74,8 @@ def test_where_an_instance_of_two_systems_is_refused() -> None:
 @pytest.mark.parametrize("engine", ["vllm-0.32", "sglang-0.5.9"])
 @pytest.mark.parametrize("target", ["kubernetes", "llm-d", "kserve"])
 def test_amd_on_a_cluster(engine: str, target: str) -> None:
-    _, files = written(engine, target, gpu="mi300x", system="8x mi300x")
-    check_objects(objects_of(files))
+    service, files = written(engine, target, gpu="mi300x", system="8x mi300x")
+    check_files(files, service)
     whole = "\n".join(files.values())
     assert not [word for word in ("nvidia.com/gpu", "NVIDIA", "DCGM") if word in whole]
     assert {"vllm-0.32": "vllm-openai-rocm:v0.32.0", "sglang-0.5.9": "rocm700-mi30x"}[engine] in whole

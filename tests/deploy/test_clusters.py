@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
-from tests.deploy.written import Objects, check_objects, objects_of
+from tests.deploy.written import Objects, check_files, objects_of
 from tonnage.deploy.dynamo import arguments
 from tonnage.deploy.nim import image as nim_image
 from tonnage.deploy.ray_serve import engine_arguments, files
@@ -31,7 +31,8 @@ def objects(target: str, engine: str = "vllm-0.32") -> Objects:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_kubernetes_own_objects_and_every_pod_are_taken_by_its_schema(target: str) -> None:
-    check_objects(objects(target))
+    made = service(target)
+    check_files(target_files(made, target), made)
 
 
 @pytest.mark.parametrize("target", [*TARGETS, "triton"])

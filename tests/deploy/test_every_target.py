@@ -146,7 +146,7 @@ def test_any_plan_becomes_files_or_is_refused_in_a_line(model: str, precision: s
     service = deployed(plan, target)
     assert "/" in service.checkpoint
     files = target_files(service, target)
-    check_files(files)
+    check_files(files, service)
     assert service.checkpoint in "".join(files.values()) or service.local
     assert " ".join(service.loading.told.split()) in " ".join(files["README.md"].split())
     for word in service.loading.words:

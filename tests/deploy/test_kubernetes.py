@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tests.deploy.written import check_files
 from tonnage.deploy.kubernetes.files import files
 from tonnage.deploy.service import Service, service_of
 from tonnage.plan.autoscaling import Autoscaling, Held, OverHours, Proposal
 from tonnage.plan.plan import Plan
-
-OTHERS = ("keda.sh/", "monitoring.coreos.com/", "kustomize.config.k8s.io/")
-"""Kinds that Kubernetes itself does not know: not schema-validated (docs/deploy.md)."""
 
 PLANS: dict[str, tuple[Plan, str | None]] = {
     "dense": (dense(), DENSE_CHECKPOINT),
@@ -37,20 +34,9 @@ def objects(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_schema_of_the_newest_version_takes_every_object(name: str) -> None:
-    checked = set()
-    for found in objects(name).values():
-        if not found["apiVersion"].startswith(OTHERS):
-            kubernetes_validate.validate(found, kubernetes_validate.latest_version(), strict=True)
-            checked.add(found["kind"])
-    assert {"Deployment", "Service", "PersistentVolumeClaim", "PodDisruptionBudget"} <= checked
-
-
-def test_schema_refuses_a_misspelt_key() -> None:
-    found = objects("dense")["deployment.yaml"]
-    found["spec"]["template"]["spec"]["containers"][0]["resource"] = {}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(found, kubernetes_validate.latest_version(), strict=True)
+def test_every_object_is_read_against_a_schema_without_a_fault(name: str) -> None:
+    made = service(name)
+    check_files(files(made), made)
 
 
 def test_the_engine_is_told_what_the_plan_found() -> None:
@@ -61,18 +47,6 @@ def test_the_engine_is_told_what_the_plan_found() -> None:
     assert container["image"] == "vllm/vllm-openai:v0.32.0"
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 8
     assert container["startupProbe"]["failureThreshold"] * container["startupProbe"]["periodSeconds"] == 4_260
-
-
-def test_every_applied_file_is_there_and_finds_its_pods() -> None:
-    for name in PLANS:
-        found = objects(name)
-        assert set(found["kustomization.yaml"]["resources"]) <= set(found)
-        pods = found["deployment.yaml"]["spec"]["template"]["metadata"]["labels"]
-        selectors = [found["service.yaml"]["spec"]["selector"], found["disruption-budget.yaml"]["spec"]["selector"]["matchLabels"]]
-        selectors.append(found["pod-monitor.yaml"]["spec"]["selector"]["matchLabels"])
-        assert all(selector.items() <= pods.items() for selector in selectors)
-        claim = found["deployment.yaml"]["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
-        assert claim == found["model-cache.yaml"]["metadata"]["name"]
 
 
 def test_autoscaling_follows_the_curve_of_the_plan() -> None:

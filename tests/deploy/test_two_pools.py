@@ -38,7 +38,7 @@ def written(target: str, engine: str) -> dict[str, str]:
 @pytest.mark.parametrize(("target", "engine"), RUN_BY)
 def test_both_pools_have_their_instances_and_what_reads_the_files_takes_them(target: str, engine: str) -> None:
     files = written(target, engine)
-    check_files(files)
+    check_files(files, deployed(pooled(engine), target))
     objects = objects_of(files)
     if target == "dynamo":
         graph = objects["DynamoGraphDeployment", "llama-3-1-8b"]["spec"]["components"]
@@ -113,3 +113,11 @@ def test_another_target_says_what_to_type(target: str) -> None:
     said = f"{target} does not run two pools.*write .*target.* llm-d or .*target.* dynamo, or size again without"
     with pytest.raises(InputError, match=said):
         deployed(pooled(), target, checkpoint=DENSE_CHECKPOINT)
+
+
+def test_a_target_without_pools_takes_the_nearest_deployment_with_one() -> None:
+    plan = pooled()
+    taken = deployed(replace(plan, candidates=(*plan.candidates, *dense().candidates)), "compose")
+    assert taken.choice == dense().candidates[0]
+    assert taken.instead is not None
+    assert taken.instead.why == "compose does not run two pools, prefill and decode"

@@ -408,6 +408,7 @@ REFUSED: dict[str, Sent] = {
         path=TOKENIZE, body={"messages": SAYS, "continue_final_message": True, "add_generation_prompt": True}
     ),
     "responses, background without a store": responses(background=True, store=False),
+    "responses, background": responses(background=True),
     "responses, a required tool without tools": responses(tool_choice="required"),
     "responses, a tool choice that is no tool": responses(tools=[RESPONSES_TOOL], tool_choice={"type": "function", "name": "other"}),
     "responses, a tool without a name": responses(tools=[{"type": "function"}]),

@@ -86,7 +86,7 @@ def test_aiperf_measures_it(url: str, tokenizer: str, tmp_path: Path, kind: str)
     assert (report["request_count"]["avg"], report["error_summary"]) == (10, [])
     assert report["output_sequence_length"]["max"] <= 10
     assert pinned == [] or report["output_sequence_length"]["min"] == 10
-    assert 0 < report["time_to_first_token"]["avg"] < report["request_latency"]["avg"]
+    assert 0 < report["time_to_first_token"]["avg"] <= report["request_latency"]["avg"]  # on a busy machine all tokens come in one read
 
 
 @pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])

@@ -252,6 +252,22 @@ def test_json_fits_its_schema(engine: tuple[str, int], seed: int) -> None:
         jsonschema.validate(json.loads(choice["message"]["content"]), SCHEMA)
 
 
+def test_responses_are_forgotten_unless_the_environment_says_otherwise(engine: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = said(engine[1], of.responses()).json["id"]
+    then = of.responses(input="and then?", previous_response_id=first)
+    found = Sent(path=f"{RESPONSES}/{first}")
+    assert [of.send(engine[1], one).status for one in (found, then)] == [404, 404]
+    if engine[0] == "vllm":
+        return
+    monkeypatch.setenv("VLLM_ENABLE_RESPONSES_API_STORE", "1")
+    with in_thread(replace(SERVED, instances=1, model="tiny", speed=50.0)) as running:
+        first, unstored = (said(running.port, of.responses(**more)).json["id"] for more in ({}, {"store": False}))
+        assert said(running.port, Sent(path=f"{RESPONSES}/{first}")).json["id"] == first
+        assert of.send(running.port, Sent(path=f"{RESPONSES}/{unstored}")).status == 404
+        usage = said(running.port, of.responses(input="and then?", previous_response_id=first)).json["usage"]
+    assert usage["input_tokens"] > said(engine[1], of.responses(input="and then?")).json["usage"]["input_tokens"]
+
+
 def test_an_agent_comes_to_an_end(engine: tuple[str, int]) -> None:
     """A simulated model calls a tool where it may, and answers in words after the result; a random one says anything."""
     asked = of.ending(chat(tools=[of.TOOL]), max_tokens=100)

@@ -9,23 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tonnage
 from tests.strategies import step_models
+from tonnage import api
 from tonnage.errors import InputError
-from tonnage.evidence.predict import OPEN_MOST, predict, read_point, reported_metrics, static_latencies_s, workload_of
+from tonnage.evidence.predict import OPEN_MOST, joules_per_token, predict, read_point, reported_metrics, static_latencies_s, workload_of
 from tonnage.evidence.reasons import HOLDS, QUEUES, cache_group, reason
 from tonnage.evidence.score import ScoreReport, score
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
 from tonnage.perf.terms import step_model
+from tonnage.report.scored import scored
+from tonnage.report.writers.terminal import terminal
+from tonnage.results.metrics import attained
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.kernel import run
-from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.deployment import EngineKnobs, parse_attainment
 from tonnage.spec.workload import Trace
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked")
 
 STATIC = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 128, "osl": 128, "batch": 8}
+ON_L40S = {"model": "llama-3.1-8b", "gpu": "l40s", "precision": "fp8", "tp": 1, "engine": "vllm"}
 CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 200, "osl": 20, "concurrency": 4}
 
 
@@ -69,6 +75,38 @@ def test_errors_are_relative_and_signed() -> None:
     assert set(report.groups) >= {"family", "model", "gpu", "precision", "engine", "deployment"}
     assert report.worst[0].errors["ttft_ms"] == pytest.approx(-20.0)
     assert json.loads(json.dumps(report.to_json(), allow_nan=False))["overall"]["ttft_ms"]["n"] == 2
+
+
+def test_attainment_of_run_folders_is_compared_with_that_of_their_simulation(tmp_path: Path) -> None:
+    """The shares of a run are those of counting its requests; a slower limit is missed by both."""
+    made = tonnage.simulate(**ON_L40S, isl=1000, osl=60, request_rate=6, requests=400, seed=8)
+    api.write_runs(tmp_path, [made], {"seed": 8})
+    texts = ["90%: ttft<=120ms & tpot<=20ms", "50%: e2e<=1ms"]
+    limits = tuple(map(parse_attainment, texts))
+    report = score(tmp_path, slo=limits)
+    first, missed = report.attained
+    truth = attained(made.requests, limits)
+    assert (first.n, first.measured) == (1, truth[0].share)
+    assert 0.1 < first.measured < 0.98
+    assert truth[0].low <= first.predicted <= truth[0].high
+    assert first.inside == 100
+    assert first.off == pytest.approx(100 * abs(first.predicted - first.measured))
+    assert (missed.measured, missed.predicted, missed.goodput) == (0, 0, None)
+    assert first.limits in terminal(scored(report))
+    assert json.loads(json.dumps(report.to_json(), allow_nan=False))["attained"][0]["n"] == 1
+    with pytest.raises(InputError, match="no row has single requests"):
+        score(rows(ttft_ms=10.0), slo=limits)
+
+
+def test_joules_of_a_token_are_scored_with_their_interval() -> None:
+    row = rows(output_tok_s=200.0, itl_ms=10.0)[0]
+    joules = joules_per_token(read_point(row), {"output_tok_s": 200.0})
+    assert joules is not None
+    report = score([row | {"joules_per_token": 1.1 * joules[0]}, row | {"joules_per_token": 3 * joules[0]}])
+    assert report.overall["joules_per_token"].n == 2
+    assert sorted(each.errors["joules_per_token"] for each in report.worst) == pytest.approx([100 / 3 - 100, 100 / 1.1 - 100])
+    assert report.worst[0].intervals["joules_per_token"] == joules[1:]
+    assert report.coverage["joules_per_token"] == 50
 
 
 def test_a_row_names_the_load_that_it_was_measured_at_and_no_other() -> None:

@@ -16,7 +16,8 @@ QUESTION = (
     "model=llama-3.1-8b&isl=2000&osl=200&peak_rps=300&ttft=p95<=500ms&tpot=p95<=50ms&gpu=h100-sxm-80gb&precision=fp8&tp=1&engine=vllm"
 )
 HEADLINE = "document.querySelector('#estimate .headline')?.textContent"
-ANSWERED = "!document.querySelector('#simulated.old') && document.querySelector('#simulated .title')?.textContent"
+DECIDED = "!document.querySelector('#simulated.old') && document.querySelector('#simulated .title')?.textContent"
+ANSWERED = f"document.getElementById('progress').hidden && {DECIDED}"
 
 
 @pytest.fixture(scope="module")

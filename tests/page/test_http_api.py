@@ -49,6 +49,28 @@ def test_simulate_is_that_of_python_and_streams_its_progress(client: TestClient)
     assert json.loads(answer) == json.loads(runs)
 
 
+def test_size_streams_its_choice_before_what_would_change_it(client: TestClient) -> None:
+    asked = {
+        "model": "llama-3.1-8b",
+        "lengths": {"isl": 500, "osl": 50},
+        "demand": {"peak_rps": 20},
+        "search": {"gpu": "l40s"},
+        "limits": {"ttft": "p95<=500ms"},
+    }
+    streamed = client.post("/api/v1/size", json=asked, headers={"accept": "text/event-stream"}).text
+    events = [part.split("\n", 1) for part in streamed.strip().split("\n\n")]
+    assert events[-1][0] == "event: answer"
+    early, whole = (
+        json.loads("\n".join(line.removeprefix("data: ") for line in said.splitlines()))
+        for kind, said in events
+        if kind in {"event: decided", "event: answer"}
+    )
+    assert not early["sensitivity"]
+    assert whole["sensitivity"]
+    for part in ("choice", "candidates", "fleet_check", "cost"):
+        assert early[part] == whole[part]
+
+
 REFUSED: list[tuple[str, Any]] = [
     ("size", {}),
     ("size", {"model": "no-such-model", "lengths": {"isl": 1, "osl": 1}, "demand": {"peak_rps": 1}}),

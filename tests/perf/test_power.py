@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,12 @@ from hypothesis import strategies as st
 from tests.deployments import deployment
 from tonnage import simulate
 from tonnage.api import deployment_of
-from tonnage.perf.power import Draw, StepLoad, draw, idle_watts, seen_load, steady_load
+from tonnage.errors import InputError
+from tonnage.perf import power
+from tonnage.perf.power import Draw, StepLoad, clock, draw, idle_watts, seen_load, steady_load
 from tonnage.perf.terms import step_model
 from tonnage.spec.catalog import find_gpu
+from tonnage.spec.hardware import capped, clocked
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "energy" / "ml_energy.csv"
 
@@ -46,10 +51,59 @@ def test_more_load_never_draws_less_and_never_more_than_the_board(rate: float, i
     assert found[1] >= found[0] * 0.98  # a larger batch reads its weights for more tokens
 
 
-def test_a_cap_holds_and_a_board_without_a_known_power_draws_nothing_that_is_known() -> None:
-    one = deployment(gpu="h100-sxm-80gb", precision="fp8")
-    load, busy = seen_load(sequences=64, tokens_per_second=4000, isl=1000, osl=200)
-    assert draw(one, step_model(one).coefficients, load, busy=busy, cap_watts=300).watts == 300  # type: ignore[union-attr]
+def test_arithmetic_under_a_power_limit_follows_the_published_sweeps() -> None:
+    found = json.loads((Path(power.__file__).parent / "coefficients" / "power.json").read_text())["clocks"]
+    watts, rates = (np.log([each[name] for each in found["sweeps"]]) for name in ("watts", "rate"))
+    assert found["rate_exponent"] == round(float(watts @ rates / (watts @ watts)), 2)
+    for each in found["sweeps"]:
+        gpu = replace(find_gpu("h100"), power_cap_w=700 * each["watts"])
+        assert clock(gpu) == pytest.approx(each["rate"], rel=0.02)
+
+
+@given(st.floats(0.6, 0.99), st.integers(1, 4000))
+def test_a_power_limit_slows_arithmetic_and_no_reading(share: float, tokens: int) -> None:
+    free = deployment(gpu="h100-sxm-80gb", precision="fp8")
+    held = replace(free, gpu=capped(free.gpu, f"{100 * share}%"))
+    first, then = step_model(free), step_model(held)
+    most = 1 / clock(held.gpu)
+    prompt, decode = ((model.seconds(tokens, 1, 0, tokens**2, 0), model.seconds(0, 0, 1, 0, tokens)) for model in (first, then))
+    assert prompt[0] <= then.seconds(tokens, 1, 0, tokens**2, 0) <= most * prompt[0] * (1 + 1e-9)
+    assert decode[1] == pytest.approx(prompt[1], rel=0.01)
+
+
+@given(st.floats(0.6, 0.99), st.floats(1, 256), st.floats(500, 8000))
+def test_no_gpu_draws_more_than_its_limit_and_none_below_it_draws_less(share: float, sequences: float, rate: float) -> None:
+    free = deployment(gpu="h100-sxm-80gb", precision="fp8")
+    load, busy = seen_load(sequences=sequences, tokens_per_second=rate, isl=1000, osl=200)
+    before = draw(free, step_model(free).coefficients, load, busy=busy)
+    for held in (replace(free, gpu=capped(free.gpu, f"{100 * share}%")), replace(free, gpu=clocked(free.gpu, share))):
+        after = draw(held, step_model(held).coefficients, load, busy=busy)
+        assert before is not None
+        assert after is not None
+        if held.gpu.power_cap_w is None:
+            assert after.watts <= before.watts
+        else:
+            assert after.watts <= held.gpu.power_cap_w
+            assert after.watts >= min(before.watts, held.gpu.power_cap_w * busy + before.idle_watts * (1 - busy)) - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("much", "not a power"), ("300W", "too low"), ("0W", "too low"), ("59%", "too low"), ("-5W", "not a power")],
+)
+def test_limits_that_cannot_be(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        capped(find_gpu("h100"), text)
+
+
+def test_a_limit_above_the_board_power_is_none_and_one_of_an_unknown_board_is_refused() -> None:
+    assert capped(find_gpu("l40s"), "500W") == find_gpu("l40s")
+    with pytest.raises(InputError, match="is not known"):
+        capped(replace(find_gpu("l40s"), tdp_w=None), "300W")
+    with pytest.raises(InputError, match="is a slice"):
+        capped(find_gpu("h100-mig-3g.40gb"), "80%")
+    with pytest.raises(InputError, match="50% to 100%"):
+        clocked(find_gpu("l40s"), 0.3)
 
 
 @pytest.mark.accuracy
@@ -62,6 +116,9 @@ def test_models_left_out_are_within_fifteen_percent(tmp_path: Path) -> None:
     errors = {gpu: float(error) for gpu, error in re.findall(r"^(\S+): joules per token of models left out ([\d.]+) %", said, re.MULTILINE)}
     assert set(errors) == {"h100-sxm-80gb", "b200-sxm-180gb"}
     assert max(errors.values()) <= 15
+    inside = [int(share) for share in re.findall(r"; (\d+) % inside the 80 % interval", said)]
+    assert all(73 <= share <= 87 for share in inside)
+    assert len(inside) == 2
 
 
 def test_poisson_arrivals_leave_the_gpus_idle_as_the_simulator_does() -> None:

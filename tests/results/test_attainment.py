@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.results.test_metrics import THREE, record
+from tonnage.bench.compare import share_ratio
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.results.breakdown import violations
@@ -94,6 +95,21 @@ def test_the_interval_is_wider_where_misses_come_together() -> None:
         found.append(attained(record(due, first, [f + 10 for f in first], [2] * 2000), (limit,))[0])
     assert found[0].share == found[1].share == 0.95
     assert found[1].high - found[1].low > 2 * (found[0].high - found[0].low)
+
+
+def test_the_ratio_of_two_shares_is_inside_its_interval_as_often_as_it_says() -> None:
+    """Runs of 400 requests, of which 85 % and 68 % meet the limit: the ratio is 0.8 in truth."""
+    rng, inside, limit = np.random.default_rng(3), 0, parse_attainment("50%: ttft<=100ms")
+    for _ in range(150):
+        pair = []
+        for share in (0.85, 0.68):
+            waits = np.where(rng.random(400) < share, 50, 200).tolist()
+            first = [due + wait for due, wait in enumerate(waits)]
+            pair += attained(record(list(range(400)), first, [each + 10 for each in first], [2] * 400), (limit,))
+        found = share_ratio(*pair)
+        inside += found.low <= 0.8 <= found.high
+        assert found.low <= found.ratio <= found.high
+    assert inside / 150 >= 0.9
 
 
 def imported(file: Path, folder: Path) -> Requests:

@@ -19,9 +19,10 @@ from tonnage.serve.dialect import Further, Refused
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.metrics import Metrics
 from tonnage.serve.replies import Reply
-from tonnage.serve.request import Asked, Prompt, Sampling, asked_of
+from tonnage.serve.request import Asked, Sampling, asked_of
 from tonnage.serve.server import in_thread
 from tonnage.serve.simulated import Simulated
+from tonnage.serve.tokens import Prompt
 
 JSON = {"content-type": "application/json"}
 PROMPT = Prompt(ids=(7, 8, 9))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.request import PER_CHAT, PER_MESSAGE, Asked, Kind, Limits, TokenReader, asked_of
-from tonnage.serve.tokens import Fours
+from tonnage.serve.request import Asked, Kind, Limits, asked_of
+from tonnage.serve.tokens import PER_CHAT, PER_MESSAGE, Fours, TokenReader
 
 READER = TokenReader(Fours(8_000))
 

@@ -33,7 +33,7 @@ def page(name: str) -> str:
     return metrics.text().decode()
 
 
-@pytest.mark.parametrize("name", list(DIALECTS))
+@pytest.mark.parametrize("name", list(SIGNALS))
 def test_the_names_and_bounds_are_those_that_watch_and_the_alerts_of_deploy_read(name: str) -> None:
     """Whoever reads a real engine's page reads that of the simulated one, with no name that is told apart."""
     signals, published = SIGNALS[name], DIALECTS[name].published

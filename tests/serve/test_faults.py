@@ -61,9 +61,9 @@ def test_the_pace_of_an_instance() -> None:
         parse_fault(text)
         for text in ("slow factor=2 from=1s to=4s", "slow factor=3 instance=1 from=2s", "stall for=1s from=3s", "429 share=1")
     ]
-    assert clock_changes(faults, 0) == ((1, 2), (3, math.inf), (4, 1))
-    assert clock_changes(faults, 1) == ((1, 2), (2, 6), (3, math.inf), (4, 3))
-    assert clock_changes([], 0) == ()
+    assert clock_changes(faults, 0) == ((0, 1), (1, 2), (3, math.inf), (4, 1))
+    assert clock_changes(faults, 1) == ((0, 1), (1, 2), (2, 6), (3, math.inf), (4, 3))
+    assert clock_changes([], 0) == ((0, 1),)
 
 
 def test_the_share_of_the_requests_that_a_fault_meets() -> None:
@@ -72,7 +72,7 @@ def test_the_share_of_the_requests_that_a_fault_meets() -> None:
     now = [100.0]
 
     def drawn(after_s: float, requests: int) -> list[Fault | None]:
-        made = Faults(faults, lambda: begun.append("begun"), seed=3, now_s=lambda: now[0])
+        made = Faults(faults, lambda timed: begun.append("begun"), seed=3, now_s=lambda: now[0])
         now[0] = 100.0
         first = made.next()
         now[0] += after_s

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 import zmq
 
-from tests.serve.engines import KNOBS, SERVED, Asking
+from tests.serve.engines import KNOBS, SERVED, Asking, ask
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
-from tonnage.serve.events import END, Publisher
-from tonnage.serve.prefix import CachedEngine, Content
+from tonnage.serve.events import END, Publisher, document_of
+from tonnage.serve.prefix import CachedEngine, Content, Stored
+from tonnage.serve.request import Adapter
 from tonnage.serve.server import in_thread
+from tonnage.serve.simulated import Simulated
 from tonnage.simulator.request import Request
 from tonnage.simulator.spec import EngineSpec
 
@@ -77,7 +79,8 @@ class Follower:
 
     def __init__(self, publisher: Publisher) -> None:
         context: zmq.Context[Any] = zmq.Context.instance()
-        self.socket, self.names, self.next = context.socket(zmq.SUB), set[int](), 0
+        self.socket, self.names, self.next, self.removed = context.socket(zmq.SUB), set[int](), 0, 0
+        self.socket.set_hwm(0)
         self.socket.connect(publisher.endpoint.replace("0.0.0.0", "127.0.0.1"))
         self.socket.subscribe(b"kv")
 
@@ -96,9 +99,33 @@ class Follower:
                 assert len(event["token_ids"]) == event["block_size"] * len(event["block_hashes"])
                 assert event["parent_block_hash"] is None or event["parent_block_hash"] in self.names
                 self.names |= set(event["block_hashes"])
+            elif event["type"] == "AllBlocksCleared":
+                self.names.clear()
             else:
                 self.names -= set(event["block_hashes"])
+                self.removed += len(event["block_hashes"])
         self.next += 1
+
+
+def test_an_adapter_has_blocks_of_its_own_and_its_name_in_events() -> None:
+    stored = Stored(names=[1, 2], parent=None, tokens=[7] * 32, salt="mine" + Adapter(name="a", path="p", number=3, blocks=0).salt)
+    found = document_of(stored, 16)
+    assert (found["lora_id"], found["lora_name"], found["extra_keys"]) == (3, "a", [["a", "mine"], ["a"]])
+    with in_thread(replace(SERVED, engine=lambda: CachedEngine(spec()), instances=1, max_context=2_000)) as running:
+        server, body = Asking(running.port), {"prompt": [7] * 100, "max_tokens": 1}
+        engines = running.service.engines
+        assert isinstance(engines, Simulated)
+        engine, engines.adapter_cost = engines.fleet.instances[0].member.engine, lambda rank: (rank, 0.0)
+        free = engine.kv_blocks_free
+        for name in ("a", "b"):
+            assert ask(running.port, "POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": "p"})[0] == 200
+        assert engine.kv_blocks_free == free - 32
+        found = [
+            server.post("/v1/completions", {**body, "model": name})[1]["usage"]["prompt_tokens_details"] for name in ("a", "b", "a", "toy")
+        ]
+        assert found == [None, None, {"cached_tokens": 96}, None]
+        assert server.post("/reset_prefix_cache", {}) == (200, {"success": True})
+        assert server.post("/v1/completions", {**body, "model": "a"})[1]["usage"]["prompt_tokens_details"] is None
 
 
 def test_a_subscriber_rebuilds_the_cache_over_10_000_requests_with_evictions() -> None:
@@ -113,19 +140,20 @@ def test_a_subscriber_rebuilds_the_cache_over_10_000_requests_with_evictions() -
     engine.publish = publish
     follower = Follower(publisher)
     time.sleep(0.2)  # until the subscription has reached the publisher
-    rng, removed = random.Random(0), 0
+    rng = random.Random(0)
     for number in range(10_000):
         prompt = (rng.randrange(8),) * 16 + (rng.randrange(60),) * rng.randrange(1, 60)
         engine.live.add(number, Content(prompt, "", lambda place: place))
         engine.submit(Request(id=number, isl=len(prompt), osl=rng.randrange(1, 20), at=engine.now))
         engine.advance()
         if number % 1_000 == 999:
-            before = len(follower.names)
             follower.read(len(sent))
-            removed += before > 0
             assert follower.names == engine.names
             engine.forget()
-    assert removed
+    assert engine.clear()
+    follower.read(len(sent))
+    assert follower.names == engine.names == set()
+    assert follower.removed > 1_000
     assert [int.from_bytes(number, "big") for number in batches_again(publisher, len(sent) - 3)] == [len(sent) - 3 + i for i in range(3)]
     follower.socket.close(linger=0)
     publisher.close()

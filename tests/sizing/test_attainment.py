@@ -10,8 +10,13 @@ import pytest
 from tests.questions import SMALL, contenders, question
 from tonnage.api.size import size
 from tonnage.cli.main import run
+from tonnage.plan.fleet import FleetCheck
+from tonnage.plan.limit import Breach, limit_of
 from tonnage.plan.plan import Plan
+from tonnage.plan.reason import BrokenOnManyInstances
+from tonnage.sizing import planner
 from tonnage.sizing.loads.confidence import Slowdown
+from tonnage.sizing.loads.fleet_check import FleetAtPeak, check
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question
 from tonnage.spec.deployment import Limit, parse_attainment
@@ -82,3 +87,31 @@ def test_parts_that_a_mode_does_not_count_are_refused(capsys: pytest.CaptureFixt
     words = ["size", "--model", "llama-3.1-8b", "--isl", "1000", "--osl", "100", "--peak-rps", "10", "--mode", "sequential", "--attain"]
     assert run([*words, "95%: ttft<=1s & e2e<=9s"]) == 2
     assert "contradicts the limit" in capsys.readouterr().err
+
+
+def test_where_the_fleet_of_every_deployment_breaks_a_limit_each_is_rejected_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last deployment whose fleet never held ended the search with an error; now the next best is tried."""
+    asked = question(**{**ONE, "tp": "1,2"}, attain="95%: ttft<=200ms & tpot<=12ms")
+    broken: list[str] = []
+
+    def never(peak: FleetAtPeak, systems: int) -> FleetCheck:
+        found = check(peak, systems)
+        broken.append(str(peak.instance.deployment))
+        worst = Breach(limit=limit_of(asked.limits[0]), value_ms=1_500)
+        return replace(found, runs=tuple(replace(run, holds=False, worst=worst) for run in found.runs))
+
+    monkeypatch.setattr("tonnage.sizing.search.search.check", never)
+    found = planner.size(asked)
+    assert found.choice is None
+    reasons = [one.reason for one in found.rejected]
+    assert len(broken) == len(set(broken)) >= 2
+    assert sum(isinstance(each, BrokenOnManyInstances) for each in reasons) == len(broken)
+    assert len({one.identity for one in found.rejected}) == len(reasons)
+
+
+def test_the_goodput_of_a_plan_is_the_share_of_its_peak() -> None:
+    plan = size(model="llama-3.1-8b", isl=500, osl=50, peak_rps=20, attain="90%: ttft<=500ms & tpot<=50ms", gpu="l40s", engine="vllm")
+    assert plan.choice is not None
+    assert plan.choice.at_peak is not None
+    (one,) = plan.choice.at_peak.attained
+    assert one.requests_per_second == pytest.approx(one.share * 20)

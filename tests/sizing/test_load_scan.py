@@ -27,7 +27,7 @@ class Curve(LoadScan):
     def __init__(self, value: Callable[[float, int], float], most: float = 1000.0, begin: float = 1000.0) -> None:
         """Loads settle up to ``most``; the search begins at ``begin``."""
         traffic = SimpleNamespace(sharing=None)
-        fake: Any = SimpleNamespace(traffic=traffic, recorded_sessions=None, saturation_estimate=lambda: most / 0.98)
+        fake: Any = SimpleNamespace(traffic=traffic, follows=False, recorded_sessions=None, saturation_estimate=lambda: most / 0.98)
         super().__init__(SimpleNamespace(saturation=lambda instance: most / 0.98, open=self._open), fake)  # type: ignore[arg-type]
         self.value, self.begin, self.runs_made = value, begin, list[tuple[int, float]]()
 

@@ -12,6 +12,9 @@ from tonnage.api.size import ask, size
 from tonnage.errors import InputErrors
 from tonnage.formats.sessions.read import read_sessions
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.plan_document import report
+from tonnage.report.plans.sessions import sessions_text
+from tonnage.report.writers.markdown import markdown
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
@@ -70,6 +73,16 @@ def test_a_plan_says_sessions_systems_and_what_each_takes(sessions):
     assert held.requests == len(recorded.isl) / 16
     assert held.input_tokens == pytest.approx(recorded.isl.sum() / 16)
     assert Plan.from_json(plan.to_json()) == plan
+    cache, host = held.tiers
+    assert (cache.name, host.name, held.offloader) == ("KV cache", "host", "vllm"), "the usual one of a DGX H100 with vLLM"
+    assert host.bytes_per_instance == pytest.approx(0.8 * 2e12 / 8)
+    assert host.per_system == held.per_system >= cache.per_system
+    assert cache.systems >= best.systems
+    assert best.pools[0].launch[-4:] == ("--kv-offloading-size", "186", "--kv-offloading-backend", "native")
+    assert "host memory (vllm, 200 GB at 55.6 GB/s an instance) raises" in sessions_text(plan)
+    table = markdown(report(plan))
+    assert "requests/s per instance" in table
+    assert "fleet saturates at" not in table, "a closed form that does not count what sessions leave in a cache"
 
 
 def test_units_of_people_are_sessions_at_once(sessions):
@@ -114,7 +127,7 @@ def test_sessions_at_the_limit_grow_with_limits_and_memory_and_systems_with_sess
     rates = [contender(sessions, runs, kv_tiers=f"host={size}GB@50GB/s").rate for size in (0, 60, 400)]
     assert rates == sorted(rates)
     assert rates[2] > rates[0], "memory below the cache carries more sessions"
-    assert rates[0] == contender(sessions, runs).rate, "a tier of no capacity changes nothing"
+    assert rates[0] == contender(sessions, runs, kv_tiers="none").rate, "a tier of no capacity changes nothing"
     systems = [contender(sessions, runs, sessions=each).systems for each in (10, 100, 300, 1_000)]
     assert systems == sorted(systems)
 

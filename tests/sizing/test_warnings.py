@@ -1,5 +1,6 @@
 """Every warning has its number, and appears only where the rule is broken."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -47,26 +48,39 @@ def test_a_limit_that_halves_throughput_is_shown_with_the_throughput_without_it(
     assert "limit-halves-throughput" not in rules(tp="1", isl=2000, ttft="p95<=2s", e2e="p95<=20s")
 
 
-def swings(isl: float | None, osl: float | None) -> Sensitivity:
-    """Of a plan of ten systems: exactly so many with each length 20 % shorter."""
-    base = Changed(change=0.2, systems=13, systems_exact=12.5, deployment=None, reason=None)
-    lower = {"isl": isl, "osl": osl}
-    rows = [Swing(input=name, low=replace(base, change=-0.2, systems_exact=exact), high=base) for name, exact in lower.items()]
+def swings(isl: float | None, osl: float | None, size: int = 8) -> Sensitivity:
+    """Of a plan of ten systems with 8 GPUs each: exactly so many with each length 20 % shorter, in systems of ``size`` GPUs."""
+    base = Changed(change=0.2, systems=13, systems_exact=12.5, deployment=None, gpus=104, reason=None)
+
+    def low(exact: float | None) -> Changed:
+        systems = None if exact is None else math.ceil(exact)
+        return replace(base, change=-0.2, systems=systems, systems_exact=exact, gpus=size * (systems or 0))
+
+    rows = [Swing(input=name, low=low(exact), high=base) for name, exact in (("isl", isl), ("osl", osl))]
     return Sensitivity(systems=10, systems_exact=10.0, swings=tuple(rows), relaxed=None)
 
 
 def test_advice_on_lengths_is_read_off_the_sensitivity() -> None:
-    prompts, answers = length_to_shorten(swings(7.0, 9.5)), length_to_shorten(swings(10.0, 8.0))
+    prompts, answers = length_to_shorten(swings(7.0, 9.5), 80), length_to_shorten(swings(10.0, 8.0), 80)
     assert prompts is not None
     assert (prompts.which, prompts.saved, prompts.other_saved, prompts.value) == ("isl", 3.0, 0.5, 6.0)
     assert (
-        warning_text(prompts) == "shorten prompts first: 20% shorter prompts save 3.00 systems before rounding, 20% shorter answers 0.500"
+        warning_text(prompts)
+        == "shorten prompts first: 20% shorter prompts save 24 GPUs (3.00 systems before rounding), 20% shorter answers 0.500"
     )
     assert answers is not None
     assert (answers.which, answers.saved, answers.other_saved) == ("osl", 2.0, 0.0)
-    for none in (swings(9.0, 9.0), swings(9.8, 10.0), swings(None, None)):
-        assert length_to_shorten(none) is None
-    assert length_to_shorten(None) is None
+    for none in (swings(9.0, 9.0), swings(9.1, 10.0), swings(None, None)):
+        assert length_to_shorten(none, 80) is None
+    assert length_to_shorten(None, 80) is None
+
+
+def test_systems_of_another_size_are_counted_by_their_gpus() -> None:
+    """Nine tenths of a rack of 72 GPUs is 8.1 systems of 8; a whole rack saves 8 of the 80 GPUs."""
+    found = length_to_shorten(swings(0.9, 1.1, size=72), 80)
+    assert found is not None
+    assert (found.gpus, found.which) == (8, "isl")
+    assert found.saved == pytest.approx(10 - 8.1)
 
 
 @pytest.mark.parametrize("lengths", [{"isl": 4000, "osl": 50}, {"isl": 100, "osl": 400}])

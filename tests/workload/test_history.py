@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.watch.served_weeks import DAY, HOUR, WEEK_SHAPE, Weeks, weeks
+from tonnage import simulate
 from tonnage.api.history import read_history
 from tonnage.cli.main import run
 from tonnage.errors import InputError
@@ -249,3 +250,30 @@ def test_every_engine_s_names_are_read(engine: str) -> None:
     assert found.cache == (pytest.approx(1 / 3) if signals.cache_hits else None)
     assert found.watts is not None
     assert found.watts.tolist() == [800.0, 800.0]
+
+
+def test_what_a_cache_found_becomes_a_common_beginning_that_a_simulation_finds_as_often() -> None:
+    """Prompts of 1,100 to 2,100 tokens, of which 450 are common and cached; where the shortest are shorter than that, nothing is."""
+    times = MONDAY + np.arange(0, 7_201, 60.0)
+    counts, isl = times - MONDAY, np.linspace(1_100, 2_100, 101)
+    rows = [series("vllm:e2e_request_latency_seconds_count", times, counts)]
+    for name, lengths in (("vllm:request_prompt_tokens", isl), ("vllm:request_generation_tokens", np.full(1, 40.0))):
+        rows.append(series(f"{name}_sum", times, counts * lengths.mean()))
+        rows += [series(f"{name}_bucket", times, counts * (lengths <= bound).mean(), le=str(bound)) for bound in BOUNDS]
+
+    def fitted(cached: int) -> HistoryFit:
+        told = {"vllm:prefix_cache_queries_total": isl.mean(), "vllm:prefix_cache_hits_total": cached}
+        both = [series(name, times, counts * tokens) for name, tokens in told.items()]
+        return fit_history(history_of(curves([answer([*rows, *both])], "x"), "x"), "hours", model="llama-3.1-8b")
+
+    found = fitted(450)
+    assert found.scenario.sessions.shared_prefix == 450
+    assert any("450 tokens in common" in gap for gap in found.gaps)
+    rest = parse_lengths(str(found.scenario.lengths.isl), "isl").mean
+    assert rest + 450 == pytest.approx(isl.mean(), rel=0.01)
+    asked = {"isl": round(rest), "osl": 40, "shared_prefix": 450, "request_rate": 4, "requests": 200}
+    made = simulate(model="llama-3.1-8b", gpu="h100", engine="vllm", **asked)
+    assert made.hit_rate == pytest.approx(450 / isl.mean(), rel=0.05)
+    apart = fitted(1_200)
+    assert apart.scenario.sessions.shared_prefix is None
+    assert any("shares nothing" in gap for gap in apart.gaps)

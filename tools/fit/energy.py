@@ -193,12 +193,11 @@ def fit(file: Path, output: Path | None = None) -> str:
     if not rows:
         raise InputError(f"{file}: holds no row of a model in the catalog")
     found = list(held_out(rows))
-    logs = np.log([1 / one.joules for one in found])
-    q10, q90 = np.quantile(logs, [0.1, 0.9])
+    errors = _quantiles(found) | {gpu: _quantiles([one for one in found if one.row.gpu == gpu]) for gpu in sorted({r.gpu for r in rows})}
     terms = dict(zip(TERMS, map(float, fitted(rows).round(4)), strict=True))
     target = POWER if output is None else output
     document: dict[str, Any] = json.loads(POWER.read_text(encoding="utf-8"))
-    document |= {"terms": terms, "errors": {"q10": round(float(q10), 4), "q90": round(float(q90), 4), "rows": len(rows)}}
+    document |= {"terms": terms, "errors": errors}
     target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     lines = [f"{len(rows)} rows of {len({row.model for row in rows})} models; written: {target}"]
     lines += [f"left out, not in the catalog: {name} ({count} rows)" for name, count in left_out.items()]
@@ -207,8 +206,14 @@ def fit(file: Path, output: Path | None = None) -> str:
     return "\n".join(lines)
 
 
+def _quantiles(found: Sequence[HeldOut]) -> dict[str, Any]:
+    """The 80 % interval of measured over predicted watts, as logarithms."""
+    q10, q90 = np.quantile(np.log([1 / one.joules for one in found]), [0.1, 0.9])
+    return {"q10": round(float(q10), 4), "q90": round(float(q90), 4), "rows": len(found)}
+
+
 def _errors(found: Sequence[HeldOut]) -> Iterator[str]:
-    """Mean errors and coverage of the 80 % interval by GPU; the interval of a model is made of the errors of the others."""
+    """Mean errors and coverage of the 80 % interval by GPU; that of a model is made of the errors of the others on its GPU."""
     for gpu in sorted({one.row.gpu for one in found}):
         mine = [one for one in found if one.row.gpu == gpu]
         inside = sum(_inside(one, found) for one in mine) / len(mine)
@@ -220,6 +225,6 @@ def _errors(found: Sequence[HeldOut]) -> Iterator[str]:
 
 
 def _inside(one: HeldOut, found: Sequence[HeldOut]) -> bool:
-    others = np.log([1 / each.joules for each in found if each.row.model != one.row.model])
+    others = np.log([1 / each.joules for each in found if each.row.model != one.row.model and each.row.gpu == one.row.gpu])
     low, high = np.quantile(others, [0.1, 0.9])
     return bool(low <= math.log(1 / one.joules) <= high)

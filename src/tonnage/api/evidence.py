@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from tonnage.api.question.arguments import listed, plain, with_signature
+from tonnage.api.question.arguments import attainments, listed, plain, with_signature
 from tonnage.errors import InputError, option
 from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.external.measured_steps import checked_source
@@ -44,6 +44,7 @@ def score(
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
     include_invalid: bool = False,
+    attain: str | Sequence[str] = (),
     progress: Progress | None = None,
     **said: Unpack[MeasuredArguments],
 ) -> ScoreReport:
@@ -56,6 +57,7 @@ def score(
         coefficients: a file that ``calibrate`` wrote; the shipped terms if not given.
         step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``).
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
+        attain: shares of requests that must meet several limits at once, which run folders are compared by too.
         progress: called with (done, total, name).
         said: what the file does not say.
 
@@ -74,6 +76,7 @@ def score(
         calibration=calibration,
         step_source=source,
         include_invalid=include_invalid,
+        slo=attainments(attain),
     )
 
 

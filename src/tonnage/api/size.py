@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tonnage.api.question.aims import places_of, prices_of, reserve_of, with_prices
+from tonnage.api.question.aims import aim_of, places_of, prices_of, reserve_of, with_prices
 from tonnage.api.question.arguments import Many, ScenarioLike, document_of, listed, plain, slo, spare_of, whole_numbers, with_signature
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
@@ -117,7 +117,13 @@ def size_models(scenario: ScenarioLike = None, *, progress: Progress | None = No
 
 
 def answer(
-    understood: Asked, *, progress: Progress | None = None, today: date | None = None, command: str = "", runs: Runs | None = None
+    understood: Asked,
+    *,
+    progress: Progress | None = None,
+    today: date | None = None,
+    command: str = "",
+    runs: Runs | None = None,
+    decided: Callable[[Plan], None] | None = None,
 ) -> tuple[Plan, ...]:
     """One finished plan per question: with its cost, what was asked, and where it came from.
 
@@ -129,6 +135,8 @@ def answer(
         today: the day that the plans name, and on which prices older than a year are; neither if not given.
         command: as it was typed, for the plans to name.
         runs: the memory of earlier questions, whose runs are not made again.
+        decided: called with the plan of a single model as soon as its choice, number of systems and cost are known; what would change
+            the answer is still missing there. Not called where an objective, a budget or standby systems may change the choice.
 
     Raises:
         InputError: the benchmarks cannot be used for the question.
@@ -146,7 +154,15 @@ def answer(
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
     runs = Memory() if runs is None else runs
-    plans = [search(question, progress=progress or no_progress, runs=runs) for question in understood.questions]
+    day = "" if today is None else today.isoformat()
+
+    def finished(plan: Plan) -> Plan:
+        plan = with_cost(plan, prices, today=today, where=where)
+        return replace(plan, asked=scenario, provenance=replace(plan.provenance, command=command, date=day))
+
+    final = len(understood.questions) == 1 and aim_of(scenario.choice) is None and reserve_of(scenario.standby) is None
+    early = None if decided is None or not final else lambda plan: decided(finished(with_day(plan, scenario.demand)))
+    plans = [search(question, progress=progress or no_progress, runs=runs, decided=early) for question in understood.questions]
     plans = [
         chosen(asked, plan, scenario, prices=prices, where=where, search=partial(search, runs=runs))
         for asked, plan in zip(understood.questions, plans, strict=True)
@@ -163,15 +179,11 @@ def answer(
     plans = [with_day(plan, scenario.demand) for plan in plans]
     plans = [with_autoscaling(plan, asked, scenario) for plan, asked in zip(plans, understood.questions, strict=True)]
     plans = [with_measurement(plan, asked, runs) for plan, asked in zip(plans, understood.questions, strict=True)]
-    plans = [with_cost(plan, prices, today=today, where=where) for plan in plans]
+    plans = [finished(plan) for plan in plans]
     if own is not None:
         own = with_cost(own, prices, today=today, where=where)
         plans[0] = replace(plans[0], measured=Measured(plan=own, predicted=_predicted_beside(understood)))
-    day = "" if today is None else today.isoformat()
-    return tuple(
-        replace(plan, asked=scenario, provenance=replace(plan.provenance, command=command, date=day), measured=plan.measured)
-        for plan in plans
-    )
+    return tuple(plans)
 
 
 def _measured_beside(understood: Asked) -> Plan | None:

@@ -44,7 +44,7 @@ class ServerArguments:
         default=(),
     )
     gpu_metrics: bool = about(
-        "Read the GPUs of this machine once a second, too, where the client runs beside the server; needs nvidia-ml-py (default: off).",
+        "Read the GPUs of this machine once a second, too, where the server runs on it; needs nvidia-ml-py or amdsmi (default: off).",
         default=False,
     )
 
@@ -77,6 +77,10 @@ class LoadArguments(ServerArguments):
     conversation_turn_delay: str | None = about("Pause between an answer and the next turn: 2s or exponential:2s (default: none).")
     conversation_file: Path | None = about(
         "Conversations to hold as they stand: objects with turns or messages (.jsonl), or ShareGPT's .json."
+    )
+    sessions: str | None = about(
+        "Recorded sessions to send again and again: WEKA's, Dynamo's or AIPerf's files. Prompts share what the recorded ones did, and "
+        "think times are kept."
     )
     request_count: int | None = about("Requests per load.")
     benchmark_duration: str | None = about("Send for this long instead of a number of requests, such as 60s.")

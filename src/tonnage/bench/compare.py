@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.bench.intervals import CONFIDENCE, STATISTICS, block_draws, latencies_ms, statistics
 from tonnage.errors import in_python
 from tonnage.notebook import InNotebooks
-from tonnage.results.metrics import attained, summarize
+from tonnage.results.metrics import Attained, attained, summarize
 from tonnage.results.requests import Requests
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) 
     for name in ("requests_per_second", "output_tokens_per_second"):
         ratios.append(Ratio(metric=name, statistic="mean", first=getattr(one, name), second=getattr(other, name)))
     for ours_met, theirs_met in zip(attained(first, slo), attained(second, slo), strict=True):
-        ratios += [Ratio(metric=f"share {ours_met.limits}", statistic="mean", first=ours_met.share, second=theirs_met.share)]
+        ratios.append(share_ratio(ours_met, theirs_met))
         rates = (ours_met.requests_per_second, theirs_met.requests_per_second)
-        ratios += [Ratio(metric=f"goodput {ours_met.limits}", statistic="mean", first=rates[0], second=rates[1])]
+        ratios.append(Ratio(metric=f"goodput {ours_met.limits}", statistic="mean", first=rates[0], second=rates[1]))
     quantiles = {
         metric: tuple(tuple(float(v) for v in np.percentile(x, QUANTILES)) for x in (ours[metric], theirs[metric]))
         for metric in ours
@@ -107,6 +107,18 @@ def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) 
     }
     pairs = {metric: (found[0], found[1]) for metric, found in quantiles.items()}
     return Comparison(ratios=tuple(ratios), quantiles_ms=pairs, notes=_notes(first, second))
+
+
+def share_ratio(first: Attained, second: Attained) -> Ratio:
+    """The ratio of two shares, with an interval from those of both (Donner and Zou, MOVER for ratios); none where the first may be 0."""
+    one, other, product = first.share, second.share, first.share * second.share
+    low = high = math.nan
+    if first.low > 0 and 2 * one > first.high:
+        below = second.low * (2 * other - second.low), first.high * (2 * one - first.high)
+        above = second.high * (2 * other - second.high), first.low * (2 * one - first.low)
+        low = (product - math.sqrt(max(0.0, product**2 - below[0] * below[1]))) / below[1]
+        high = (product + math.sqrt(max(0.0, product**2 - above[0] * above[1]))) / above[1]
+    return Ratio(metric=f"share {first.limits}", statistic="mean", first=one, second=other, low=low, high=high)
 
 
 def _ratios(metric: str, first: NDArray[np.float64], second: NDArray[np.float64], *, seed: int) -> list[Ratio]:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.client import Client
-from tonnage.bench.conversations import Conversations, TurnLog
+from tonnage.bench.conversations import Conversations, History, Pieces, TurnLog
 from tonnage.bench.load import Load
 from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange
 
@@ -173,20 +173,17 @@ class Conductor:
             self._ended.set()
 
 
-History = list[tuple[str, str]]
-"""Questions and the answers that came to them."""
-
-
 class TurnMaker(Protocol):
     """Makes the request of one turn."""
 
-    def __call__(self, place: int, isl: int, osl: int, *, text: str, before: int, history: History) -> Exchange:
+    def __call__(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
         """The exchange of one turn.
 
         Args:
             place: of the turn among all turns.
             isl, osl: tokens of its new part and of its answer.
             text: what is said; "" where it is made.
+            pieces: of a recorded session, the numbers of the prompt's pieces, each with the token up to which it reaches; else empty.
             before: tokens of the conversation so far.
             history: the conversation so far.
         """
@@ -194,13 +191,12 @@ class TurnMaker(Protocol):
 
 @dataclass(slots=True)
 class _Talk:
-    """A conversation under way: its number, the turn that is asked next, and what was said."""
+    """A conversation under way: its number, its requests that are planned or in flight, and what was said."""
 
     number: int
-    turn: int = 0
+    open: int = 0
     tokens: int = 0
     history: History = field(default_factory=list)
-    text: str = ""
 
 
 class TalkConductor:
@@ -230,9 +226,12 @@ class TalkConductor:
         self._client: Client | None = None
         self._ended = asyncio.Event()
         self._alarm = Alarm(loop, self._ring)
-        self._due: list[tuple[int, int, _Talk, Exchange]] = []
+        graph = self._talks.graph()
+        self._starts, self._rows, self._waits = graph.starts.tolist(), graph.rows.tolist(), graph.waits.tolist()
+        self._ready = [0] * len(self._waits)
+        self._due: list[tuple[int, int, _Talk, int, Exchange]] = []
         self._order = itertools.count()
-        self._asked: dict[Exchange, _Talk] = {}
+        self._asked: dict[Exchange, tuple[_Talk, int]] = {}
         self._begun = 0
         self._closing = False
         self._who, self._turn = array("q"), array("q")
@@ -280,18 +279,18 @@ class TalkConductor:
         self._end_late()
 
     def done(self, exchange: Exchange) -> None:
-        """An answer has come, or none will: the conversation goes on after its pause, or another begins."""
+        """An answer has come, or none will: turns that waited for it follow; after the last of a conversation another one begins."""
         self.over += 1
         free_ns = time.monotonic_ns()
-        talk = self._asked.pop(exchange)
-        going_on = exchange.outcome == COMPLETED and talk.turn < self._talks.turns(talk.number)
-        if not self._closing and going_on:
+        talk, place = self._asked.pop(exchange)
+        talk.open -= 1
+        if not self._closing and exchange.outcome == COMPLETED:
             reply = exchange.reply
-            talk.history.append((talk.text, "".join(reply.texts)))
-            talk.tokens = exchange.isl + (reply.tokens if reply.tokens >= 0 else exchange.osl)
-            place = int(self._talks.starts[talk.number]) + talk.turn
-            self._plan(talk, (reply.last_ns if reply.last_ns >= 0 else free_ns) + int(self._talks.pause_ns[place]))
-        elif not self._closing and self._talks.due_ns is None:
+            if self._talks.contents is None:
+                talk.history.append((exchange.question, "".join(reply.texts)))
+                talk.tokens = exchange.isl + (reply.tokens if reply.tokens >= 0 else exchange.osl)
+            self._follow(talk, place, reply.last_ns if reply.last_ns >= 0 else free_ns)
+        if not self._closing and not talk.open and self._talks.due_ns is None:
             self._begin(free_ns)
         self._taken(exchange)
         self._set()
@@ -300,36 +299,44 @@ class TalkConductor:
     def _begin(self, due_ns: int) -> None:
         """Begin the next conversation, if there is one."""
         if self._begun < len(self._talks):
-            self._plan(_Talk(self._begun), due_ns)
+            self._plan(_Talk(self._begun), int(self._talks.starts[self._begun]), due_ns)
             self._begun += 1
 
     def _next_arrival(self) -> None:
         if self._talks.due_ns is not None and self._begun < len(self._talks):
             self._begin(self.start_ns + int(self._talks.due_ns[self._begun]))
 
-    def _plan(self, talk: _Talk, due_ns: int) -> None:
-        """Make the next turn of a conversation ready, and put it where its moment is."""
+    def _follow(self, talk: _Talk, place: int, ended_ns: int) -> None:
+        """Plan the turns for which this one was the last that they waited for."""
+        for row in self._rows[self._starts[place] : self._starts[place + 1]]:
+            self._waits[row] -= 1
+            self._ready[row] = max(self._ready[row], ended_ns)
+            if not self._waits[row]:
+                self._plan(talk, row, self._ready[row] + int(self._talks.pause_ns[row]))
+
+    def _plan(self, talk: _Talk, place: int, due_ns: int) -> None:
+        """Make a turn of a conversation ready, and put it where its moment is."""
         talks = self._talks
-        place = int(talks.starts[talk.number]) + talk.turn
+        pieces = () if talks.contents is None else list(zip(*talks.contents.of(place), strict=True))
         text = talks.texts[place] if talks.texts else ""
-        exchange = self._make(place, int(talks.isl[place]), int(talks.osl[place]), text=text, before=talk.tokens, history=talk.history)
-        talk.text = exchange.question
-        heapq.heappush(self._due, (due_ns, next(self._order), talk, exchange))
+        lengths = int(talks.isl[place]), int(talks.osl[place])
+        exchange = self._make(place, *lengths, text=text, pieces=pieces, before=talk.tokens, history=talk.history)
+        talk.open += 1
+        heapq.heappush(self._due, (due_ns, next(self._order), talk, place, exchange))
 
     def _ring(self) -> None:
         """Ask what is due."""
         while self._due and self._due[0][0] <= time.monotonic_ns() and not self._closing:
-            due_ns, _, talk, exchange = heapq.heappop(self._due)
-            first = talk.turn == 0
+            due_ns, _, talk, place, exchange = heapq.heappop(self._due)
+            turn = place - int(self._talks.starts[talk.number])
             exchange.due_ns, exchange.number = due_ns, self.sent
             self._who.append(talk.number)
-            self._turn.append(talk.turn)
+            self._turn.append(turn)
             self.sent += 1
-            talk.turn += 1
-            self._asked[exchange] = talk
+            self._asked[exchange] = (talk, place)
             if self._client is not None:
                 self._client.start(exchange)
-            if first:
+            if turn == 0:
                 self._next_arrival()
         self._set()
         self._check()

@@ -11,16 +11,16 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from tonnage.bench.conversations import History, Pieces
 from tonnage.bench.endpoints import Endpoint
 from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.infer import Tensors
-from tonnage.bench.prompts import PromptMaker, body_bytes
+from tonnage.bench.prompts import PromptMaker, Prompts, body_bytes
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import Exchange, Reply
 from tonnage.errors import InputError, option
@@ -419,9 +419,10 @@ class Setup:
         data = request_bytes(self.head, among_all, body, further)
         return Exchange(number=number, isl=isl, osl=osl, data=data, reply=self.reply())
 
-    def turn(self, place: int, isl: int, osl: int, *, text: str, before: int, history: Sequence[tuple[str, str]]) -> Exchange:
-        """One turn of a conversation (``talk_conductor.TurnMaker``); its number is given when it is sent."""
-        question = text or self.prompts.text(place, isl)
+    def turn(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
+        """One turn of a conversation (``conductor.TurnMaker``); its number is given when it is sent."""
+        own = self.prompts.of_pieces(pieces, isl) if pieces and isinstance(self.prompts, Prompts) else text
+        question = own or self.prompts.text(place, isl)
         data = request_bytes(self.head, place, body_bytes(self.endpoint.talk(history, question, osl), self.endpoint.extra))
         exchange = Exchange(number=-1, isl=before + isl, osl=osl, data=data, reply=self.reply())
         exchange.question = question

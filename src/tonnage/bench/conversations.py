@@ -8,6 +8,10 @@ A file says the user's turns; the answers come from the server that is measured:
 - ``.jsonl``: one conversation a line with ``turns``, a list of objects with ``text`` and, where they have them, ``osl`` and
   ``pause_s``; or with ``messages`` in OpenAI's form, of which the user's are taken;
 - ``.json``: ShareGPT's list of ``conversations``, of which the human's are taken, and the lengths of the answers.
+
+Recorded sessions (``spec/recorded_sessions.py``) are conversations whose prompts are made whole: of the pieces that the recording has in
+common, so that a cache finds as much as it did then. A request is due a pause after the last of the ones that it waits for, as recorded,
+and sub-agents run next to their parent.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 from tonnage.bench.prompts import text_of_file
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
-from tonnage.spec.sessions import Pause
+from tonnage.spec.sessions import Contents, Follows, Pause
+from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,9 +34,16 @@ if TYPE_CHECKING:
 
     from tonnage.bench.prompts import TokenizerFile
     from tonnage.spec.lengths import Lengths
+    from tonnage.spec.workload import Trace
 
     Ints = NDArray[np.int64]
 
+
+History = list[tuple[str, str]]
+"""Questions and the answers that came to them."""
+
+Pieces = Sequence[tuple[int, int]]
+"""Of a prompt of a recorded session: the number of each piece, and the token up to which it reaches."""
 
 STATISTICS = (50, 95)
 """Percentiles of each turn's latencies."""
@@ -43,10 +55,12 @@ class Conversations:
 
     Attributes:
         starts: int64 (conversations + 1,), the place of each conversation's first turn among all turns.
-        isl, osl: int64 (turns,), tokens of the new part of each prompt, and of each answer.
+        isl, osl: int64 (turns,), tokens of the new part of each prompt, of recorded sessions of the whole prompt, and of each answer.
         pause_ns: int64 (turns,), from an answer to the next turn; 0 for first turns.
         due_ns: int64 (conversations,), when each begins in an open loop; None in a closed one.
         texts: the question of each turn, where a file says them; empty where they are made.
+        follows: of recorded sessions, which requests wait for which; None where each turn waits for the one before.
+        contents: of recorded sessions, the pieces of each prompt; None where prompts grow by their answers.
     """
 
     starts: Ints
@@ -55,14 +69,39 @@ class Conversations:
     pause_ns: Ints
     due_ns: Ints | None = None
     texts: tuple[str, ...] = ()
+    follows: Follows | None = None
+    contents: Contents | None = None
 
     def __len__(self) -> int:
         """Number of conversations."""
         return len(self.starts) - 1
 
-    def turns(self, conversation: int) -> int:
-        """How many turns a conversation has."""
-        return int(self.starts[conversation + 1] - self.starts[conversation])
+    def graph(self) -> Follows:
+        """Which turns wait for which."""
+        import numpy as np
+
+        if self.follows is not None:
+            return self.follows
+        waits = np.ones(int(self.starts[-1]), np.int64)
+        waits[self.starts[:-1]] = 0
+        return Follows(starts=np.append(0, np.append(waits[1:], 0).cumsum()), rows=np.flatnonzero(waits), waits=waits)
+
+
+def recorded(trace: Trace) -> Conversations:
+    """The sessions of a trace, made of ``RecordedSessions``."""
+    import numpy as np
+
+    if trace.pause_ps is None or trace.contents is None:
+        raise ValueError("a trace without sessions")
+    firsts = trace.firsts()
+    return Conversations(
+        starts=np.append(firsts, len(trace)),
+        isl=trace.isl,
+        osl=trace.osl,
+        pause_ns=np.maximum(trace.pause_ps, 0) // PS_PER_NS,
+        follows=trace.graph(),
+        contents=trace.contents,
+    )
 
 
 def drawn(*, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Pause, seed: int) -> Conversations:

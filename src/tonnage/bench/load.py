@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from tonnage.bench.conversations import ConversationFile, Conversations, drawn
+from tonnage.bench.conversations import ConversationFile, Conversations, drawn, recorded
 from tonnage.errors import InputError, option
 from tonnage.spec.sessions import Pause
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Pairs, TraceArrivals, Workload
@@ -14,6 +15,8 @@ from tonnage.units import PS_PER_NS
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tonnage.spec.recorded_sessions import RecordedSessions
 
 Pattern = Literal["poisson", "constant", "gamma", "burst"]
 PATTERNS: tuple[Pattern, ...] = ("poisson", "constant", "gamma", "burst")
@@ -87,7 +90,8 @@ class Talk:
 
     Attributes:
         turns: of each, or
-        file: the conversations themselves.
+        file: the conversations themselves, or
+        sessions: recorded ones, again and again.
         pause: between an answer and the next turn.
         count: how many; None where a time ends the run, or the file does.
         pinned: whether the outputs' lengths are those asked for, in place of the file's.
@@ -95,6 +99,7 @@ class Talk:
 
     turns: Lengths
     file: ConversationFile | None = None
+    sessions: RecordedSessions | None = None
     pause: Pause
     count: int | None = None
     pinned: bool = True
@@ -194,10 +199,11 @@ class Question:
         if isinstance(self.arrivals, TraceArrivals):
             raise InputError(f"{option('trace')}: recorded traffic has no conversations; leave out one of the two")
         count = talk.count if talk.count is not None else min(self._enough(), MOST_TALKS)
-        talks = talk.drawn(count, self.isl, self.osl, self.seed)
         seconds = float("inf") if self.seconds is None else self.seconds
         arrivals = self.arrivals
         clients = arrivals.concurrency if isinstance(arrivals, ClosedLoop) else 0
+        sessions = talk.sessions
+        talks = talk.drawn(count, self.isl, self.osl, self.seed) if sessions is None else self._sessions(sessions, talk.count)
         if isinstance(arrivals, OpenLoop):
             workload = Workload(isl=self.isl, osl=self.osl, arrivals=arrivals, requests=len(talks))
             talks = replace(talks, due_ns=workload.trace(self.seed).due_ps // PS_PER_NS)
@@ -212,6 +218,22 @@ class Question:
             grace_s=self.grace_s,
             conversations=talks,
         )
+
+    def _sessions(self, sessions: RecordedSessions, count: int | None) -> Conversations:
+        """So many recorded sessions in the order of the file, and then copies; without a number more than the clients get through."""
+        from tonnage.spec.recorded_sessions import recorded_trace
+
+        if count is None and isinstance(self.arrivals, ClosedLoop):
+            waits = sessions.pause_ns.clip(min=0).sum() / 1e9 / len(sessions)  # a session's pauses, which no server shortens
+            count = len(sessions) + self.arrivals.concurrency * (1 + math.ceil((self.seconds or 0.0) / max(waits, 1.0)))
+        elif count is None:
+            count = self._enough()
+        lengths = sessions.starts[1:] - sessions.starts[:-1]
+        times, rest = divmod(min(count, MOST_TALKS), len(lengths))
+        requests = times * int(lengths.sum()) + int(lengths[:rest].sum())
+        clients = self.arrivals if isinstance(self.arrivals, ClosedLoop) else ClosedLoop(concurrency=1)
+        trace = recorded_trace(Workload(isl=self.isl, osl=self.osl, arrivals=clients, requests=requests), sessions, self.seed)
+        return recorded(trace)
 
     def _enough(self) -> int:
         """More requests than can come in the time."""

@@ -22,6 +22,8 @@ from tonnage.bench.arguments import CHARACTERS_PER_TOKEN
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tokenizers import Tokenizer
 
 
@@ -152,6 +154,24 @@ class Prompts:
                 return made
             count = max(count - off, 1)
         raise InputError(f"{option('isl')}: no prompt of exactly {tokens} tokens can be made with this tokenizer; choose a longer one")
+
+    def of_pieces(self, pieces: Sequence[tuple[int, int]], tokens: int) -> str:
+        """A prompt of numbered pieces, each with the token up to which it reaches: as far as two prompts have the same, they are equal.
+
+        Raises:
+            InputError: a tokenizer whose words do not add up.
+        """
+        if self.counter is not None and not self.additive:
+            raise InputError(f"{option('tokenizer')}: its words do not add up to the tokens of their prompt; leave it out for sessions")
+        parts, begin = [], 0
+        for piece, until in pieces:
+            end = min(until, tokens)
+            if end > begin and self.counter is None:
+                parts.append(self._of_characters(piece, round(end * self.characters) - round(begin * self.characters)))
+            elif end > begin:
+                parts.append(" ".join(self._draw(piece, end - begin)))
+            begin = max(begin, end)
+        return ("" if self.counter is None else " ").join(parts)
 
     def _draw(self, number: int, count: int) -> list[str]:
         """``count`` words: some that only this request has, then a slice of the ring."""

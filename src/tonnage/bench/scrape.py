@@ -2,7 +2,7 @@
 
 Kept are the gauges and counters of the names below, as vLLM, SGLang, TensorRT-LLM, Triton and the DCGM exporter call them:
 queue length, running requests, KV use, GPU power and use. Format: Prometheus text exposition 0.0.4. The GPUs of this machine may be read
-with them, by NVIDIA's management library (package ``nvidia-ml-py``).
+with them, by NVIDIA's management library (package ``nvidia-ml-py``) or AMD's (package ``amdsmi``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Reading = Callable[[Any, Any], float]
 
 
-READINGS: Mapping[str, Reading] = {
+NVML: Mapping[str, Reading] = {
     "power_w": lambda library, gpu: float(library.nvmlDeviceGetPowerUsage(gpu)) / 1e3,
     "utilization_percent": lambda library, gpu: float(library.nvmlDeviceGetUtilizationRates(gpu).gpu),
     "memory_used_bytes": lambda library, gpu: float(library.nvmlDeviceGetMemoryInfo(gpu).used),
@@ -39,11 +39,33 @@ READINGS: Mapping[str, Reading] = {
     "energy_j": lambda library, gpu: float(library.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1e3,
     "temperature_c": lambda library, gpu: float(library.nvmlDeviceGetTemperature(gpu, library.NVML_TEMPERATURE_GPU)),
 }
-"""What is read of each GPU, by its name in the record."""
+"""What is read of each of NVIDIA's GPUs, by its name in the record."""
+
+AMDSMI: Mapping[str, Reading] = {
+    "power_w": lambda library, gpu: _socket_watts(library.amdsmi_get_power_info(gpu)),
+    "utilization_percent": lambda library, gpu: float(library.amdsmi_get_gpu_activity(gpu)["gfx_activity"]),
+    "memory_used_bytes": lambda library, gpu: float(library.amdsmi_get_gpu_vram_usage(gpu)["vram_used"]) * 2**20,
+    "energy_j": lambda library, gpu: _counted_joules(library.amdsmi_get_energy_count(gpu)),
+}
+"""The same of AMD's, by its SMI library (its documentation, read 2026-11-25)."""
 
 
-class Nvml:
-    """The GPUs that the driver shows.
+def _socket_watts(told: Mapping[str, Any]) -> float:
+    """The power of now, or the average where a generation tells only that; the other is then "N/A"."""
+    return float(next(told[name] for name in ("current_socket_power", "average_socket_power") if isinstance(told.get(name), int | float)))
+
+
+def _counted_joules(told: Mapping[str, Any]) -> float:
+    """The accumulator, which versions before 6.2.1 call power, in units of ``counter_resolution`` microjoules."""
+    return float(told.get("energy_accumulator", told.get("power"))) * float(told["counter_resolution"]) / 1e6
+
+
+AMD_DRIVER, NVIDIA_DRIVER = Path("/sys/module/amdgpu"), Path("/proc/driver/nvidia/version")
+"""Where the drivers are loaded; AMD's library may end the process that asks it without one."""
+
+
+class DriverGpus:
+    """The GPUs that the drivers of this machine show: AMD's where only its driver is loaded, else NVIDIA's.
 
     Attributes:
         gpus: the name of each.
@@ -55,31 +77,54 @@ class Nvml:
         Raises:
             InputError: the package, the driver or a GPU is missing.
         """
-        where = option("gpu_metrics")
+        where, library = option("gpu_metrics"), _imported("pynvml")
+        of_amd = AMD_DRIVER.exists() and (library is None or not NVIDIA_DRIVER.exists())
+        faults: tuple[type[Exception], ...]
+        if of_amd:
+            library = _imported("amdsmi")
+            if library is None:
+                raise InputError(f"{where}: needs AMD's Python package amdsmi, which ROCm brings; install it, or read its metrics exporter")
+            faults = (library.AmdSmiException, KeyError, TypeError, ValueError, StopIteration)
+        elif library is None:
+            raise InputError(f"{where}: needs the package nvidia-ml-py; install it, or read a DCGM exporter")
+        else:
+            faults = (library.NVMLError,)
+        self._ask = ("amdsmi", AMDSMI, library, faults) if of_amd else ("nvml", NVML, library, faults)
         try:
-            pynvml: Any = importlib.import_module("pynvml")
-        except ImportError:
-            raise InputError(f"{where}: needs the package nvidia-ml-py; install it, or read a DCGM exporter") from None
-        self._library = pynvml
-        try:
-            pynvml.nvmlInit()
-            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(place) for place in range(pynvml.nvmlDeviceGetCount())]
-        except pynvml.NVMLError as error:
+            self._handles, self.gpus = (_of_amd if of_amd else _of_nvidia)(library)
+        except faults as error:
             raise InputError(f"{where}: the driver cannot be asked ({' '.join(str(error).split())[:80]}); leave it out") from None
         if not self._handles:
             raise InputError(f"{where}: the driver shows no GPU; leave it out")
-        self.gpus = tuple(_text(pynvml.nvmlDeviceGetName(handle)) for handle in self._handles)
 
     def samples(self) -> dict[str, float]:
         """The readings of every GPU by name, such as ``nvml:power_w{gpu="0"}``; what a GPU does not tell is absent."""
-        found = {}
+        found, (prefix, readings, library, faults) = {}, self._ask
         for place, handle in enumerate(self._handles):
-            for name, read in READINGS.items():
-                try:
-                    found[f'nvml:{name}{{gpu="{place}"}}'] = read(self._library, handle)
-                except self._library.NVMLError:
-                    continue
+            for name, read in readings.items():
+                with contextlib.suppress(*faults):
+                    found[f'{prefix}:{name}{{gpu="{place}"}}'] = read(library, handle)
         return found | host_joules()
+
+
+def _imported(package: str) -> Any:
+    """A package that may be absent: None."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        return None
+
+
+def _of_nvidia(library: Any) -> tuple[list[Any], tuple[str, ...]]:
+    library.nvmlInit()
+    handles = [library.nvmlDeviceGetHandleByIndex(place) for place in range(library.nvmlDeviceGetCount())]
+    return handles, tuple(_text(library.nvmlDeviceGetName(handle)) for handle in handles)
+
+
+def _of_amd(library: Any) -> tuple[list[Any], tuple[str, ...]]:
+    library.amdsmi_init()
+    handles = list(library.amdsmi_get_processor_handles())
+    return handles, tuple(str(library.amdsmi_get_gpu_asic_info(handle)["market_name"]) for handle in handles)
 
 
 RAPL = Path("/sys/class/powercap")
@@ -144,7 +189,7 @@ def fetch(url: str, timeout_s: float = 2.0) -> str:
 class Scraper:
     """Reads some pages again and again, from the beginning of a run to its end."""
 
-    def __init__(self, urls: tuple[str, ...], *, gpus: Nvml | None = None, every_s: float = EVERY_S) -> None:
+    def __init__(self, urls: tuple[str, ...], *, gpus: DriverGpus | None = None, every_s: float = EVERY_S) -> None:
         """Set up; nothing is read yet.
 
         Args:
@@ -195,7 +240,7 @@ class Scraper:
     def energy(self, seconds: float, tokens: int) -> dict[str, Any]:
         """Joules of the GPUs, and of the CPU packages, in the first ``seconds`` of a run with so many output tokens; empty where unread."""
         gpus, by = joules(self.rows, GPU_COUNTERS, seconds), "energy counters"
-        if gpus is None:
+        if not gpus:  # a counter of AMD's that did not move was reported (github.com/ROCm/amdsmi issue 22)
             gpus, by = joules(self.rows, GPU_WATTS, seconds), "power read once a second"
         if gpus is None:
             return {}
@@ -236,10 +281,16 @@ class Scraper:
 # Energy over a run: of each GPU the growth of a counter, or the power between readings on straight lines.
 
 
-GPU_COUNTERS = {"nvml:energy_j": 1.0, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1e-3, "nv_energy_consumption": 1.0}
-"""Joules per unit of the counters of NVML, of the DCGM exporter (millijoules), and of Triton (names recalled, 2026-11-25)."""
-GPU_WATTS = {"nvml:power_w": 1.0, "DCGM_FI_DEV_POWER_USAGE": 1.0, "nv_gpu_power_usage": 1.0, **dict.fromkeys(AMD, 1.0)}
-"""Watts by NVML, the DCGM exporter, Triton, and AMD's device metrics exporter (names recalled, 2026-11-25)."""
+GPU_COUNTERS = {"nvml:energy_j": 1.0, "amdsmi:energy_j": 1.0, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1e-3, "nv_energy_consumption": 1.0}
+"""Joules per unit of the counters of NVML, AMD's library, the DCGM exporter (millijoules) and Triton (names recalled, 2026-11-25)."""
+GPU_WATTS = {
+    "nvml:power_w": 1.0,
+    "amdsmi:power_w": 1.0,
+    "DCGM_FI_DEV_POWER_USAGE": 1.0,
+    "nv_gpu_power_usage": 1.0,
+    **dict.fromkeys(AMD, 1.0),
+}
+"""Watts by NVML, AMD's SMI library, the DCGM exporter, Triton, and AMD's device metrics exporter (names recalled, 2026-11-25)."""
 HOST_COUNTERS = {"rapl:energy_j": 1.0}
 PDU_WATTS = {PDU: 10.0}
 """Watts of a rack's power distribution unit, in hundredths of a kW: APC's PowerNet-MIB by snmp_exporter (recalled, 2026-11-25)."""

@@ -7,11 +7,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
+from tonnage.cli.printing import print_answer
 from tonnage.cli.services import is_service, refuse_given
 
+FAULTS = 3
+"""Exit code where a written folder has faults, or its rehearsal shows some."""
 
+app = App(name="deploy", help_format="plaintext")
+"""The verb, and ``verify`` and ``rehearse`` below it."""
+
+
+@app.default
 def deploy(
     plan: Path,
     /,
@@ -20,6 +28,7 @@ def deploy(
     output: Path,
     checkpoint: str | None = None,
     drafter: str | None = None,
+    simulated: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Write the files that deploy a plan: complete, commented with the plan's numbers, with a README that lists the next steps.
@@ -41,16 +50,19 @@ def deploy(
         the plan's number format, or the 16-bit one, which the engine quantises at start). For nim also an image, owner/name:tag.
     drafter
         Checkpoint of the drafter, where the plan decodes speculatively with one.
+    simulated
+        Run the simulated engine (tonnage serve) in place of the plan's, without GPUs: a rehearsal of the deployment on compose, kubernetes,
+        kserve or llm-d.
     json
         Print one JSON object.
     """
     from tonnage import api
 
     if plan.suffix != ".json" and is_service(plan):
-        refuse_given({"checkpoint": checkpoint, "drafter": drafter})
+        refuse_given({"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated or None})
         found = api.deploy_service(plan, target=target, output=output)
     else:
-        found = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter)
+        found = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
     if json:
         from tonnage.results.store import json_text
 
@@ -59,3 +71,57 @@ def deploy(
     print("\n".join(f"{output}/{name}" for name in found.files))
     print("\n".join(found.notes))
     print(f"{output}/README.md says how to start it, test it and compare it with the plan")
+
+
+@app.command
+def verify(folder: Path, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> int:
+    """Read the files that deploy wrote again, after you changed them; it starts nothing and asks no cluster.
+
+    Objects are read against the fields that their projects declare (catalog/objects.yaml) and, after pip install kubernetes-validate,
+    against Kubernetes' own schema; the engine's flags, metrics and image against those of the plan's version; selectors, volumes, ports,
+    scale targets, GPUs and numbers of instances against each other. The exit code is 3 where there are faults.
+
+    Parameters
+    ----------
+    folder
+        The folder that deploy wrote.
+    json
+        Print one JSON object.
+    """
+    from tonnage import api
+    from tonnage.report.verified import verified_folder
+
+    found = api.verify_folder(folder)
+    print_answer(lambda: verified_folder(found), lambda: asdict(found), json=json)
+    return FAULTS if found.faults else 0
+
+
+@app.command
+def rehearse(
+    folder: Path, /, *, duration: str = "60s", request_rate: float | None = None, json: Annotated[bool, Parameter(negative=())] = False
+) -> int:
+    """Start a folder of deploy --target compose --simulated on this machine, as processes, under the plan's load.
+
+    The gateway and the alert rules are those of the folder. One instance is killed in the middle and stays down: the answer says which
+    requests were lost, whether the plan's limits held before, and, where promtool is installed, whether the alert fires. The exit code is 3
+    where something is not as planned.
+
+    Parameters
+    ----------
+    folder
+        The folder that deploy wrote.
+    duration
+        How long the load lasts.
+    request_rate
+        Requests/s (default: the plan's peak).
+    json
+        Print one JSON object.
+    """
+    from tonnage import api
+    from tonnage.report.verified import rehearsed
+
+    found = api.rehearse(
+        folder, duration=duration, request_rate=request_rate, told=lambda line: print(f"tonnage: {line}", file=sys.stderr, flush=True)
+    )
+    print_answer(lambda: rehearsed(found), lambda: {**asdict(found), "as_planned": found.as_planned}, json=json)
+    return 0 if found.as_planned else FAULTS

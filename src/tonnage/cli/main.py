@@ -57,12 +57,11 @@ app = App(
     help_format="plaintext",
     default_parameter=Parameter(show_default=_default),
 )
-FUNCTIONS = {"import": "import_run"}
-"""Verbs whose file and function have another name, since theirs is a word of Python."""
+FUNCTIONS = {"import": "import_run:import_run", "deploy": "deploy:app"}
+"""File and name of a verb where these are not the verb's own: a word of Python, and a verb with another one below it."""
 
 for _place, (_verb, _help) in enumerate(VERBS.items()):
-    _function = FUNCTIONS.get(_verb, _verb)
-    app.command(f"tonnage.cli.{_function}:{_function}", name=_verb, help=_help, sort_key=_place)
+    app.command(f"tonnage.cli.{FUNCTIONS.get(_verb, f'{_verb}:{_verb}')}", name=_verb, help=_help, sort_key=_place)
 
 
 def main(tokens: Sequence[str] | None = None) -> None:

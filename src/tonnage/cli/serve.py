@@ -55,14 +55,16 @@ class Simulated:
     tokenizer: Path | None = about("Local tokenizer.json; without one, 4 characters are a token.")
     osl: str | None = about("Length of answers that end by themselves, such as 200 or lognormal:211,163 (default: as in Azure's traces).")
     reasoning_parser: str | None = about("Any name, as in vLLM: the model thinks before it answers.")
+    runner: str | None = about("As in vLLM: generate (default), or pooling for a model that embeds.")
     kv_events: str | None = about("ZeroMQ address for the events of the prefix cache, such as tcp://*:5557 (the extra events).")
     kv_events_replay: str | None = about("ZeroMQ address at which they are sent again, such as tcp://*:5558.")
     kv_events_topic: str | None = about("Topic before each batch of them (default: none).")
     kv_role: str | None = about("Side of prefill and decode apart, as vLLM's NIXL connector: producer or consumer (default: neither).")
     kv_link: str | None = about("Bytes per second that a GPU sends to the other side (default: 50GB/s, a port of 400 Gb/s).")
     kv_overlap: bool | None = about("Whether a layer's KV cache is sent as soon as it is computed (default: no).")
+    rank_ports: bool | None = about("Give every instance, or attention rank, a separate port, from --port on.", negative=False)
     emulate: str | None = about(
-        "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm or sglang (default: vllm)."
+        "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang or nim (default: vllm)."
     )
     fault: list[str] | None = about('What goes wrong, such as "slow factor=5 instance=1 from=10s"; once for each (docs/serve.md).')
     seed: int | None = about("Seed of which requests faults meet (default: 0).")
@@ -200,6 +202,8 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
         warm_up()  # also loads what another process compiled, so that the first request does not wait for it
         kind = "instance" if served.instances == 1 else f"instances behind {served.router}"
         what = f"{served.instances} simulated {kind} of {served.model}"
+        if served.rank_ports:
+            what = f"{len(served.endpoints)} simulated engines of {served.model}, on a port each, the first"
     run(served, lambda port: _told(f"{what} on http://{served.host}:{port}/v1"))
 
 

@@ -50,6 +50,11 @@ def traffic_of(plan: Plan) -> Traffic:
 def serving_of(candidate: Candidate, spare: int = 0) -> Serving:
     """What a candidate of a plan is, for its cost; ``spare`` systems beyond the load, and standby ones for failures."""
     watts, source = system_watts(candidate.gpu, candidate.system)
+    power, limit = candidate.power, candidate.gpu_limit
+    if watts is not None and limit is not None and limit.cap_watts is not None and limit.board_watts is not None:
+        off, whole = candidate.gpus_per_system * (limit.board_watts - limit.cap_watts), watts
+        watts, source = whole - off, f"{source}, less {off:,.0f} W by the power cap"
+        power = None if power is None else replace(power, tdp_watts=power.tdp_watts * watts / whole)
     spare += 0 if candidate.standby is None else candidate.standby.extra_systems
     return Serving(
         gpu=candidate.gpu,
@@ -61,7 +66,7 @@ def serving_of(candidate: Candidate, spare: int = 0) -> Serving:
         watts_from=source,
         spare=spare,
         systems=candidate.systems,
-        power=candidate.power,
+        power=power,
     )
 
 

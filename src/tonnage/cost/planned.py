@@ -124,6 +124,7 @@ class Outlay:
         cheapest_usd_per_year: of all requested ways of serving.
         own_usd_per_year: of those among them that own or rent the candidate's GPUs alone.
         system_watts: highest power of one system; ``watts_from`` says where that comes from.
+        drawn_watts: what one is predicted to draw at the peak; the highest where nothing is predicted.
     """
 
     purchase_usd: float | None
@@ -131,6 +132,7 @@ class Outlay:
     own_usd_per_year: float | None
     system_watts: float | None
     watts_from: str
+    drawn_watts: float | None
 
 
 def outlay(
@@ -152,13 +154,14 @@ def outlay(
         "hybrid-api": lambda: overflow(traffic, serving, prices, model),
     }
     known = {way: usd for way in where if (usd := each[way]().total_usd_per_year) is not None}
-    price = prices.system_usd(serving.system)
+    price, highest = prices.system_usd(serving.system), serving.system_watts
     return Outlay(
         purchase_usd=None if price is None else candidate.systems * price.value,
         cheapest_usd_per_year=min(known.values(), default=None),
         own_usd_per_year=min((usd for way, usd in known.items() if way in OWNED_OR_RENTED), default=None),
-        system_watts=serving.system_watts,
+        system_watts=highest,
         watts_from=serving.watts_from,
+        drawn_watts=highest if highest is None or serving.power is None else highest * serving.power.watts / serving.power.tdp_watts,
     )
 
 

@@ -22,7 +22,6 @@ from tonnage.deploy.plan_text import (
 )
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
-from tonnage.plan.launch import FILE
 
 
 def files(service: Service) -> dict[str, str]:
@@ -40,8 +39,8 @@ def files(service: Service) -> dict[str, str]:
         "grafana/dashboards/plan.json": dashboard_text(service),
         "README.md": readme(service),
     }
-    if service.file:
-        found[FILE] = yaml_text(service.file)
+    if service.file_text:
+        found[service.file_name] = service.file_text
     return found
 
 
@@ -56,12 +55,13 @@ def prometheus(service: Service) -> dict[str, Any]:
         engines = [address(service, place) for place in range(service.pool.instances)]
         exporters = [f"{name}:{EXPORTER_PORT}" for name in dict.fromkeys(map(service.machine_of, range(service.pool.instances)))]
     path = {"metrics_path": service.signals.path} if service.signals.path != "/metrics" else {}
+    gpus = {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]}
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": ["alerts.yaml"],
         "scrape_configs": [
             {"job_name": "engines", **path, "static_configs": [{"targets": engines, "labels": label}]},
-            {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]},
+            *([] if service.simulated else [gpus]),
             noted(
                 {"job_name": "gateway", "static_configs": [{"targets": ["host.docker.internal:8080"]}]}, "It runs on the machine itself."
             ),
@@ -104,9 +104,10 @@ WATCHING = "watching"
 def compose(service: Service) -> dict[str, Any]:
     """The whole file."""
     instances = {f"instance-{place + 1}": _instance(service, place) for place in range(service.per_machine)}
+    watched = watching(several=service.pool.systems > 1, vendor=service.gpu.vendor)
     return {
         "x-engine": Noted(value=engine(service), anchor="engine", note=_about(service)),
-        "services": instances | watching(several=service.pool.systems > 1, vendor=service.gpu.vendor),
+        "services": instances | {name: one for name, one in watched.items() if name != "gpu-exporter" or not service.simulated},
         "volumes": {"model-cache": {}, "prometheus": {}},
     }
 
@@ -120,9 +121,10 @@ def _about(service: Service) -> str:
 def engine(service: Service) -> dict[str, Any]:
     """What the instances share."""
     command, *arguments = service.argv
-    said = [f"/etc/engine/{FILE}" if word == FILE else word for word in arguments]
+    name = service.file_name
+    said = [f"/etc/engine/{name}" if word == name else word for word in arguments]
     kept = f"./models:{FOLDER}" if service.local else f"model-cache:{FOLDER}"
-    volumes = [kept, *([f"./{FILE}:/etc/engine/{FILE}:ro"] if service.file else [])]
+    volumes = [kept, *([f"./{name}:/etc/engine/{name}:ro"] if service.file_text else [])]
     asked = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
     return {
         "image": noted(service.image, image_note(service)),
@@ -154,10 +156,10 @@ def _instance(service: Service, place: int) -> dict[str, Any]:
     ids = [str(place * service.gpus + number) for number in range(service.gpus)]
     resources: dict[str, Any] = {"limits": {"memory": f"{service.memory_gib}g"}}
     devices: dict[str, Any] = {}
-    if service.gpu.vendor == "AMD":
+    if service.gpu.vendor == "AMD" and not service.simulated:
         seen = noted([*_environment(), f"HIP_VISIBLE_DEVICES={','.join(ids)}"], "The instance's own GPUs, of those of the machine.")
         devices = {**AMD_DEVICES, "environment": seen}
-    else:
+    elif not service.simulated:
         resources["reservations"] = {"devices": [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]}
     return {
         "<<": Alias(name="engine"),
@@ -384,7 +386,7 @@ Prometheus reaches the gateway's metrics once the gateway listens on an address 
 
 | file | what |
 |---|---|
-| `compose.yaml` | {each}, Prometheus, Grafana and an exporter |
+| `compose.yaml` | {each}, Prometheus, Grafana{"" if service.simulated else " and an exporter"} |
 | `gateway.yaml` | what `tonnage gateway` balances, and how |
 | `nginx.conf`, `envoy.yaml` | for clients on other machines: either of them before the gateway, with TLS, API keys and a rate limit |
 | `prometheus.yaml`, `alerts.yaml` | what is scraped, and the rules |
@@ -401,6 +403,7 @@ def _start(service: Service) -> str:
 def _needs(service: Service) -> str:
     """Requirements of the machine, and the steps for several machines."""
     docker = "Docker and AMD's driver" if service.gpu.vendor == "AMD" else "Docker with NVIDIA's container toolkit"
+    docker = "Docker" if service.simulated else docker
     if service.pool.systems == 1:
         return f"The machine needs {docker}, and tonnage."
     last = service.pool.instances % service.per_machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
@@ -51,6 +52,17 @@ RENAMED = {
 }
 """Flags of trtllm-serve as Dynamo's worker of TensorRT-LLM calls them (ai-dynamo 1.6.1, trtllm/backend_args.py, read 2026-11-23)."""
 
+OWN_FLAGS = (
+    "--model",
+    "--model-path",
+    "--served-model-name",
+    "--disaggregation-mode",
+    "--kv-block-size",
+    "--publish-kv-events",
+    "--publish-metrics",
+)
+"""Flags of Dynamo's workers that are not, or not under this name, flags of the engine in them (read as above)."""
+
 METRICS_PORT = 9090
 """Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (ai-dynamo 1.6.1, planner/monitoring, read 2026-11-25)."""
 
@@ -62,7 +74,9 @@ def files(service: Service) -> dict[str, str]:
         "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
     }
     if service.file:
-        written["engine-config.yaml"] = yaml_text(engine_config(service, {file_name(one): worker_file(one) for one in service.halves}))
+        written["engine-config.yaml"] = yaml_text(
+            engine_config(service, {file_name(one): yaml_text(worker_file(one)) for one in service.halves})
+        )
     if service.local:
         written["model-cache.yaml"] = yaml_text(model_cache(service))
     scaled = service.target_in_flight is not None
@@ -128,7 +142,7 @@ def worker(service: Service) -> dict[str, Any]:
     if mounted:
         main["volumeMounts"] = [{"name": volume["name"], **mount} for volume, mount in mounted]
     volumes = {"volumes": [volume for volume, _ in mounted]} if mounted else {}
-    pod = {"terminationGracePeriodSeconds": service.drain_seconds, **placing(service.gpu), "containers": [main], **volumes}
+    pod = {"terminationGracePeriodSeconds": service.drain_seconds, **placing(service), "containers": [main], **volumes}
     return {
         "name": "worker" if service.pool.role == "serve" else service.pool.role,
         "type": "worker" if service.pool.role == "serve" else service.pool.role,
@@ -137,6 +151,12 @@ def worker(service: Service) -> dict[str, Any]:
         "sharedMemorySize": f"{service.shared_memory_gib}Gi",
         "podTemplate": {"metadata": {"labels": labelled(service)}, "spec": pod},
     }
+
+
+def as_engine(words: Sequence[str]) -> list[str]:
+    """A worker's words as its engine takes them."""
+    engines = {worker: own for own, worker in RENAMED.items()} if MODULES["tensorrt-llm"] in words else {}
+    return [engines.get(word, word) for word in words if word not in OWN_FLAGS]
 
 
 def arguments(service: Service) -> list[str]:

@@ -37,19 +37,21 @@ OWN = ("--tensor-parallel-size",)
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name: KServe's vLLM template if it fits, else a custom predictor with the plan's command."""
-    templated = service.family == "vllm" and service.pool.dp == service.pool.pp == 1 and service.gpu.vendor == "NVIDIA"
+    templated = (
+        service.family == "vllm" and service.pool.dp == service.pool.pp == 1 and service.gpu.vendor == "NVIDIA" and not service.simulated
+    )
     made, read = (inference_service(service), READ) if templated else (custom_service(service), CUSTOM_READ)
     written = {
         "inference-service.yaml": yaml_text(made, head=f"{head(service)}\n{unchecked(read)}"),
         "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
     }
-    if service.local or not templated:
+    if (service.local or not templated) and not service.simulated:
         written["model-cache.yaml"] = yaml_text(model_cache(service))
     if templated:
         beside = {"README.md": page(service)}
         return bundle(service, written, beside=beside, monitored=labelled(service), endpoint=SECURED)
     scaled = service.target_in_flight is not None
-    if service.file:
+    if service.file_text:
         written["engine-config.yaml"] = yaml_text(engine_config(service))
     if scaled:
         moved = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{service.name}-predictor"}
@@ -108,7 +110,7 @@ def template(service: Service) -> dict[str, Any]:
     }
     return {
         "terminationGracePeriodSeconds": service.drain_seconds,
-        **placing(service.gpu),
+        **placing(service),
         "containers": [noted(main, f"The plan is for {service.pool.engine_preset}: look at which vLLM the image of your KServe has.")],
         "volumes": [{"name": "shared-memory", "emptyDir": memory}],
     }
@@ -170,8 +172,8 @@ def custom_page(service: Service) -> str:
         service,
         runs_on="KServe",
         needs=(
-            f"The cluster needs KServe, {service.gpu.vendor}'s GPU operator, a storage class with ReadWriteMany, kube-prometheus-stack, "
-            "and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the key `token`."
+            f"The cluster needs KServe, {service.prerequisites}kube-prometheus-stack, and KEDA for the autoscaling. "
+            "A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
             "kubectl apply --kustomize .",

@@ -163,7 +163,10 @@ def picker_config(service: Service) -> dict[str, Any]:
 
 
 SIDECAR = "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0"
-SIDECAR_READ = "flags were read in llm-d's guides/recipes/modelserver on 2026-11-23; the tag is the picker's"
+SIDECAR_READ = (
+    "flags were read in the sidecar's pkg/sidecar/proxy/options.go on 2026-11-25: --secure-proxy, which later versions also call "
+    "--secure-serving, is taken by all of them; the tag is the picker's"
+)
 CONNECTORS = {"vllm": "nixlv2", "sglang": "sglang"}
 """Of the sidecar, by the engine's family."""
 
@@ -184,7 +187,7 @@ def half(service: Service) -> dict[str, Any]:
             f"--port={PORT}",
             f"--vllm-port={service.port}",
             f"--kv-connector={CONNECTORS[service.family]}",
-            "--secure-serving=false",
+            "--secure-proxy=false",
         ]
         sidecar = {
             "name": "routing-proxy",
@@ -221,7 +224,6 @@ def files(service: Service) -> dict[str, str]:
 def page(service: Service) -> str:
     """The page in Markdown."""
     keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
-    groups = ", LeaderWorkerSet 0.6 or newer" if service.spans > 1 else ""
     rows = [
         (
             f"`{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
@@ -237,8 +239,7 @@ def page(service: Service) -> str:
         runs_on="llm-d",
         needs=(
             "The cluster needs the Gateway API with its inference extension, a Gateway `inference-gateway` of a controller that knows it, "
-            f"{service.gpu.vendor}'s GPU operator{groups}, a storage class with ReadWriteMany, "
-            f"kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`."
+            f"{service.prerequisites}kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
             "kubectl apply --kustomize .",

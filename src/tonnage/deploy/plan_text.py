@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.service import Service
+from tonnage.deploy.service import PLAN, Service
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
@@ -75,6 +75,8 @@ def summary(service: Service) -> str:
 
 def gpu_words(service: Service) -> str:
     """Such as "8 GPUs"."""
+    if service.simulated:
+        return "no GPU"
     return "1 GPU" if service.gpus == 1 else f"{service.gpus} GPUs"
 
 
@@ -116,6 +118,8 @@ def startup_line(service: Service) -> str:
 
 def argv_notes(service: Service) -> str:
     """Where the engine's arguments come from."""
+    if service.simulated:
+        return f"In place of {service.pool.engine} on {service.gpu.name}: its scheduler and step times, with the knobs of this plan."
     knobs, scenario = service.pool.knobs, service.plan.scenario
     lines = [
         f"As it was simulated: prompts of {scenario.mean_isl:,.0f} tokens and outputs of {scenario.mean_osl:,.0f} on the mean. "
@@ -132,6 +136,8 @@ def argv_notes(service: Service) -> str:
 
 def image_note(service: Service) -> str:
     """What is known of the image."""
+    if service.simulated:
+        return "Built from Tonnage's Containerfile; no registry has it."
     known = service.interface
     return f"{known.name}; {known.amd_source if service.gpu.vendor == 'AMD' else known.image_source}"
 
@@ -152,7 +158,6 @@ def least_line(service: Service) -> str:
 
 
 RUN = "run"
-PLAN = "plan.json"
 _TAKEN = re.compile(r"\d+|\d+\+-\d+|(lognormal|uniform):[\d,-]+")
 """Lengths that ``bench`` takes in the form in which the plan has them."""
 

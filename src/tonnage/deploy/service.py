@@ -11,19 +11,22 @@ from typing import Any
 
 from tonnage.deploy.checkpoint import Loading, loading
 from tonnage.deploy.flags import node_words, transfer_words
+from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.formats.engine_metrics import SIGNALS, Signals
 from tonnage.plan.autoscaling import Proposal
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.launch import Command, listening, needs_drafter, with_drafter, with_metrics
+from tonnage.plan.launch import FILE, Command, listening, needs_drafter, with_drafter, with_metrics
 from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
+from tonnage.results.store import json_text
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.interfaces import Interface, find_interface
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import find_precision
 from tonnage.spec.targets import SPANNING
+from tonnage.version import VERSION
 
 PORT = 8000
 """Of every engine that nothing is before, inside its container."""
@@ -37,6 +40,15 @@ READY_S = 180
 """What a start is given: the checkpoint fetched once at 200 MB/s and read at 1 GB/s, and three minutes for everything else that an engine
 does before it answers (imports, compilation, CUDA graphs). These are allowances, not measurements."""
 
+
+PLAN = "plan.json"
+SIMULATED = f"tonnage-simulated:{VERSION}"
+"""Image of the simulated engine (``Containerfile``)."""
+
+NO_CHECKPOINT = (
+    "The engines are simulated: each is `tonnage serve` with this plan, asks for no GPU and loads no checkpoint. Router, scraping, rules, "
+    f"probes and autoscaling are those of the plan. The image is `{SIMULATED}`, which Tonnage's Containerfile builds."
+)
 
 KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim")
 """Fields of a plan that do not depend on its choice."""
@@ -69,6 +81,7 @@ class Service:
         gpu: that it runs on.
         signals: the metrics that the engine publishes.
         instead: the plan's choice and the reason against it; None if this is the choice.
+        simulated: whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint.
     """
 
     plan: Plan
@@ -80,6 +93,7 @@ class Service:
     gpu: Gpu
     signals: Signals
     instead: Instead | None = None
+    simulated: bool = False
 
     @property
     def router(self) -> str:
@@ -121,7 +135,10 @@ class Service:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The plan's command with the checkpoint in place of the catalog's id, and where the engine listens."""
+        """The plan's command with the checkpoint in place of the catalog's id, or the simulated engine's, and where it listens."""
+        if self.simulated:
+            words = ["tonnage", "serve", "--plan", self.file_name, "--instances", "1", "--emulate", self.family]
+            return (*words, "--host", "0.0.0.0", "--port", str(self.port), "--served-model-name", self.served)
         words = [self.checkpoint if word == self.pool.model else word for word in self.pool.launch]
         words = ["python3", *words[1:]] if words[0] == "python" else words
         words += transfer_words(self.family, self.pool.role)
@@ -133,14 +150,32 @@ class Service:
         return with_metrics(self.pool.launch_file)
 
     @property
+    def file_name(self) -> str:
+        """Of the file that the command names, which every target replaces by its path inside the instance."""
+        return PLAN if self.simulated else FILE
+
+    @property
+    def file_text(self) -> str:
+        """Of that file; empty where the command needs none. The simulated engine's is the plan without what was not chosen."""
+        if self.simulated:
+            return json_text(replace(around(self.plan, self.choice), candidates=(self.choice,), rejected=(), pareto=()).to_json())
+        return yaml_text(self.file) if self.file else ""
+
+    @property
     def image(self) -> str:
-        """The engine's container on the plan's GPUs."""
-        return self.interface.image_on(self.gpu)
+        """The container of the engine on the plan's GPUs, or of the simulated engine."""
+        return SIMULATED if self.simulated else self.interface.image_on(self.gpu)
+
+    @property
+    def prerequisites(self) -> str:
+        """What a cluster needs for the engines, at the beginning of a list; nothing where they are simulated."""
+        groups = ", LeaderWorkerSet 0.6 or newer" if self.spans > 1 else ""
+        return "" if self.simulated else f"{self.gpu.vendor}'s GPU operator{groups}, a storage class with ReadWriteMany, "
 
     @property
     def spans(self) -> int:
         """Systems of one instance."""
-        return -(-self.gpus // self.pool.gpus_per_system)
+        return 1 if self.simulated else -(-self.gpus // self.pool.gpus_per_system)
 
     @property
     def gpus(self) -> int:
@@ -181,12 +216,12 @@ class Service:
     @property
     def memory_gib(self) -> int:
         """Main memory of an instance in one system, in GiB: weights on their way to the GPUs, 16 GiB for the processes, shared memory."""
-        return math.ceil(self.checkpoint_bytes / self.spans / 2**30) + 16 + self.shared_memory_gib
+        return 1 if self.simulated else math.ceil(self.checkpoint_bytes / self.spans / 2**30) + 16 + self.shared_memory_gib
 
     @property
     def cpus(self) -> int:
         """CPU cores of an instance in one system: two for each front end, one for the scheduler and one for each GPU's process."""
-        return 2 * (self.pool.knobs.front_ends if self.pool.knobs else 1) + 1 + self.gpus // self.spans
+        return 1 if self.simulated else 2 * (self.pool.knobs.front_ends if self.pool.knobs else 1) + 1 + self.gpus // self.spans
 
     @property
     def cache_gib(self) -> int:
@@ -274,7 +309,13 @@ def obstacle(candidate: Candidate) -> str:
 
 
 def service_of(
-    plan: Plan, *, checkpoint: str | None = None, drafter: str | None = None, candidate: Candidate | None = None, why: str = ""
+    plan: Plan,
+    *,
+    checkpoint: str | None = None,
+    drafter: str | None = None,
+    candidate: Candidate | None = None,
+    why: str = "",
+    simulated: bool = False,
 ) -> Service:
     """A deployment of a plan.
 
@@ -284,6 +325,7 @@ def service_of(
         drafter: checkpoint of the drafter, if the plan decodes speculatively with one.
         candidate: the deployment (default: the plan's choice).
         why: reason against the choice, as a clause, if ``candidate`` is another deployment.
+        simulated: whether the simulated engine runs in place of the plan's.
 
     Raises:
         InputError: the plan chose nothing, or something for which no command or image is known.
@@ -295,12 +337,14 @@ def service_of(
     if found := obstacle(taken):
         raise InputError(f"{option('plan')}: cannot be deployed, because {found}; size again for other GPUs or another engine")
     whole = replace(taken.pools[0], role="serve" if len(taken.pools) > 1 else taken.pools[0].role, instances=taken.instances)
-    pool = _with_drafter(whole, drafter)
+    pool = whole if simulated else _with_drafter(whole, drafter)
     engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
     interface = find_interface(engine.name)
     if interface is None:  # which an obstacle is
         raise InputError(f"{option('plan')}: no image is known for {pool.engine}")
     loaded = loading(pool.model, pool.precision, engine.name, vendor=gpu.vendor, asked=checkpoint)
+    if simulated:
+        loaded = replace(loaded, told=NO_CHECKPOINT, make=())
     return Service(
         plan=plan if taken is choice else around(plan, taken),
         choice=taken,
@@ -311,6 +355,7 @@ def service_of(
         gpu=gpu,
         signals=SIGNALS[engine.family].of(interface),
         instead=None if taken is choice else Instead(choice=choice, why=why),
+        simulated=simulated,
     )
 
 

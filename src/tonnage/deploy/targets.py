@@ -43,46 +43,53 @@ TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
 LOADS = {"nim": nim_loads, "triton": triton_loads}
 """The checkpoint of an engine, where a target has another than the others."""
 
+REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")
+"""Targets that run an engine as an image with a command, in place of which they run the simulated engine as well."""
+
 
 def target_files(service: Service, target: str) -> dict[str, str]:
     """The files of a deployment for a target that runs it."""
     return TARGETS[target](service)
 
 
-def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter: str | None = None) -> Service:
+def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter: str | None = None, simulated: bool = False) -> Service:
     """The deployment that a target runs: the plan's choice, or the nearest other deployment of the plan.
 
     Nearest means, in this order: the same GPU, the same number format, the first in the plan. With ``checkpoint``, only deployments in the
-    choice's number format count, because the checkpoint is in that format.
+    choice's number format count, because the checkpoint is in that format. With ``simulated`` the simulated engine runs in its place.
 
     Raises:
-        InputError: unknown target, a plan without a choice or with two pools that the target does not run, or no deployment of the plan
-            that it runs.
+        InputError: unknown target, one that runs no simulated engine, a plan without a choice, or no deployment of the plan that the target
+            runs.
     """
-    runs, choice = target_runs(target), plan.choice
+    target_runs(target)
+    choice = plan.choice
     if choice is None:
         return service_of(plan)
-    if len(choice.pools) > 1 and not runs.pools:
-        able = " or ".join(f"{option('target')} {name}" for name, one in RUNS.items() if one.pools)
+    if simulated and (target not in REHEARSED or len(choice.pools) > 1):
+        what = "two pools" if len(choice.pools) > 1 else target
         raise InputError(
-            f"{option('target')}: {target} does not run two pools, prefill and decode; write {able}, "
-            f"or size again without {option('disaggregated')}"
+            f"{option('simulated')}: no simulated engine is written for {what}; it runs plans of one pool on {', '.join(REHEARSED)}"
         )
     why = _why_not(target, choice)
     if not why:
-        return _loaded(target, service_of(plan, checkpoint=checkpoint, drafter=drafter))
+        return _loaded(target, service_of(plan, checkpoint=checkpoint, drafter=drafter, simulated=simulated))
     first = choice.pools[0]
 
     def distance(other: Candidate) -> tuple[bool, bool]:
         return other.pools[0].gpu != first.gpu, not _same_format(other, choice)
 
     others = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
+    if not others and len(choice.pools) > 1:
+        able = " or ".join(f"{option('target')} {name}" for name, one in RUNS.items() if one.pools)
+        raise InputError(f"{option('target')}: {why}; write {able}, or size again without {option('disaggregated')}")
     if not others:
         raise InputError(
             f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; "
             f"size again with {option('deploy_on')} {target}, which tries only what it runs"
         )
-    taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=min(others, key=distance), why=why)
+    nearest = min(others, key=distance)
+    taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=nearest, why=why, simulated=simulated)
     return _loaded(target, taken)
 
 
@@ -96,6 +103,8 @@ def _same_format(first: Candidate, second: Candidate) -> bool:
 
 def _why_not(target: str, candidate: Candidate) -> str:
     """The reason why a target cannot run a deployment, as a clause; empty if it can."""
+    if len(candidate.pools) > 1 and not RUNS[target].pools:
+        return f"{target} does not run two pools, prefill and decode"
     pool = candidate.pools[0]
     engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
     return obstacle(candidate) or target_lacks(

@@ -164,7 +164,7 @@ def calibrate(
     Args:
         rows: as ``results.measured_rows.read_measured`` gives them.
         terms: the groups of ``terms.json`` that are calibrated; the shipped ones if not given.
-        widths: the prior's width of the logarithm of each factor; those that the fit learned if not given.
+        widths: the prior's width of the logarithm of each factor; the learned ones of the fit if not given.
         data: says in words what the rows are.
         own: whether to fit own terms instead of factors; where the hardware is described by a file if not given.
         remarks: on what was left out of the rows, one sentence each, for the report.

@@ -10,7 +10,7 @@ from typing import Any
 
 from tonnage.errors import in_python
 from tonnage.evidence.predict import Measured, MeasuredTable, measured_table
-from tonnage.evidence.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
+from tonnage.evidence.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_json, errors_of, report_of
 from tonnage.spec.step_times import FITTED, StepSource
 
 
@@ -40,7 +40,7 @@ class ModelScores:
         return {
             "models": {name: report.to_json() for name, report in self.reports.items()},
             "common": self.common,
-            "errors": {name: {metric: e.to_json() for metric, e in errors.items()} for name, errors in self.errors.items()},
+            "errors": {name: errors_json(errors) for name, errors in self.errors.items()},
             "disagreement": self.disagreement,
             "remarks": list(map(in_python, self.remarks)),
             **({"apart": {kind: scores.to_json() for kind, scores in self.apart.items()}} if self.apart else {}),

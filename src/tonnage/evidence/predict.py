@@ -32,6 +32,7 @@ from tonnage.units import PS_PER_S, to_ps
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
+    from tonnage.spec.deployment import Slo
 
 
 # A row of a measured table as a point that can be predicted: its deployment and its load.
@@ -241,7 +242,7 @@ def predict(point: Point, load: Load | None = None) -> dict[str, float]:
         InputError: the parallelism is not one that can be predicted.
     """
     if point.batch is None:
-        return _loaded(point, load)
+        return reported_metrics(simulated(point, load))
     found = _static(point.of_rank)
     return found | {name: found[name] * point.ranks for name in RATES if name in found}
 
@@ -263,10 +264,11 @@ def decoding(point: Point) -> dict[str, float]:
     return {"itl_ms": 1e3 * seconds}
 
 
-def joules_per_token(point: Point, values: Mapping[str, float]) -> float | None:
+def joules_per_token(point: Point, values: Mapping[str, float]) -> tuple[float, float, float] | None:
     """Joules of all GPUs for an output token at the speed in ``values`` (``output_tok_s``, and ``itl_ms`` of an open loop).
 
-    None where the speed or the TDP of the GPU is not known.
+    With them the joules between which a measurement is expected with a probability of 80 %. None where the speed or the TDP of the GPU is
+    not known.
     """
     rate, load = values.get("output_tok_s"), point.batch or point.concurrency
     sequences = load if load is not None else values.get("itl_ms", math.nan) / 1e3 * (rate or math.nan)
@@ -275,7 +277,10 @@ def joules_per_token(point: Point, values: Mapping[str, float]) -> float | None:
     d = point.deployment
     seen, busy = seen_load(sequences=sequences, tokens_per_second=rate, isl=point.isl, osl=point.osl, ranks=point.ranks)
     found = draw(d, point.instance.step.coefficients, seen, busy=busy)
-    return None if found is None else found.watts * d.parallelism.gpus / rate
+    if found is None:
+        return None
+    joules = found.watts * d.parallelism.gpus / rate
+    return joules, joules * found.low, joules * found.high
 
 
 def _static(point: Point) -> dict[str, float]:
@@ -290,7 +295,8 @@ def _static(point: Point) -> dict[str, float]:
     return found
 
 
-def _loaded(point: Point, load: Load | None) -> dict[str, float]:
+def simulated(point: Point, load: Load | None = None) -> Requests:
+    """The requests of a row with clients or a rate, as the simulator serves them; arguments and errors as of ``predict``."""
     from tonnage.simulator.spec import engine_spec
 
     instance, d = point.instance, point.deployment
@@ -300,7 +306,7 @@ def _loaded(point: Point, load: Load | None) -> dict[str, float]:
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     model = step.in_process if workload.queued else step
-    return reported_metrics(engine_spec(d, model, instance.knobs, instance.memory).run(trace, window_ps=window))
+    return engine_spec(d, model, instance.knobs, instance.memory).run(trace, window_ps=window)
 
 
 # The rows of a measured file as points that can be predicted, each with its own way to be predicted. A plain table of our columns is read
@@ -323,6 +329,7 @@ class MeasuredTable:
         remarks: what was left out of the file, one sentence each.
         apart: rows of the file that are of another kind, by the name of that kind; their errors are not among those of the others.
         by_lengths: whether requests are predicted with just what the rows say of their lengths.
+        slo: joint attainment that is compared where a row has its single requests.
     """
 
     rows: list[dict[str, Any]]
@@ -331,6 +338,7 @@ class MeasuredTable:
     remarks: tuple[str, ...] = ()
     apart: Mapping[str, MeasuredTable] = field(default_factory=dict)
     by_lengths: bool = False
+    slo: Slo = ()
 
 
 Measured = MeasuredTable | Path | str | Sequence[Mapping[str, Any]]

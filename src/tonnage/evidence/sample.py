@@ -87,7 +87,7 @@ class Sample:
             rows: what was measured.
             terms: the groups of ``terms.json`` that are calibrated.
             preset, gpu: the engine preset and the GPU of all rows.
-            widths: the prior's width of the logarithm of each factor; those that the fit learned if not given.
+            widths: the prior's width of the logarithm of each factor; the learned ones of the fit if not given.
         """
         self.rows, self.terms, self.preset, self.gpu = list(rows), terms, preset, gpu
         static = np.array([row.get("batch") is not None for row in self.rows])

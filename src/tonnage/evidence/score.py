@@ -11,11 +11,12 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, UnknownName, in_python, option
-from tonnage.evidence.predict import Measured, MeasuredTable, Point, joules_per_token, measured_table
+from tonnage.evidence.predict import Measured, MeasuredTable, Point, joules_per_token, measured_table, reported_metrics, simulated
 from tonnage.evidence.reasons import cache_group, reason
 from tonnage.formats.points import is_steady
 from tonnage.formats.table import MEASURES, RATIO
@@ -24,10 +25,15 @@ from tonnage.perf.external.measured_steps import check_source, reduction, source
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import Regime
 from tonnage.perf.terms_file import calibration_mark
+from tonnage.results.metrics import Attained, attained
+from tonnage.results.store import read_run
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import StepSource, owner_of
 from tonnage.spec.workload import MANY_CLIENTS
+
+if TYPE_CHECKING:
+    from tonnage.spec.deployment import Slo
 
 # How far predictions are off, in percent of the measured values, by metric.
 
@@ -55,10 +61,6 @@ class ErrorOf:
     bias: float
     n: int
 
-    def to_json(self) -> dict[str, float | int]:
-        """By name."""
-        return {"mape": self.mape, "median_ape": self.median_ape, "bias": self.bias, "n": self.n}
-
 
 def errors_of(rows: Iterable[Mapping[str, float]]) -> Errors:
     """The errors over some rows by metric, in the order of the columns; a metric that no row has is absent.
@@ -70,21 +72,17 @@ def errors_of(rows: Iterable[Mapping[str, float]]) -> Errors:
     for row in rows:
         for name, error in row.items():
             found.setdefault(name, []).append(error)
-    return {
-        name: ErrorOf(
-            mape=statistics.fmean(map(abs, found[name])),
-            median_ape=statistics.median(map(abs, found[name])),
-            bias=statistics.fmean(found[name]),
-            n=len(found[name]),
-        )
-        for name in SCORED
-        if name in found
-    }
+    return {name: _error_of(found[name]) for name in SCORED if name in found}
+
+
+def _error_of(errors: Sequence[float]) -> ErrorOf:
+    sizes = [abs(error) for error in errors]
+    return ErrorOf(mape=statistics.fmean(sizes), median_ape=statistics.median(sizes), bias=statistics.fmean(errors), n=len(errors))
 
 
 def errors_json(errors: Errors) -> dict[str, dict[str, float | int]]:
     """The errors as JSON values."""
-    return {name: error.to_json() for name, error in errors.items()}
+    return {name: asdict(error) for name, error in errors.items()}
 
 
 # A measured row next to its prediction.
@@ -100,6 +98,7 @@ class ScoredRow:
         measured, predicted: values by column, for the columns that were measured.
         steady: False for a closed loop that was not steady.
         intervals: by column, the bounds between which the measurement was expected with a probability of 80 %.
+        attained: joint attainment, measured and predicted, by limit; empty without limits or single requests.
     """
 
     line: int
@@ -108,6 +107,7 @@ class ScoredRow:
     predicted: dict[str, float]
     steady: bool
     intervals: dict[str, tuple[float, float]]
+    attained: tuple[tuple[Attained, Attained], ...] = ()
 
     @property
     def errors(self) -> dict[str, float]:
@@ -173,6 +173,7 @@ class ScoredRow:
             "predicted": {name: self.predicted[name] for name in self.errors},
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
             "reason": self.reason,
+            **({"attained": [{"measured": m.to_json(), "predicted": p.to_json()} for m, p in self.attained]} if self.attained else {}),
         }
 
 
@@ -182,6 +183,55 @@ class Skipped:
 
     line: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttainedErrors:
+    """How far predicted shares of requests that meet joint limits are from the measured ones, over the rows with single requests.
+
+    Attributes:
+        limits: in words.
+        n: rows.
+        measured, predicted: mean shares.
+        off: mean size of the differences of shares, in percentage points.
+        bias: mean of the differences with their signs, in percentage points.
+        inside: percent of the rows whose predicted share is inside the 95 % interval of the measured one.
+        goodput: errors of the requests per second that meet them; None where no row has any.
+    """
+
+    limits: str
+    n: int
+    measured: float
+    predicted: float
+    off: float
+    bias: float
+    inside: float
+    goodput: ErrorOf | None
+
+
+def attained_errors(rows: Iterable[ScoredRow]) -> tuple[AttainedErrors, ...]:
+    """The errors of joint attainment, by limit in the order of the question."""
+    by_limit: dict[str, list[tuple[Attained, Attained]]] = {}
+    for row in rows:
+        for pair in row.attained:
+            by_limit.setdefault(pair[0].limits, []).append(pair)
+    found = []
+    for limits, pairs in by_limit.items():
+        points = [100 * (predicted.share - measured.share) for measured, predicted in pairs]
+        rates = [100 * (p.requests_per_second / m.requests_per_second - 1) for m, p in pairs if m.requests_per_second > 0]
+        found.append(
+            AttainedErrors(
+                limits=limits,
+                n=len(pairs),
+                measured=statistics.fmean(measured.share for measured, _ in pairs),
+                predicted=statistics.fmean(predicted.share for _, predicted in pairs),
+                off=statistics.fmean(map(abs, points)),
+                bias=statistics.fmean(points),
+                inside=100 * statistics.fmean(m.low <= p.share <= m.high for m, p in pairs),
+                goodput=_error_of(rates) if rates else None,
+            )
+        )
+    return tuple(found)
 
 
 # How good the predictions of a measured table are.
@@ -202,6 +252,7 @@ class ScoreReport(Displayed):
         skipped: the rows that were not predicted.
         remarks: what was left out of account, one sentence each; options in them are not spelled yet.
         apart: reports of rows of another kind, by the name of the kind; nothing above counts these rows.
+        attained: errors of joint attainment, where limits on it were given.
     """
 
     rows: int
@@ -216,6 +267,7 @@ class ScoreReport(Displayed):
     skipped: tuple[Skipped, ...]
     remarks: tuple[str, ...] = ()
     apart: Mapping[str, ScoreReport] = field(default_factory=dict)
+    attained: tuple[AttainedErrors, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -231,6 +283,7 @@ class ScoreReport(Displayed):
             "unknown": self.unknown,
             "skipped": [{"line": s.line, "reason": s.reason} for s in self.skipped],
             "remarks": list(map(in_python, self.remarks)),
+            **({"attained": [asdict(one) for one in self.attained]} if self.attained else {}),
             **({"apart": {kind: report.to_json() for kind, report in self.apart.items()}} if self.apart else {}),
         }
 
@@ -249,6 +302,7 @@ def score(
     calibration: Calibration | None = None,
     step_source: StepSource | None = None,
     include_invalid: bool = False,
+    slo: Slo = (),
 ) -> ScoreReport:
     """Predict every row of a measured table and compare.
 
@@ -261,11 +315,14 @@ def score(
         calibration: factors on the terms that the predictions use; the shipped ones as they are if not given.
         step_source: whose step times the predictions use; the fitted terms if not given.
         include_invalid: as in ``measured_table``.
+        slo: joint attainment that is compared too, of the rows that are run folders.
 
     Raises:
         InputError: the file cannot be read as such a table; the message names file, line and column.
     """
-    table = measured_table(measured, given, include_invalid=include_invalid)
+    table = replace(measured_table(measured, given, include_invalid=include_invalid), slo=slo)
+    if slo and not any(row.get("run") for row in table.rows):
+        raise InputError(f"{option('attain')}: no row has single requests; score run folders, which tonnage bench and import write")
     return report_of(table, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
 
 
@@ -298,6 +355,7 @@ def report_of(
             kind: report_of(rows, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
             for kind, rows in table.apart.items()
         },
+        attained=attained_errors(scored),
     )
     return report, scored
 
@@ -390,18 +448,29 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
     row, line = table.rows[index], _line(table.rows[index], index)
     measured = {name: float(row[name]) for name in SCORED if row.get(name) is not None}
     try:
-        predicted = table.predict(index, point)
+        record = simulated(point) if table.slo and row.get("run") and point.batch is None else None
+        predicted = table.predict(index, point) if record is None else reported_metrics(record)
     except InputError as error:
         return Skipped(line=line, reason=str(error))
     if not predicted:
         return Skipped(line=line, reason="no request completes: the KV cache does not hold one, or the window ends before")
     found = {name: predicted[name] for name in measured if name in predicted}
-    joules = joules_per_token(point, {**predicted, **measured}) if "joules_per_token" in measured else None
-    found |= {} if joules is None else {"joules_per_token": joules}
     regime = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
-    known = {name: value for name, value in found.items() if name != "joules_per_token"}  # whose errors are of another fit
+    intervals = intervals_of(found, regime)
+    joules = joules_per_token(point, {**predicted, **measured}) if "joules_per_token" in measured else None
+    if joules is not None:
+        found["joules_per_token"], *bounds = joules
+        intervals["joules_per_token"] = (bounds[0], bounds[1])
+    both = () if record is None else (read_run(Path(row["run"])).requests, record)
+    pairs = zip(*(attained(each, table.slo) for each in both), strict=True)
     return ScoredRow(
-        line=line, point=point, measured=measured, predicted=found, steady=is_steady(row), intervals=intervals_of(known, regime)
+        line=line,
+        point=point,
+        measured=measured,
+        predicted=found,
+        steady=is_steady(row),
+        intervals=intervals,
+        attained=tuple((ours, theirs) for ours, theirs in pairs),
     )
 
 

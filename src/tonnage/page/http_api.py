@@ -155,8 +155,8 @@ async def _events(desk: Desk, kind: str, given: dict[str, Any]) -> AsyncIterator
         async for said in run:
             if "progress" in said:
                 yield event("progress", json.dumps(dict(zip(("done", "total", "name"), said["progress"], strict=True))))
-            elif "answer" in said:
-                yield event("answer", said["answer"])
+            elif "decided" in said or "answer" in said:
+                yield event(*next(iter(said.items())))
             else:
                 yield event("errors", json.dumps(said.get("faults", [])))
 

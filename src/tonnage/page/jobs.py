@@ -17,6 +17,10 @@ ENDS_S = 5.0
 """Seconds that a cancelled job has to end by itself; then its process is killed, and the next job starts another one."""
 
 
+UNDER_WAY = {"progress", "live", "decided"}
+"""What a job says before its end."""
+
+
 class Worker:
     """A process that does one job at a time (``page.worker``)."""
 
@@ -45,7 +49,7 @@ class Worker:
                 self._tell(process, {"job": number, "kind": kind, "given": given})
                 while not ended:
                     said = await self._said(process, number)
-                    ended = not {"progress", "live"} & said.keys()
+                    ended = not UNDER_WAY & said.keys()
                     yield said
             finally:
                 self._ending = None if ended else asyncio.ensure_future(self._cancelled(process, number))
@@ -89,7 +93,7 @@ class Worker:
         self._tell(process, {"cancel": number})
         try:
             async with asyncio.timeout(ENDS_S):
-                while {"progress", "live"} & (await self._said(process, number)).keys():
+                while UNDER_WAY & (await self._said(process, number)).keys():
                     pass
         except TimeoutError:
             process.kill()

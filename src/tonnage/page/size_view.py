@@ -153,6 +153,8 @@ async def stream(request: Request) -> Response:
                 async for said in answer:
                     if "progress" in said:
                         yield event("progress", json.dumps(said["progress"]))
+                    elif "decided" in said:
+                        yield event("decided", _pages(plans_of(json.loads(said["decided"]), "the choice")))
                     elif "answer" in said:
                         yield event("answer", answered(plans_of(json.loads(said["answer"]), "the answer"), asked))
                     elif "faults" in said:
@@ -180,8 +182,11 @@ def answered(plans: tuple[Plan, ...], asked: Mapping[str, Any]) -> str:
         *(button(name, href=f"/plan.{kind}?{query}") for kind, name in (("json", "JSON"), ("yaml", "YAML"), ("csv", "CSV"))),
         deploy_links(query) if len(plans) == 1 and plans[0].choice is not None else "",
     )
-    pages = "".join(_first(plan) for plan in plans)
-    return f'<div class="actions">{"".join(links)}</div>{pages}'
+    return f'<div class="actions">{"".join(links)}</div>{_pages(plans)}'
+
+
+def _pages(plans: tuple[Plan, ...]) -> str:
+    return "".join(_first(plan) for plan in plans)
 
 
 def _first(plan: Plan) -> str:

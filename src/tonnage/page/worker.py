@@ -1,8 +1,8 @@
 """The process that simulates and measures for the page: one job at a time, told as lines of JSON on standard input.
 
 The page stays responsive, a job can be cancelled, and whatever goes wrong in it ends this process and not the page. Lines that are
-written: ``{"progress": [done, total, name]}``, ``{"live": {…}}`` and last ``{"answer": …}``, ``{"faults": […]}`` or
-``{"cancelled": true}``.
+written: ``{"progress": [done, total, name]}``, ``{"live": {…}}``, ``{"decided": …}`` once, and last ``{"answer": …}``,
+``{"faults": […]}`` or ``{"cancelled": true}``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Jobs:
         self.size(asked=question_of(SMALL), command="", today="2026-01-01")
 
     def size(self, *, asked: dict[str, Any], scenario: dict[str, Any] | None = None, command: str, today: str) -> str:
-        """The plan as the command writes it."""
+        """The plan as the command writes it, after what is decided of it."""
         from tonnage import api
         from tonnage.report.plans.plan_document import to_json
         from tonnage.results.store import json_text
@@ -69,7 +69,14 @@ class Jobs:
         understood = api.ask(scenario, **asked)
         if self.runs is None or self.runs.kept > MOST_KEPT:
             self.runs = Runs()
-        plans = api.answer(understood, progress=self.progress, command=command, today=date.fromisoformat(today), runs=self.runs)
+        plans = api.answer(
+            understood,
+            progress=self.progress,
+            command=command,
+            today=date.fromisoformat(today),
+            runs=self.runs,
+            decided=lambda plan: self.write({"decided": json_text(to_json((plan,)))}),
+        )
         return json_text(to_json(plans))
 
     def simulate(self, *, asked: dict[str, Any], scenario: dict[str, Any] | None = None) -> str:

@@ -9,6 +9,10 @@ The root says that a unit that is busy for a tenth of a step still draws a third
 The term ``blocks`` is of mixtures of experts in FP8 with a scale per block of weights, whose kernels draw more on every engine that was
 measured. The fit gives links no watts. The three numbers and the errors of models that were left out are
 fitted by ``./fit energy`` (docs/energy.md); idle watts are read off nvidia-smi.
+
+A power limit makes arithmetic slower: its rate follows the watts to a power that published sweeps give (``clocks`` of ``power.json``).
+Reading keeps its rate, since the clock of the memory does not change, and a step that draws less than the limit draws what it did. Locked
+clocks lower the watts of every step.
 """
 
 from __future__ import annotations
@@ -95,9 +99,25 @@ def idle_watts(gpu: Gpu) -> float | None:
     return float(known["watts"] if known else idle["share_of_tdp"] * gpu.tdp_w)
 
 
-def draw(
-    deployment: Deployment, c: NDArray[np.float64], load: StepLoad, *, busy: float = 1.0, cap_watts: float | None = None
-) -> Draw | None:
+def clock(gpu: Gpu) -> float:
+    """Share of its rate that arithmetic keeps under the GPU's power limit, or with its clocks locked; 1 without either."""
+    if gpu.power_cap_w is None or gpu.tdp_w is None:
+        return gpu.clock
+    return float((gpu.power_cap_w / gpu.tdp_w) ** _shipped()["clocks"]["rate_exponent"])
+
+
+def limit_mark(gpu: Gpu) -> str:
+    """What a prediction for a GPU with a power limit or locked clocks is marked with; "" for others."""
+    rate = clock(gpu)
+    if rate == 1.0:
+        return ""
+    if gpu.power_cap_w is None:
+        return f"{gpu.name}: clocks locked to {rate:.0%}; times and watts are estimated from published runs of other GPUs"
+    what = f"power cap {gpu.power_cap_w:g} W of {gpu.tdp_w:g} W"
+    return f"{gpu.name}: {what}; arithmetic at {rate:.0%} of its rate, estimated from published sweeps of other GPUs"
+
+
+def draw(deployment: Deployment, c: NDArray[np.float64], load: StepLoad, *, busy: float = 1.0) -> Draw | None:
     """The power of each GPU of an instance; None where the TDP of its GPU is not known.
 
     Args:
@@ -105,16 +125,18 @@ def draw(
         c: its coefficients.
         load: its mean step.
         busy: share of the time in which there is one.
-        cap_watts: power limit below the TDP.
     """
-    gpu, shipped = deployment.gpu, _shipped()
+    gpu, fitted = deployment.gpu, _shipped()
     idle = idle_watts(gpu)
     if idle is None or gpu.tdp_w is None:
         return None
-    found = shares(deployment, c, load)
-    working = idle + gpu.tdp_w * sum(shipped["terms"][name] * share for name, share in zip(TERMS, found, strict=True))
-    working = min(working, gpu.tdp_w if cap_watts is None else cap_watts)
-    low, high = (math.exp(shipped["errors"][name]) for name in ("q10", "q90"))
+    exponents = fitted["clocks"]
+    slower = (gpu.clock ** exponents["traffic_exponent"], *2 * (gpu.clock ** (1 / exponents["rate_exponent"]),))
+    of_terms = zip(TERMS, shares(deployment, c, load), slower, strict=True)
+    working = idle + gpu.tdp_w * sum(fitted["terms"][name] * share * kept for name, share, kept in of_terms)
+    working = min(working, gpu.tdp_w if gpu.power_cap_w is None else gpu.power_cap_w)
+    errors = fitted["errors"].get(gpu.name, fitted["errors"])
+    low, high = (math.exp(errors[name]) for name in ("q10", "q90"))
     return Draw(watts=idle + busy * (working - idle), idle_watts=idle, busy=busy, low=low, high=high)
 
 

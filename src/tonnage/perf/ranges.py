@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tonnage.perf.coefficient_files import content
 from tonnage.perf.external.measured_steps import source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, unfitted_formats
+from tonnage.perf.power import limit_mark
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms import MARK as DRAFTING_MARK
 from tonnage.perf.terms_file import calibrated_for, calibration_mark, own_terms_of, shipped
@@ -194,7 +195,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
         found.append(calibrated)
-    return tuple(found)
+    return tuple(filter(None, (*found, limit_mark(gpu))))
 
 
 def _transferred(deployment: Deployment, engine: str) -> list[str]:

@@ -374,6 +374,10 @@ MESSAGES = ((COMM_STEP, COMM_SMALL), (COMM_LARGE, COMM_TOKEN))
 """Places of latency and of seconds per token, for each of the two kinds of messages between GPUs: small ones and large ones."""
 
 
+ARITHMETIC = (LINEAR_FLOPS, EXPERT_FLOPS, HEAD_FLOPS, ATTENTION, SPARSE, SPARSE_MOST, SCAN)
+"""Places of what multiprocessors compute: durations that follow their clock."""
+
+
 def places_of(part: Part) -> tuple[int, ...]:
     """Places of the durations that belong to one part of an explained step."""
     return tuple(term.place for term in TERMS if term.part == part)

@@ -19,6 +19,7 @@ from tonnage.perf.formats import matrix_rate
 from tonnage.perf.host import HostTerms, add_host, host_terms, responding_s, streaming_s
 from tonnage.perf.links import LinkTerms, add_communication, link_terms
 from tonnage.perf.matrices import MatrixTerms, add_matrices, matrix_terms
+from tonnage.perf.power import clock
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.perf.terms_file import engine_terms, groups_of, terms_of
 from tonnage.spec.catalog import find_engine
@@ -168,6 +169,9 @@ def coefficients(
     add_host(c, terms.host, model, knobs)
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
+    if (rate := clock(gpu)) != 1.0:
+        for place in at.ARITHMETIC:
+            c[place] /= rate
     return c
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from tonnage.plan.document import Shown
 from tonnage.plan.fleet import AtPeak, Fleet, Standby
 from tonnage.plan.limit import Bound, Load
-from tonnage.plan.pool import Identity, Pool, Power
+from tonnage.plan.pool import GpuLimit, Identity, Pool, Power
 from tonnage.results.metrics import Latencies
 from tonnage.spec.typed_values import strict
 
@@ -97,6 +97,7 @@ class Candidate(Shown):
         headroom_to_saturation: how much more than the peak they complete when always busy, as a share.
         at_peak: what requests see at the asked peak; None where there is none (a job, a closed loop, measured points).
         power: of the GPUs; None where it is not predicted (a job, two pools, measured points, an unknown TDP).
+        gpu_limit: the requested power limit or clock of each GPU; None where it has its own.
         ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies at the highest load, in milliseconds; of a job only the time per token is known,
             since every request waits in the queue of the whole.
         binds: what ends the load.
@@ -114,7 +115,7 @@ class Candidate(Shown):
         *("instances", "systems", "memory", "kv_tokens", "launch", "launch_file"),
     )
 
-    WHERE_ASKED = ("power",)
+    WHERE_ASKED = ("power", "gpu_limit")
 
     pools: tuple[Pool, ...]
     systems_exact: float
@@ -141,6 +142,7 @@ class Candidate(Shown):
     standby: Standby | None = None
     checked: bool = False
     power: Power | None = None
+    gpu_limit: GpuLimit | None = None
 
     def derived(self) -> tuple[str, ...]:
         """What adds up over the pools, and what they agree on."""

@@ -213,6 +213,25 @@ class Existing:
 
 
 @strict
+class HeldTier:
+    """What a memory below the KV cache of the choice buys, with the ones before it.
+
+    Attributes:
+        name: "KV cache" for the GPUs' alone, then "host" and so on.
+        bytes_per_instance, bytes_per_second, latency_seconds: of one instance.
+        per_system: sessions that a system holds with it; None where no load is inside the limits.
+        systems: that the load takes then, spare ones left out; None likewise.
+    """
+
+    name: str
+    bytes_per_instance: float
+    bytes_per_second: float | None = None
+    latency_seconds: float | None = None
+    per_system: float | None
+    systems: int | None
+
+
+@strict
 class HeldSessions:
     """What recorded sessions are like on the choice.
 
@@ -226,6 +245,8 @@ class HeldSessions:
         first_ttft_p95_ms, further_ttft_p95_ms: at that load.
         left_out: share of the recorded requests that exceed the model's context.
         source: the file.
+        offloader: what keeps blocks below the KV cache; "" for plain tiers, or none.
+        tiers: the KV cache, and each memory below it; empty without any.
     """
 
     at_once: float
@@ -243,6 +264,8 @@ class HeldSessions:
     further_ttft_p95_ms: float | None
     left_out: float
     source: str
+    offloader: str = ""
+    tiers: tuple[HeldTier, ...] = ()
 
 
 # When a job is done on the chosen fleet.

@@ -383,7 +383,8 @@ class LengthToShorten:
         value: systems that the one saves, over those that the other does, or over 1 % of all where it saves less.
         which: "isl" or "osl".
         change: by which each was shortened, such as −0.2.
-        saved, other_saved: systems saved, without rounding.
+        saved, other_saved: systems saved, without rounding; those of another size are counted by their GPUs.
+        gpus: saved by the one, of whole systems.
     """
 
     value: float
@@ -391,6 +392,7 @@ class LengthToShorten:
     change: float
     saved: float
     other_saved: float
+    gpus: int = 0
     rule: Literal["length-to-shorten"] = "length-to-shorten"
 
 

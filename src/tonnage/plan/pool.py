@@ -42,6 +42,21 @@ class Power:
         return below / self.tdp_watts
 
 
+@strict
+class GpuLimit:
+    """A power limit below the board power of each GPU, or its locked clocks.
+
+    Attributes:
+        cap_watts: the power limit; None where the clocks are locked.
+        board_watts: without it; None where unknown.
+        clock: share of its rate that arithmetic keeps.
+    """
+
+    cap_watts: float | None
+    board_watts: float | None
+    clock: float
+
+
 # What a deployment is called: the words that tell one from another in a plan.
 
 

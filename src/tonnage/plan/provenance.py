@@ -15,9 +15,10 @@ from tonnage.spec.typed_values import strict
 
 @strict
 class OtherSystems:
-    """Another deployment that reaches the confidence; ``systems`` and ``gpus`` of whole systems, spare ones included."""
+    """Another deployment that reaches the confidence; ``systems``, each a ``system``, and ``gpus`` are whole systems with spare ones."""
 
     deployment: Identity
+    system: str
     systems: int
     gpus: int
 
@@ -28,6 +29,7 @@ class RelaxedLimit:
 
     limit: Limit
     to_ms: float
+    system: str
     systems: int
     gpus: int
 

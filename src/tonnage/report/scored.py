@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ def _report(report: ScoreReport, title: str) -> tuple[Section, ...]:
     return (
         section("overall", title, Text(text=f"{report.predicted} of {counted(report.rows, 'row')} predicted"), _overall(report)),
         *_not_predicted(report),
+        section("attained", "", *_attained(report)),
         section("groups", "", *groups),
         *_worst(report.worst),
         section("remarks", "", items(report.remarks, "note")),
@@ -64,6 +65,22 @@ def _overall(report: ScoreReport) -> Table:
         for metric, e in errors.items()
     )
     return Table(caption="", header=("metric", "MAPE %", "median %", "bias %", "inside %", "n"), rows=rows, spare=("median %",))
+
+
+def _attained(report: ScoreReport) -> Iterator[Table]:
+    """Joint attainment of the rows with single requests."""
+    rows = tuple(
+        (
+            one.limits,
+            *(f"{100 * share:.3g}" for share in (one.measured, one.predicted)),
+            *map(number, (one.off, one.inside, None if one.goodput is None else one.goodput.mape)),
+            str(one.n),
+        )
+        for one in report.attained
+    )
+    header = ("attainment", "measured %", "predicted %", "off, points", "inside %", "goodput MAPE %", "n")
+    if rows:
+        yield Table(caption="", header=header, rows=rows)
 
 
 def _not_predicted(report: ScoreReport) -> tuple[Section, ...]:

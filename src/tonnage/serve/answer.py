@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tonnage.serve.metrics import Metrics
-    from tonnage.serve.request import Asked, Prompt
+    from tonnage.serve.request import Asked
     from tonnage.serve.script import Script
+    from tonnage.serve.tokens import Prompt
 
 
 # Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one.
@@ -132,7 +133,7 @@ class Source(Protocol):
         """No piece is wanted any more. Called once, whether the source has ended or not."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True, weakref_slot=True)
 class Answer:
     """One choice of a request.
 
@@ -174,6 +175,11 @@ class Answer:
     def leave(self) -> None:
         """The client has left: the engine lets go of the request."""
         if not self.finish:
+            self._queue.put_nowait(Piece(finish=LEFT, silent=True))
+
+    def abort(self) -> None:
+        """The engine gives it up; its client is told."""
+        if not self.finish:
             self._queue.put_nowait(Piece(finish=LEFT))
 
     async def pieces(self) -> AsyncIterator[Piece]:
@@ -188,7 +194,7 @@ class Answer:
                 piece = await self._queue.get()
                 if piece.error:
                     raise Refused(piece.error)
-                if piece.finish == LEFT:
+                if piece.finish == LEFT and piece.silent:
                     self.finish = LEFT
                     return
                 self._count(piece.tokens)

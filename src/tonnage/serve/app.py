@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from tonnage.serve.answer import Answer
 from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
+from tonnage.serve.faults import HEADER
 from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.serve.request import Asked, Kind, asked_of
 from tonnage.serve.schema import broken_json
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from tonnage.serve.faults import Fault, Faults
     from tonnage.serve.metrics import Metrics
-    from tonnage.serve.request import Limits, Reader
-    from tonnage.serve.tokens import Tokens
+    from tonnage.serve.request import Limits
+    from tonnage.serve.tokens import Reader, Tokens
     from tonnage.serve.transfer import Transfers
 
 LARGEST_BODY = 32 * 2**20
@@ -63,6 +64,12 @@ class Engines(Protocol):
         """The server has ended."""
 
 
+def _set() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass(slots=True, kw_only=True)
 class Service:
     """What the application serves.
@@ -77,8 +84,10 @@ class Service:
         faults: what goes wrong on purpose; None for nothing.
         dialect: how errors are worded, and what replies have next to the fields of the API.
         transfers: of KV caches from and to other servers; None for none.
+        awake: is not set while the engines sleep: requests wait for it.
         busy: requests that are being answered.
         settings: what ``/server_info`` says; empty for no such path.
+        width: of the vectors of a model that embeds, which answers nothing else; 0 for one that generates.
         version: of the engine whose ways it has.
     """
 
@@ -91,8 +100,10 @@ class Service:
     faults: Faults | None = None
     dialect: Dialect = OF_VLLM
     transfers: Transfers | None = None
+    awake: asyncio.Event = field(default_factory=_set)
     busy: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    width: int = 0
     version: str = VERSION
 
     @property
@@ -175,6 +186,15 @@ def counted(service: Service, handler: Handler) -> Handler:
     return answered
 
 
+def saying(make: Callable[[], Any]) -> Handler:
+    """A handler that answers with a document, whatever the request."""
+
+    async def said(request: Request) -> Response:
+        return JSONResponse(make())
+
+    return said
+
+
 def seen(service: Service, request: Request, response: Response, began: float, handler: str = "") -> None:
     """Count a response that has ended.
 
@@ -197,9 +217,10 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     Raises:
         Refused: with the error that the client gets.
     """
-    came_at, after = time.monotonic(), admitted(service)
+    after = await admitted(service, request)
+    came_at = time.monotonic()
     body = await json_body(request) if body is None else body
-    asked = replace(asked_of(kind, body, reader=service.reader, limits=service.limits), came_at=came_at)
+    asked = replace(asked_of(kind, body, reader=service.reader, limits=service.limits), came_at=came_at, rank=_rank(request))
     given = body.get("request_id") if isinstance(body.get("request_id"), str) else None
     number = request.headers.get("x-request-id") or given or secrets.token_hex(8)
     reply = reply_of(service, asked, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")
@@ -215,16 +236,28 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     return JSONResponse(reply.whole(ended))
 
 
-def admitted(service: Service) -> int:
-    """Tokens after which a stream of the next request breaks off on purpose; 0 for never.
+def _rank(request: Request) -> int | None:
+    """The engine that a client chose, by vLLM's header."""
+    given = request.headers.get("x-data-parallel-rank", "").strip()
+    return int(given) if given.lstrip("-").isdigit() else None
+
+
+async def admitted(service: Service, request: Request) -> int:
+    """Wait until the engines are awake; tokens after which a stream of the next request breaks off on purpose, 0 for never.
 
     Raises:
         Refused: a fault on demand.
     """
-    fault = None if service.faults is None else service.faults.next()
-    if fault is not None and fault.kind != "cut":
+    await service.awake.wait()
+    fault = None if service.faults is None else service.faults.next(request.headers.get(HEADER, ""))
+    if fault is None:
+        return 0
+    if fault.kind == "stall":
+        await asyncio.sleep(fault.end_s - fault.start_s)
+        return 0
+    if fault.kind != "cut":
         raise _failing(fault)
-    return 0 if fault is None else fault.after
+    return fault.after
 
 
 def _failing(fault: Fault) -> Refused:
@@ -322,7 +355,7 @@ async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Diale
             async for part in events_of(reply, 0, made, begun):
                 yield part
         else:
-            async for part in _mixed([events_of(reply, i, made, begun) for i in range(len(made))]):
+            async for part in mixed([events_of(reply, i, made, begun) for i in range(len(made))]):
                 yield part
     except Refused as error:
         yield event(error.to_json(dialect))
@@ -358,7 +391,7 @@ async def events_of(reply: Reply, index: int, made: list[Answer], begun: list[bo
         before = answer.made
 
 
-async def _mixed(streams: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
+async def mixed(streams: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
     """The parts of several streams in the order in which they come."""
     queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue()
 

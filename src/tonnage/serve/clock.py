@@ -30,12 +30,14 @@ class WallClock:
         self._from_ns, self._from_ps, self._pace = [now_ns()], [0], [PS_PER_NS * speed]
 
     def change(self, changes: Sequence[tuple[float, float]]) -> None:
-        """Change the pace, once.
+        """Change the pace from now on, in place of changes that are still to come.
 
         Args:
             changes: seconds on the wall from now, in order, and by which factor time is slower from then on; infinity stands still.
         """
         start = self._now_ns()
+        part = bisect.bisect_right(self._from_ns, start)
+        del self._from_ns[part:], self._from_ps[part:], self._pace[part:]
         for seconds, factor in changes:
             moment = start + round(seconds * NS_PER_S)
             self._from_ps.append(self.at(moment))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.serve.published import SGLANG, TENSORRT_LLM, VLLM, Published
@@ -149,7 +149,9 @@ OF_SGLANG = Dialect(
     source="SGLang python/sglang/srt/entrypoints/openai/protocol.py at 004c82e0 (ErrorResponse, ModelCard), read 2026-11-22",
 )
 
-DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG)}
+OF_NIM = replace(OF_VLLM, name="nim", source=f"{OF_VLLM.source}; NIM LLM 2 is vLLM behind a few more paths (serve/native.py)")
+
+DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM)}
 
 
 # The error that a client gets in place of an answer.
@@ -181,7 +183,7 @@ def settings_of(deployment: Deployment, name: str, context: int, *, caching: boo
     """The settings of a deployment, as vLLM's ``/server_info?config_format=json`` or SGLang's has them; TensorRT-LLM has no such path."""
     knobs, split, precision = deployment.knobs, deployment.parallelism, deployment.precision
     half, kv = precision.weights in HALF, "fp8" if precision.kv == "fp8" else "auto"
-    if name == "vllm":
+    if name in ("vllm", "nim"):
         steps = {"max_num_seqs": knobs.max_batch_size, "max_num_batched_tokens": knobs.max_num_tokens}
         degrees = {"tensor_parallel_size": split.tp, "pipeline_parallel_size": split.pp, "data_parallel_size": split.dp}
         cache = {"block_size": knobs.tokens_per_block, "cache_dtype": kv, "enable_prefix_caching": caching and knobs.prefix_caching}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
-from tonnage.serve.prefix import Change, Stored
+from tonnage.serve.prefix import Change, Cleared, Stored
 
 if TYPE_CHECKING:
     import zmq
@@ -29,12 +29,19 @@ END = (-1).to_bytes(8, "big", signed=True)
 
 def document_of(change: Change, block_tokens: int) -> dict[str, Any]:
     """An event as vLLM writes it."""
+    if isinstance(change, Cleared):
+        return {"type": "AllBlocksCleared"}
     if not isinstance(change, Stored):
         return {"type": "BlockRemoved", "block_hashes": [change.name], "medium": "GPU"}
     found: dict[str, Any] = {"type": "BlockStored", "block_hashes": change.names, "parent_block_hash": change.parent}
-    found |= {"token_ids": change.tokens, "block_size": block_tokens, "lora_id": None, "medium": "GPU", "lora_name": None}
+    salt, _, adapter = change.salt.partition("\0")
+    name, _, number = adapter.partition("\0")
+    lora = {"lora_id": int(number), "medium": "GPU", "lora_name": name} if name else {"lora_id": None, "medium": "GPU", "lora_name": None}
+    found |= {"token_ids": change.tokens, "block_size": block_tokens, **lora}
     if change.salt:
-        found["extra_keys"] = [[change.salt] if i == 0 and change.parent is None else None for i in range(len(change.names))]
+        first = [*([name] if name else []), *([salt] if salt else [])]
+        rest = [name] if name else None
+        found["extra_keys"] = [first if i == 0 and change.parent is None else rest for i in range(len(change.names))]
     return found
 
 
@@ -43,6 +50,7 @@ class Publisher:
 
     Attributes:
         endpoint, replay: addresses of the sockets.
+        sent: batches so far.
     """
 
     def __init__(self, endpoint: str, replay: str = "", *, topic: str = "", rank: int = 0, block_tokens: int) -> None:
@@ -66,7 +74,7 @@ class Publisher:
         self._encode = msgspec.msgpack.Encoder().encode
         self._topic, self._rank, self._size = topic.encode(), rank, block_tokens
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
-        self._sent, self._open = 0, True
+        self.sent, self._open = 0, True
         context: zmq.Context[Any] = zmq.Context.instance()
         self._socket = context.socket(zmq.PUB)
         self._socket.set_hwm(MOST_WAITING)
@@ -82,9 +90,9 @@ class Publisher:
         """Send a batch."""
         documents = [document_of(one, self._size) for one in changes]
         payload = self._encode([time.time(), documents, self._rank])
-        self._kept.append((self._sent, payload))
-        self._socket.send_multipart((self._topic, self._sent.to_bytes(8, "big"), payload))
-        self._sent += 1
+        self._kept.append((self.sent, payload))
+        self._socket.send_multipart((self._topic, self.sent.to_bytes(8, "big"), payload))
+        self.sent += 1
 
     def close(self) -> None:
         """Close the sockets."""

@@ -3,12 +3,14 @@
     slow factor=5 [instance=1] [from=10s] [to=30s]     its time runs slower by the factor
     stall for=2s [instance=1] [from=10s]               its time stands still
     crash from=10s [instance=1]                        its process ends as if it were killed
+    start for=30s [instance=1]                         its process takes no connections for so long after its start
     429 share=0.1 [from=10s] [to=30s]                  that share of the requests is refused
     500 share=0.1 …                                    that share fails
     cut share=0.1 [after=5] …                          that share of the streams breaks off after so many tokens
 
-Times count from the first request to the server. Which requests are meant is drawn from their number and the seed, so that the same ones
-are met again.
+Times count from the first request to the server, of faults that ``/faults`` sets from then on. Which requests are meant is drawn from
+their number and the seed, so that the same ones are met again. A request may bring its own in the header ``x-fault``: 429, 500, cut, or a
+stall before it reaches the engine.
 """
 
 from __future__ import annotations
@@ -17,24 +19,28 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from tonnage.errors import InputError, option
+from tonnage.serve.dialect import Refused
 from tonnage.simulator.router import draw
 from tonnage.units import parse_duration
 
-Kind = Literal["slow", "stall", "crash", "429", "500", "cut"]
+Kind = Literal["slow", "stall", "crash", "start", "429", "500", "cut"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-NEEDED = {"slow": ("factor",), "stall": ("for",), "crash": ("from",), "429": ("share",), "500": ("share",), "cut": ("share",)}
+OF_REQUESTS = ("429", "500", "cut")
+NEEDED = {"slow": ("factor",), "stall": ("for",), "crash": ("from",), "start": ("for",), **dict.fromkeys(OF_REQUESTS, ("share",))}
 ALLOWED = {
     "slow": ("factor", "instance", "from", "to"),
     "stall": ("for", "instance", "from"),
     "crash": ("from", "instance"),
+    "start": ("for", "instance"),
     "429": ("share", "from", "to"),
     "500": ("share", "from", "to"),
     "cut": ("share", "after", "from", "to"),
 }
+HEADER = "x-fault"
 _BITS = 2**32
 
 
@@ -64,8 +70,8 @@ class Fault:
         times = (f" from={self.start_s}s" if self.start_s else "") + (f" to={self.end_s}s" if math.isfinite(self.end_s) else "")
         if self.kind == "stall":
             return f"stall for={self.end_s - self.start_s}s from={self.start_s}s"
-        if self.kind == "crash":
-            return f"crash from={self.start_s}s"
+        if self.kind in ("crash", "start"):
+            return f"crash from={self.start_s}s" if self.kind == "crash" else f"start for={self.end_s}s"
         said = {"slow": f" factor={self.factor}", "cut": f" share={self.share} after={self.after}"}.get(self.kind, f" share={self.share}")
         return self.kind + said + times
 
@@ -114,46 +120,97 @@ def _number(word: str, text: str, *, least: float, most: float, whole: bool = Fa
     return value
 
 
+def of_header(text: str) -> Fault:
+    """The fault that a request brings; without a share it is certain.
+
+    Raises:
+        Refused: no fault of a single request.
+    """
+    kind, *more = text.split() or [""]
+    share = ["share=1"] if kind in OF_REQUESTS and not any(word.startswith("share=") for word in more) else []
+    try:
+        found = parse_fault(" ".join([kind, *more, *share]))
+    except InputError as error:
+        raise Refused(str(error)) from None
+    if found.kind not in (*OF_REQUESTS, "stall"):
+        raise Refused(f"{HEADER}: {kind} is no fault of one request; write 429, 500, cut or stall, or set it at /faults")
+    return found
+
+
 def clock_changes(faults: Sequence[Fault], instance: int) -> tuple[tuple[float, float], ...]:
-    """When the time of an instance changes its pace: (seconds from the first request, by which factor it is slower from then on).
+    """When the time of an instance changes its pace: (seconds from now, by which factor it is slower from then on).
 
     A factor of infinity stands still. Faults that overlap multiply.
     """
     found = [one for one in faults if one.kind in ("slow", "stall") and one.instance in (None, instance)]
-    moments = sorted({moment for one in found for moment in (one.start_s, one.end_s) if math.isfinite(moment)})
+    moments = {0.0, *(moment for one in found for moment in (one.start_s, one.end_s) if 0 < moment < math.inf)}
     changes = []
-    for moment in moments:
+    for moment in sorted(moments):
         active = [one for one in found if one.start_s <= moment < one.end_s]
         changes.append((moment, math.prod(math.inf if one.kind == "stall" else one.factor for one in active)))
     return tuple(changes)
 
 
 class Faults:
-    """What goes wrong on a server, from its first request on."""
+    """What goes wrong on a server: from its first request on, and what is set while it runs."""
 
     def __init__(
-        self, faults: Sequence[Fault], begin: Callable[[], None], *, seed: int, now_s: Callable[[], float] = time.monotonic
+        self, faults: Sequence[Fault], apply: Callable[[list[Fault]], None], *, seed: int, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         """Nothing goes wrong before the first request.
 
         Args:
             faults: all of them.
-            begin: called at the first request, for those faults that are not about requests.
+            apply: given the faults that are not about requests, with times from now, at the first request and at every change.
             seed: of the draw of requests.
             now_s: seconds of a monotonic clock.
         """
-        self._faults = tuple(one for one in faults if one.share)
-        self._begin, self._seed, self._now_s = begin, seed, now_s
+        self._faults, self._set = tuple(faults), tuple[Fault, ...]()
+        self._apply, self._seed, self._now_s = apply, seed, now_s
         self._numbers = itertools.count()
-        self._begun_s = math.nan
+        self._pauses: dict[str, Fault] = {}
+        self._begun = False
 
-    def next(self) -> Fault | None:
-        """What happens to the next request; None for nothing."""
+    def next(self, header: str = "") -> Fault | None:
+        """What happens to the next request, which may bring its own fault in a header; None for nothing.
+
+        Raises:
+            Refused: a header with no fault of a single request.
+        """
         number, now = next(self._numbers), self._now_s()
-        if not number:
-            self._begun_s = now
-            self._begin()
-        for place, one in enumerate(self._faults):
-            if one.start_s <= now - self._begun_s < one.end_s and draw(self._seed, number, place) < one.share * _BITS:
+        if not self._begun:
+            self._begun, self._faults = True, tuple(_moved(one, now) for one in self._faults)
+            if self._faults:
+                self._change(now)
+        own: tuple[Fault, ...] = (_moved(of_header(header), now),) if header else ()
+        for place, one in enumerate((*self._faults, *self._set, *own)):
+            if one.share and one.start_s <= now < one.end_s and draw(self._seed, number, place) < one.share * _BITS:
                 return one
-        return None
+        return next((one for one in own if one.kind == "stall"), None)
+
+    def set(self, faults: Sequence[Fault]) -> None:
+        """Replace the faults that were set while the server runs; their times count from now."""
+        now = self._now_s()
+        self._set = tuple(_moved(one, now) for one in faults)
+        self._change(now)
+
+    def written(self) -> list[str]:
+        """Those that were set, with times from now."""
+        now = self._now_s()
+        left = [_moved(one, -now) for one in self._set if one.end_s > now]
+        return [replace(one, start_s=max(one.start_s, 0.0)).words() for one in left]
+
+    def pause(self, name: str, seconds: float = math.inf) -> None:
+        """Stop the time of all instances for so long; a pause replaces an earlier one of the same name, and 0 ends it."""
+        now = self._now_s()
+        self._pauses[name] = Fault(kind="stall", start_s=now, end_s=now + seconds)
+        self._change(now)
+
+    def _change(self, now: float) -> None:
+        begun = self._faults if self._begun else ()
+        self._pauses = {name: one for name, one in self._pauses.items() if one.end_s > now}
+        self._apply([_moved(one, -now) for one in (*begun, *self._set, *self._pauses.values()) if not one.share])
+
+
+def _moved(fault: Fault, seconds: float) -> Fault:
+    return replace(fault, start_s=fault.start_s + seconds, end_s=fault.end_s + seconds)

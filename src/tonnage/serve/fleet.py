@@ -51,6 +51,7 @@ class Fleet:
         content: Content | None = None,
         came_at: float | None = None,
         comes_at: float | None = None,
+        rank: int | None = None,
         sent: Callable[[int, Instance], None] | None = None,
     ) -> int:
         """Send a request to an instance; its number.
@@ -62,28 +63,31 @@ class Fleet:
             content: its tokens, for engines with a prefix cache.
             came_at: when it came (``Instance.submit``).
             comes_at: when its KV cache comes from another engine (``Instance.submit``).
+            rank: the engine, where the client chose it; None for the router's choice.
             sent: told its number and its instance before anything is delivered, which on a slow machine is before this returns.
         """
         number = next(self._numbers)
-        view = view_of_groups(self._groups)
-        if self._by_prefix and content is not None:
-            view = view._replace(matched=[self._matched(group, content) for group in self._groups])
-        chosen = self._choose(view, Request(number=number, session=session, isl=isl), self._memory)
-        instance = self.instances[next(self._turns[chosen])]
+        if rank is None:
+            rank = self._chosen(number, isl, session, content)
+        instance = self.instances[rank]
         self._where[number] = instance
         if sent is not None:
             sent(number, instance)
         instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content, came_at=came_at, comes_at=comes_at)
         return number
 
+    def _chosen(self, number: int, isl: int, session: int, content: Content | None) -> int:
+        """The engine that the router chooses."""
+        view = view_of_groups(self._groups)
+        if self._by_prefix and content is not None:
+            view = view._replace(matched=[self._matched(group, content) for group in self._groups])
+        chosen = self._choose(view, Request(number=number, session=session, isl=isl), self._memory)
+        return next(self._turns[chosen])
+
     def _matched(self, group: Sequence[Member], content: Content) -> int:
         """Tokens of a prompt that the cache of an instance has, or that of one of its ranks."""
         engines: list[Any] = [member.engine for member in group if isinstance(member.engine, CachedEngine)]
         return max((one.matched(names_of(content.ids, one.tokens_per_block, content.salt)) for one in engines), default=0)
-
-    def instance_of(self, number: int) -> Instance:
-        """The instance that has a request."""
-        return self._where[number]
 
     def ended(self, number: int) -> Instance:
         """Forget a request; the instance that had it."""

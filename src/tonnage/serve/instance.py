@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tonnage.simulator.engine import Engine
 
 KEPT = 4_096
-"""Requests after which those that have ended are forgotten."""
+"""Requests after which ended ones are forgotten."""
 
 Deliver = Callable[[int, int], None]
 """Takes output tokens and the status of the request after them, when its client has them."""
@@ -35,7 +35,7 @@ class Instance:
     Attributes:
         name: its number, as text, in metrics.
         member: its engine, and what is outstanding there.
-        slot_at: when each request of those that are not forgotten had a slot first, in seconds of ``time.monotonic``.
+        slot_at: when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``.
     """
 
     def __init__(self, name: str, engine: Engine | CachedEngine, clock: WallClock) -> None:
@@ -67,8 +67,8 @@ class Instance:
         return max(self._clock.now(), self.member.engine.now)
 
     def wall_s(self, at: int) -> float:
-        """Seconds on the wall until its time is ``at``; 0 where that is past."""
-        return max(-self._clock.late_s(at), 0.0)
+        """Seconds on the wall until its time is ``at``; below 0 where that is past."""
+        return -self._clock.late_s(at)
 
     def release(self, blocks: int) -> None:
         """Give back KV blocks that were held for another instance."""

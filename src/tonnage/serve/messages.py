@@ -29,7 +29,7 @@ def message_routes(service: Service) -> list[Route]:
     """The routes of these paths."""
 
     async def create(request: Request) -> Response:
-        after = admitted(service)
+        after = await admitted(service, request)
         said = checked(PATH, await json_body(request))
         _check(said)
         try:

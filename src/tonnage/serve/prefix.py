@@ -52,7 +52,12 @@ class Removed:
     name: int
 
 
-Change = Stored | Removed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """Nothing is found any more."""
+
+
+Change = Stored | Removed | Cleared
 
 
 class Content(NamedTuple):
@@ -232,11 +237,14 @@ class CachedEngine(Engine):
                 self.stepped(row[-1] for row in self.steps[self._seen :])
             del self.steps[:-1]
             self._seen = 1
+        self._published()
+        return happened
+
+    def _published(self) -> None:
         if self.watched is not None and self.watched.changes:
             changes, self.watched.changes = self.watched.changes, []
             if self.publish is not None:
                 self.publish(changes)
-        return happened
 
     def tokens(self, job: Job) -> int:
         """As the simulator's; without guesses it is one."""
@@ -249,10 +257,10 @@ class CachedEngine(Engine):
         """Forget all that nobody holds (vLLM's ``reset_prefix_cache``); False while anything is held."""
         if self.watched is None or any(self.watched.refs):
             return False
-        cache = self.watched
-        cache.changes += [Removed(name=name) for name, _ in cache.names]
-        cache.names.clear()
-        cache.named.clear()
+        self.watched.names.clear()
+        self.watched.named.clear()
+        self.watched.changes.append(Cleared())
+        self._published()
         return True
 
     def matched(self, pieces: Sequence[int]) -> int:

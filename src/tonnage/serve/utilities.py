@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from tonnage.serve.app import Service, counted, json_body
+from tonnage.serve.app import Service, counted, json_body, saying
 from tonnage.serve.dialect import Refused
 from tonnage.serve.request import check_model, prompt_of_chat
 from tonnage.serve.schema import checked, document
@@ -27,20 +27,8 @@ _PAGE = """<!DOCTYPE html><html><head><title>{title}</title></head><body><h1>{ti
 def utility_routes(service: Service) -> list[Route]:
     """The routes of these paths."""
 
-    async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [_card(service, name) for name in service.limits.models]})
-
     async def well(request: Request) -> Response:
         return Response(service.engines.broken, status_code=503 if service.engines.broken else 200)
-
-    async def version(request: Request) -> Response:
-        return JSONResponse({"version": service.version})
-
-    async def settings(request: Request) -> Response:
-        return JSONResponse(service.settings)
-
-    async def load(request: Request) -> Response:
-        return JSONResponse({"server_load": service.busy})
 
     async def tokenize(request: Request) -> Response:
         return JSONResponse(_tokenized(service, await json_body(request)))
@@ -53,9 +41,6 @@ def utility_routes(service: Service) -> list[Route]:
             raise Refused(f"Token id {below} is out of vocabulary")
         return JSONResponse({"prompt": service.tokens.text([one for one in said["tokens"] if one < service.tokens.size])})
 
-    async def scaling(request: Request) -> Response:
-        return JSONResponse({"is_scaling_elastic_ep": False})
-
     async def closed(request: Request) -> Response:
         words = f"Scale-out endpoints are disabled. Restart vllm serve with {_ENABLES} to enable them."
         raise Refused(words, status=403, kind="PermissionDeniedError")
@@ -64,32 +49,35 @@ def utility_routes(service: Service) -> list[Route]:
         found = None if service.transfers is None else service.transfers.fetched(request.path_params["name"])
         return JSONResponse(found, status_code=404 if found is None else 200)
 
-    async def described(request: Request) -> Response:
-        return JSONResponse(document())
-
     async def shown(request: Request) -> Response:
         paths = "".join(f"<li>{path}</li>" for path in document()["paths"])
         return HTMLResponse(_PAGE.format(title=f"{service.dialect.name}, simulated by tonnage {VERSION}", paths=paths))
 
     return [
-        Route("/v1/models", counted(service, models)),
-        Route("/version", version),
-        *([Route("/server_info", settings)] if service.settings else []),
-        Route("/load", load),
+        Route("/v1/models", counted(service, saying(lambda: {"object": "list", "data": _cards(service)}))),
+        Route("/version", saying(lambda: {"version": service.version})),
+        *([Route("/server_info", saying(lambda: service.settings))] if service.settings else []),
+        Route("/load", saying(lambda: {"server_load": service.busy})),
         Route(FETCHED + "{name}", fetched),
         Route("/ping", well, methods=["GET", "POST"]),
         *(Route(path, well) for path in ("/health", "/v1/health/live", "/v1/health/ready")),
         Route("/tokenize", counted(service, tokenize), methods=["POST"]),
         Route("/detokenize", counted(service, detokenize), methods=["POST"]),
-        Route("/openapi.json", described),
+        Route("/openapi.json", saying(document)),
         *(Route(path, shown) for path in ("/docs", "/docs/oauth2-redirect", "/redoc")),
-        Route("/is_scaling_elastic_ep", scaling, methods=["POST"]),
+        Route("/is_scaling_elastic_ep", saying(lambda: {"is_scaling_elastic_ep": False}), methods=["POST"]),
         *(Route(path, counted(service, closed), methods=["POST"]) for path in _SCALE_OUT),
     ]
 
 
-def _card(service: Service, name: str) -> dict[str, Any]:
-    return service.dialect.model(name, service.started, service.limits.max_context)
+def _cards(service: Service) -> list[dict[str, Any]]:
+    """The models and the adapters that are loaded."""
+    limits, card = service.limits, service.dialect.model
+    found = [card(name, service.started, limits.max_context) for name in limits.models]
+    for one in limits.adapters.values():
+        own = card(one.name, service.started, 0)
+        found.append({**own, **({"root": one.path, "parent": service.model, "max_model_len": None} if "root" in own else {})})
+    return found
 
 
 def _tokenized(service: Service, body: Any) -> dict[str, Any]:

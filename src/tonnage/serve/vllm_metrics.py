@@ -6,6 +6,7 @@ images and other things that a simulated engine does not take stay 0, as they do
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -57,10 +58,14 @@ class State:
     Attributes:
         prompts: by instance.
         asleep: "awake", "weights_offloaded" or "discard_all".
+        adapters: gives the adapters of waiting requests, and of running ones.
+        loaded: the adapters that are loaded, by name; with none the engine publishes nothing of adapters.
     """
 
     prompts: dict[str, Prompts] = field(default_factory=dict)
     asleep: str = "awake"
+    adapters: Callable[[], tuple[set[str], set[str]]] | None = None
+    loaded: Mapping[str, object] = field(default_factory=dict)
 
     def of(self, engine: str) -> Prompts:
         """Those of an instance."""
@@ -86,6 +91,11 @@ class VllmOnly(Collector):
         by = [(engine, self._state.of(engine)) for engine in waiting]
         reasons = {engine: {"capacity": count, "deferred": 0} for engine, count in waiting.items()}
         yield self._gauge("num_requests_waiting_by_reason", "Requests in the queue, by reason.", "reason", reasons)
+        if self._state.loaded and self._state.adapters is not None:
+            labels = ["max_lora", "waiting_lora_adapters", "running_lora_adapters"]
+            info = GaugeMetricFamily("vllm:lora_requests_info", "Adapters of requests; its value is the time.", labels=labels)
+            info.add_metric([str(len(self._state.loaded)), *(",".join(sorted(some)) for some in self._state.adapters())], time.time())
+            yield info
         asleep = {name: float(name == self._state.asleep) for name in ("awake", "weights_offloaded", "discard_all")}
         yield self._gauge("engine_sleep_state", "Which state the engine is in.", "sleep_state", dict.fromkeys(waiting, asleep))
         for name in ("estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu"):

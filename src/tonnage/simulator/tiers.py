@@ -2,20 +2,110 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tonnage.errors import InputError, option
+from tonnage.spec.catalog.lookup import find_engine, find_offloading, usual_offloading
+from tonnage.spec.deployment import Parallelism
+from tonnage.spec.kv_tiers import KV_SHARE, PLAIN, AskedTier, KvTiers, Offloading, SystemTier
+from tonnage.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tonnage.perf.memory import MemoryPlan
+    from tonnage.spec.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
     """One tier.
 
-    The step in which a request enters waits for the transfers of what it finds there; what goes down costs no time, as it is written
-    while the engine computes.
+    The step in which a request enters waits for the transfers of what it finds there, or is as long as these where they overlap; what goes
+    down costs no time, as it is written while the engine computes.
 
     Attributes:
         blocks: KV blocks that it keeps.
         block_ps: picoseconds in which one of them is moved up.
+        latency_ps: picoseconds before the first one of a request comes.
+        overlaps: whether the step computes meanwhile.
     """
 
     blocks: int
     block_ps: int
+    latency_ps: int = 0
+    overlaps: bool = False
+
+
+def resolved_tiers(
+    asked: KvTiers, deployment: Deployment, memories: Sequence[SystemTier], gpus_per_system: int
+) -> tuple[Offloading, tuple[AskedTier, ...]]:
+    """The offloader of a deployment, and its tiers for one instance, each with everything said.
+
+    Args:
+        asked: what the question asks for.
+        deployment: one instance.
+        memories: of a whole system; an instance has its share of them, or those of all its systems.
+        gpus_per_system: GPUs of one.
+
+    Raises:
+        InputError: a memory was named of which the system says nothing.
+    """
+    if asked.off:
+        return PLAIN, ()
+    if asked.offloader:
+        rules = find_offloading(asked.offloader)
+    else:
+        sized = asked.tiers and all(tier.whole for tier in asked.tiers)
+        rules = PLAIN if sized else usual_offloading(find_engine(deployment.engine).family)
+    share = deployment.parallelism.gpus / gpus_per_system
+    known: dict[str, SystemTier] = {memory.kind: memory for memory in memories}
+    found = []
+    for tier in asked.tiers or tuple(AskedTier(name=kind) for kind in rules.tiers):
+        memory = known.get(tier.name)
+        if tier.whole:
+            found.append(replace(tier, latency_s=tier.latency_s or 0.0))
+        elif memory is None or (tier.size is None and memory.gb is None):
+            if not asked.usual:
+                said = "no size" if memory is not None else "nothing"
+                raise InputError(
+                    f"{option('kv_tiers')}: the catalog says {said} of the {tier.name} of {deployment.gpu.name}'s systems; "
+                    f"write such as {tier.name}=4TB@50GB/s"
+                )
+        else:
+            size = round((memory.gb or 0.0) * 1e9 * KV_SHARE[tier.name] * share) if tier.size is None else tier.size
+            speed = round(memory.gb_s * 1e9 * share) if tier.speed is None else tier.speed
+            latency = memory.latency_us * 1e-6 if tier.latency_s is None else tier.latency_s
+            found.append(AskedTier(name=tier.name, size=size, speed=speed, latency_s=latency))
+    return rules, tuple(found)
+
+
+def tiers_of(
+    asked: KvTiers, deployment: Deployment, memory: MemoryPlan, *, memories: Sequence[SystemTier], gpus_per_system: int, block_tokens: int
+) -> tuple[Tier, ...]:
+    """The memory below the KV cache of each attention rank, in blocks of ``block_tokens`` tokens; other arguments as above.
+
+    A tier of copies keeps what is above it too, so that only the rest of it counts: the least recently used block of both together is
+    the one that is forgotten (``tests/simulator/test_tiers.py``).
+    """
+    from tonnage.perf.memory import kv_bytes_per_token
+
+    rules, tiers = resolved_tiers(asked, deployment, memories, gpus_per_system)
+    moved = kept = memory.kv_bytes_per_token * block_tokens * deployment.parallelism.gpus
+    if rules.once:
+        whole = kv_bytes_per_token(replace(deployment, parallelism=Parallelism(tp=1))) * deployment.parallelism.dp
+        kept = min(moved, whole * block_tokens)
+    found, above = [], memory.tokens // block_tokens if rules.copies else 0
+    for tier in tiers:
+        blocks = int((tier.size or 0) // kept)
+        found.append(
+            Tier(
+                blocks=max(blocks - above, 0),
+                block_ps=-int(-moved * PS_PER_S // (tier.speed or 1)),
+                latency_ps=round((tier.latency_s or 0.0) * PS_PER_S),
+                overlaps=rules.overlaps,
+            )
+        )
+        above = max(above, blocks) if rules.copies else 0
+    return tuple(found)

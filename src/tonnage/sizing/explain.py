@@ -8,10 +8,11 @@ are the steps of the pool that ends the load. Recorded sessions are described on
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.plan.candidate import CurvePoint, Mark
-from tonnage.plan.demand import HeldSessions
+from tonnage.plan.demand import HeldSessions, HeldTier
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.plan import Explanation, StepTerm
 from tonnage.results.metrics import summarize
@@ -19,6 +20,7 @@ from tonnage.simulator.steps import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
 from tonnage.sizing.loads.instance import QUICK, SURE, middle
 from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
+from tonnage.spec.kv_tiers import OFF, KvTiers
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from tonnage.perf.step import Drafting
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.instance import Instance
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.contender import Contender, Sized
 
 
 MOST_STEPS = 50_000
@@ -173,7 +175,7 @@ def held_sessions(best: Sized) -> HeldSessions | None:
     recorded = instance.recorded_sessions
     if recorded is None or source.trace_requests is None:
         return None
-    record = middle(instance.open(best.rate, instance.requests_of(best.rate, QUICK), instance.traffic.seed))
+    record = middle(instance.open(best.rate, instance.requests_of(best.rate, SURE), instance.traffic.seed))
     found = summarize(record).sessions
     hits = float(record.cached_tokens.sum() / record.isl.sum())
     prompts = float(recorded.isl.sum()) / len(recorded)
@@ -194,4 +196,45 @@ def held_sessions(best: Sized) -> HeldSessions | None:
         further_ttft_p95_ms=None if found is None else found.further_ttft_ms.p95,
         left_out=1 - len(recorded.isl) / source.trace_requests,
         source=recorded.source,
+        offloader=instance.below[0].name,
+        tiers=_tiers(best),
     )
+
+
+def _tiers(best: Sized) -> tuple[HeldTier, ...]:
+    """What the GPUs' KV cache holds alone, and with each memory below it; empty without any."""
+    contender, memory = best.contender, best.contender.instance.memory
+    rules, tiers = contender.instance.below
+    recorded, gpus = contender.instance.recorded_sessions, contender.ready.trial.deployment.parallelism.gpus
+    if recorded is None or not tiers:
+        return ()
+    pace, density = recorded.pace, best.instances / best.systems
+    cache = HeldTier(name="KV cache", bytes_per_instance=memory.kv_budget_bytes * gpus, per_system=None, systems=None)
+    below = [
+        HeldTier(
+            name=tier.name,
+            bytes_per_instance=tier.size or 0,
+            bytes_per_second=tier.speed,
+            latency_seconds=tier.latency_s,
+            per_system=best.rate / pace * density,
+            systems=best.systems,
+        )
+        for tier in tiers
+    ]
+    found = []
+    for kept, held in enumerate((cache, *below[:-1])):
+        fewer = KvTiers(tiers=tiers[:kept], offloader=rules.name) if kept else OFF
+        needed = _with_tiers(contender, fewer).needed(best.slowdown, care=best.care)
+        carried, systems = (needed[1].rate / pace * density, needed[0]) if isinstance(needed, tuple) else (None, None)
+        found.append(replace(held, per_system=carried, systems=systems))
+    return (*found, below[-1])
+
+
+def _with_tiers(contender: Contender, tiers: KvTiers) -> Contender:
+    """The same deployment with other memories below its KV cache."""
+    question, ready = contender.question, contender.ready
+    if question.sharing is None or ready.instance.traffic.sharing is None:
+        raise ValueError("tiers of a question whose prompts share nothing")
+    traffic = replace(ready.instance.traffic, sharing=replace(ready.instance.traffic.sharing, tiers=tiers))
+    other = replace(question, sharing=replace(question.sharing, tiers=tiers))
+    return replace(contender, question=other, ready=replace(ready, instance=contender.runs.instance(ready.trial.deployment, traffic)))

@@ -42,7 +42,7 @@ from tonnage.spec.step_times import FITTED
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
-    from tonnage.plan.sensitivity import Sensitivity
+    from tonnage.plan.sensitivity import Changed, Sensitivity
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.question import Question
     from tonnage.sizing.search.contender import Sized
@@ -154,7 +154,7 @@ def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None
     demand = question.demand
     if demand.percentile is None:
         return None
-    instance = chosen.contender.runs.instance(trial.deployment, traffic(question, trial.system.gpus, "closed"))
+    instance = chosen.contender.runs.instance(trial.deployment, traffic(question, trial.system, "closed"))
     capacity = find_capacity(chosen.contender.runs, instance, question.limits)
     if capacity.reason is not None:
         return None
@@ -212,7 +212,7 @@ def warnings(best: Sized, swings: Sensitivity | None) -> tuple[Warning, ...]:
     each = (
         _nvlink(best),
         _pcie(best),
-        length_to_shorten(swings),
+        length_to_shorten(swings, best.gpus),
         _halved(best),
         _bursty(question),
         _smaller(question),
@@ -246,18 +246,26 @@ def _pcie(chosen: Sized) -> WideOverPcie | None:
     return WideOverPcie(value=link_share(chosen.ready.instance), tp=tp, gpu=d.gpu.name)
 
 
-def length_to_shorten(found: Sensitivity | None) -> LengthToShorten | None:
-    """The length that is worth shortening, by what each of them saves in the plan's own sensitivity."""
+def length_to_shorten(found: Sensitivity | None, gpus: int) -> LengthToShorten | None:
+    """The length that is worth shortening, by what each of them saves of the ``gpus`` in the plan's own sensitivity."""
     swings = {} if found is None else {one.input: one.low for one in found.swings}
     if found is None or not {"isl", "osl"} <= set(swings):
         return None
-    saved = {name: found.systems_exact - (swings[name].systems_exact or found.systems_exact) for name in LENGTHS}
+    saved = {name: found.systems_exact - _exactly(swings[name], found, gpus) for name in LENGTHS}
     which, other = sorted(LENGTHS, key=lambda name: -saved[name])
-    if saved[which] <= 0 or saved[which] < LEAST_SAVED * found.systems_exact or saved[which] < MORE_SAVED * saved[other]:
+    fewer = gpus - swings[which].gpus
+    if fewer <= 0 or saved[which] < LEAST_SAVED * found.systems_exact or saved[which] < MORE_SAVED * saved[other]:
         return None
     least = max(saved[other], 0.0)
     ratio = saved[which] / max(least, 0.01 * found.systems_exact)
-    return LengthToShorten(value=ratio, which=which, change=swings[which].change, saved=saved[which], other_saved=least)
+    return LengthToShorten(value=ratio, which=which, change=swings[which].change, saved=saved[which], other_saved=least, gpus=fewer)
+
+
+def _exactly(changed: Changed, found: Sensitivity, gpus: int) -> float:
+    """The systems of a changed answer before rounding, in systems as large as those of the plan; the plan's own where there is none."""
+    if changed.systems is None or changed.systems_exact is None:
+        return found.systems_exact
+    return changed.systems_exact * changed.gpus / changed.systems * found.systems / gpus
 
 
 def _halved(best: Sized) -> LimitHalvesThroughput | None:

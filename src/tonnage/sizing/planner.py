@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.plan.plan import Plan
@@ -38,6 +39,7 @@ def size(
     workers: int | None = None,
     prune: bool = True,
     runs: Runs | None = None,
+    decided: Callable[[Plan], None] | None = None,
 ) -> Plan:
     """Answer the question.
 
@@ -47,6 +49,7 @@ def size(
         workers: threads to simulate on; the answer does not depend on it.
         prune: as for ``search.Search``; the choice does not depend on it.
         runs: the memory of an earlier question, whose runs are not made again.
+        decided: called with the plan as soon as the choice is made, without what is said of the choice alone (``_parts``).
 
     Raises:
         InputError: the question contradicts itself.
@@ -62,9 +65,7 @@ def size(
     found = search.answer()
     candidates = _candidates(question, found, workers)
     best = found.best
-    parts = _parts(search, best) if best is not None and question.deepen else {}
-    deep = _made(parts, steps, workers if question.recording is None else 1)
-    return Plan(
+    plan = Plan(
         scenario=understood(question),
         demand=question.demand,
         candidates=candidates,
@@ -77,10 +78,14 @@ def size(
         fleet_check=found.check,
         job=None if best is None else job_done(question, best.ready.instance, candidates[0].instances),
         existing=have,
-        warnings=() if best is None or not question.deepen else warnings(best, deep.get("sensitivity")),
         beyond=() if best is None else beyond(best, candidates[0]),
-        **deep,
     )
+    if best is None or not question.deepen:
+        return plan
+    if decided is not None:
+        decided(plan)
+    deep = _made(_parts(search, best), steps, workers if question.recording is None else 1)
+    return replace(plan, warnings=warnings(best, deep.get("sensitivity")), **deep)
 
 
 def _candidates(question: Question, found: Answer, workers: int | None) -> tuple[Candidate, ...]:

@@ -12,10 +12,10 @@ from tonnage.plan.candidate import CONFIDENCE
 from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
 from tonnage.simulator.router import DEFAULT_ROUTER
-from tonnage.simulator.tiers import Tier
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import LIMITED, METRICS, Limit, LimitMetric, Slo, Speculation
 from tonnage.spec.hardware import Gpu, System
+from tonnage.spec.kv_tiers import OFF, KvTiers
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
@@ -24,14 +24,11 @@ from tonnage.spec.scenario import Mode, Objective
 from tonnage.spec.sessions import Sessions, draw
 from tonnage.spec.step_times import StepSource
 from tonnage.spec.workload import Process
-from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.perf.memory import MemoryPlan
-    from tonnage.spec.deployment import Deployment
     from tonnage.spec.recorded_sessions import RecordedSessions
     from tonnage.spec.workload import Trace
 
@@ -73,7 +70,7 @@ class Sharing:
         new: what each turn of a session adds to the prompt, in tokens; None for a recording.
         recording: traffic whose prompts name their blocks; None for sessions.
         recorded: sessions from a file, which are held at once; None for drawn ones.
-        tiers: bytes, and bytes per second, of each memory below the KV cache of an instance.
+        tiers: memory below the KV cache of an instance.
         fleet_rate: requests per second of the whole fleet, where an instance gets a part of each conversation of it.
     """
 
@@ -81,7 +78,7 @@ class Sharing:
     new: Lengths | None = None
     recording: Recording | None = None
     recorded: RecordedSessions | None = None
-    tiers: tuple[tuple[int, int], ...] = ()
+    tiers: KvTiers = OFF
     fleet_rate: float = 0.0
 
     @property
@@ -160,11 +157,6 @@ class Sharing:
         if self.sessions is None or self.sessions.single:
             return float(0 if self.sessions is None else self.sessions.prefix_tokens % block) * (self.sessions or Sessions()).prefix_share
         return block / 2
-
-    def tiers_of(self, deployment: Deployment, memory: MemoryPlan, block_tokens: int) -> tuple[Tier, ...]:
-        """The memory below the KV cache of an instance, in blocks of all its GPUs together."""
-        block = memory.kv_bytes_per_token * block_tokens * deployment.parallelism.gpus
-        return tuple(Tier(blocks=int(size // block), block_ps=-int(-block * PS_PER_S // speed)) for size, speed in self.tiers)
 
 
 class AtBest(NamedTuple):

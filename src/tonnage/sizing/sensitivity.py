@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.plan.limit import limit_of
-from tonnage.plan.reason import NothingMeetsLimits
+from tonnage.plan.reason import NothingMeetsLimits, NotSure
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps, parallel
@@ -93,7 +93,7 @@ def again(search: Search, question: Question, best: Sized | None = None, *, care
 
 
 def _changed(search: Search, best: Sized, name: Input, change: float) -> Changed:
-    """The answer with one input changed."""
+    """The answer with one input changed; none where nothing is as sure as the answer is."""
     care = SURE if search.question.objective == "latency" else QUICK  # a system more or less makes another answer the shortest
     question = changed_question(search.question, name, change)
     found = again(search, question, best, care=care)
@@ -103,6 +103,10 @@ def _changed(search: Search, best: Sized, name: Input, change: float) -> Changed
     if other is None:
         reason = found.rejected[0].reason if found.rejected else NothingMeetsLimits()
         return Changed(change=change, systems=None, systems_exact=None, deployment=None, reason=reason)
+    if best.level is not None and (other.level or 0.0) < best.level:
+        contender, slowdown = other.contender, other.contender.slowdown(best.level)
+        unsure = NotSure(breach=contender.alone_at(slowdown), step_factor=slowdown.steps / contender.as_asked.steps)
+        return Changed(change=change, systems=None, systems_exact=None, deployment=None, reason=unsure)
     return Changed(
         change=change,
         systems=other.systems + search.question.spare,

@@ -40,7 +40,8 @@ def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
     found = again(search, replace(search.question, confidence=level), best).best
     if found is None or found.level != level or found.ready.trial.deployment == best.ready.trial.deployment:
         return None
-    return OtherSystems(deployment=found.ready.trial.identity, systems=found.systems + search.question.spare, gpus=found.gpus)
+    trial, systems = found.ready.trial, found.systems + search.question.spare
+    return OtherSystems(deployment=trial.identity, system=trial.system.name, systems=systems, gpus=found.gpus)
 
 
 def _relaxed(search: Search, best: Sized, level: float) -> RelaxedLimit | None:
@@ -53,4 +54,5 @@ def _relaxed(search: Search, best: Sized, level: float) -> RelaxedLimit | None:
     found = again(search, asked, best).best
     if found is None or found.level != level:
         return None
-    return RelaxedLimit(limit=limit_of(limit), to_ms=1e3 * looser.seconds, systems=found.systems + question.spare, gpus=found.gpus)
+    system, systems = found.ready.trial.system.name, found.systems + question.spare
+    return RelaxedLimit(limit=limit_of(limit), to_ms=1e3 * looser.seconds, system=system, systems=systems, gpus=found.gpus)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError, InputErrors, option
+from tonnage.spec.kv_tiers import SystemTier
 from tonnage.spec.precision import Arithmetic, Precision
 from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
@@ -39,6 +41,8 @@ class Gpu:
         bf16: whether the matrix units take BF16.
         bridge_gpus: how many GPUs an NVLink bridge joins.
         mesh_gpus: how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them.
+        power_cap_w: power limit below the board power, in watts; None for none.
+        clock: share of the clock that the multiprocessors are locked to.
         source, date: where the figures come from and when they were taken down.
         verified: which of the fields were read from that source; the rest are recalled.
         notes: anything a user should know.
@@ -66,6 +70,8 @@ class Gpu:
     memory_source: str = ""
     bridge_gpus: int = 2
     mesh_gpus: int = 0
+    power_cap_w: float | None = None
+    clock: float = 1.0
 
     def flops(self, arithmetic: Arithmetic) -> float | None:
         """Dense matrix rate in FLOP/s (INT8: in OP/s) for that arithmetic, or None where the hardware has none."""
@@ -107,6 +113,39 @@ class Gpu:
         both_ways = self.pcie_gb_s if self.tp_link(tp) == "pcie" else self.link_gb_s
         used = (tp - 1) / (self.mesh_gpus - 1) if 1 < tp < self.mesh_gpus else 1.0
         return used * both_ways / 2 * 1e9
+
+
+LEAST_CAP, LEAST_CLOCK = 0.6, 0.5
+"""The lowest power limit and clock, as shares, that rates are known for: below, published rates fall steeply and apart (docs/energy.md)."""
+
+_CAP = re.compile(r"^(\d+(?:\.\d+)?)\s*(w|kw|%)?$", re.IGNORECASE)
+
+
+def capped(gpu: Gpu, text: str) -> Gpu:
+    """The GPU under a power limit such as "500W" or "70%" of its board power; as it is where the limit is no lower than that.
+
+    Raises InputError: no such limit, a board of unknown power, or a limit too low for any published rate.
+    """
+    match = _CAP.match(str(text).strip())
+    if match is None:
+        raise InputError(f"{option('power_cap')}: '{text!s:.40}' is not a power of a GPU; write for example 500W or 70%")
+    if "-mig-" in gpu.name:
+        raise InputError(f"{option('power_cap')}: a power limit is one of a whole GPU, and {gpu.name} is a slice; leave it out")
+    if gpu.tdp_w is None:
+        raise InputError(f"{option('power_cap')}: the board power of {gpu.name} is not known; leave it out")
+    unit = (match[2] or "w").lower()
+    watts = float(match[1]) * {"w": 1.0, "kw": 1_000.0, "%": gpu.tdp_w / 100}[unit]
+    if watts < LEAST_CAP * gpu.tdp_w:
+        least = f"{LEAST_CAP:.0%}, {LEAST_CAP * gpu.tdp_w:g} W of {gpu.name}"
+        raise InputError(f"{option('power_cap')}: {text} is too low for a prediction; write at least {least}, or measure it with bench")
+    return gpu if watts >= gpu.tdp_w else replace(gpu, power_cap_w=watts)
+
+
+def clocked(gpu: Gpu, share: float) -> Gpu:
+    """The GPU with its multiprocessors locked to a share of their clock. Raises InputError: no such share."""
+    if not LEAST_CLOCK <= share <= 1:
+        raise InputError(f"{option('gpu_clock')}: {share:g} is not a share that rates are known for; write 50% to 100%")
+    return replace(gpu, clock=share)
 
 
 _MIG = {"h100": 7, "h200": 7, "h20": 7, "gh200": 7, "a100": 7, "b200": 7, "gb200": 7, "a30": 4}
@@ -164,6 +203,7 @@ class System:
         source, date: where the figures come from.
         gpu_file: the YAML file of its GPU where that is not in the catalog; else "".
         usd: what one costs to buy, where its own file says so; None otherwise.
+        kv_tiers: memories that can keep KV blocks below the cache; empty where none is known.
     """
 
     name: str
@@ -175,6 +215,7 @@ class System:
     notes: str = ""
     gpu_file: str = ""
     usd: float | None = None
+    kv_tiers: tuple[SystemTier, ...] = ()
 
 
 # Reads a user's own accelerator, as a YAML file describes it, as a ``Gpu``. Four keys are needed; the others have values that say "not

@@ -189,7 +189,10 @@ class SearchAsked:
     )
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
     prefix_caching: bool | None = leaf("Whether KV blocks of earlier prompts are used again (default: yes, but for static batching).")
-    kv_tiers: Text = leaf("Memory of an instance below its KV cache, the nearest first, such as host=256GB@50GB/s,disk=4TB@6GB/s.")
+    kv_tiers: Text = leaf(
+        "Memory of an instance below its KV cache, the nearest first: sizes such as host=256GB@50GB/s,disk=4TB@6GB/s, the system's own by "
+        "name (host,disk), an offloader (vllm, hicache, tensorrt-llm, lmcache, kvbm), both (lmcache:host,disk), or none."
+    )
     long_prefill_token_threshold: int | None = leaf(
         "Most tokens of one prompt in a step while others are there, on vLLM, simulate only (default: no limit)."
     )
@@ -237,6 +240,12 @@ class SearchAsked:
     deploy_on: Text = leaf(
         "Deployment target that runs the answer: compose, kubernetes, kserve, llm-d, dynamo, ray-serve, nim or triton; tries only "
         "what it runs: engines, splits, formats with a checkpoint, and its router (default: any)."
+    )
+    power_cap: Text = leaf(
+        "Power limit of each GPU, such as 500W or 70% of its board power: arithmetic takes longer, and no GPU draws more (docs/energy.md)."
+    )
+    gpu_clock: Number = leaf(
+        "Share of its clock that each GPU is locked to, such as 80%: arithmetic takes longer, and every step draws less.", unit="share"
     )
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")

@@ -46,7 +46,7 @@ class FittedLengths:
 
     Attributes:
         written: as a scenario writes it, such as "lognormal:2000,500".
-        seen, drawn: mean and percentiles of the lengths that were seen and of those that it draws, in tokens.
+        seen, drawn: mean and percentiles of the lengths that were seen and of the drawn ones, in tokens.
         error: the largest relative error of mean, p50, p90, p95 and p99.
         distance: Kolmogorov-Smirnov distance, from 0 (alike) to 1.
     """

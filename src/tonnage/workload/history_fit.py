@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import InputError, option
 from tonnage.formats.prometheus import Buckets
 from tonnage.results.metrics import student_t
-from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked
+from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked, SessionsAsked
 from tonnage.spec.workload import MOST_CV
 from tonnage.workload.history import DAY_H, HOUR_S, WEEK_H, History
 
@@ -29,6 +29,8 @@ FEWEST_DAYS = 4
 """Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the week."""
 NEAR = 0.03
 """Distance of a lognormal distribution from the shares at all bounds up to which it stands for the buckets."""
+LEAST_SHARED = 0.01
+"""Share of the prompt tokens in a prefix cache from which on a scenario shares something."""
 INSIDE = 8
 """Lengths that a bucket is filled with, where no distribution fits."""
 FINE_S = 900.0
@@ -176,7 +178,9 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
     files: dict[str, str] = {}
     growth = growth_of(history)
     profile = _profile(history)
-    sides = {name: _lengths(history, name, given, f"{stem}.{name}.csv", files) for name, given in (("isl", isl), ("osl", osl))}
+    shared = _shared(history) if isl is None or history.mean("isl", history.last_week) is not None else 0
+    asked = (("isl", isl, shared), ("osl", osl, 0))
+    sides = {name: _lengths(history, name, given, f"{stem}.{name}.csv", files, less=less) for name, given, less in asked}
     peak = max(profile) if profile else float(history.requests[history.seen].max()) / HOUR_S
     dispersion = _dispersion(history)
     certain = dispersion > 1.1 and dispersion > 1 + 3 * math.sqrt(2 / max(1, len(history.fine) - 1))
@@ -190,6 +194,7 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
         title=f"Traffic of {source} until {history.at(len(history.requests)):%Y-%m-%d}",
         model=model,
         lengths=LengthsAsked(isl=sides["isl"].written, osl=sides["osl"].written),
+        sessions=SessionsAsked(shared_prefix=shared or None),
         demand=demand,
         search=SearchAsked(arrivals="gamma", cv=float(f"{cv:.3g}")) if bursty else SearchAsked(),
         growth=f"{100 * growth.months(growth.per_day):.3g}%/month" if growth is not None and growth.low > 0 else None,
@@ -204,7 +209,7 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
         peak_second=_quantile(peak, dispersion if bursty else 1.0),
         scenario=scenario,
         files=files,
-        gaps=tuple(_gaps(history, sides, growth, dispersion, bursty=bursty)),
+        gaps=tuple(_gaps(history, sides, growth, dispersion, bursty=bursty, shared=shared)),
     )
 
 
@@ -297,24 +302,38 @@ def _quantile(rate: float, dispersion: float) -> float:
 # Lengths out of buckets.
 
 
-def _lengths(history: History, side: str, given: str | None, file: str, files: dict[str, str]) -> SeenLengths:
+def _shared(history: History) -> int:
+    """Tokens of a common beginning of which a cache finds as large a share of the prompts as it was seen to; 0 where none explains it.
+
+    A beginning as long as this must be in all but the shortest tenth of the prompts.
+    """
+    hours = history.last_week
+    mean, buckets = history.mean("isl", hours), history.histograms.get("isl")
+    if history.cache is None or history.cache < LEAST_SHARED or mean is None:
+        return 0
+    tokens, found = round(history.cache * mean), None if buckets is None else buckets.over(hours)
+    return tokens if found is None or not found.count or tokens <= found.bracket(0.1)[0] else 0
+
+
+def _lengths(history: History, side: str, given: str | None, file: str, files: dict[str, str], *, less: int) -> SeenLengths:
+    """One side; what a scenario writes is so much less than what was seen."""
     hours = history.last_week
     found = history.histograms[side].over(hours) if side in history.histograms else Buckets()
     mean = history.mean(side, hours)
     if not found.count:
         if given is None and mean is None:
             raise InputError(f"{history.source}: says no lengths of {'prompts' if side == 'isl' else 'outputs'}; give {option(side)}")
-        written = given if given is not None else f"{max(1, round(mean or 1))}"
+        written = given if given is not None else f"{max(1, round(mean or 1) - less)}"
         return SeenLengths(mean=mean, p95=None, written=written, how="mean" if given is None else "given")
-    fitted = _lognormal(found)
+    fitted = _lognormal(found, less)
     if fitted is None:
-        rows = _filled(found)
+        rows = [(max(1, value - less), weight) for value, weight in _filled(found)]
         files[file] = "value,weight\n" + "".join(f"{value},{weight:.6g}\n" for value, weight in rows)
     return SeenLengths(mean=found.mean, p95=found.bracket(0.95), written=fitted or file, how="distribution" if fitted else "buckets")
 
 
-def _lognormal(found: Buckets) -> str | None:
-    """The lognormal distribution of the same mean that is nearest to the shares at all bounds; None where none is near."""
+def _lognormal(found: Buckets, less: int) -> str | None:
+    """The lognormal distribution of the same mean that is nearest to the shares at all bounds, so much shorter; None where none is near."""
     shares = [(bound, count / found.count) for bound, count in zip(found.bounds, found.counts, strict=True) if math.isfinite(bound)]
     best, sigma = 1.0, 0.0
     for place in range(1, 151):
@@ -322,7 +341,8 @@ def _lognormal(found: Buckets) -> str | None:
         normal = NormalDist(math.log(found.mean) - one * one / 2, one)
         distance = max((abs(normal.cdf(math.log(bound + 0.5)) - share) for bound, share in shares if bound > 0), default=1.0)
         best, sigma = min((best, sigma), (distance, one))
-    return f"lognormal:{found.mean:.5g},{found.mean * math.sqrt(math.expm1(sigma**2)):.5g}" if best <= NEAR else None
+    deviation = found.mean * math.sqrt(math.expm1(sigma**2))
+    return f"lognormal:{found.mean - less:.5g},{deviation:.5g}" if best <= NEAR else None
 
 
 def _filled(found: Buckets) -> list[tuple[int, float]]:
@@ -353,7 +373,9 @@ def _filled(found: Buckets) -> list[tuple[int, float]]:
 # Gaps: traffic that no metric shows.
 
 
-def _gaps(history: History, sides: dict[str, SeenLengths], growth: Growth | None, dispersion: float, *, bursty: bool) -> Iterator[str]:
+def _gaps(
+    history: History, sides: dict[str, SeenLengths], growth: Growth | None, dispersion: float, *, bursty: bool, shared: int
+) -> Iterator[str]:
     names = {"isl": "prompts", "osl": "outputs"}
     for side, one in sides.items():
         if one.how == "mean":
@@ -378,11 +400,15 @@ def _gaps(history: History, sides: dict[str, SeenLengths], growth: Growth | None
             f"Bursts shorter than {history.fine_s:.0f} s: counts over such intervals {said}. Shorter bursts are taken to be alike; where "
             "they are not, TTFT limits break first."
         )
-    if history.cache is not None and history.cache >= 0.01:
-        yield (
-            f"What prompts share: a prefix cache had {history.cache:.0%} of the prompt tokens, and nobody says which; the scenario shares "
-            f"nothing, so that the answer is on the high side. Give {option('shared_prefix')} for a common beginning."
+    if history.cache is not None and history.cache >= LEAST_SHARED:
+        said = (
+            f"all prompts of the scenario have {shared:,} tokens in common, of which a cache finds as much. Where each conversation has a "
+            "beginning apart, the KV cache holds less, and the answer is on the low side"
+            if shared
+            else "a beginning common to all would be longer than the shortest tenth of the prompts, and the scenario shares nothing, so "
+            f"that the answer is on the high side. Give {option('turns')} for conversations"
         )
+        yield f"What prompts share: a prefix cache had {history.cache:.0%} of their tokens, and nobody says which; {said}."
     missing = int((~history.seen).sum())
     if missing:
         yield f"{missing} of {len(history.requests)} hours, in which fewer than nine tenths were sampled; they are left out."

@@ -26,8 +26,9 @@ from tonnage.plan.note import LengthToShorten, LimitHalvesThroughput, SmallerMod
 from tonnage.plan.plan import Plan, RunnerUp
 from tonnage.plan.pool import Identity
 from tonnage.plan.provenance import OtherSystems, RelaxedLimit, Unreached
-from tonnage.plan.reason import Reachable, Reached
+from tonnage.plan.reason import CannotRun, Reachable, Reached, rejected
 from tonnage.plan.sensitivity import Changed, PrefixCache, Sensitivity, Swing
+from tonnage.report.document import Table, Text
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import capacity_text
 from tonnage.report.plans.candidates import BESIDE, others_block, runner_up_text
@@ -58,8 +59,8 @@ TAIL = Unreached(
     confidence=0.95,
     step_factor=1.38,
     alone=Breach(limit=TPOT, value_ms=61.2),
-    other=OtherSystems(deployment=OTHER, systems=11, gpus=88),
-    relaxed=RelaxedLimit(limit=TPOT, to_ms=60.0, systems=9, gpus=72),
+    other=OtherSystems(deployment=OTHER, system="dgx-h100", systems=11, gpus=88),
+    relaxed=RelaxedLimit(limit=TPOT, to_ms=60.0, system="dgx-b200", systems=9, gpus=72),
 )
 
 
@@ -121,13 +122,18 @@ WARNING = st.one_of(
     filled(SmallerModel, value=NUMBER, model=st.just("llama-3.1-405b"), other=st.just("llama-3.3-70b"), benchmark=st.just("MMLU-Pro")),
 )
 LATENCIES = filled(Latencies, **dict.fromkeys(("mean", "p50", "p90", "p95", "p99"), NUMBER))
+WHOLE = {"system": NAMED, "systems": st.integers(1, 9_999), "gpus": st.integers(1, 99_999)}
 TAILS = filled(
     Unreached,
     confidence=st.sampled_from([0.5, 0.8, 0.95]),
     step_factor=st.floats(1.01, 3.0),
     alone=st.one_of(st.none(), filled(Breach, limit=LIMIT, value_ms=NUMBER)),
-    other=st.one_of(st.none(), filled(OtherSystems, deployment=DEPLOYMENT, systems=st.integers(1, 9_999), gpus=st.integers(1, 99_999))),
-    relaxed=st.one_of(st.none(), filled(RelaxedLimit, limit=LIMIT, to_ms=NUMBER, systems=st.integers(1, 999), gpus=st.integers(1, 9_999))),
+    other=st.one_of(
+        st.none(), filled(OtherSystems, deployment=DEPLOYMENT, system=NAMED, systems=st.integers(1, 9_999), gpus=st.integers(1, 99_999))
+    ),
+    relaxed=st.one_of(
+        st.none(), filled(RelaxedLimit, limit=LIMIT, to_ms=NUMBER, system=NAMED, systems=st.integers(1, 999), gpus=st.integers(1, 9_999))
+    ),
 )
 ROUTERS = filled(
     BehindRouter,
@@ -283,7 +289,7 @@ def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be
     words = " ".join(text.split())
     warning = (
         "! Nothing that was asked for reaches 80%: with steps 38% slower, TPOT p95 61.2 ms > 50 ms at any load; "
-        "a limit of 60 ms reaches it with 9 systems (72 GPUs). Answer 5 × dgx-h100"
+        "a limit of 60 ms reaches it with 9 × dgx-b200 (72 GPUs). Answer 5 × dgx-h100"
     )
     assert warning in words
     assert text.index("\n! Nothing") < text.index("\nAnswer")
@@ -309,7 +315,8 @@ def test_the_load_that_counts_names_the_confidence_that_is_reached(systems: dict
 def test_a_higher_confidence_that_nothing_reaches_is_part_of_the_line_of_confidence() -> None:
     assert confidence_text(replace(sized(), tail=TAIL)) == (
         "87% probability of meeting the limits (80% asked); systems for 50%: 4, 80%: 5; no number of them reaches 95%: with steps 38% "
-        "slower, TPOT p95 61.2 ms > 50 ms at any load; TP 8 reaches it with 11 systems (88 GPUs), a limit of 60 ms with 9 systems (72 GPUs)"
+        "slower, TPOT p95 61.2 ms > 50 ms at any load; TP 8 reaches it with 11 × dgx-h100 (88 GPUs), a limit of 60 ms with "
+        "9 × dgx-b200 (72 GPUs)"
     )
     assert confidence_text(sized()).endswith("(80% asked); systems for 50%: 4, 80%: 5, 95%: none")
     near = replace(TAIL, alone=Breach(limit=TPOT, value_ms=49.0), other=None, relaxed=None)
@@ -373,7 +380,7 @@ def test_the_router_is_worth_what_a_plain_service_would_need() -> None:
     def behind(router: str, systems: int | None, p95: float) -> BehindRouter:
         return BehindRouter(router=router, systems=systems, **dict.fromkeys(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), Latencies(p95=p95)))
 
-    own, text = behind("least-outstanding", 9, 201.0), "behind least-outstanding, which every deployment needs; "
+    own, text = behind("least-outstanding", 9, 201.0), "the answer counts on least-outstanding; "
     service = "a plain Kubernetes service (random choice)"
     assert router_text((own, behind("random", 14, 400.0)), (), 9) == f"{text}{service} would need 14 systems in place of 9"
     as_many = f"{text}{service} needs as many systems, at TTFT p95 230 ms in place of 201 ms"
@@ -449,3 +456,18 @@ def test_measured_plans_have_neither_peak_nor_confidence() -> None:
     assert "Confidence" not in rows
     assert "At the peak" not in rows
     assert rows["Latency"].startswith("TTFT mean")
+
+
+def test_the_best_of_every_gpu_has_a_row_before_others_of_one_gpu_and_is_counted_where_there_is_no_room() -> None:
+    first, *rest = many(6, 0)
+    other = replace(first, pools=(replace(rest[0].pool, gpu="mi355x", systems=30),), at_peak=PEAK)
+    plan = replace(full(), candidates=(first, *rest, other), pareto=(), rejected=())
+    table = others_block(plan, 2)
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == ["rtx-pro-6000-blackwell-se", "mi355x"]
+    far = others_block(replace(plan, candidates=(first, *rest, replace(other, pools=(replace(other.pool, systems=900),)))), 2)
+    assert isinstance(far, Table)
+    assert "7,200 GPUs of mi355x would do" in far.note
+    failed = rejected(replace(OTHER, gpu="l40s"), CannotRun(error="weights 594 GB do not fit 1 × 48 GB"))
+    alone = replace(plan, candidates=(first,), rejected=(failed,), scenario=replace(plan.scenario, gpus=(first.pool.gpu, "l40s")))
+    assert others_block(alone) == Text(text="No answer on l40s: weights 594 GB do not fit 1 × 48 GB (fp8 TP 8 tensorrt-llm).")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -154,3 +155,13 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     missing = Program(name="engine", argv=("/nowhere/engine",), address="127.0.0.1:9")
     with pytest.raises(TonnageError, match="cannot be started: cannot run /nowhere/engine: No such file"), Supervisor([missing], tmp_path):
         pass
+
+
+def test_free_ports_are_none_that_an_outgoing_connection_gets() -> None:
+    ports = free_ports(30)
+    assert len(set(ports)) == 30
+    assert max(ports) < 32_768
+    with socket.create_server(("127.0.0.1", ports[0])) as taken, socket.create_connection(taken.getsockname()) as out:
+        assert out.getsockname()[1] >= 32_768
+    with pytest.raises(OSError, match=r"assign|not known|resolution"):
+        free_ports(1, "192.0.2.1")

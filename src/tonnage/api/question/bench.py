@@ -18,9 +18,10 @@ from tonnage.bench.endpoints import find_endpoint, model_path
 from tonnage.bench.infer import Tensors, tensors
 from tonnage.bench.load import PATTERNS, Question, Talk
 from tonnage.bench.prompts import FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
-from tonnage.bench.scrape import Nvml, fetch, samples
+from tonnage.bench.scrape import DriverGpus, fetch, samples
 from tonnage.bench.validity import PERCENTILES
 from tonnage.errors import InputError, UnknownName, option
+from tonnage.formats.sessions.read import read_sessions
 from tonnage.formats.tool_format import check_export
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
 from tonnage.spec.sessions import parse_pause
@@ -29,6 +30,8 @@ from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
     import ssl
+
+    from tonnage.spec.recorded_sessions import RecordedSessions
 
 
 MOST_WORKERS = 256
@@ -54,7 +57,7 @@ class Bench:
     scenario: dict[str, Any]
     metrics_urls: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()
-    gpus: Nvml | None = None
+    gpus: DriverGpus | None = None
 
     def folder(self, output: Path, question: Question) -> Path:
         """Where one load is written: the folder itself, or one inside it for each point of a sweep."""
@@ -103,11 +106,11 @@ def prepare_bench(**asked: Any) -> Bench:
         scenario=_scenario(target, question, setup),
         metrics_urls=_pages(target, a.metrics_url),
         exports=tuple(check_export(name) for name in a.export),
-        gpus=Nvml() if a.gpu_metrics else None,
+        gpus=DriverGpus() if a.gpu_metrics else None,
     )
 
 
-OF_TEXT = ("isl", "osl", "trace", "conversation_num", "conversation_turns", "conversation_file", "tokenizer", "prompt_file")
+OF_TEXT = ("isl", "osl", "trace", "conversation_num", "conversation_turns", "conversation_file", "sessions", "tokenizer", "prompt_file")
 """What only endpoints that take text have."""
 
 
@@ -145,15 +148,17 @@ def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
 
     Raises InputError: what belongs to conversations without them, or what does not go with them.
     """
-    names = ("conversation_num", "conversation_turns", "conversation_turn_delay", "conversation_file")
+    names = ("conversation_num", "conversation_turns", "conversation_turn_delay", "conversation_file", "sessions")
     given = [name for name in names if getattr(a, name) is not None]
     if not given:
         return None
     for name in ("prompt_file", "trace", "request_count", "burst_size"):
         if getattr(a, name) is not None:
             raise InputError(f"{option(name)}: belongs to single requests; leave it out beside {option(given[0])}")
-    file = None
-    if a.conversation_file is not None:
+    file, sessions = None, None if a.sessions is None else _sessions(a, a.sessions)
+    if sessions is not None:
+        pass
+    elif a.conversation_file is not None:
         if a.conversation_turns is not None or a.isl is not None:
             raise InputError(f"{option('conversation_file')}: says the turns and their lengths; leave out the other")
         file = read_conversations(a.conversation_file, counter=made.counter, characters=made.characters)
@@ -162,15 +167,33 @@ def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
     elif a.conversation_turns is None:
         raise InputError(f"{option('conversation_turns')}: missing; give how many turns a conversation has, for example 4 or uniform:2-6")
     count = checked_count("conversation_num", a.conversation_num, least=1)
-    if file is None and count is None and a.benchmark_duration is None:
+    if file is None and sessions is None and count is None and a.benchmark_duration is None:
         raise InputError(f"{option('conversation_num')}: missing; give how many, or a {option('benchmark_duration')} such as 60s")
     return Talk(
         turns=lengths_of(1 if a.conversation_turns is None else a.conversation_turns, option("conversation_turns")),
         file=file,
+        sessions=sessions,
         pause=parse_pause(a.conversation_turn_delay or "0s", option("conversation_turn_delay")),
-        count=count,
+        count=len(sessions) if sessions is not None and count is None and a.benchmark_duration is None else count,
         pinned=a.osl is not None,
     )
+
+
+def _sessions(a: BenchArguments, path: str) -> RecordedSessions:
+    """The recorded sessions of a file.
+
+    Raises InputError: it has none, its prompts name no blocks, or lengths and pauses were given that the file says.
+    """
+    for name in ("isl", "osl", "conversation_turns", "conversation_turn_delay", "conversation_file", "ramp"):
+        if getattr(a, name) is not None:
+            raise InputError(f"{option(name)}: recorded sessions have their own; leave it out beside {option('sessions')}")
+    if a.shared_prefix:
+        raise InputError(f"{option('shared_prefix')}: recorded sessions share what they did; leave it out beside {option('sessions')}")
+    found = read_sessions(path, option("sessions"))
+    if found is None or not found.block_tokens:
+        said = "is no file of recorded sessions" if found is None else "does not name the blocks of its prompts (hash_ids)"
+        raise InputError(f"{option('sessions')}: {path} {said}; give WEKA's, Dynamo's or AIPerf's (docs/workload.md)")
+    return found
 
 
 def _alone(workers: int) -> int:
@@ -185,7 +208,7 @@ def _question(
     """The load as it was requested, with lengths from flags, a trace, or the prompts of a file."""
     osl = 1 if embeds and a.osl is None else a.osl
     listed = _listed(made, a.isl, osl) if isinstance(made, FilePrompts) else None
-    known = pairs is not None or listed is not None or (talk is not None and talk.file is not None)
+    known = pairs is not None or listed is not None or (talk is not None and (talk.file is not None or talk.sessions is not None))
     if not known and (a.isl is None or osl is None):
         raise InputError(f"{option('isl')}, {option('osl')}: missing; give the lengths in tokens, for example 1000 and 200")
     requests = checked_count("request_count", a.request_count, least=1)
@@ -386,5 +409,7 @@ def _scenario(target: Target, question: Question, setup: Setup) -> dict[str, Any
 def _talk_scenario(talk: Talk) -> dict[str, Any]:
     """The conversations, for the run folder."""
     pause = f"{'exponential:' if talk.pause.exponential else ''}{talk.pause.mean_s:g}s"
+    if talk.sessions is not None:
+        return {"conversations": {"number": talk.count, "sessions": talk.sessions.source, "pause": "as recorded"}}
     source = {"file": talk.file.source} if talk.file is not None else {"turns": str(talk.turns)}
     return {"conversations": {"number": talk.count, **source, "pause": pause}}

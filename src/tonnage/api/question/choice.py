@@ -83,8 +83,7 @@ class Race:
 
     def key(self, candidate: Candidate, spent: Outlay) -> tuple[object, ...]:
         """What the candidates are sorted by: the objective first, then as the search sorts them."""
-        watts = math.inf if spent.system_watts is None else spent.system_watts * candidate.systems
-        watts *= 1.0 if candidate.power is None else candidate.power.watts / candidate.power.tdp_watts
+        watts = math.inf if spent.drawn_watts is None else spent.drawn_watts * candidate.systems
         own, cheapest = (math.inf if usd is None else usd for usd in (spent.own_usd_per_year, spent.cheapest_usd_per_year))
         aimed: dict[str, tuple[float, ...]] = {
             "gpus": (),

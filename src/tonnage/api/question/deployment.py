@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,16 @@ from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler, parse_speculation
 from tonnage.spec.engine import default_knobs
+from tonnage.spec.hardware import capped, clocked
 from tonnage.spec.precision import find_precision
 from tonnage.units import parse_bytes
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
     from tonnage.sizing.question import Pools
+    from tonnage.spec.hardware import Gpu
     from tonnage.spec.scenario import ScalingAsked, Scenario, SearchAsked, StandbyAsked
+    from tonnage.spec.step_times import StepSource
 
 
 MOST = 10**9
@@ -40,6 +43,8 @@ def deployment_of(
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
     speculation: str | None = None,
+    power_cap: str | None = None,
+    gpu_clock: float | None = None,
 ) -> Deployment:
     """A deployment by catalog names, with any of the engine's knobs set, a calibration's file, and another source of step times.
 
@@ -66,6 +71,7 @@ def deployment_of(
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
+    (found_gpu,) = limited((found_gpu,), power_cap, gpu_clock, source)
     return Deployment(
         model=found_model,
         gpu=found_gpu,
@@ -101,6 +107,25 @@ def _check_waits(knobs: EngineKnobs, engine: str) -> None:
             f"{option('batch_wait_steps')}, {option('batch_wait_ratio')}: "
             f"go together, the ratio above 0 and at most 1, for example 20 and 0.9"
         )
+
+
+def limited(gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None, source: StepSource | None) -> tuple[Gpu, ...]:
+    """The GPUs under the power limit or the locked clocks that are requested.
+
+    Raises InputError: no such limit, none that limits any of them, or one that the step times do not follow.
+    """
+    if power_cap is None and gpu_clock is None:
+        return tuple(gpus)
+    name = "gpu_clock" if power_cap is None else "power_cap"
+    if power_cap is not None and gpu_clock is not None:
+        raise InputError(f"{option('gpu_clock')}: {option('power_cap')} sets the clock too; leave one of the two out")
+    if source is not None:
+        raise InputError(f"{option(name)}: scales the fitted step times; drop {option('step_model')}, or leave this out")
+    found = tuple(capped(gpu, power_cap) if power_cap is not None else clocked(gpu, gpu_clock or 1.0) for gpu in gpus)
+    if power_cap is not None and found == tuple(gpus):
+        boards = ", ".join(f"{gpu.tdp_w:g} W of {gpu.name}" for gpu in gpus)
+        raise InputError(f"{option('power_cap')}: {power_cap} is no lower than the board power ({boards}); lower it, or leave it out")
+    return found
 
 
 def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.arguments import Faults
-from tonnage.api.question.sessions import tier_sizes
+from tonnage.api.question.sessions import asked_tiers
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.sizing.demand import WORKING_DAYS, WORKING_HOURS, working_week
 from tonnage.sizing.question import Question, Sharing
+from tonnage.spec.kv_tiers import USUAL
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def sessions_questions(
     faults.of(check_sessions_alone, scenario)
     cut = held.paused_at_most(faults.of(longest_pause_of, scenario.sessions) or 0.0)
     demand = faults.of(sessions_demand, scenario.demand, cut)
-    tiers = faults.of(tier_sizes, scenario.search.kv_tiers) or ()
+    tiers = faults.of(asked_tiers, scenario.search.kv_tiers, USUAL) or USUAL
     found = []
     for model, precisions in models.items():
         own = faults.of(served_by, cut, model)

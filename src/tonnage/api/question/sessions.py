@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,23 +9,23 @@ from tonnage.api.question.deployment import BY_CONTENT, router_of
 from tonnage.api.question.lengths import LengthsFound, replays_lengths
 from tonnage.errors import InputError, option
 from tonnage.simulator.router import DEFAULT_ROUTER
-from tonnage.simulator.tiers import Tier
+from tonnage.simulator.tiers import Tier, tiers_of
 from tonnage.sizing.question import Load, Sharing, check_context, found_tokens
+from tonnage.spec.catalog.entries import offloadings
+from tonnage.spec.catalog.lookup import system_of
+from tonnage.spec.kv_tiers import OFF, KvTiers, parse_kv_tiers
 from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, parse_lengths, parse_part
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode, Scenario, SessionsAsked
 from tonnage.spec.sessions import Pause, Sessions, block_tokens, parse_pause
 from tonnage.spec.targets import TARGETS
-from tonnage.units import PS_PER_S, parse_bytes
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
 
 MOST_TURNS, MOST_CALLS, MOST_PREFIXES = 1_000, 100, 1_000_000
-
-_TIER = re.compile(r"^\s*(?:[a-z]+\s*=)?\s*([^@=]+)@\s*([^@=]+?)\s*/\s*s\s*$", re.IGNORECASE)
 
 
 def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
@@ -93,37 +91,21 @@ def _text(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.15g}"
 
 
-def tiers_of(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
-    """Memory below the KV cache of an instance, such as "host=256GB@50GB/s,disk=4TB@6GB/s": size and bandwidth of each tier.
+def asked_tiers(text: str | None, unless: KvTiers = OFF) -> KvTiers:
+    """Memory below the KV cache as a question asks for it, or ``unless`` where it says nothing. Raises InputError: another form."""
+    return parse_kv_tiers(text, tuple(each.name for each in offloadings())) or unless
 
-    Raises InputError: another form, or a tier without bandwidth; DoesNotFit: the weights exceed the memory.
-    """
-    if text is None:
+
+def simulated_tiers(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
+    """The same for one instance of a deployment. Raises InputError as well: the system lacks one; DoesNotFit: weights exceed the memory."""
+    asked = asked_tiers(text)
+    if asked.off:
         return ()
     from tonnage.perf.memory import memory_plan
 
-    plan = memory_plan(deployment)
-    block = plan.kv_bytes_per_token * deployment.knobs.tokens_per_block * deployment.parallelism.gpus
-    return tuple(Tier(blocks=int(size // block), block_ps=math.ceil(block * PS_PER_S / speed)) for size, speed in tier_sizes(text))
-
-
-def tier_sizes(text: str | None) -> tuple[tuple[int, int], ...]:
-    """The same as bytes and bytes per second of each tier, whatever the instance is.
-
-    Raises InputError: another form, or a tier without bandwidth.
-    """
-    if text is None:
-        return ()
-    where, sizes = option("kv_tiers"), []
-    for part in text.split(","):
-        match = _TIER.match(part)
-        if not match:
-            raise InputError(f"{where}: '{part.strip()}' is not a tier; write size and bandwidth, such as host=256GB@50GB/s")
-        size, bandwidth = parse_bytes(match.group(1), where), parse_bytes(match.group(2), where)
-        if bandwidth < 1:
-            raise InputError(f"{where}: '{part.strip()}' has no bandwidth; write such as host=256GB@50GB/s")
-        sizes.append((size, bandwidth))
-    return tuple(sizes)
+    system = system_of(deployment.gpu)
+    block = deployment.knobs.tokens_per_block
+    return tiers_of(asked, deployment, memory_plan(deployment), memories=system.kv_tiers, gpus_per_system=system.gpus, block_tokens=block)
 
 
 # What the prompts of a sizing question share, and the router that suits it.
@@ -144,7 +126,7 @@ def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording |
 
     Raises InputError: a value that cannot be, sessions in addition to recorded requests, or memory for what nobody shares.
     """
-    sessions, tiers = sessions_of(scenario, lengths), tier_sizes(scenario.search.kv_tiers)
+    sessions, tiers = sessions_of(scenario, lengths), asked_tiers(scenario.search.kv_tiers)
     whose = ", ".join(map(option, OF_SESSIONS))
     if sessions is not None and (recording is not None or lengths.pairs is not None):
         raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
@@ -152,7 +134,7 @@ def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording |
         return Sharing(sessions=sessions, new=lengths.isl, tiers=tiers)
     if recording is not None and recording.blocks:
         return Sharing(recording=recording, tiers=tiers)
-    if tiers:
+    if not tiers.off:
         raise InputError(f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give {option('turns')} or the like")
     return None
 

@@ -12,7 +12,7 @@ from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of,
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
 from tonnage.api.question.recorded_sessions import longest_pause_of, served_by
-from tonnage.api.question.sessions import sessions_of, tiers_of
+from tonnage.api.question.sessions import sessions_of, simulated_tiers
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import Failures
@@ -111,7 +111,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     lengths = _lengths(found, faults)
     deployment = _deployment(found, own, faults)
     sessions = faults.of(sessions_of, found, lengths) if lengths is not None else None
-    tiers = faults.of(tiers_of, found.search.kv_tiers, deployment) if deployment is not None else None
+    tiers = faults.of(simulated_tiers, found.search.kv_tiers, deployment) if deployment is not None else None
     faults.of(seed_of, found.seed or 0)
     faults.of(_check_load, found, own)
     InputErrors.raise_if(faults.messages)
@@ -326,7 +326,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
-    whose: dict[str, Any] = {"coefficients": search.coefficients, "step_model": search.step_model, "speculation": search.speculation}
+    whose = {name: getattr(search, name) for name in ("coefficients", "step_model", "speculation", "power_cap", "gpu_clock")}
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, **whose)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, said_of_choice, says_no_load
 from tonnage.api.question.arguments import Faults, Many, attainments, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.question.changes import check_scaling
-from tonnage.api.question.deployment import sized_pools
+from tonnage.api.question.deployment import limited, sized_pools
 from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.recorded_sessions import check_no_sessions, sessions_questions
@@ -312,6 +312,8 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *map(gpu_of, bought))))
     if have:
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(each.system) for each in have))))
+    if all(chosen["gpus"]):
+        chosen["gpus"] = faults.of(limited, chosen["gpus"], asked.power_cap, asked.gpu_clock, chosen["step_source"]) or ()
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
@@ -362,6 +364,9 @@ def _check_prices(scenario: Scenario, faults: Faults) -> None:
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
     """Refuse numbers out of range, each by itself."""
     asked = scenario.search
+    limit = next((name for name in ("power_cap", "gpu_clock") if getattr(asked, name) is not None), None)
+    if limit is not None and scenario.benchmarks is not None:
+        faults.say(f"{option(limit)}: {option('benchmarks')} were measured without it; leave one of the two out")
     if scenario.spare is not None:
         faults.of(spare_of, scenario.spare)
     if scenario.seed is not None and scenario.seed < 0:

@@ -61,6 +61,8 @@ class SharedArguments(TypedDict, total=False):
     mmpp: Text
     cv: Number
     router: Text
+    power_cap: Text
+    gpu_clock: Number
     coefficients: str | Path | None
     step_model: Text
     seed: int | None

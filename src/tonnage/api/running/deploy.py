@@ -14,6 +14,7 @@ from tonnage.errors import InputError, TonnageError, option
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
+    from tonnage.deploy.verify.folder import Folder
     from tonnage.plan.plan import Plan
     from tonnage.plan.pool import Pool
     from tonnage.spec.deployment import Deployment
@@ -37,7 +38,15 @@ class Deployed:
     notes: tuple[str, ...]
 
 
-def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str | None = None, drafter: str | None = None) -> Deployed:
+def deploy(
+    plan: str | Path,
+    *,
+    target: str,
+    output: str | Path,
+    checkpoint: str | None = None,
+    drafter: str | None = None,
+    simulated: bool = False,
+) -> Deployed:
     """Write the files that deploy the choice of a plan, or the nearest other deployment of the plan that the target runs.
 
     Args:
@@ -47,6 +56,7 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
         checkpoint: Hugging Face name, or a folder inside the instance (default, from the catalog: a published checkpoint in the plan's
             number format, a 16-bit one that the engine quantises at start, or a folder and the command that fills it).
         drafter: checkpoint of the drafter, where the plan decodes speculatively with one.
+        simulated: whether the simulated engine runs in place of the plan's, without GPUs.
 
     Returns:
         The written files, with notes.
@@ -55,7 +65,8 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
         InputError: no plan, no deployment of the plan that runs on the target, an unknown target, or a folder that cannot be written.
             Nothing is left behind.
     """
-    from tonnage.deploy.plan_text import PLAN, instead_line
+    from tonnage.deploy.plan_text import instead_line
+    from tonnage.deploy.service import PLAN
     from tonnage.deploy.targets import deployed, target_files, write_folder
     from tonnage.report.plans.plan_document import read_plans
     from tonnage.results.store import json_text
@@ -63,12 +74,35 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
     plans = read_plans(plan)
     if len(plans) > 1:
         raise InputError(f"{option('plan')}: {plan} compares {len(plans)} plans; give the file of one")
-    service = deployed(plans[0], target, checkpoint=checkpoint, drafter=drafter)
+    service = deployed(plans[0], target, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
     files = target_files(service, target)
     files = {name: files[name] for name in sorted(files)} | {PLAN: json_text(service.plan.to_json())}
     write_folder(Path(output), files)
     told = (instead_line(service), service.loading.told, *service.loading.make)
     return Deployed(files=tuple(files), checkpoint=service.checkpoint, notes=tuple(line for line in told if line))
+
+
+def verify_folder(folder: str | Path) -> Folder:
+    """Read the files that ``deploy`` wrote again: objects by their schemas, the engine's flags, and the files by each other.
+
+    Args:
+        folder: that ``deploy`` wrote, perhaps changed since.
+
+    Raises:
+        InputError: no folder, or none with a plan in it.
+    """
+    from tonnage.api.running.gateway import gateway_from
+    from tonnage.deploy.verify.folder import Part, read_folder
+
+    found, gateway = read_folder(Path(folder)), Path(folder) / "gateway.yaml"
+    if not gateway.is_file():
+        return found
+    part, faults = Part(file="gateway.yaml", name="settings", against="tonnage gateway"), found.faults
+    try:
+        gateway_from(gateway, {})
+    except InputError as fault:
+        faults = (*faults, f"gateway.yaml: {fault}")
+    return replace(found, parts=tuple(part if one.file == part.file else one for one in found.parts), faults=faults)
 
 
 # The deployment that a saved plan chose, made again from its names and knobs.
@@ -149,6 +183,8 @@ def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Depl
         speculation=plan.scenario.speculation if drafter else None,
     )
     calibration = plan.provenance.calibration if coefficients is None else found.calibration
+    if (limit := None if plan.choice is None else plan.choice.gpu_limit) is not None:
+        found = replace(found, gpu=replace(found.gpu, power_cap_w=limit.cap_watts, clock=1.0 if limit.cap_watts else limit.clock))
     return replace(found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +46,7 @@ def serve_simulated(
     osl: str | None = None,
     max_model_len: int | None = None,
     reasoning_parser: str | None = None,
+    runner: str = "generate",
     prefix_caching: bool = True,
     kv_events: str = "",
     kv_events_replay: str = "",
@@ -52,6 +54,7 @@ def serve_simulated(
     kv_role: str | None = None,
     kv_link: str | None = None,
     kv_overlap: bool = False,
+    rank_ports: bool = False,
     max_waiting: int = 0,
     served_model_name: str | None = None,
     coefficients: str | Path | None = None,
@@ -74,16 +77,18 @@ def serve_simulated(
         osl: how long answers are that end by themselves, such as 200 or "lognormal:211,163" (default: as in Azure's traces of 2023).
         max_model_len: prompt plus output at most, in tokens (default: what the model allows).
         reasoning_parser: any name, as vLLM has it: the model thinks before it answers.
+        runner: as vLLM has it: generate, or pooling for a model that embeds.
         prefix_caching: whether equal beginnings of prompts share their KV blocks.
         kv_events, kv_events_replay, kv_events_topic: ZeroMQ addresses at which the caches' events are published and sent again, such as
             ``tcp://*:5557``, and the topic before them.
         kv_role: for prefill and decode apart, whether it computes prompts for others or decodes what others computed: producer or consumer.
         kv_link: bytes per second that a GPU sends to the other side, such as "50GB/s" (default: a port of 400 Gb/s).
         kv_overlap: whether a layer's KV cache is sent as soon as it is computed.
+        rank_ports: whether every engine, each attention rank of each instance, has a separate port, from ``port`` on.
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
-        emulate: the engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm or sglang.
+        emulate: the engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang or nim.
         fault: what goes wrong, such as "slow factor=5 instance=1 from=10s" (``serve.faults``).
         seed: of which requests faults meet.
         host, port: where to listen.
@@ -98,6 +103,8 @@ def serve_simulated(
 
     if emulate not in DIALECTS:
         raise InputError(f"{option('emulate')}: no engine is emulated as '{emulate}'; there are {', '.join(DIALECTS)}")
+    if runner not in ("generate", "pooling"):
+        raise InputError(f"{option('runner')}: '{runner}' is not known; write generate or pooling")
     _check(router, speed=speed, instances=instances or 1)
     asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
     transfers = _transfers(asked.deployment, kv_role, kv_link, overlap=kv_overlap)
@@ -120,15 +127,41 @@ def serve_simulated(
         most_waiting=max_waiting,
         tokens=_tokens(tokenizer, deployment.model.vocab),
         speed=speed,
-        faults=_faults(fault, count),
+        faults=_faults(fault, count * deployment.parallelism.dp if rank_ports else count),
         seed=seed,
         ranks=deployment.parallelism.dp,
+        rank_ports=rank_ports,
+        **_copies(deployment),
         dialect=DIALECTS[emulate],
         settings=settings_of(deployment, emulate, context, caching=prefix_caching),
         version=version_of(deployment.engine),
+        width=deployment.model.hidden if runner == "pooling" else 0,
         host=host,
         port=port,
     )
+
+
+def _copies(deployment: Deployment) -> dict[str, Any]:
+    """What an adapter takes of each GPU, and how long it and the weights are on their way over PCIe.
+
+    An adapter of rank r has r · (m + n) weights of two bytes for a matrix of m × n: those of attention, and of the MLP of a dense model.
+    vLLM divides half of them among the GPUs of tensor parallelism (0.32.0 config/lora.py, ``fully_sharded_loras``, read 2026-11-25).
+    """
+    from tonnage.perf.memory import memory_plan
+
+    model, memory, bytes_s = deployment.model, memory_plan(deployment), deployment.gpu.pcie_gb_s / 2 * 1e9
+    sides = model.attention_parameters / model.hidden + 4 * model.mixing_layers * model.hidden
+    if not model.is_moe:
+        matrices = model.expert_parameters / (model.hidden * model.ffn)  # of all layers
+        sides += matrices * (model.hidden + model.ffn)
+    share = 0.5 + 0.5 / deployment.parallelism.tp
+    block = memory.kv_bytes_per_token * deployment.knobs.tokens_per_block
+
+    def adapter(rank: int) -> tuple[int, float]:
+        size = 2 * rank * sides * share
+        return math.ceil(size / block), size / bytes_s
+
+    return {"adapter_cost": adapter, "weights_s": memory.weight_bytes / bytes_s}
 
 
 def _transfers(deployment: Deployment, role: str | None, link: str | None, *, overlap: bool) -> tuple[Role, KvLink] | None:

@@ -20,7 +20,6 @@ from tonnage.deploy.kubernetes.workload import (
 from tonnage.deploy.plan_text import bench_command, compare_command, gpu_words, head, paragraph, summary
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
-from tonnage.plan.launch import FILE
 
 # What stands around the instances: their address, their cache, their configuration, and how many may be disrupted at once.
 
@@ -70,13 +69,13 @@ def disruption_budget(service: Service) -> dict[str, Any]:
     return disruptions(service, selector(service))
 
 
-def engine_config(service: Service, files: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+def engine_config(service: Service, files: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The engine's configuration file, or others in its place, by their names."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(service, "-engine-config"),
-        "data": {name: yaml_text(file) for name, file in (files or {FILE: service.file}).items()},
+        "data": dict(files or {service.file_name: service.file_text}),
     }
 
 
@@ -86,6 +85,7 @@ def engine_config(service: Service, files: Mapping[str, Mapping[str, Any]] | Non
 def readme(service: Service) -> str:
     """The page in Markdown."""
     name, peak = service.name, service.plan.demand.sizing_requests_per_second
+    cache = "" if service.simulated else f"| `model-cache.yaml` | {service.cache_gib} GiB for the checkpoint |\n"
     return f"""# {service.served} on Kubernetes
 
 {summary(service)}
@@ -110,8 +110,7 @@ plan's instances run.
 |---|---|
 {_instances_row(service)}
 | `service.yaml` | one address before them |
-| `model-cache.yaml` | {service.cache_gib} GiB for the checkpoint |
-| `disruption-budget.yaml` | one pod at a time |
+{cache}| `disruption-budget.yaml` | one pod at a time |
 {_scaling_rows(service)}| `pod-monitor.yaml`, `alerts.yaml` | for the Prometheus operator: what is scraped, and the rules |
 | `dashboard.json` | for Grafana, with the plan's capacity and limits as dashed lines |
 | `plan.json` | the plan |
@@ -139,11 +138,9 @@ def _instances_row(service: Service) -> str:
 
 
 def _needs(service: Service) -> str:
-    keda = "; autoscaling needs KEDA" if service.target_in_flight is not None else ""
+    keda = ", and KEDA for the autoscaling" if service.target_in_flight is not None else ""
     folder = f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
-    groups = ", LeaderWorkerSet 0.6 or newer" if service.spans > 1 else ""
-    operator = f"{service.gpu.vendor}'s GPU operator{groups}"
-    needs = f"The cluster needs {operator}, a storage class with ReadWriteMany and kube-prometheus-stack{keda}."
+    needs = f"The cluster needs {service.prerequisites}kube-prometheus-stack{keda}."
     return needs + (folder if service.local else "")
 
 
@@ -174,10 +171,10 @@ def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[
     found = {
         "leader-worker-set.yaml" if spans else "deployment.yaml": yaml_text(made, head=head(service)),
         "service.yaml": yaml_text(network_service(service)),
-        "model-cache.yaml": yaml_text(model_cache(service)),
+        **({} if service.simulated else {"model-cache.yaml": yaml_text(model_cache(service))}),
         "disruption-budget.yaml": yaml_text(disruption_budget(service)),
     }
-    if service.file:
+    if service.file_text:
         found["engine-config.yaml"] = yaml_text(engine_config(service))
     if service.target_in_flight is not None:
         found["autoscaling.yaml"] = yaml_text(keda(service))

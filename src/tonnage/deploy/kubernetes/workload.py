@@ -13,7 +13,6 @@ from tonnage.deploy.flags import WORKER, node_words
 from tonnage.deploy.plan_text import argv_notes, image_note, least_line, startup_line
 from tonnage.deploy.service import Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
-from tonnage.plan.launch import FILE
 from tonnage.spec.hardware import Gpu
 
 # On which nodes the instances may run: those with the plan's GPUs, as NVIDIA's GPU feature discovery labels them.
@@ -52,8 +51,11 @@ USE = {"NVIDIA": "DCGM_FI_DEV_GPU_UTIL", "AMD": "gpu_gfx_activity"}
 """Use of a GPU in percent, of NVIDIA's DCGM exporter and of AMD's device metrics exporter (its metrics list, read 2026-11-25)."""
 
 
-def placing(gpu: Gpu) -> dict[str, Any]:
-    """Selector, affinity and toleration of a pod."""
+def placing(service: Service) -> dict[str, Any]:
+    """Selector, affinity and toleration of a pod; none of a simulated engine."""
+    gpu = service.gpu
+    if service.simulated:
+        return {}
     return {**_nodes(gpu), "tolerations": [{"key": RESOURCE[gpu.vendor], "operator": "Exists", "effect": "NoSchedule"}]}
 
 
@@ -119,7 +121,7 @@ def leader_worker_set(service: Service, *, further: Mapping[str, str] | None = N
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
     group = {
         "size": noted(service.spans, told),
-        "restartPolicy": noted("RecreateGroupOnPodFailure", "An instance without one of its pods computes nothing."),
+        "restartPolicy": noted("RecreateGroupOnPodRestart", "An instance without one of its pods computes nothing."),
         "leaderTemplate": {**named, "spec": pod(service)},
         "workerTemplate": {**named, "spec": pod(service, WORKER)},
     }
@@ -139,7 +141,7 @@ def pod(service: Service, rank: str = "0") -> dict[str, Any]:
     """One instance, or the pod of this rank where it spans several systems."""
     memory = noted({"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"}, "Shared memory of NCCL and the engine's processes.")
     volumes: list[Any] = [model_volume(service), {"name": "shared-memory", "emptyDir": memory}]
-    if service.file:
+    if service.file_text:
         volumes.append(file_volume(service))
     return {
         "terminationGracePeriodSeconds": noted(
@@ -148,14 +150,16 @@ def pod(service: Service, rank: str = "0") -> dict[str, Any]:
         ),
         "automountServiceAccountToken": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        **placing(service.gpu),
+        **placing(service),
         "containers": [container(service, rank)],
         "volumes": volumes,
     }
 
 
 def model_volume(service: Service) -> dict[str, Any]:
-    """Where the checkpoint is."""
+    """Where the checkpoint is; an empty folder for a simulated engine."""
+    if service.simulated:
+        return {"name": "model-cache", "emptyDir": {}}
     return {"name": "model-cache", "persistentVolumeClaim": {"claimName": f"{service.name}-model-cache"}}
 
 
@@ -167,10 +171,10 @@ def file_volume(service: Service) -> dict[str, Any]:
 def container(service: Service, rank: str = "0") -> dict[str, Any]:
     """The engine; only the first of several pods of an instance answers requests."""
     mounts: list[Any] = [{"name": "model-cache", "mountPath": FOLDER}, {"name": "shared-memory", "mountPath": "/dev/shm"}]
-    if service.file:
+    if service.file_text:
         mounts.append({"name": "engine-config", "mountPath": CONFIG, "readOnly": True})
     command, *arguments = service.argv
-    said = [f"{CONFIG}/{FILE}" if word == FILE else word for word in arguments]
+    said = [f"{CONFIG}/{word}" if word == service.file_name else word for word in arguments]
     if service.spans > 1:
         said += node_words(service.family, nodes=service.spans, rank=rank)
     answers = {"ports": [{"name": "http", "containerPort": service.port}], **probes(service)} if rank == "0" else {}
@@ -214,6 +218,9 @@ def probes(service: Service) -> dict[str, Any]:
 
 def resources(service: Service) -> dict[str, Any]:
     """GPUs, cores and memory of one instance."""
+    if service.simulated:
+        shared: dict[str, Any] = {"memory": f"{service.memory_gib}Gi"}
+        return {"requests": {"cpu": service.cpus, **shared}, "limits": shared}
     shared = {"memory": f"{service.memory_gib}Gi", RESOURCE[service.gpu.vendor]: service.gpus // service.spans}
     told = (
         "The weights on their way to the GPUs, 16 GiB for the processes, and shared memory; two cores for each front end, one for each GPU."

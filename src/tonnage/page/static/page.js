@@ -60,12 +60,16 @@ function simulate(query) {
       bar.value = done;
       said.textContent = `Simulated ${done} of ${total}: ${name}`;
     });
+    const show = (html) => {
+      place.classList.remove("old");
+      place.innerHTML = html;
+      htmx.process(place);
+    };
+    source.addEventListener("decided", (event) => show(event.data));
     source.addEventListener("answer", (event) => {
       stop();
       shown = query;
-      place.classList.remove("old");
-      place.innerHTML = event.data;
-      htmx.process(place);
+      show(event.data);
       document.dispatchEvent(new CustomEvent("answered", { detail: query }));
     });
     source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) stop(); };

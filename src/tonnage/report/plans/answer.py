@@ -198,7 +198,8 @@ def deployment_section(plan: Plan) -> Section:
     best, columns = plan.choice, others(plan)
     if best is None:
         return section("deployment", "Deployment")
-    rows = ((name, *(read(candidate) or ABSENT for _, candidate in columns)) for name, read in READINGS)
+    readings = [(name, read) for name, read in READINGS if plan.sessions is None or read is not _saturation]  # see ``capacity_text``
+    rows = ((name, *(read(candidate) or ABSENT for _, candidate in columns)) for name, read in readings)
     table = Table(
         caption="The chosen deployment, and what else could be wanted" if len(columns) > 1 else "The chosen deployment",
         header=("", *(name for name, _ in columns)),

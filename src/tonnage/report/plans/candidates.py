@@ -34,6 +34,7 @@ SPARED = ("req/s per instance", "E2E ms", "USD a year", "TPOT ms", "req/s per 8 
 SPARED_BESIDE = ("bound by", "TTFT p95", "USD a year", "systems")
 """Likewise of a first screen."""
 
+Costed = tuple["Candidate", float | None]
 Column = tuple[str, Callable[["Candidate", float | None], str]]
 NAMED: tuple[Column, ...] = (
     ("GPU", lambda c, _: of_pools(c, lambda pool: pool.gpu)),
@@ -66,15 +67,21 @@ COLUMNS_BESIDE: tuple[Column, ...] = (
 
 
 def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
-    """The best deployments next to the choice, one line each; those that take many times its GPUs are only counted."""
-    if len(plan.candidates) < 2:
+    """The best deployments next to the choice, one line each, and why a requested GPU has none.
+
+    The best of every GPU comes before others of one; those that take many times the GPUs of the choice are only counted.
+    """
+    if plan.choice is None:
         return None
     (best, _), *others = zip(plan.candidates, yearly_costs(plan), strict=True)
     near = [pair for pair in others if pair[0].gpus <= FAR * best.gpus]
     far = [c for c, _ in others if c.gpus > FAR * best.gpus]
+    absent_gpus = "".join(f"\nNo answer on {text}." for text in left_out_texts(plan))
     if not near:
-        return Text(text=f"Other deployments inside the limits: {_far(best, far)}.")
-    shown = near[:most]
+        counted_only = f"Other deployments inside the limits: {_far(best, far)}.{_on_others([best], far)}" if far else ""
+        return Text(text=(counted_only + absent_gpus).strip()) if counted_only or absent_gpus else None
+    shown = _shown(best, near, most)
+    left = [c for c, _ in near if all(c is not one for one, _ in shown)]
     rows = _rows(COLUMNS_BESIDE, shown)
     formats = {row[1] for row in rows}
     names = [name for name, _ in COLUMNS_BESIDE]
@@ -90,15 +97,30 @@ def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
         caption=f"Other deployments{in_format}, {first_text(plan.aim)} first{''.join(facts)}",
         header=tuple(names[i] for i in kept),
         rows=tuple(tuple(row[i] for i in kept) for row in rows),
-        note="\n".join(filter(None, (_left(best, [c for c, _ in near[most:]], far), marked))),
+        note="\n".join(filter(None, (_left([best, *(c for c, _ in shown)], left, far), absent_gpus.strip(), marked))),
         spare=tuple(name for name in SPARED_BESIDE if name != _decides(plan)),
     )
 
 
-def _left(best: Candidate, near: Sequence[Candidate], far: Sequence[Candidate]) -> str:
-    """Those that have no row: "… and 5 more, and 3 that need 10 to 130 times the GPUs"."""
-    texts = ([f"{len(near)} more"] if near else []) + ([_far(best, far)] if far else [])
-    return f"… and {', and '.join(texts)}" if texts else ""
+def _shown(best: Candidate, near: Sequence[Costed], most: int) -> list[Costed]:
+    """So many of them, in their order: the first of every GPU other than that of the choice, then the first of the others."""
+    gpus = [best.pools[0].gpu, *(c.pools[0].gpu for c, _ in near)]
+    order = sorted(range(len(near)), key=lambda place: gpus[place + 1] in gpus[: place + 1])
+    return [near[place] for place in sorted(order[:most])]
+
+
+def _left(shown: Sequence[Candidate], near: Sequence[Candidate], far: Sequence[Candidate]) -> str:
+    """Those that have no row: "… and 5 more, and 3 that need 10 to 130 times the GPUs; 1,616 GPUs of mi355x would do"."""
+    texts = ([f"{len(near)} more"] if near else []) + ([_far(shown[0], far)] if far else [])
+    return f"… and {', and '.join(texts)}{_on_others(shown, [*near, *far])}" if texts else ""
+
+
+def _on_others(shown: Sequence[Candidate], left: Sequence[Candidate]) -> str:
+    """The GPUs that have no row, and how many of each are needed."""
+    known = {c.pools[0].gpu for c in shown}
+    fewest = {c.pools[0].gpu: c.gpus for c in reversed(left) if c.pools[0].gpu not in known}
+    needs = [f"{counted(count, 'GPU')} of {gpu}" for gpu, count in reversed(fewest.items())]
+    return f"; {', '.join(needs)} would do" if needs else ""
 
 
 def _far(best: Candidate, far: Sequence[Candidate]) -> str:

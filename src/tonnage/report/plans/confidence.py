@@ -17,6 +17,7 @@ from tonnage.report.plans.question import breach_text, limit_text, value_text
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate, Confidence
     from tonnage.plan.fleet import FleetCheck
+    from tonnage.plan.limit import Limit
     from tonnage.plan.plan import Plan
     from tonnage.plan.provenance import Measurement, Unreached
 
@@ -79,13 +80,18 @@ def _tail_text(best: Candidate, tail: Unreached) -> str:
     would = []
     if other is not None:
         name = unlike(best, other.deployment)
-        would.append(f"{name} reaches it with {counted(other.systems, 'system')} ({counted(other.gpus, 'GPU')})")
+        would.append(f"{name} reaches it with {other.systems:,} × {other.system} ({counted(other.gpus, 'GPU')})")
     if relaxed is not None:
-        to, reaches = value_text(relaxed.limit, relaxed.to_ms), "" if would else " reaches it"
-        would.append(f"a limit of {to}{reaches} with {counted(relaxed.systems, 'system')} ({counted(relaxed.gpus, 'GPU')})")
+        to, reaches = _looser(relaxed.limit, relaxed.to_ms, "a limit of"), "" if would else " reaches it"
+        would.append(f"{to}{reaches} with {relaxed.systems:,} × {relaxed.system} ({counted(relaxed.gpus, 'GPU')})")
     if not would and broken and alone is not None and alone.value_ms is not None:
-        would.append(f"it takes a limit above {value_text(alone.limit, alone.value_ms)}")
+        would.append(f"it takes {_looser(alone.limit, alone.value_ms, 'a limit above')}")
     return text + "".join(f"{joint}{one}" for joint, one in zip(("; ", ", "), would, strict=False))
+
+
+def _looser(limit: Limit, value_ms: float, one: str) -> str:
+    """Such as "a limit of 612 ms", or of joint attainment "limits 1.2 times as long"."""
+    return f"{one} {value_text(limit, value_ms)}" if limit.share is None else f"limits {number(value_ms / 1e3)} times as long"
 
 
 def _share(share: float) -> str:

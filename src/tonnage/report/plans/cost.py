@@ -15,6 +15,7 @@ from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, sent
 from tonnage.spec.prices import amount
 
 if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
     from tonnage.plan.cost import BreakEven, PaysOff, WayCost, Where
     from tonnage.plan.fleet import Footprint
     from tonnage.plan.note import NoCost
@@ -222,10 +223,10 @@ def spread(way: WayCost) -> tuple[float, float] | None:
 
 
 def power_text(plan: Plan) -> str:
-    """Watts of a GPU and joules of a token at the peak, kW of the systems and the kWh of a year; "" where no power is predicted."""
+    """Watts of a GPU and joules of a token at the peak, kW of the systems and the kWh of a year, as far as power is predicted."""
     power = None if plan.choice is None else plan.choice.power
     if power is None:
-        return ""
+        return limit_text(plan.choice).removeprefix("; ")
     between = f"{number(power.low)} to {number(power.high)}"
     text = f"{number(power.watts)} W a GPU at the peak ({between}), {number(power.joules_per_output_token)} J an output token"
     owned = None if (cost := yearly(plan)) is None else cost.way("on-prem")
@@ -233,7 +234,16 @@ def power_text(plan: Plan) -> str:
     if energy is not None and energy.peak_kw is not None:
         co2 = "" if energy.kg_co2_per_year is None else f", {whole(energy.kg_co2_per_year)} kg CO2"
         text += f"; the systems {number(energy.peak_kw)} kW at the peak, {whole(energy.kwh_per_year)} kWh a year with the building{co2}"
-    return text
+    return text + limit_text(plan.choice)
+
+
+def limit_text(candidate: Candidate | None) -> str:
+    """The power limit or the clock of the GPUs, and what it does to arithmetic, behind other words; "" without one."""
+    limit = None if candidate is None else candidate.gpu_limit
+    if limit is None:
+        return ""
+    cap = "clocks locked" if limit.cap_watts is None else f"each GPU capped at {number(limit.cap_watts)} W of {number(limit.board_watts)} W"
+    return f"; {cap}, arithmetic at {limit.clock:.0%} of its rate (an estimate)"
 
 
 def cost_text(plan: Plan) -> str:

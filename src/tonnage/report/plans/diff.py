@@ -187,12 +187,21 @@ def _answer(plan: Plan) -> Values:
         "used at the peak": (used_text(best.utilisation), best.utilisation),
         "candidates": (str(len(plan.candidates)), float(len(plan.candidates))),
     }
-    return {**found, **{name: (number(value), value) for name, value in latencies.items()}}
+    shares = () if best.at_peak is None else best.at_peak.attained or ()
+    met = {f"met, {one.limits}": (f"{100 * one.share:.3g}%", one.share) for one in shares}
+    drawn = {} if best.power is None else {"W a GPU at the peak": best.power.watts, "J an output token": best.power.joules_per_output_token}
+    return {**found, **met, **{name: (number(value), value) for name, value in (latencies | drawn).items()}}
 
 
 def _cost(plan: Plan) -> Values:
     ways = {TITLES[way.where]: way.total_usd_per_year for way in priced(yearly(plan))}
-    return {f"{name}, USD a year": (dollars(value), value) for name, value in ways.items()}
+    usd = {f"{name}, USD a year": (dollars(value), value) for name, value in ways.items()}
+    owned = None if (cost := yearly(plan)) is None else cost.way("on-prem")
+    if owned is None or owned.energy is None:
+        return usd
+    energy = {"kW of the systems at the peak": owned.energy.peak_kw, "kWh a year": owned.energy.kwh_per_year}
+    energy["kg CO2 a year"] = owned.energy.kg_co2_per_year
+    return usd | {name: (number(value), value) for name, value in energy.items() if value is not None}
 
 
 def _prices(plan: Plan) -> Values:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.note import BurstyTrace
 from tonnage.plan.plan import TERMS
+from tonnage.plan.reason import NotSure
 from tonnage.report.document import Block, Document, Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, counted, number, percent, signed, usd
 from tonnage.report.plans.answer import answer_text
@@ -241,7 +242,8 @@ def riskiest_text(found: Sensitivity, per_system: int = 0) -> str:
     rises = [one for one in found.swings if one.input in MORE]
     none = next((one for one in rises if one.high.systems is None), None)
     if none is not None:
-        return f"with {_more(none)} nothing meets the limits"
+        short = "is as sure as the answer" if isinstance(none.high.reason, NotSure) else "meets the limits"
+        return f"with {_more(none)} nothing {short}"
     worst = max(rises, key=lambda one: (one.high.gpus or one.high.systems or 0, one.high.systems_exact or 0.0))
     high, systems, exact = worst.high, worst.high.systems or 0, worst.high.systems_exact or 0.0
     if other_size(high, per_system) and high.gpus > found.systems * per_system:

@@ -253,7 +253,7 @@ NAMES = {"random": "random choice", "round-robin": "round robin", "session": "se
 
 
 def router_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems: int) -> str:
-    """What the router of the plan saves: "behind least-outstanding, which every deployment needs; a plain … would need 14 systems …".
+    """What the router of the plan saves: "the answer counts on least-outstanding; a plain … would need 14 systems …".
 
     Args:
         limits: those that count; the first one on TTFT, or the first, says which latency is named.
@@ -261,7 +261,7 @@ def router_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems: 
     service = next((row for row in rows[1:] if row.router == "random"), None)
     if service is None:
         return routers_text(rows, limits, systems)
-    text, plain = f"behind {_named(rows[0].router)}, which every deployment needs; ", "a plain Kubernetes service (random choice)"
+    text, plain = f"the answer counts on {_named(rows[0].router)}; ", "a plain Kubernetes service (random choice)"
     if service.systems is None:
         return f"{text}behind {plain} no number of systems holds the limits"
     if service.systems != systems:

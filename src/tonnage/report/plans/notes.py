@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from tonnage.formats.measured_files import InvalidRun
 from tonnage.plan import note as notes
 from tonnage.report.document import Facts, Section, Table, Text, items, section
-from tonnage.report.numbers import number, percent, plain, whole
+from tonnage.report.numbers import counted, number, percent, plain, whole
 from tonnage.report.plans.fleet import NAMES
 from tonnage.report.plans.question import limit_text
 
@@ -184,7 +184,7 @@ def _routed(note: notes.Routed) -> str:
             "then the whole fleet is simulated."
         )
     return (
-        f"The number of systems is for instances behind {router}, which every deployment needs: what one carries is found with "
+        f"The number of systems counts on instances behind {router}: what one carries is found with "
         f"{note.together} simulated together, then the whole fleet is."
     )
 
@@ -226,8 +226,8 @@ def warning_text(warning: notes.Warning) -> str:
             one, other = ("prompts", "answers") if warning.which == "isl" else ("answers", "prompts")
             share = f"{abs(100 * warning.change):.0f}% shorter"
             return (
-                f"shorten {one} first: {share} {one} save {number(warning.saved)} systems before rounding, {share} {other} "
-                f"{number(warning.other_saved)}"
+                f"shorten {one} first: {share} {one} save {counted(warning.gpus, 'GPU')} ({number(warning.saved)} systems before "
+                f"rounding), {share} {other} {number(warning.other_saved)}"
             )
         case notes.LimitHalvesThroughput():
             return (

@@ -50,7 +50,8 @@ def breach_text(breach: Breach) -> str:
         return f"{name} {value / 1e3:.2f}× > {limit.seconds:g}×"
     if limit.share is not None:
         share, _, parts = str(limit).partition(": ")
-        return f"{share} of requests take up to {number(value / 1e3)} times {parts}"
+        times = number(value / 1e3)
+        return f"{share} of requests take up to {times if times != '1.00' else f'{value / 1e3:.5g}'} times {parts}"
     shown, most = format_duration(value / 1e3), format_duration(limit.seconds)
     if shown == most:
         shown, most = f"{value:.6g} ms", f"{plain(limit.milliseconds)} ms"

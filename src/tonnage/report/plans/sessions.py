@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tonnage.report.numbers import number, percent, plain, span, usd
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from tonnage.plan.cost import WayCost
     from tonnage.plan.demand import Demand, HeldSessions
     from tonnage.plan.plan import Plan
+
+MEMORIES = {"host": "host memory", "disk": "local NVMe", "store": "the shared store"}
 
 WEEKS = 365 / 7
 MONTHS = 12
@@ -30,7 +33,27 @@ def sessions_text(plan: Plan) -> str:
         parts.append(f"p90 of them {held.slowdown_p90:.2f}× as slow as alone")
     if held.left_out > 0:
         parts.append(f"{percent(held.left_out)} of the recorded requests exceed the context and are left out")
+    parts += _tiers(plan, held)
     return "; ".join([*parts, *(_cost(held, plan.demand, way) for way in owned_and_cheapest(yearly(plan)))])
+
+
+def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
+    """What each memory below the KV cache buys, such as "host memory (vllm: 1,600 GB at 445 GB/s) raises 12.7 a system to 21.3 and …"."""
+    said = []
+    for before, tier in pairwise(held.tiers):
+        size = f"{number(tier.bytes_per_instance / 1e9)} GB at {number((tier.bytes_per_second or 0.0) / 1e9)} GB/s an instance"
+        where = f"{MEMORIES.get(tier.name, tier.name)} ({held.offloader or 'write-back'}, {size})"
+        if before.per_system is None or before.systems is None or tier.per_system is None or tier.systems is None:
+            said.append(f"no load holds the limits without {where}")
+            continue
+        gain = f"{where} raises {number(before.per_system)} a system to {number(tier.per_system)}"
+        fewer, choice = before.systems - tier.systems, plan.choice
+        if fewer > 0 and choice is not None:
+            owned = [way.total_usd_per_year or 0.0 for way in owned_and_cheapest(yearly(plan)) if way.where == "on-prem"]
+            money = "".join(f", {usd(fewer * year / choice.systems)} USD a year on-prem" for year in owned)
+            gain += f" and saves {fewer} of {before.systems} systems{money}"
+        said.append(gain)
+    return said
 
 
 def _cost(held: HeldSessions, demand: Demand, way: WayCost) -> str:

@@ -17,8 +17,8 @@ from tonnage.serve.app import Service
 from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Load, Metrics
 from tonnage.serve.openvino.pipeline import Deliveries, Detokenizer, Pipeline, Work
-from tonnage.serve.request import Limits, Message, Prompt
-from tonnage.serve.tokens import Fours
+from tonnage.serve.request import Limits
+from tonnage.serve.tokens import Fours, Message, Prompt
 
 if TYPE_CHECKING:
     from tonnage.serve.request import Asked, Sampling

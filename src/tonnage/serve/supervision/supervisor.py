@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import socket
 import threading
 import time
@@ -17,6 +19,8 @@ from tonnage.serve.supervision.child import Child, Program
 LOOK_S = 0.05
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
 """Pause before a restart: it doubles with every start that did not last, up to the longest."""
+_PORTS, _TRIES = range(15_000, 32_768), 100
+"""Linux gives outgoing connections ports from 32768 on, other systems from 49152 on."""
 LASTED_S = 60.0
 """A program that ran so long begins again with the first pause."""
 
@@ -29,7 +33,13 @@ class Supervisor:
     """
 
     def __init__(
-        self, programs: Sequence[Program], logs: Path, *, grace_s: float = 10.0, told: Callable[[str], None] | None = None
+        self,
+        programs: Sequence[Program],
+        logs: Path,
+        *,
+        grace_s: float = 10.0,
+        told: Callable[[str], None] | None = None,
+        restarts: bool = True,
     ) -> None:
         """Start nothing yet.
 
@@ -38,10 +48,12 @@ class Supervisor:
             logs: a folder that is made if it is not there; each program has a file of its name in it.
             grace_s: seconds from SIGTERM to SIGKILL.
             told: takes a line about every restart.
+            restarts: whether a program that ends is started again.
         """
         logs.mkdir(parents=True, exist_ok=True)
         self.children = tuple(Child(program, logs / f"{program.name}.log", grace_s=grace_s) for program in programs)
         self._told = told or (lambda line: None)
+        self._restarts = restarts
         self._ending = threading.Event()
         self._watch = threading.Thread(target=self._keep_running, daemon=True)
         self._due: dict[Child, float] = {}
@@ -55,7 +67,8 @@ class Supervisor:
         except BaseException:
             self._end()
             raise
-        self._watch.start()
+        if self._restarts:
+            self._watch.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -138,7 +151,18 @@ class Supervisor:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nobody listens on at this moment, all different; another process may still take one before it is used."""
+    """Ports that nobody listens on at this moment, all different; another process may still take one before it is used.
+
+    They are below the range from which systems give ports to outgoing connections: on a busy machine one of these would take a port within
+    the seconds that a program needs to start.
+    """
+    tries = itertools.repeat(None, _TRIES * count)
     with ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server((host, 0))) for _ in range(count)]
+        held: list[socket.socket] = []
+        while len(held) < count:
+            try:
+                held.append(stack.enter_context(socket.create_server((host, random.choice(_PORTS)))))
+            except OSError:
+                if next(tries, 0) == 0:
+                    raise
         return [int(one.getsockname()[1]) for one in held]

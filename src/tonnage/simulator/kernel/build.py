@@ -276,6 +276,8 @@ def cache_of(trace: Trace, contents: Contents, knobs: EngineKnobs, windows: Wind
         blocks=np.zeros(seats, np.int32),
         first=first,
         lasts=np.array([tier.block_ps for tier in tiers], np.int64),
+        latency=np.array([tier.latency_ps for tier in tiers], np.int64),
+        hidden=np.array([tier.overlaps for tier in tiers], np.int64),
         cached=np.zeros(rows, np.int64),
         pause=np.full(rows, -1) if trace.pause_ps is None else plain(trace.pause_ps, np.int64),
         followers=plain(graph.starts, np.int64),

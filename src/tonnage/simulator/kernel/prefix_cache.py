@@ -45,8 +45,10 @@ NOTE = record_of(
     "kept",  # … of which so many are in the cache …
     "idle",  # … and so many of these are held by nobody
     "tokens",  # … and tokens
-    "transfer",  # … and the time of its transfers, in picoseconds
-    "waits",  # time of transfers that the next step waits for
+    "transfer",  # … and the time of its transfers, in picoseconds …
+    "overlap",  # … and of the ones that overlap with the step
+    "waits",  # time of transfers that the next step waits for …
+    "overlaps",  # … and of the ones that overlap with it
     "begun",  # first turns that were sent, of a closed loop
 )
 
@@ -66,7 +68,8 @@ class Cache(NamedTuple):
         before, after: int32, the rings.
         names, blocks: the table of names; int64 and int32.
         first: the first block of each tier, and the number of all blocks.
-        lasts: picoseconds of a transfer from each tier.
+        lasts, latency: picoseconds of a transfer from each tier, and before the first one of a request.
+        hidden: int64, 1 of a tier whose transfers overlap with the step.
         cached: for each request, tokens that it found when it first entered.
         pause: as in ``Trace.pause_ps``.
         followers, waiting: as ``Follows.starts`` and ``Follows.rows``.
@@ -96,6 +99,8 @@ class Cache(NamedTuple):
     blocks: NDArray[np.int32]
     first: NDArray[np.int64]
     lasts: NDArray[np.int64]
+    latency: NDArray[np.int64]
+    hidden: NDArray[np.int64]
     cached: NDArray[np.int64]
     pause: NDArray[np.int64]
     followers: NDArray[np.int64]
@@ -113,10 +118,10 @@ class Cache(NamedTuple):
 def look_up(m, r, tokens):
     """Tokens that a request finds which is to compute so many; the rest of what it finds is noted."""
     c, note, size = m.cache, m.cache.note, m.cfg.block_tokens
-    note.found, note.kept, note.idle, note.tokens, note.transfer = 0, 0, 0, 0, 0
+    note.found, note.kept, note.idle, note.tokens, note.transfer, note.overlap = 0, 0, 0, 0, 0, 0
     if note.on == 0:
         return 0
-    p, place = c.starts[r], 0
+    p, place, reached = c.starts[r], 0, 0
     while (place + 1) * size < tokens:
         while c.until[p] < (place + 1) * size:
             p += 1
@@ -129,7 +134,13 @@ def look_up(m, r, tokens):
             if c.refs[block] == 0:
                 note.idle += 1
         else:
-            note.transfer += c.lasts[ring_of(c, block) - c.name.size - 1]
+            tier = ring_of(c, block) - c.name.size - 1
+            lasts = c.lasts[tier] + (c.latency[tier] if reached & (1 << tier) == 0 else 0)
+            reached |= 1 << tier
+            if c.hidden[tier] > 0:
+                note.overlap += lasts
+            else:
+                note.transfer += lasts
         place += 1
     note.found = place
     note.tokens = place * size
@@ -172,6 +183,7 @@ def hold(m, i):
     slot.blocks = note.found
     m.state.free -= note.found - note.kept + note.idle
     note.waits += note.transfer
+    note.overlaps += note.overlap
     if m.rows.preemptions[slot.row] == 0:
         c.cached[slot.row] = note.tokens
 
@@ -276,7 +288,7 @@ def filled(m, i):
 @part()
 def forget_transfers(m):
     """Those that the step waits for are counted into it."""
-    m.cache.note.waits = 0
+    m.cache.note.waits, m.cache.note.overlaps = 0, 0
 
 
 @called()

@@ -8,7 +8,7 @@ import numpy as np
 
 from tonnage.perf import step
 from tonnage.simulator.kernel.compiler import jitable, part
-from tonnage.simulator.kernel.shared import transfers
+from tonnage.simulator.kernel.shared import transferred
 from tonnage.units import PS_PER_S
 
 attention_seconds: Any = jitable()(step.attention_seconds)
@@ -38,12 +38,14 @@ def price(m, share):
         if m.prices.a[b] < 0:
             price_decodes(m, b)
         fixed = m.prices.a[b] if share == 1.0 else fixed_ps(m, b, share)
-        return fixed + m.prices.c[b] * step.context_tokens + transfers(m)
+        return transferred(m, fixed + m.prices.c[b] * step.context_tokens)
     p, n, pairs, context = float(step.prefill_tokens), float(step.prefill_sequences), float(step.pairs_2), float(step.context_tokens)
     if m.cfg.drafted > 0:
         drafted, passes = float(m.cfg.drafted), float(m.cfg.passes)
-        return whole_ps(drafted_step_seconds(model, drafter, drafted, passes, p, n, float(b), pairs, context, share)) + transfers(m)
-    return whole_ps(step_seconds(model, p, n, float(b), pairs, context, share)) + transfers(m)
+        whole = drafted_step_seconds(model, drafter, drafted, passes, p, n, float(b), pairs, context, share)
+    else:
+        whole = step_seconds(model, p, n, float(b), pairs, context, share)
+    return transferred(m, whole_ps(whole))
 
 
 @part()

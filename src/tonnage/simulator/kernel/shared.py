@@ -40,8 +40,8 @@ released = two_forms(
 )
 """A request that had so many blocks and computed so many tokens lets go of them; how many are free by that."""
 
-transfers = two_forms("cache", lambda m: 0, lambda m: m.cache.note.waits)
-"""Picoseconds for which the step that is put together waits for blocks from tiers below the cache."""
+transferred = two_forms("cache", lambda m, ps: ps, lambda m, ps: max(ps, m.cache.note.overlaps) + m.cache.note.waits)
+"""Picoseconds of the step that is put together with its transfers of blocks from tiers below the cache."""
 
 forget_transfers = two_forms("cache", lambda m: None, lambda m: prefix_cache.forget_transfers(m))
 """They are counted into the step."""

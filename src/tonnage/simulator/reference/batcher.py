@@ -56,7 +56,7 @@ class Batcher:
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
         self.cache: PrefixCache | None = None
-        self.transfer_ps = 0
+        self.transfer_ps = self.overlap_ps = 0
         self.held = False
 
     def blocks(self, tokens: int) -> int:
@@ -93,6 +93,7 @@ class Batcher:
         self.cache.hold(job, found)
         self.free -= len(found.blocks) - found.kept + found.idle
         self.transfer_ps += found.transfer_ps
+        self.overlap_ps += found.overlap_ps
         job.blocks = len(found.blocks)
         job.computed = found.tokens
         if job.preemptions == 0:
@@ -123,7 +124,8 @@ class Batcher:
 
     def made(self, step: Step) -> Step:
         """A step as it is handed out: it waits for the transfers of those who entered."""
-        step.transfer_ps, self.transfer_ps = self.transfer_ps, 0
+        step.transfer_ps, step.overlap_ps = self.transfer_ps, self.overlap_ps
+        self.transfer_ps = self.overlap_ps = 0
         return step
 
     def queue(self, job: Job) -> None:

@@ -67,7 +67,7 @@ class Step:
     Attributes:
         work: requests with the new tokens of each.
         prefill_tokens, prefill_sequences, decode_sequences, pairs_2, context_tokens: P, n, B, 2A and C of ``step_seconds``.
-        transfer_ps: time of the transfers from tiers below the KV cache, for which it waits.
+        transfer_ps, overlap_ps: time of the transfers from tiers below the KV cache for which it waits, and with which it overlaps.
     """
 
     work: list[tuple[Job, int]] = field(default_factory=list)
@@ -77,6 +77,7 @@ class Step:
     pairs_2: int = 0
     context_tokens: int = 0
     transfer_ps: int = 0
+    overlap_ps: int = 0
 
     def add(self, job: Job, new: int) -> None:
         """Compute ``new`` tokens of a request."""
@@ -127,5 +128,7 @@ class Prices:
         p, n, b = step.prefill_tokens, step.prefill_sequences, step.decode_sequences
         if p == 0:
             fixed = self.a[b] if share == 1.0 else self.step.decode_ps(b, share)
-            return fixed + self.c[b] * step.context_tokens + step.transfer_ps
-        return to_ps(float(self.step.seconds(p, n, b, step.pairs_2, step.context_tokens, share))) + step.transfer_ps
+            computed = fixed + self.c[b] * step.context_tokens
+        else:
+            computed = to_ps(float(self.step.seconds(p, n, b, step.pairs_2, step.context_tokens, share)))
+        return max(computed, step.overlap_ps) + step.transfer_ps

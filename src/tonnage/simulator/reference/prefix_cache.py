@@ -44,7 +44,7 @@ class Found(NamedTuple):
         kept: how many of them are in the KV cache …
         idle: … and are held by nobody.
         tokens: of the prompt that need not be computed.
-        transfer_ps: time of the transfers from tiers.
+        transfer_ps, overlap_ps: time of the transfers from tiers for which the step waits, and with which it overlaps.
     """
 
     blocks: tuple[int | Key, ...] = ()
@@ -52,6 +52,7 @@ class Found(NamedTuple):
     idle: int = 0
     tokens: int = 0
     transfer_ps: int = 0
+    overlap_ps: int = 0
 
 
 NOTHING = Found()
@@ -86,14 +87,15 @@ class PrefixCache:
         """What is there of a request that is to compute its prompt, and what it has generated so far."""
         pieces, until = self.contents.of(job.id)
         blocks: list[int | Key] = []
-        transfer = 0
+        reached: dict[Tier, int] = {}
         for place in range((job.tokens - 1) // self.size):
             key = piece_at(pieces, until, (place + 1) * self.size - 1), place
             tier = next((tier for tier, names in zip(self.tiers, self.below, strict=True) if key in names), None)
             if key not in self.names and tier is None:
                 break
             blocks.append(self.names.get(key, key))
-            transfer += 0 if tier is None else tier.block_ps
+            if tier is not None:
+                reached[tier] = reached.get(tier, 0) + 1
         kept = [block for block in blocks if isinstance(block, int)]
         tokens = len(blocks) * self.size
         return Found(
@@ -101,7 +103,8 @@ class PrefixCache:
             kept=len(kept),
             idle=sum(self.refs[block] == 0 for block in kept),
             tokens=tokens + self._part(pieces, until, tokens, job.tokens - 1),
-            transfer_ps=transfer,
+            transfer_ps=sum(tier.latency_ps + count * tier.block_ps for tier, count in reached.items() if not tier.overlaps),
+            overlap_ps=sum(tier.latency_ps + count * tier.block_ps for tier, count in reached.items() if tier.overlaps),
         )
 
     def hold(self, job: Job, found: Found) -> None:

@@ -17,11 +17,13 @@ from tonnage.perf.terms import client_turnaround_s
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.spec import engine_spec, pooled, rank_traces
+from tonnage.simulator.tiers import resolved_tiers, tiers_of
 from tonnage.sizing.loads.confidence import slower
 from tonnage.sizing.loads.session_load import alone_run, clients_at, session_requests, session_run, session_traces
 from tonnage.sizing.loads.shared_load import ANSWER, SEEN, SharedLoad, after, balanced_trace, owners, parts_of, replayed, shared_out_as
 from tonnage.sizing.question import Sharing
 from tonnage.spec.deployment import Deployment
+from tonnage.spec.kv_tiers import OFF, AskedTier, Offloading, SystemTier
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Simulated, Trace, Workload
 
@@ -98,6 +100,7 @@ class Traffic:
         pairs: lengths drawn together instead; None where they are not.
         step_factor: every step takes this many times as long: what an error of the step model would do.
         gpus_per_system: stages of a pipeline beyond these are joined by the network.
+        memories: of a system, that can keep blocks below the KV cache.
         router: what gives requests to several of the instances, a name of ``simulator.router``.
         sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
     """
@@ -111,6 +114,7 @@ class Traffic:
     pairs: Pairs | None = None
     step_factor: float = 1.0
     gpus_per_system: int = 8
+    memories: tuple[SystemTier, ...] = ()
     router: str = DEFAULT_ROUTER
     sharing: Sharing | None = None
 
@@ -377,7 +381,22 @@ class Instance:
         """Its engine with the memory below the KV cache."""
         if (sharing := self.traffic.sharing) is None:
             return self.spec
-        return replace(self.spec, tiers=sharing.tiers_of(self.deployment, self.memory, self.knobs.tokens_per_block))
+        tiers = tiers_of(
+            sharing.tiers,
+            self.deployment,
+            self.memory,
+            memories=self.traffic.memories,
+            gpus_per_system=self.traffic.gpus_per_system,
+            block_tokens=self.knobs.tokens_per_block,
+        )
+        return replace(self.spec, tiers=tiers)
+
+    @property
+    def below(self) -> tuple[Offloading, tuple[AskedTier, ...]]:
+        """What keeps blocks below its KV cache, and the memories, sized for one instance."""
+        sharing, traffic = self.traffic.sharing, self.traffic
+        asked = OFF if sharing is None else sharing.tiers
+        return resolved_tiers(asked, self.deployment, traffic.memories, traffic.gpus_per_system)
 
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""

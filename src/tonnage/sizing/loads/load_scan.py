@@ -153,7 +153,7 @@ class LoadScan:
         while high - low > WIDTH[care]:
             half = between(low, high)
             low, high = (half, high) if self.holds(half, slo, care) else (low, half)
-        return self._read(low, high, slo, care)
+        return self._read(low, high, slo, above, care)
 
     def seen(self, place: int, length: Length) -> Seen:
         """What a run at a load showed."""
@@ -182,7 +182,7 @@ class LoadScan:
         """A load that holds, and a higher one that does not."""
         start = self.start(slo) if above <= 0.0 else place_of(above) + 1
         coarse = start // SHARED * SHARED
-        if above > 0.0 and coarse < start and not self.holds(coarse, slo, care):
+        if above > 0.0 and coarse < start and not (self.holds(coarse, slo, care) and self._lasts(coarse, slo, care)):
             return self._broken(coarse, slo, care)
         low, high, step = start, start, STRIDE
         if self.holds(start, slo, care):
@@ -195,11 +195,15 @@ class LoadScan:
                 return low, high
         return self._broken(high, slo, care)
 
-    def _read(self, low: int, high: int, slo: Slo, care: Care) -> Highest | Broken:
+    def _lasts(self, place: int, slo: Slo, care: Care) -> bool:
+        """Whether the limits hold to the end of the longest run, where caches lose conversations too slowly for shorter ones to see it."""
+        return care == QUICK or not self.instance.follows or used_at(self.seen(place, care), slo) <= 1.0
+
+    def _read(self, low: int, high: int, slo: Slo, above: float, care: Care) -> Highest | Broken:
         """The load between two places at which the limits are just used up, as the longest runs see both."""
         while used_at(below := self.seen(low, care), slo) > 1.0:  # a shorter run was clear about it, and wrong
             low, high = low - WIDTH[care], low
-            if low < self.top - LOWEST:
+            if low < self.top - LOWEST or on_lattice(high) <= above:
                 return self._broken(high, slo, care)
         while self.settles(high) and used_at(self.seen(high, care), slo) <= 1.0:
             low, high, below = high, high + WIDTH[care], self.seen(high, care)

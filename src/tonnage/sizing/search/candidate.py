@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.pipeline import MARK
-from tonnage.perf.power import Draw, draw, steady_load
+from tonnage.perf.power import Draw, clock, draw, steady_load
 from tonnage.perf.ranges import marks
 from tonnage.plan.candidate import MOST_TIMES, Candidate, Confidence, percent_key
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION, Load, limit_of
-from tonnage.plan.pool import Identity, MemoryPart, MemoryUse, Pool, Power
+from tonnage.plan.pool import GpuLimit, Identity, MemoryPart, MemoryUse, Pool, Power
 from tonnage.plan.reason import Reachable, Reached, Rejected, TooSlowForJob, nearest_of
 from tonnage.results.metrics import Latencies, attained_of
 from tonnage.sizing.loads.confidence import levels, metric_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
     from tonnage.sizing.search.contender import Sized
+    from tonnage.spec.hardware import Gpu
 
 
 LOWEST, HIGHEST = 1, 999
@@ -75,7 +76,13 @@ def candidate(sized: Sized, *, chosen: bool = False) -> Candidate:
         at_peak=_at_peak(sized, chosen=chosen),
         checked=sized.checked,
         power=_power(sized),
+        gpu_limit=_limit(d.gpu),
     )
+
+
+def _limit(gpu: Gpu) -> GpuLimit | None:
+    rate = clock(gpu)
+    return None if rate == 1.0 else GpuLimit(cap_watts=gpu.power_cap_w, board_watts=gpu.tdp_w, clock=rate)
 
 
 LOADS = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
@@ -103,7 +110,7 @@ def _power(sized: Sized) -> Power | None:
     return Power(
         watts=peak.watts,
         low=peak.watts * peak.low,
-        high=min(peak.watts * peak.high, tdp),
+        high=min(peak.watts * peak.high, instance.deployment.gpu.power_cap_w or tdp),
         idle_watts=peak.idle_watts,
         tdp_watts=tdp,
         joules_per_output_token=peak.watts * instance.deployment.parallelism.gpus / (share * question.osl.mean),
@@ -145,7 +152,8 @@ def _attained(sized: Sized, summary: Summary) -> dict[str, Any]:
         return {}
     slower = sized.contender.slowdown(sized.contender.question.confidence).tightened(joint)
     sure = [float((values.ratios(limit.parts) <= limit.seconds).mean()) for limit in slower]
-    return {"attained": attained_of(values, summary.window_s, joint), "sure": tuple(sure)}
+    seconds = values.ttft.size / sized.contender.load  # of a peak that lasts: the run's own window counts its emptying as well
+    return {"attained": attained_of(values, seconds, joint), "sure": tuple(sure)}
 
 
 def _confidence(sized: Sized, *, chosen: bool) -> Confidence:
@@ -256,7 +264,7 @@ def _command(sized: Sized) -> Command:
     """How an instance is started."""
     d, traffic = sized.ready.trial.deployment, sized.ready.instance.traffic
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
-    return command(
+    started = command(
         find_engine(d.engine).launch,
         checkpoint=d.model.name,
         parallelism=d.parallelism,
@@ -265,6 +273,8 @@ def _command(sized: Sized) -> Command:
         kv_8bit=d.precision.kv == "fp8",
         speculation=d.speculation,
     )
+    rules, tiers = sized.ready.instance.below
+    return replace(started, argv=(*started.argv, *rules.switched_on(tiers, d.parallelism))) if started.argv else started
 
 
 def _load(question: Question, capacity: Capacity) -> Load:

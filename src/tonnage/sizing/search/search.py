@@ -140,27 +140,35 @@ class Search:
         contenders = contenders_of(self.question, [one for one in prepared if isinstance(one, Ready)], self.runs)
         seeds = contenders_of(self.question, self.seeds, self.runs)
         outcomes: dict[int, Outcome] = {}
-        found: list[Sized] = []
-        for level in self._levels():
-            contest = Contest(search=self, level=level, care=self.care)
-            quick = self._in_short_runs(contenders, level)
-            found = contest.held([*contenders, *seeds], first=quick[0].contender if quick else self._first(contenders))
-            outcomes.update(contest.outcomes)
-            if found:
+        failed: dict[int, Rejected] = {}
+        while True:  # until a fleet holds, or no deployment is left whose fleet might
+            left, more = ([one for one in some if one.ready.place not in failed] for some in (contenders, seeds))
+            for level in self._levels():
+                contest = Contest(search=self, level=level, care=self.care)
+                quick = self._in_short_runs(left, level)
+                found = contest.held([*left, *more], first=quick[0].contender if quick else self._first(left))
+                outcomes.update(contest.outcomes)
+                if found:
+                    break
+            found, verdict, never = self._checked(found)
+            failed |= never
+            if found or not never:
                 break
-        found, verdict, failed = self._checked(found)
         others = [*quick, *self._others(contenders, found[0], outcomes)] if found and self.rows else []
         if others and (surer := self._surer(others, found)):
-            found, verdict, failed = self._checked(sorted((*found, *surer), key=self.key))
+            found, verdict, never = self._checked(sorted((*found, *surer), key=self.key))
+            failed |= never
         beside = sorted((*found[1:], *others), key=self.key)
         kept = {one.ready.place: one for one in (*others, *found)}
         rejected = [one for one in prepared if isinstance(one, Rejected)]
         for one in contenders:
-            if one.ready.place not in kept:
+            if one.ready.place in failed:
+                rejected.append(failed[one.ready.place])
+            elif one.ready.place not in kept:
                 outcome = outcomes[one.ready.place]
                 rejected.append(_outnumbered(outcome, found[0]) if isinstance(outcome, Sized) else one.ready.trial.rejected(outcome))
         ranked = (*found[:1], *(one for one in beside if kept[one.ready.place] is one))
-        return Answer(found=ranked, rejected=(*rejected, *failed), check=verdict, prepared=tuple(prepared))
+        return Answer(found=ranked, rejected=tuple(rejected), check=verdict, prepared=tuple(prepared))
 
     def _in_short_runs(self, contenders: list[Contender], level: float | None) -> list[Sized]:
         """The deployments by short runs, best first: of the longest runs, only the first and what comes near it then takes any."""
@@ -179,12 +187,12 @@ class Search:
         asked = self.question.confidence
         return [asked, *sorted((level for level in levels(asked) if level < asked), reverse=True), None]
 
-    def _checked(self, found: list[Sized]) -> tuple[list[Sized], FleetCheck | None, list[Rejected]]:
-        """The deployments with the first of them at a number of systems that the whole fleet was seen to hold."""
+    def _checked(self, found: list[Sized]) -> tuple[list[Sized], FleetCheck | None, dict[int, Rejected]]:
+        """The deployments with the first of them at a number of systems that the whole fleet was seen to hold; others that never hold."""
         if self.question.load != "open" or self.question.offline or isinstance(self.aim, MostLoad) or self.care == QUICK:
-            return found, None, []
+            return found, None, {}
         verdicts: dict[int, FleetCheck] = {}
-        failed: list[Rejected] = []
+        failed: dict[int, Rejected] = {}
         while found and found[0].ready.place not in verdicts and len(verdicts) + len(failed) < RECHECKED:
             first = found[0]
             verdict = check(first.contender.at_peak(first.slowdown), first.systems)
@@ -192,7 +200,7 @@ class Search:
                 verdicts[first.ready.place] = verdict
                 found = sorted((replace(first, systems=verdict.systems, checked=True), *found[1:]), key=self.key)
             else:
-                failed.append(first.ready.trial.rejected(_never_holds(verdict)))
+                failed[first.ready.place] = first.ready.trial.rejected(_never_holds(verdict))
                 found = found[1:]
         known = [one for one in found if one.ready.place in verdicts][:1]
         found = [*known, *(one for one in found if one not in known)]
@@ -323,7 +331,8 @@ class Contest:
         """Whether what is left at the confidence is more than next to nothing of what is predicted."""
         if capacity.rate >= LEAST * one.bound(one.as_asked) or one.question.offline or not one.question.limits:
             return True
-        return capacity.rate >= LEAST * one.capacity(one.layout.of(systems).instances, care=QUICK).rate
+        predicted = one.capacity(one.layout.of(systems).instances, above=capacity.rate / LEAST, care=QUICK)
+        return predicted.reason is not None or capacity.rate >= LEAST * predicted.rate
 
     def _most(self, one: Contender) -> float:
         """Requests per second that an instance of a deployment cannot exceed with any knobs: hardly more than it completes when busy."""

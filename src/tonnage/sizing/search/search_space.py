@@ -86,7 +86,7 @@ def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
             yield replace(default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked)
 
 
-def traffic(question: Question, gpus_per_system: int, load: str | None = None) -> Traffic:
+def traffic(question: Question, system: System, load: str | None = None) -> Traffic:
     """What comes to one instance."""
     return Traffic(
         isl=question.isl,
@@ -96,7 +96,8 @@ def traffic(question: Question, gpus_per_system: int, load: str | None = None) -
         cv=question.cv,
         seed=question.seed,
         pairs=question.pairs,
-        gpus_per_system=gpus_per_system,
+        gpus_per_system=system.gpus,
+        memories=system.kv_tiers,
         router=question.router,
         sharing=question.sharing_behind(question.router),
     )
@@ -135,7 +136,7 @@ def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> 
     if d.parallelism.pp > d.model.layers:
         return trial.rejected(TooManyStages(pp=d.parallelism.pp, model=d.model.name, layers=d.model.layers))
     try:
-        instance = runs.instance(d, traffic(question, trial.system.gpus))
+        instance = runs.instance(d, traffic(question, trial.system))
         knobs = fitted(instance, question.limits) if question.tune and "tokens" in question.free_moves else d.knobs
         changed = trial if knobs == d.knobs else replace(trial, deployment=replace(d, knobs=knobs))
         if changed is not trial:

@@ -18,6 +18,7 @@ from tonnage.spec.catalog import entries
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System, is_hardware_file, mig_slice, read_hardware, read_system
+from tonnage.spec.kv_tiers import PLAIN, Offloading
 from tonnage.spec.model import Model
 from tonnage.spec.typed_values import read_entries, strict
 
@@ -187,6 +188,19 @@ def system_of(gpu: Gpu) -> System:
     """The first system built of that GPU; a generic one of eight where no server is known."""
     known = (system for system in entries.system_shelf().by_name.values() if system.gpu == gpu.name)
     return next(known, None) or entries.generic_system(gpu)
+
+
+def find_offloading(name: str) -> Offloading:
+    """The offloader of that name. Raises UnknownName: there is none."""
+    found = {each.name: each for each in entries.offloadings()}
+    if name not in found:
+        raise UnknownName("offloader", _shown(name), found)
+    return found[name]
+
+
+def usual_offloading(family: str) -> Offloading:
+    """The usual offloader of the engines of a family; one without memories where none is known."""
+    return next((each for each in entries.offloadings() if family in each.engines), PLAIN)
 
 
 def find_engine(name: str) -> EnginePreset:

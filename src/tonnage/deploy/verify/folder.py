@@ -1,0 +1,298 @@
+"""A folder that ``deploy`` wrote, read again: each file by what reads it, and the files together."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.deploy.dynamo import MODULES, as_engine
+from tonnage.deploy.service import PLAN, Service, service_of
+from tonnage.deploy.verify.references import Pods, Written, at, pods_of, secrets, unresolved
+from tonnage.deploy.verify.schemas import read_against
+from tonnage.errors import InputError, TonnageError, option
+from tonnage.plan.launch import FILE
+from tonnage.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from tonnage.spec.catalog.interfaces import Interface
+
+MOST_BYTES = 20_000_000
+"""Of one file; ``deploy`` writes less than a tenth of it."""
+
+METRIC = re.compile(r"\b(?:vllm|sglang):[a-z]+_\w+|\btrtllm_\w+_(?:seconds|total)\w*")
+FLAGS = {"VLLM_ADDITIONAL_ARGS", "NIM_PASSTHROUGH_ARGS"}
+"""Variables that hold an engine's flags."""
+
+STARTED = [[module] for module in ("sglang.launch_server", *MODULES.values())]
+"""The third word of a command "python3 -m …" that starts an engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One thing that was read.
+
+    Attributes:
+        file, name: its place, and what it is.
+        against: the source, or the reason why it was not read against one.
+    """
+
+    file: str
+    name: str
+    against: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """The result of reading a folder.
+
+    Attributes:
+        parts: what was read, and against what.
+        needs: what the cluster must hold in addition: Secrets by name.
+        faults: a line for each fault; empty where there is none.
+    """
+
+    parts: tuple[Part, ...]
+    needs: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+def read_folder(folder: Path) -> Folder:
+    """Read the files that ``deploy`` wrote.
+
+    Raises:
+        InputError: no folder, or none with a plan in it.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{option('folder')}: {folder} is no folder; name one that `tonnage deploy` wrote")
+    files = {}
+    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        if path.stat().st_size <= MOST_BYTES:
+            files[str(path.relative_to(folder))] = path.read_text(encoding="utf-8", errors="replace")
+    if PLAN not in files:
+        raise InputError(f"{option('folder')}: {folder} holds no {PLAN}; name a folder that `tonnage deploy` wrote")
+    try:
+        plan = Plan.from_json(json.loads(files[PLAN]))
+        service = service_of(plan, checkpoint="any/checkpoint", drafter=_drafter(plan))
+    except (ValueError, TonnageError) as fault:
+        raise InputError(f"{option('folder')}: {folder}/{PLAN} is no plan that can be deployed: {fault}") from fault
+    return read_files(files, service)
+
+
+def _drafter(plan: Plan) -> str | None:
+    return "any/drafter" if plan.choice is not None and "{drafter}" in " ".join(plan.choice.pools[0].launch) else None
+
+
+def read_files(files: Mapping[str, str], service: Service) -> Folder:
+    """Read the files of a deployment.
+
+    Args:
+        files: texts by their paths inside the folder.
+        service: the deployment of the folder's plan.
+    """
+    values, faults = _parsed(files)
+    objects = [one for file, documents in values.items() for one in _objects(file, documents)]
+    parts = []
+    for one in objects:
+        against, told = read_against(one.value)
+        parts.append(Part(file=one.file, name=f"{one.kind} {one.name}".strip(), against=against))
+        faults += [f"{one.file}: {one.kind} {one.name}: {clause}" for clause in told]
+    pods: list[Pods] = []
+    try:
+        pods += (group for one in objects for group in pods_of(one))
+        parts += _engines(values, pods, service, faults)
+        faults += (f"{file}: {told}" for file, told in unresolved([*objects, *_generated(values)], pods))
+        faults += _together(values, pods, service)
+        needs = tuple(dict.fromkeys(secrets(pods)))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
+        needs = ()
+        faults.append(f"the files cannot be compared with each other, because a value is not of the kind that its place needs: {fault}")
+    faults += _metrics(files, service.interface)
+    read = {part.file for part in parts}
+    others = [file for file in files if file not in read and not file.endswith(".md")]
+    parts += [Part(file=file, name="", against="YAML or JSON alone" if file in values else "not read") for file in others]
+    return Folder(parts=tuple(parts), needs=needs, faults=tuple(dict.fromkeys(faults)))
+
+
+def _engines(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service, faults: list[str]) -> Iterator[Part]:
+    """The engines' commands; what their version does not take is added to the faults."""
+    table = f"{service.interface.name} in the catalog ({service.interface.source.partition(' (')[0]}, {service.interface.date})"
+    for file, name, words, config in _commands(values, pods):
+        wrong = service.interface.fault(words, config)
+        faults += [f"{file}: {name}: {wrong}"] if wrong else []
+        yield Part(file=file, name=name, against=f"flags of {table}")
+
+
+def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
+    """The documents of each YAML and JSON file, and the files that are neither."""
+    import yaml
+
+    values: dict[str, list[Any]] = {}
+    faults = []
+    for file, text in files.items():
+        try:
+            if file.endswith(".json"):
+                values[file] = [json.loads(text)]
+            elif file.endswith((".yaml", ".yml")):
+                values[file] = [one for one in yaml.safe_load_all(text) if one is not None]
+        except (ValueError, yaml.YAMLError) as fault:
+            faults.append(f"{file}: cannot be read: {' '.join(str(fault).split())}")
+    return values, faults
+
+
+def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
+    """The Kubernetes objects of a file, and the configurations in its ConfigMaps that are written as such."""
+    for value in documents:
+        if isinstance(value, Mapping) and list(value) == ["groups"]:  # a file of rules for Prometheus itself
+            yield Written(file=file, value={"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "spec": value})
+        elif isinstance(value, Mapping) and isinstance(value.get("kind"), str) and isinstance(value.get("apiVersion"), str):
+            if value["kind"] != "Kustomization":
+                yield Written(file=file, value=value)
+            texts = value.get("data") if value["kind"] == "ConfigMap" else {}
+            inner, _ = _parsed({name: text for name, text in texts.items() if isinstance(text, str)} if isinstance(texts, Mapping) else {})
+            for found in inner.values():
+                yield from _objects(file, found)
+
+
+def _generated(values: Mapping[str, Sequence[Any]]) -> Iterator[Written]:
+    """The ConfigMaps that kustomize makes."""
+    for made in at(_first(values, "kustomization.yaml"), "configMapGenerator") or ():
+        yield Written(file="kustomization.yaml", value={"kind": "ConfigMap", "metadata": {"name": made["name"]}})
+
+
+def _first(values: Mapping[str, Sequence[Any]], file: str) -> Any:
+    return next(iter(values.get(file) or ()), None)
+
+
+# The engines' commands, wherever a target puts them, against the table of their version.
+
+Command = tuple[str, str, list[str], Mapping[str, Any]]
+"""File, name, words and configuration file."""
+
+
+def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iterator[Command]:
+    inner, _ = _parsed(dict(_config_maps(values)))
+    configs = {name: _first(found, name) or {} for found in (values, inner) for name in found}
+    for group in pods:
+        for one in group.containers:
+            words = [str(word) for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
+            config = next((configs[name] for name in configs for word in words if word.endswith(f"/{name}")), None) or {}
+            if _is_engine(words):
+                engine = as_engine(words) if words[2] in MODULES.values() else words
+                yield group.file, f"{group.owner} {one.get('name')}", engine, config
+            for entry in one.get("env") or ():
+                if entry.get("name") in FLAGS:
+                    yield group.file, f"{group.owner} {entry['name']}", shlex.split(str(entry.get("value", ""))), {}
+    for name, made in (at(_first(values, "compose.yaml"), "services") or {}).items():
+        words = [str(word) for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))]
+        if _is_engine(words):
+            yield "compose.yaml", name, words, configs.get(FILE, {})
+    for application in at(_first(values, "serve.yaml"), "applications") or ():
+        for one in at(application, "args", "llm_configs") or ():
+            yield "serve.yaml", str(application.get("name", "")), list(_as_flags(one.get("engine_kwargs") or {})), {}
+    for file in values:
+        if file.endswith("/1/model.json"):
+            yield file, "vLLM's arguments", list(_as_flags(_first(values, file) or {})), {}
+
+
+def _is_engine(words: Sequence[str]) -> bool:
+    return list(words[:2]) == ["vllm", "serve"] or words[:1] == ["trtllm-serve"] or words[2:3] in STARTED
+
+
+def _as_flags(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Keywords of vLLM's engine as the flags that they are."""
+    for name, value in arguments.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            yield f"--{flag}" if value else f"--no-{flag}"
+        else:
+            yield f"--{flag}={json.dumps(value) if isinstance(value, dict) else value}"
+
+
+def _config_maps(values: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, str]]:
+    for documents in values.values():
+        for one in documents:
+            if at(one, "kind") == "ConfigMap":
+                yield from (one.get("data") or {}).items()
+
+
+def _metrics(files: Mapping[str, str], interface: Interface) -> Iterator[str]:
+    known = set(interface.metrics.split())
+    for file, text in files.items():
+        for name in sorted(set(METRIC.findall(text))) if file != PLAN else ():
+            if name not in known and re.sub("_(bucket|sum|count)$", "", name) not in interface.buckets:
+                yield f"{file}: {interface.name} publishes no metric {name}"
+
+
+# The files together: how many instances there are, their images, their ports and GPUs.
+
+
+def _together(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
+    yield from _images(values, pods, service)
+    listed = at(_first(values, "kustomization.yaml"), "resources") or ()
+    yield from (f"kustomization.yaml: {file} is not in this folder" for file in listed if file not in values)
+    serving = [group for group in pods if group.answers and any(_gpus(one) for one in group.containers)]
+    if serving and sum(group.replicas for group in serving) != service.pool.instances:
+        found = sum(group.replicas for group in serving)
+        yield f"{serving[0].file}: {found} instances in place of the plan's {service.pool.instances}"
+    for group in serving:
+        for one in group.containers:
+            words, ports = [str(word) for word in one.get("args") or ()], {port["containerPort"] for port in one.get("ports") or ()}
+            said = words[words.index("--port") + 1] if "--port" in words[:-1] else ""
+            if ports and said and int(said) not in ports:
+                yield f"{group.file}: {group.owner} {one['name']} listens on {said}, and its ports are {sorted(ports)}"
+    if "compose.yaml" in values:
+        yield from _composed(values, service)
+
+
+def _images(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
+    """Tags of the engine's own image that are not that of the plan's version."""
+    placed = [(group.file, one.get("image", "")) for group in pods for one in group.containers]
+    placed += [("compose.yaml", one.get("image", "")) for one in (at(_first(values, "compose.yaml"), "services") or {}).values()]
+    repository = service.image.rsplit(":", 1)[0]
+    for file, image in placed:
+        if str(image).rsplit(":", 1)[0] == repository and image != service.image:
+            yield f"{file}: the image is {image}, and that of {service.interface.name} is {service.image}"
+
+
+def _gpus(container: Mapping[str, Any]) -> int:
+    limits = at(container, "resources", "limits") or {}
+    return sum(int(count) for name, count in limits.items() if name.endswith("/gpu"))
+
+
+def _composed(values: Mapping[str, Sequence[Any]], service: Service) -> Iterator[str]:
+    """The services of Compose: their files, their GPUs, and the addresses by which the gateway and Prometheus find them."""
+    services: Mapping[str, Any] = at(_first(values, "compose.yaml"), "services") or {}
+    volumes = at(_first(values, "compose.yaml"), "volumes") or {}
+    taken: dict[str, str] = {}
+    published = set()
+    for name, one in services.items():
+        published |= {str(port).rsplit(":", 2)[-2] for port in one.get("ports") or ()}
+        for mount in one.get("volumes") or ():
+            source = str(mount).split(":")[0]
+            file = source.removeprefix("./")
+            held = any(each == file or each.startswith(f"{file}/") for each in values) or file == "models"
+            if (source.startswith("./") and not held) or (not source.startswith(("./", "/")) and source not in volumes):
+                yield f"compose.yaml: {name} mounts {source}, which is not there"
+        devices = at(one, "deploy", "resources", "reservations", "devices") or ()
+        for gpu in (str(found) for device in devices for found in device.get("device_ids") or ()):
+            if gpu in taken:
+                yield f"compose.yaml: {name} and {taken[gpu]} have GPU {gpu} both"
+            if int(gpu) >= service.pool.gpus_per_system:
+                yield f"compose.yaml: {name} has GPU {gpu} of a machine with {service.pool.gpus_per_system}"
+            taken[gpu] = name
+    backends = at(_first(values, "gateway.yaml"), "backends") or ()
+    if len(backends) != service.pool.instances:
+        yield f"gateway.yaml: {len(backends)} backends in place of the plan's {service.pool.instances} instances"
+    yield from (
+        f"gateway.yaml: {each} is no published port of compose.yaml" for each in backends if each.rsplit(":", 1)[-1] not in published
+    )
+    for job in at(_first(values, "prometheus.yaml"), "scrape_configs") or ():
+        for target in (each for static in job.get("static_configs") or () for each in static.get("targets") or ()):
+            host, _, port = str(target).partition(":")
+            if host not in services and host != "host.docker.internal" and port not in published:
+                yield f"prometheus.yaml: {target} is neither a service nor a published port of compose.yaml"

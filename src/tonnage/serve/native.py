@@ -1,0 +1,178 @@
+"""Paths that only one family of engines has: SGLang's native ones, and what NIM says of its deployment.
+
+SGLang's are those of python/sglang/srt/entrypoints/http_server.py at 0025436e and managers/tokenizer_manager.py (0.5), read 2026-11-25;
+NIM's those of its API reference (NIM LLM 2.1.6, read 2026-11-25): management paths before vLLM.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, mixed, reply_of, saying, whole
+from tonnage.serve.dialect import Refused
+from tonnage.serve.replies import DONE, event
+from tonnage.serve.request import asked_of
+from tonnage.serve.simulated import Simulated
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from tonnage.serve.answer import Answer
+    from tonnage.serve.replies import Reply
+
+_OSL = 128
+"""Output tokens where a request does not say (SGLang's ``SamplingParams.max_new_tokens``)."""
+
+_SAME = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "stop", "n", "ignore_eos")
+_OTHER = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens", "stop_token_ids": "stop_token_ids", "sampling_seed": "seed"}
+_STRUCTURES = {"json_schema": "json", "regex": "regex", "ebnf": "grammar"}
+
+
+def native_routes(service: Service) -> list[Route]:
+    """The routes of the engine that is emulated."""
+    if service.dialect.name == "sglang":
+        return _sglang_routes(service)
+    return _nim_routes(service) if service.dialect.name == "nim" else []
+
+
+def _sglang_routes(service: Service) -> list[Route]:
+    async def generate(request: Request) -> Response:
+        after = await admitted(service, request)
+        given = await json_body(request)
+        if not isinstance(given, dict):
+            raise Refused("the body is no JSON object")
+        asked = asked_of("completions", _completion(given), reader=service.reader, limits=service.limits)
+        reply = reply_of(service, asked, str(given.get("rid") or ""))
+        made = begun(service, asked)
+        writer = _Generated(reply)
+        if asked.stream:
+            return Stream(writer.events(made), made, after)
+        found = [writer.document(one.answer, one.text, one.ids) for one in await whole(request, reply, made)]
+        alone = len(found) == 1 and not _several(given)
+        return JSONResponse(found[0] if alone else found)
+
+    async def healthy(request: Request) -> Response:
+        """One token is generated, as SGLang does it."""
+        asked = asked_of("completions", {"prompt": [0], "max_tokens": 1, "temperature": 0}, reader=service.reader, limits=service.limits)
+        await whole(request, reply_of(service, asked, "HEALTH_CHECK"), begun(service, asked))
+        return Response()
+
+    async def flush(request: Request) -> Response:
+        cleared = isinstance(service.engines, Simulated) and service.engines.clear()
+        words = "Cache flushed.\nPlease check backend logs for more details. "
+        words += "(When there are running or waiting requests, the operation will not be performed.)\n"
+        return PlainTextResponse(words, status_code=200 if cleared else 400)
+
+    return [
+        Route("/generate", counted(service, generate), methods=["POST", "PUT"]),
+        *(Route(path, counted(service, saying(lambda: _model_info(service)))) for path in ("/get_model_info", "/model_info")),
+        *(Route(path, counted(service, saying(lambda: _server_info(service)))) for path in ("/get_server_info", "/server_info")),
+        Route("/health_generate", counted(service, healthy)),
+        Route("/flush_cache", counted(service, flush), methods=["GET", "POST"]),
+    ]
+
+
+def _model_info(service: Service) -> dict[str, Any]:
+    known = {"model_path": service.model, "tokenizer_path": service.model, "is_generation": not service.width, "weight_version": "default"}
+    return {**known, "preferred_sampling_params": None, "has_image_understanding": False, "has_audio_understanding": False}
+
+
+def _server_info(service: Service) -> dict[str, Any]:
+    instances = service.engines.fleet.instances if isinstance(service.engines, Simulated) else ()
+    loads = [{"num_running_reqs": len(one.member.engine.running)} for one in instances]
+    return {"model_path": service.model, **service.settings, "internal_states": loads}
+
+
+def _several(given: Mapping[str, Any]) -> bool:
+    """Whether it asks for several prompts, which are answered by a list."""
+    ids = given.get("input_ids")
+    return isinstance(given.get("text"), list) or bool(ids and isinstance(ids[0], list))
+
+
+def _completion(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same request as a completion.
+
+    Raises:
+        Refused: neither text nor tokens.
+    """
+    if (given.get("text") is None) == (given.get("input_ids") is None):
+        raise Refused("Either text, input_ids or input_embeds should be provided.")
+    said = given.get("sampling_params") or {}
+    if not isinstance(said, dict):
+        raise Refused("sampling_params: several are not taken; write one object for all prompts")
+    body: dict[str, Any] = {
+        "prompt": given["input_ids"] if given.get("text") is None else given["text"],
+        "stream": bool(given.get("stream")),
+    }
+    body |= {name: said[name] for name in _SAME if said.get(name) is not None}
+    body |= {own: said[name] for name, own in _OTHER.items() if said.get(name) is not None}
+    structures = {own: said[name] for name, own in _STRUCTURES.items() if said.get(name)}
+    body |= {"structured_outputs": structures} if structures else {}
+    return {"max_tokens": _OSL, **body}
+
+
+class _Generated:
+    """Writes the answers to a request."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply, self._began = reply, time.monotonic()
+
+    def document(self, answer: Answer, text: str, ids: list[int]) -> dict[str, Any]:
+        """An answer as far as it has come."""
+        finish: dict[str, Any] | None = {"type": answer.finish} if answer.finish else None
+        if finish is not None and answer.finish == "length":
+            finish["length"] = answer.asked.osl
+        elif finish is not None and answer.stopped_by != "":
+            finish["matched"] = answer.stopped_by
+        meta: dict[str, Any] = {
+            "id": self._reply.id or f"{id(answer):032x}",
+            "finish_reason": finish,
+            "prompt_tokens": answer.prompt.tokens,
+        }
+        meta |= {"weight_version": "default", "num_retractions": answer.source.preemptions, "completion_tokens": answer.made}
+        meta |= {"cached_tokens": answer.source.cached}
+        if answer.finish:
+            meta["e2e_latency"] = time.monotonic() - self._began
+        return {"text": text, "output_ids": ids, "meta_info": meta}
+
+    async def events(self, answers: list[Answer]) -> AsyncIterator[bytes]:
+        """Every answer as far as it has come, at each of its pieces."""
+        try:
+            async for part in mixed([self._of(i, one, len(answers)) for i, one in enumerate(answers)]):
+                yield part
+        except Refused as error:
+            yield event({"error": {"message": str(error)}})
+        yield DONE
+
+    async def _of(self, index: int, answer: Answer, of: int) -> AsyncIterator[bytes]:
+        text, ids = "", list[int]()
+        async for piece in answer.pieces():
+            text += piece.text
+            ids += piece.ids
+            yield event({**self.document(answer, text, ids), **({"index": index} if of > 1 else {})})
+
+
+def _nim_routes(service: Service) -> list[Route]:
+    profile = f"{service.model}-simulated"
+    licence = {"name": "LICENSE", "path": "", "sha": "", "size": 0, "url": "", "type": "file", "content": ""}
+    documents: dict[str, dict[str, Any]] = {
+        f"/v1/health/{state}": {"object": "health.response", "message": state, "status": state} for state in ("live", "ready")
+    }
+    documents["/v1/metadata"] = {
+        "version": service.version,
+        "selectedModelProfileId": profile,
+        "modelInfo": [{"shortName": f"{service.model}:{profile}", "modelUrl": ""}],
+        "licenseInfo": licence,
+        "assetInfo": [],
+        "repository_override": "",
+    }
+    manifest = f"profiles:\n- id: {profile}\n  model: {service.model}\n"
+    documents["/v1/manifest"] = {"manifest_file": manifest, "repository_override": ""}
+    documents["/v1/version"] = {"release": service.version, "api": "1.0.0"}
+    return [Route(path, saying(partial(dict, one))) for path, one in documents.items()]

@@ -1,0 +1,121 @@
+"""The files of a rehearsal: those of the plan, with the simulated engine in place of the engine and its GPUs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.plans import dense, experts
+from tests.deploy.written import check_files, objects_of
+from tonnage import api
+from tonnage.api.running.serve import serve_simulated
+from tonnage.cli.main import run
+from tonnage.deploy.service import SIMULATED
+from tonnage.deploy.targets import REHEARSED, deployed, target_files
+from tonnage.deploy.verify.references import Written, pods_of
+from tonnage.plan.plan import Plan
+from tonnage.spec.targets import TARGETS
+
+ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")
+KEPT = ("alerts.yaml", "autoscaling.yaml", "pod-monitor.yaml", "service.yaml", "route.yaml", "picker-config.yaml", "gateway.yaml")
+REPLACED = {"image", "command", "entrypoint", "args", "resources", "volumeMounts", "volumes", "deploy"}
+
+
+def written(plan: Plan, target: str, *, simulated: bool) -> dict[str, str]:
+    service = deployed(plan, target, simulated=simulated)
+    files = target_files(service, target)
+    check_files(files, service)
+    return files
+
+
+def engines_of(target: str, files: dict[str, str]) -> list[dict[str, Any]]:
+    if target == "compose":
+        services: dict[str, Any] = yaml.safe_load(files["compose.yaml"])["services"]
+        return [one for name, one in services.items() if name.startswith("instance-")]
+    pods = [pod for one in objects_of(files).values() for pod in pods_of(Written(file="", value=one))]
+    return [dict(one) for pod in pods for one in pod.containers if one["name"] != "picker"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("target", REHEARSED)
+def test_all_but_the_engine_and_its_gpus_is_the_plans(target: str, engine: str, tmp_path: Path) -> None:
+    if engine == "tensorrt-llm-1.2" and target == "llm-d":
+        pytest.skip("llm-d does not run TensorRT-LLM")
+    plan = dense(engine)
+    real, files = (written(plan, target, simulated=simulated) for simulated in (False, True))
+    for name in KEPT:
+        if target != "kserve" or engine != "vllm-0.32":  # whose LLMInferenceService brings a router and an autoscaler of its own
+            assert files.get(name) == real.get(name), name
+    own = engines_of(target, files)
+    for one, before in zip(own, engines_of(target, real), strict=True):
+        assert one["image"] == SIMULATED
+        if target != "kserve":
+            assert {key for key in {*one, *before} if one.get(key) != before.get(key)} <= REPLACED
+    whole = "".join(files.values())
+    assert not [word for word in ("nvidia.com/gpu", "device_ids", "dcgm-exporter", "ReadWriteMany", "NVIDIA's") if word in whole]
+    words = own[0].get("args") or own[0]["command"]
+    (tmp_path / "plan.json").write_text(plan_text(files, target, plan), encoding="utf-8")
+    served = serve_simulated(plan=tmp_path / "plan.json", instances=1, emulate=words[words.index("--emulate") + 1])
+    assert served.dialect.name == deployed(plan, target).family
+
+
+def plan_text(files: dict[str, str], target: str, plan: Plan) -> str:
+    """What is mounted into an instance."""
+    if target == "compose":
+        return files["plan.json"]
+    (found,) = [one["data"]["plan.json"] for (kind, name), one in objects_of(files).items() if name.endswith("-engine-config")]
+    assert len(found) < 262_144  # what kubectl's annotation holds
+    assert Plan.from_json(json.loads(found)).choice == plan.choice
+    return str(found)
+
+
+@pytest.mark.parametrize("target", [name for name in TARGETS if name not in REHEARSED])
+def test_a_target_whose_engine_is_no_command_is_refused(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(experts().to_json()), encoding="utf-8")
+    words = ["deploy", str(tmp_path / "plan.json"), "--target", target, "--output", str(tmp_path / "out"), "--simulated"]
+    assert run(words) == 2
+    assert "--simulated: no simulated engine is written for" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.docker_compose
+@pytest.mark.parametrize("engine", ENGINES)
+def test_docker_compose_reads_it(engine: str, tmp_path: Path) -> None:
+    for name, text in written(dense(engine), "compose", simulated=True).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(["docker-compose", "config"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    assert {one["image"] for name, one in services.items() if name.startswith("instance-")} == {SIMULATED}
+
+
+def test_what_is_no_rehearsal_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["deploy", "rehearse", str(tmp_path)]) == 2
+    assert "holds no compose.yaml" in capsys.readouterr().err
+    for name, text in written(dense("vllm-0.32"), "compose", simulated=False).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert run(["deploy", "rehearse", str(tmp_path)]) == 2
+    assert "instance-1" in (said := capsys.readouterr().err)
+    assert "is a real engine" in said
+
+
+@pytest.mark.engines
+def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    asked = ["--model", "llama-3.1-8b", "--isl", "2000", "--osl", "200", "--peak-rps", "300", "--ttft", "p95<=500ms", "--tpot", "p95<=50ms"]
+    assert run(["size", *asked, "--output", str(plan)]) == 0
+    assert run(["deploy", str(plan), "--target", "compose", "--output", str(tmp_path / "files"), "--simulated"]) == 0
+    found = api.rehearse(tmp_path / "files", duration="30s", request_rate=30, told=print)
+    assert found.completed + found.lost == found.sent > 700
+    assert found.lost_after == 0
+    assert 1 <= found.lost <= 40
+    assert found.within
+    assert found.fired is not False
+    assert found.as_planned or found.invalid

@@ -1,0 +1,154 @@
+"""``deploy verify``: what is changed in a written folder is found, and named with its file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.plans import dense
+from tests.deploy.test_across import changed
+from tonnage.cli.main import run
+from tonnage.deploy.service import Service
+from tonnage.deploy.targets import deployed, target_files
+from tonnage.deploy.verify import schemas
+from tonnage.deploy.verify.folder import read_files
+from tonnage.spec.deployment import Parallelism
+
+N = "llama-3-1-8b"
+
+
+def written(target: str, engine: str = "vllm-0.32") -> tuple[Service, dict[str, str]]:
+    plan = changed(engine, split=Parallelism(tp=8, pp=2)) if target == "two systems" else dense(engine)
+    service = deployed(plan, "kubernetes" if target == "two systems" else target)
+    return service, target_files(service, "kubernetes" if target == "two systems" else target)
+
+
+@pytest.mark.parametrize(
+    ("target", "file", "before", "after", "said"),
+    [
+        ("kubernetes", "deployment.yaml", "replicas: 8", "replicas: 7", "7 instances in place of the plan's 8"),
+        ("kubernetes", "deployment.yaml", "resources:", "resource:", "'resource'"),
+        ("kubernetes", "deployment.yaml", "- --max-num-seqs", "- --max-num-seq", "has no flag --max-num-seq"),
+        ("kubernetes", "deployment.yaml", "dtype=fp8", "dtype=fp7", "--kv-cache-dtype of vllm-0.32 (0.32.0) is one of"),
+        ("kubernetes", "deployment.yaml", "vllm-openai:v0.32.0", "vllm-openai:v0.31.0", "that of vllm-0.32 is vllm/vllm-openai:v0.32.0"),
+        ("kubernetes", "deployment.yaml", "containerPort: 8000", "containerPort: 8001", "engine listens on 8000, and its ports are [8001]"),
+        ("kubernetes", "deployment.yaml", "port: http", "port: web", "asks the port web"),
+        ("kubernetes", "deployment.yaml", "- name: shared-memory\n", "- name: shm\n", "mounts the volume shm, which the pod does not have"),
+        ("kubernetes", "model-cache.yaml", "-model-cache", "-cache", f"is the PersistentVolumeClaim {N}-model-cache, which is not in this"),
+        ("kubernetes", "service.yaml", "targetPort: http", "targetPort: web", f"Deployment/{N} has no port web"),
+        ("kubernetes", "disruption-budget.yaml", "matchLabels:\n", "matchLabels:\n      a: b\n", "no pod of this folder has the labels"),
+        ("kubernetes", "autoscaling.yaml", "minReplicaCount", "minReplicas", "spec.minReplicas is no field; did you mean minReplicaCount"),
+        ("kubernetes", "autoscaling.yaml", "AverageValue", "Average", "must be one of AverageValue, Value, Utilization, not Average"),
+        ("kubernetes", "autoscaling.yaml", "kind: Deployment", "kind: StatefulSet", f"it scales StatefulSet {N}, which is not"),
+        (
+            "kubernetes",
+            "autoscaling.yaml",
+            "stabilizationWindowSeconds",
+            "stabilizationWindow",
+            "horizontalPodAutoscalerConfig.behavior.scale",
+        ),
+        (
+            "kubernetes",
+            "autoscaling.yaml",
+            "vllm:num_requests_running",
+            "vllm:num_requests_run",
+            "publishes no metric vllm:num_requests_run",
+        ),
+        ("kubernetes", "kustomization.yaml", "service.yaml", "services.yaml", "services.yaml is not in this folder"),
+        ("kubernetes", "service.yaml", "spec:", "spec: [", "service.yaml: cannot be read"),
+        ("two systems", "leader-worker-set.yaml", "OnPodRestart", "OnPodFailure", "must be one of Default, RecreateGroupOnPodRestart"),
+        ("llm-d", "inference-pool.yaml", "number: 9002", "number: 9003", f"its picker {N}-picker has no port 9003"),
+        ("llm-d", "inference-pool.yaml", "endpointPickerRef", "extensionRef", "spec.extensionRef is no field"),
+        (
+            "llm-d",
+            "route.yaml",
+            f"kind: InferencePool\n          name: {N}",
+            "kind: InferencePool\n          name: other",
+            "leads to InferencePool other, which is not",
+        ),
+        ("llm-d", "picker-config.yaml", "pluginRef: queue-scorer", "pluginRef: queue", "a profile uses the plugin queue, which is not"),
+        ("llm-d", "picker.yaml", "serviceAccountName: ", "serviceAccountName: no-", f"its account no-{N}-picker is not in this folder"),
+        ("kserve", "inference-service.yaml", "parallelism:\n    tensor", "parallelism:\n    tp", "spec.parallelism.tp is no field"),
+        (
+            "kserve",
+            "inference-service.yaml",
+            "--max-num-seqs",
+            "--max-seqs",
+            "VLLM_ADDITIONAL_ARGS: vllm-0.32 (0.32.0) has no flag --max-seqs",
+        ),
+        (
+            "dynamo",
+            "graph.yaml",
+            "sharedMemorySize",
+            "sharedMemory",
+            "spec.components[1].sharedMemory is no field; did you mean sharedMemory",
+        ),
+        ("dynamo", "autoscaling.yaml", f"name: {N}-worker", f"name: {N}-workers", "it scales DynamoGraphDeploymentScalingAdapter"),
+        ("nim", "deployment.yaml", "--max-num-seqs", "--max-seqs", "NIM_PASSTHROUGH_ARGS: vllm-0.32 (0.32.0) has no flag --max-seqs"),
+        ("ray-serve", "serve.yaml", "max_num_seqs", "max_seqs", "has no flag --max-seqs"),
+        ("triton", f"repository/{N}/1/model.json", "max_num_seqs", "max_seqs", "has no flag --max-seqs"),
+        ("compose", "compose.yaml", "- '7'", "- '6'", "instance-8 and instance-7 have GPU 6 both"),
+        ("compose", "compose.yaml", "127.0.0.1:8003:8000", "127.0.0.1:8013:8000", "http://127.0.0.1:8003 is no published port"),
+        ("compose", "compose.yaml", "./alerts.yaml", "./alert.yaml", "prometheus mounts ./alert.yaml, which is not there"),
+        ("compose", "gateway.yaml", "  - http://127.0.0.1:8008\n", "", "7 backends in place of the plan's 8 instances"),
+        ("compose", "prometheus.yaml", "instance-8:8000", "instance-9:8000", "instance-9:8000 is neither a service nor a published port"),
+    ],
+)
+def test_one_change_is_found_and_named(target: str, file: str, before: str, after: str, said: str) -> None:
+    service, files = written(target)
+    assert before in files[file], files[file]
+    assert read_files(files, service).faults == ()
+    found = read_files({**files, file: files[file].replace(before, after, 1)}, service).faults
+    assert any(said in one for one in found), found
+
+
+def test_a_key_of_the_engines_file_and_a_flag_of_dynamos_worker_are_looked_up() -> None:
+    for target in ("kubernetes", "dynamo"):
+        service, files = written(target, "tensorrt-llm-1.2")
+        files["engine-config.yaml"] = files["engine-config.yaml"].replace("dtype:", "dtyp:")
+        assert any("has no key kv_cache_config.dtyp" in one for one in read_files(files, service).faults)
+    service, files = written("dynamo", "tensorrt-llm-1.2")
+    files["graph.yaml"] = files["graph.yaml"].replace("--max-batch-size", "--max-batch")
+    assert any("has no flag --max-batch" in one for one in read_files(files, service).faults)
+
+
+def test_the_verb_prints_what_was_read_against_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, folder = tmp_path / "plan.json", tmp_path / "out"
+    plan.write_text(json.dumps(dense().to_json()), encoding="utf-8")
+    assert run(["deploy", str(plan), "--target", "compose", "--output", str(folder)]) == 0
+    capsys.readouterr()
+    assert run(["deploy", "verify", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["faults"] == []
+    assert {"file": "gateway.yaml", "name": "settings", "against": "tonnage gateway"} in found["parts"]
+    text = (folder / "gateway.yaml").read_text(encoding="utf-8")
+    (folder / "gateway.yaml").write_text(text.replace("policy:", "polcy:"), encoding="utf-8")
+    assert run(["deploy", "verify", str(folder)]) == 3
+    assert "gateway.yaml: " in capsys.readouterr().out
+    (folder / "plan.json").unlink()
+    assert run(["deploy", "verify", str(folder)]) == 2
+    assert "holds no plan.json" in capsys.readouterr().err
+
+
+def test_without_kubernetes_schema_the_object_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "_version", lambda: "")
+    service, files = written("kubernetes")
+    found = read_files(files, service)
+    assert found.faults == ()
+    told = {part.name: part.against for part in found.parts}
+    assert told[f"Deployment {N}"] == "not read: pip install kubernetes-validate"
+    assert "kedacore/keda" in told[f"ScaledObject {N}"]
+
+
+@pytest.mark.parametrize("target", ["compose", "kserve", "ray-serve"])
+def test_a_document_of_another_structure_is_a_fault_and_no_traceback(target: str) -> None:
+    service, files = written(target)
+    for file in (name for name in files if name.endswith(".yaml")):
+        for key in {line.partition(":")[0] for line in files[file].splitlines() if line[:1].isalpha()}:
+            document = yaml.safe_load(files[file].split("\n---\n")[0])
+            for value in (7, ["x"]):
+                found = read_files({**files, file: yaml.safe_dump({**document, key: value})}, service)
+                assert found.faults or key in ("apiVersion", "kind", "metadata", "global", "rule_files") or "kind" not in document
