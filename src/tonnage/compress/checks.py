@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from tonnage.compress.recipes import FORMATS, LENGTH, LLM_COMPRESSOR, MODELOPT, SAMPLES, TOOLS, Format
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.spec.catalog import find_engine, find_gpu
-from tonnage.spec.catalog.checkpoints import find_method, reads
+from tonnage.spec.catalog.checkpoints import HALF, find_method, reads
 from tonnage.spec.config_json import read_config
-from tonnage.spec.precision import HALF, find_precision
+from tonnage.spec.precision import find_precision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from tonnage.spec.model import Model
 
 BASE_BYTES = 2 * 2**30
-"""Memory of Python with torch and the tool's packages, rounded up: 1.1 GiB resident were seen with models of 5 MB (`./check --compress`)."""
+"""Allowance for Python with torch and the tool's packages."""
 
-MANIFEST = "tonnage-compress.json"
-"""File that ``compress`` writes last into a checkpoint's folder."""
+UNMAPPED = ("gemma2", "gemma3")
+"""Kinds of model whose norms SmoothQuant of llm-compressor 0.14 scales wrongly: logits changed by 109 % on a random Gemma 2, 2026-11-25."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Job:
     """A checkpoint to be made.
 
     Attributes:
-        form, tool: what is written, and the tool that writes it.
+        form, tool: the format, and the tool that writes it.
         model: folder of the original.
         spec: what its ``config.json`` says.
         output: folder that is written.
@@ -51,11 +51,6 @@ class Job:
     def weight_bytes(self) -> int:
         """Bytes of the original's weights."""
         return sum(file.stat().st_size for file in self.model.glob("*.safetensors"))
-
-    @property
-    def loads(self) -> bool:
-        """Whether the whole model is loaded: for calibration, and to be judged on a text."""
-        return bool(self.texts) or self.form.calibrated(self.tool)
 
     @property
     def memory_bytes(self) -> int:
@@ -86,7 +81,7 @@ def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
     wanted = sorted(planned)[0]
     fitting = [one for one in FORMATS.values() if same_format(one.precision, wanted)]
     if len(planned) > 1 or not fitting:
-        raise InputError(f"{option('plan')}: assumes {' and '.join(sorted(planned))}, which no tool here writes as one checkpoint; {named()}")
+        raise InputError(f"{option('plan')}: assumes {' and '.join(sorted(planned))}, which no tool writes as one checkpoint; {named()}")
     if format is None:
         return fitting[0]
     if FORMATS[format] not in fitting:
@@ -163,7 +158,10 @@ def check_model(model: Path) -> Model:
         raise InputError(f"model_dir: {model} holds no *.safetensors; convert its weights first (transformers: save_pretrained)")
     index = model / "model.safetensors.index.json"
     if index.is_file():
-        absent = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) - {file.name for file in files}
+        try:
+            absent = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) - {file.name for file in files}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"model_dir: {index} is damaged; download it again") from None
         if absent:
             raise InputError(f"model_dir: {model} lacks {', '.join(sorted(absent)[:3])}, which its index names; download it again")
     if spec.released not in HALF:
@@ -177,6 +175,18 @@ def check_plan_model(spec: Model, planned: Model) -> None:
     if shapes[0] != shapes[1]:
         told = ["{} layers of {}, vocabulary {}, {} experts".format(*shape) for shape in shapes]
         raise InputError(f"{option('plan')}: is for {planned.name} ({told[1]}), and the folder holds {told[0]}; give the plan's model")
+
+
+def check_here(form: Format, tool: str, model: Path) -> None:
+    """Refuse what the tool cannot do on this machine or with this model. Raises InputError: with the reason."""
+    gpu = shutil.which("nvidia-smi") is not None
+    if not gpu and (form.name, tool) == ("w4a16-awq", LLM_COMPRESSOR):
+        raise InputError(f"{option('format')}: AWQ of llm-compressor needs a GPU; print the script by {option('dry_run')} for one")
+    if not gpu and (form.name, tool) == ("nvfp4", MODELOPT):
+        raise InputError(f"{option('format')}: NVFP4 of Model Optimizer needs a GPU; write {option('tool')} {LLM_COMPRESSOR}")
+    kind = str(json.loads((model / "config.json").read_text(encoding="utf-8")).get("model_type", ""))
+    if form.name == "int8" and kind.startswith(UNMAPPED):
+        raise InputError(f"{option('format')}: SmoothQuant of {LLM_COMPRESSOR} ruins models of the kind {kind}; write fp8 or w4a16-gptq")
 
 
 def check_texts(form: Format, tool: str, texts: dict[str, Path]) -> None:
@@ -196,7 +206,7 @@ def check_room(job: Job) -> None:
     free = _memory_available()
     if job.memory_bytes > free:
         raise InputError(
-            f"model_dir: needs {job.memory_bytes / 2**30:.1f} GiB of memory ({job.weight_bytes / 2**30:.1f} of weights, twice while both are "
+            f"model_dir: needs {job.memory_bytes / 2**30:.1f} GiB of memory ({job.weight_bytes / 2**30:.1f} of weights, twice as both are "
             f"judged), and {free / 2**30:.1f} are available; print the script with {option('dry_run')} and run it on a larger machine"
         )
     place = next(folder for folder in (job.output, *job.output.absolute().parents) if folder.is_dir())
@@ -206,6 +216,8 @@ def check_room(job: Job) -> None:
 
 
 def _memory_available() -> int:
-    """Bytes of memory that Linux can give without swapping."""
+    """Bytes of memory that Linux can give without swapping; more than any model needs where the system does not say."""
+    if not Path("/proc/meminfo").is_file():
+        return 1 << 62
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

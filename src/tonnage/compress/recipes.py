@@ -205,7 +205,7 @@ def script(form: Format, tool: str, *, model: str, output: str, text: str, name:
     """The tool's own script, as Python.
 
     Args:
-        form: what is written.
+        form: the format.
         tool: one of ``TOOLS`` that has the format.
         model, output: folder of the original, and the one that is written.
         text: file with the calibration text; not read where the format needs none.

@@ -2,8 +2,8 @@
 
     python worker.py      one line of JSON on stdin: recipe, model, output, texts, needs, reload, scaled
 
-On stdout a line of JSON for each step, ``{"step": …}``; at the end ``{"figures": …}``, or ``{"refused": …}`` with the reason. The other lines
-are the tool's own. It ends when stdin closes before that: whoever asked is gone. Its imports are those of the tool's environment.
+On stdout a line of JSON for each step, ``{"step": …}``; at the end ``{"figures": …}``, or ``{"refused": …}`` with the reason. Other lines
+are the tool's own. It ends when stdin closes before that: the asking process is gone. Its imports are those of the tool's environment.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import os
 import sys
 import threading
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ WINDOW, WINDOWS = 512, 16
 
 
 class Refused(Exception):
-    """The tool cannot do what was asked; the message is the reason."""
+    """The tool cannot do the job; the message is the reason."""
 
 
 def say(**line: Any) -> None:
@@ -43,11 +44,16 @@ def check(job: dict[str, Any]) -> None:
         raise Refused(f"transformers does not know the model: {' '.join(str(error).split())[:300]}") from None
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise Refused(f"transformers has no language model of the kind {config.model_type}")
-    names, known = list(config.architectures or ()), set()
+    names: list[str] = list(config.architectures or ())
+    known: Any = ()
     if job["needs"] == "awq":
-        from llmcompressor.modifiers.transform.awq.mappings import AWQ_MAPPING_REGISTRY as known
+        from llmcompressor.modifiers.transform.awq.mappings import AWQ_MAPPING_REGISTRY
+
+        known = AWQ_MAPPING_REGISTRY
     elif job["needs"] == "smoothquant":
-        from llmcompressor.modifiers.transform.smoothquant.utils import MAPPINGS_REGISTRY as known
+        from llmcompressor.modifiers.transform.smoothquant.utils import MAPPINGS_REGISTRY
+
+        known = MAPPINGS_REGISTRY
     if known and not set(names) & set(known):
         raise Refused(f"{job['needs']} of llm-compressor has no mapping for {', '.join(names)}; it knows {', '.join(sorted(known))}")
 
@@ -56,7 +62,14 @@ def loaded(folder: str) -> Any:
     """The model of a folder, ready to be asked; experts as matrices where it is quantized, so that these stay quantized."""
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+    try:
+        found, report = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", output_loading_info=True)
+    except Exception as error:
+        raise Refused(f"transformers cannot load {folder}: {' '.join(str(error).split())[:300]}") from None
+    if report["missing_keys"]:
+        some = ", ".join(sorted(report["missing_keys"])[:3])
+        raise Refused(f"transformers finds no weights for {some} in {folder}: the tool does not write this kind of model in this format")
+    return found.eval()
 
 
 def windows(folder: str, text: str) -> list[list[int]]:
@@ -88,7 +101,7 @@ def compared(original: Any, made: Any, found: list[list[int]]) -> dict[str, floa
         divergence += float((first.exp() * (first - second)).sum(-1).double().sum())
         for place, logs in enumerate((first, second)):
             losses[place] -= float(logs.gather(1, target).double().sum())
-    before, after = (math.exp(loss / tokens) for loss in losses)
+    before, after = (math.exp(min(loss / tokens, 700.0)) for loss in losses)
     return {
         "tokens": tokens,
         "perplexity_original": before,
@@ -104,7 +117,7 @@ def weight_errors(original: Any, made: Any) -> dict[str, float]:
 
     dense = dict(made.named_parameters())
     for name, module in made.named_modules():
-        quantizer = getattr(module, "weight_quantizer", None)  # of Model Optimizer, which quantizes in memory when it is asked
+        quantizer = getattr(module, "weight_quantizer", None)  # of Model Optimizer, which quantizes in memory on request
         if quantizer is not None and getattr(quantizer, "is_enabled", False):
             with torch.no_grad():
                 dense[f"{name}.weight"] = quantizer(module.weight)
@@ -114,7 +127,7 @@ def weight_errors(original: Any, made: Any) -> dict[str, float]:
         if weight.dim() < 2 or other is None or other.shape != weight.shape or not other.is_floating_point():
             continue
         a, b = weight.detach().cpu().double(), other.detach().cpu().double()
-        if not torch.equal(a, b):
+        if not torch.equal(a, b) and float(a.norm()) > 0:
             found[name] = float((a - b).norm() / a.norm())
     return found
 
@@ -172,3 +185,6 @@ if __name__ == "__main__":
         work(asked)
     except Refused as refusal:
         say(refused=str(refusal))
+    except Exception as error:
+        traceback.print_exc()
+        say(failed=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
