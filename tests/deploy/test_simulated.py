@@ -12,6 +12,7 @@ import yaml
 
 from tests.deploy.plans import dense, experts
 from tests.deploy.written import check_files, objects_of
+from tonnage import api
 from tonnage.api.running.serve import serve_simulated
 from tonnage.cli.main import run
 from tonnage.deploy.service import SIMULATED
@@ -92,3 +93,29 @@ def test_docker_compose_reads_it(engine: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     services = yaml.safe_load(done.stdout)["services"]
     assert {one["image"] for name, one in services.items() if name.startswith("instance-")} == {SIMULATED}
+
+
+def test_what_is_no_rehearsal_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["deploy", "rehearse", str(tmp_path)]) == 2
+    assert "holds no compose.yaml" in capsys.readouterr().err
+    for name, text in written(dense("vllm-0.32"), "compose", simulated=False).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert run(["deploy", "rehearse", str(tmp_path)]) == 2
+    assert "instance-1" in (said := capsys.readouterr().err)
+    assert "is a real engine" in said
+
+
+@pytest.mark.engines
+def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    asked = ["--model", "llama-3.1-8b", "--isl", "2000", "--osl", "200", "--peak-rps", "300", "--ttft", "p95<=500ms", "--tpot", "p95<=50ms"]
+    assert run(["size", *asked, "--output", str(plan)]) == 0
+    assert run(["deploy", str(plan), "--target", "compose", "--output", str(tmp_path / "files"), "--simulated"]) == 0
+    found = api.rehearse(tmp_path / "files", duration="30s", request_rate=30, told=print)
+    assert found.completed + found.lost == found.sent > 700
+    assert found.lost_after == 0
+    assert 1 <= found.lost <= 40
+    assert found.within
+    assert found.fired is not False
+    assert found.as_planned or found.invalid

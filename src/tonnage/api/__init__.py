@@ -5,6 +5,7 @@ instead of printing them.
 """
 
 from tonnage.api.compare import describe_workload, fit_workload
+from tonnage.api.compress import compress
 from tonnage.api.evidence import calibrate, score, score_models, several_models
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, lesson_sweep, memory, precisions
 from tonnage.api.question.aims import prices_of
@@ -14,6 +15,7 @@ from tonnage.api.running.demo import demo
 from tonnage.api.running.deploy import deploy, verify, verify_folder, watch
 from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
 from tonnage.api.running.processes import serve_apart, served
+from tonnage.api.running.rehearse import rehearse
 from tonnage.api.running.serve import serve_openvino, serve_simulated
 from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
 from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers
@@ -46,6 +48,7 @@ __all__ = [
     "catalog",
     "check_given",
     "check_timeline",
+    "compress",
     "demo",
     "deploy",
     "deploy_service",
@@ -68,6 +71,7 @@ __all__ = [
     "prices_of",
     "proxy_command",
     "read_grid",
+    "rehearse",
     "run_timeline",
     "score",
     "score_models",

@@ -13,10 +13,10 @@ from tonnage.cli.printing import print_answer
 from tonnage.cli.services import is_service, refuse_given
 
 FAULTS = 3
-"""Exit code where a written folder has faults."""
+"""Exit code where a written folder has faults, or its rehearsal shows some."""
 
 app = App(name="deploy", help_format="plaintext")
-"""The verb, and ``verify`` below it."""
+"""The verb, and ``verify`` and ``rehearse`` below it."""
 
 
 @app.default
@@ -94,3 +94,34 @@ def verify(folder: Path, /, *, json: Annotated[bool, Parameter(negative=())] = F
     found = api.verify_folder(folder)
     print_answer(lambda: verified_folder(found), lambda: asdict(found), json=json)
     return FAULTS if found.faults else 0
+
+
+@app.command
+def rehearse(
+    folder: Path, /, *, duration: str = "60s", request_rate: float | None = None, json: Annotated[bool, Parameter(negative=())] = False
+) -> int:
+    """Start a folder of deploy --target compose --simulated on this machine, as processes, under the plan's load.
+
+    The gateway and the alert rules are those of the folder. One instance is killed in the middle and stays down: the answer says which
+    requests were lost, whether the plan's limits held before, and, where promtool is installed, whether the alert fires. The exit code is 3
+    where something is not as planned.
+
+    Parameters
+    ----------
+    folder
+        The folder that deploy wrote.
+    duration
+        How long the load lasts.
+    request_rate
+        Requests/s (default: the plan's peak).
+    json
+        Print one JSON object.
+    """
+    from tonnage import api
+    from tonnage.report.verified import rehearsed
+
+    found = api.rehearse(
+        folder, duration=duration, request_rate=request_rate, told=lambda line: print(f"tonnage: {line}", file=sys.stderr, flush=True)
+    )
+    print_answer(lambda: rehearsed(found), lambda: {**asdict(found), "as_planned": found.as_planned}, json=json)
+    return 0 if found.as_planned else FAULTS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.report.document import Document, Section, Table, items, section
@@ -68,5 +69,56 @@ def verified_folder(found: Folder) -> Document:
         sections=(
             section("files", "", Table(caption="", header=("file", "holds", "read against"), rows=rows), needs),
             section("verdict", "", verdict),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What happened under load while one instance was killed and stayed down.
+
+    Attributes:
+        instances: that were started.
+        sent, completed: requests of the whole run.
+        lost: failed requests that were in flight when the instance was killed, which had been sent to it.
+        lost_after: failed requests that were sent later: the gateway gave them to an instance that was gone.
+        limits: each limit of the plan in words, with its value in milliseconds before the kill; None where nothing completed.
+        within: whether every limit held before the kill.
+        fired: whether the written rule on missing instances fires for what was seen; None without promtool.
+        invalid: why the load client's figures cannot be believed; empty where they can.
+    """
+
+    instances: int
+    sent: int
+    completed: int
+    lost: int
+    lost_after: int
+    limits: tuple[tuple[str, float | None], ...]
+    within: bool
+    fired: bool | None
+    invalid: tuple[str, ...]
+
+    @property
+    def as_planned(self) -> bool:
+        """Whether nothing was lost but what ran in the killed instance, the limits held, and the alert fires where it could be tried."""
+        return not self.lost_after and self.within and self.fired is not False and not self.invalid
+
+
+def rehearsed(found: Rehearsal) -> Document:
+    """What a rehearsal showed, and the verdict."""
+    limits = tuple((name, ABSENT if value is None else f"{value:,.1f} ms") for name, value in found.limits)
+    alert = {True: "fires", False: "does not fire", None: "was not tried: promtool is not installed"}[found.fired]
+    facts = (
+        f"{found.instances} instances, one of them killed in the middle of the run.",
+        f"{found.sent:,} requests were sent and {found.completed:,} completed.",
+        f"{found.lost:,} were lost in the killed instance, and {found.lost_after:,} that were sent later.",
+        f"The alert on missing instances {alert}.",
+    )
+    return Document(
+        title="As planned" if found.as_planned else "Not as planned",
+        subtitle="",
+        sections=(
+            section("run", "", items(facts), items(tuple(f"The load client: {one}" for one in found.invalid), "warning")),
+            section("limits", "", Table(caption="", header=("limit", "before the kill"), rows=limits)),
         ),
     )

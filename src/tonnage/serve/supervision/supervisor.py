@@ -33,7 +33,13 @@ class Supervisor:
     """
 
     def __init__(
-        self, programs: Sequence[Program], logs: Path, *, grace_s: float = 10.0, told: Callable[[str], None] | None = None
+        self,
+        programs: Sequence[Program],
+        logs: Path,
+        *,
+        grace_s: float = 10.0,
+        told: Callable[[str], None] | None = None,
+        restarts: bool = True,
     ) -> None:
         """Start nothing yet.
 
@@ -42,10 +48,12 @@ class Supervisor:
             logs: a folder that is made if it is not there; each program has a file of its name in it.
             grace_s: seconds from SIGTERM to SIGKILL.
             told: takes a line about every restart.
+            restarts: whether a program that ends is started again.
         """
         logs.mkdir(parents=True, exist_ok=True)
         self.children = tuple(Child(program, logs / f"{program.name}.log", grace_s=grace_s) for program in programs)
         self._told = told or (lambda line: None)
+        self._restarts = restarts
         self._ending = threading.Event()
         self._watch = threading.Thread(target=self._keep_running, daemon=True)
         self._due: dict[Child, float] = {}
@@ -59,7 +67,8 @@ class Supervisor:
         except BaseException:
             self._end()
             raise
-        self._watch.start()
+        if self._restarts:
+            self._watch.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
