@@ -51,6 +51,13 @@ def test_weights(model: str, precision: str, tp: int, gigabytes: float) -> None:
     assert weight_bytes(deployment(model, "h100", precision, tp, "vllm")) / 1e9 == pytest.approx(gigabytes, rel=1e-3)
 
 
+def test_32_bits_take_twice_what_16_take_also_where_no_format_narrows() -> None:
+    wide, half = (memory_plan(deployment("llama-3-8b", "h100", name)) for name in ("fp32", "fp16"))
+    assert wide.weight_bytes == 2 * half.weight_bytes
+    assert wide.kv_bytes_per_token == 2 * half.kv_bytes_per_token
+    assert wide.activation_bytes == pytest.approx(2 * half.activation_bytes)
+
+
 def test_an_embedding_on_every_gpu_where_the_engine_replicates_it() -> None:
     split = weight_bytes(deployment("llama-2-70b", "h100", tp=4, engine="vllm"))
     whole = weight_bytes(deployment("llama-2-70b", "h100", tp=4, engine="tensorrt-llm 0.9"))

@@ -23,6 +23,7 @@ from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.search.pooled import contenders_of
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine
+from tonnage.spec.precision import WIDE
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -265,7 +266,7 @@ def _command(sized: Sized) -> Command:
     d, traffic = sized.ready.trial.deployment, sized.ready.instance.traffic
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
     started = command(
-        find_engine(d.engine).launch,
+        None if d.precision.weight_format in WIDE else find_engine(d.engine).launch,
         checkpoint=d.model.name,
         parallelism=d.parallelism,
         knobs=d.knobs,
