@@ -190,7 +190,7 @@ def test_other_names_are_refused(written: str) -> None:
 
 
 def test_other_spellings() -> None:
-    assert {find_precision(alias).name for alias in ALIASES} <= set(PRECISIONS)
+    assert {find_precision(alias).name for alias in ALIASES} <= {*PRECISIONS, *WIDE}
     assert find_precision("INT4-AWQ") == PRECISIONS["awq"]
 
 
