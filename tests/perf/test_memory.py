@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.links import check_split
-from tonnage.perf.memory import MemoryPlan, kv_bytes_per_token, memory_plan, static_peak_bytes, weight_bytes, window_bytes_per_token
+from tonnage.perf.memory import (
+    MemoryPlan,
+    activation_bytes_per_token,
+    kv_bytes_per_token,
+    memory_plan,
+    static_peak_bytes,
+    weight_bytes,
+    window_bytes_per_token,
+)
 from tonnage.perf.memory_equations import equations
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus, models
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, parse_speculation
@@ -55,7 +63,7 @@ def test_32_bits_take_twice_what_16_take_also_where_no_format_narrows() -> None:
     wide, half = (memory_plan(deployment("llama-3-8b", "h100", name)) for name in ("fp32", "fp16"))
     assert wide.weight_bytes == 2 * half.weight_bytes
     assert wide.kv_bytes_per_token == 2 * half.kv_bytes_per_token
-    assert wide.activation_bytes == pytest.approx(2 * half.activation_bytes)
+    assert activation_bytes_per_token(wide.deployment) == pytest.approx(2 * activation_bytes_per_token(half.deployment))
 
 
 def test_an_embedding_on_every_gpu_where_the_engine_replicates_it() -> None:

@@ -43,7 +43,7 @@ class Gpu:
         mesh_gpus: how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them.
         power_cap_w: power limit below the board power, in watts; None for none.
         clock: share of the clock that the multiprocessors are locked to.
-        tf32_tflops, fp32_tflops: rates of 32-bit products, of the matrix units and beside them; None where the catalog has none.
+        tf32_tflops, fp32_tflops: rates of 32-bit products, in the matrix units and in the FP32 cores; None where the catalog has none.
         source, date: where the figures come from and when they were taken down.
         verified: which of the fields were read from that source; the rest are recalled.
         notes: anything a user should know.

@@ -139,7 +139,7 @@ others unpack it to 16 bits: ``Gpu.executes``.
 WIDE: dict[str, Precision] = {
     name: Precision(name=name, weight_bits=32, value_bits=32, kv="fp32", arithmetic=name, rest_bits=32) for name in ("tf32", "fp32")
 }
-"""Formats of 32 bits, estimated where they are asked for and never searched: no engine is measured in them. TF32 is FP32 in memory, and
+"""Formats of 32 bits, estimated on request and never searched: no engine is measured in them. TF32 is FP32 in memory, and
 its products round to 19 bits (NVIDIA Ampere architecture whitepaper)."""
 
 ALIASES = {
