@@ -127,7 +127,7 @@ def test_memory_that_no_command_switches_on_is_counted_where_it_is_asked_for_and
     plan = size(**ASKED, trace=sessions, sessions=300, ttft="p95<=5s", kv_tiers="lmcache:host", deepen=False)
     (note,) = (note for note in plan.notes if isinstance(note, TiersNotStarted))
     assert (note.offloader, note.tiers) == ("lmcache", ("host",))
-    assert note_text(note).endswith("which the command does not switch on: set lmcache up beside it.")
+    assert note_text(note).endswith("which the command does not switch on: set lmcache up as well.")
     assert not {"--kv-offloading-size", "--kv-transfer-config"} & set(plan.choice.pools[0].launch)
 
 

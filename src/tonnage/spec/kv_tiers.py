@@ -61,7 +61,7 @@ class Offloading:
         once: whether a block that every GPU of a group has, such as a latent cache under tensor parallelism, is kept once.
         flags: of the engine, with ``{host_gib}`` for the size of its host memory in GiB, and ``{host_gb_per_gpu}`` for GB of each GPU.
         file_keys: a size, such as ``host_bytes_per_gpu``, and its key in the engine's configuration file. Where there are neither, its
-            environment or a process beside the engine switches it on, and no command does.
+            environment or another process switches it on, and no command does.
         rules: how they were read.
         source, date: from where, and when.
     """

@@ -173,7 +173,7 @@ def _command(note: notes.KnobsChanged | notes.TiersNotStarted) -> str:
         changed = ", ".join(f"{each.knob} {each.default} → {each.chosen}" for each in note.changes)
         return f"The choice runs with knobs other than the engine's own: {changed}."
     held, who = " and ".join(MEMORIES.get(tier, tier) for tier in note.tiers), note.offloader or "it"
-    return f"The plan counts on {held} below the KV cache, which the command does not switch on: set {who} up beside it."
+    return f"The plan counts on {held} below the KV cache, which the command does not switch on: set {who} up as well."
 
 
 def _without_limits(note: notes.QueuedFromStart | notes.NoLimit) -> str:
