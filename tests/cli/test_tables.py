@@ -30,7 +30,7 @@ CHAT = ["--model", "llama-3.1-8b", "--isl", "2000", "--osl", "200", "--ttft", "p
 MANY = ["size", *CHAT, "--tpot", "p95<=50ms", "--peak-rps", "300"]
 FIXED = ["--gpu", "h100-sxm-80gb", "--tp", "1,2", "--precision", "fp8", "--engine", "vllm"]
 POINT = ["simulate", "--model", "gpt-j-6b", "--isl", "300", "--osl", "20", "--requests", "40"]
-QUESTIONS = [MIXED, MANY, [*SIZED, "--model", "llama-3.1-8b,llama-3.1-70b", *FIXED]]
+QUESTIONS = [MIXED, MANY, [*SIZED, "--model", "llama-3.1-8b,llama-3-8b", *FIXED]]
 VERBS = {
     "size": [
         *QUESTIONS,

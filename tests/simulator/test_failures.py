@@ -97,6 +97,7 @@ def test_what_is_in_flight_is_sent_again_or_lost_by_the_rule() -> None:
     assert unanswered.requests.sent_ns.tolist()[2] == 2_500_000_000
     assert everything.requests.status.tolist() == [COMPLETED] * 4
     assert everything.changed.retried == 2
+    assert (everything.requests.first_token_ns[[0, 2]] > 2_500_000_000).all()  # what came before the failure is no first token
     assert none.changed.failures == 1
     assert none.changed.availability == pytest.approx(1 - 0.5 / 8)
 
