@@ -124,7 +124,7 @@ def test_what_cannot_be_is_said(sessions, more, said):
 
 
 def test_memory_that_no_command_switches_on_is_counted_where_it_is_asked_for_and_said(sessions):
-    plan = size(**ASKED, trace=sessions, sessions=300, ttft="p95<=5s", kv_tiers="lmcache:host", deepen=False)
+    plan = size(**ASKED, trace=sessions, sessions=300, ttft="p95<=5s", kv_tiers="lmcache:host")
     (note,) = (note for note in plan.notes if isinstance(note, TiersNotStarted))
     assert (note.offloader, note.tiers) == ("lmcache", ("host",))
     assert note_text(note).endswith("which the command does not switch on: set lmcache up as well.")
