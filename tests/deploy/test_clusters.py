@@ -174,11 +174,6 @@ def test_nim_without_an_image_takes_the_one_for_any_model() -> None:
         assert "4096" not in str(env["NIM_PASSTHROUGH_ARGS"])  # the context, which a variable says
 
 
-def test_objects_that_no_schema_was_at_hand_for_say_so() -> None:
-    for target, file in (("kserve", "inference-service.yaml"), ("llm-d", "inference-pool.yaml"), ("dynamo", "graph.yaml")):
-        assert "not schema-validated" in target_files(service(target), target)[file]
-
-
 # Ray Serve's application says what the plan says; that vLLM's engine takes the arguments is tested in tests/engines.
 
 
