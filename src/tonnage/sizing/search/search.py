@@ -210,7 +210,7 @@ class Search:
         return found, verdicts.get(found[0].ready.place) if found else None, failed
 
     def _saving(self, contenders: list[Contender], best: Sized, asked: list[Sized]) -> list[Sized]:
-        """What was asked for, with others that need fewer GPUs than the best does, whose fleet took more; none where none does."""
+        """What the contest found, with others that need fewer GPUs than the best, whose fleet took more; empty if no other does."""
         contest = Contest(search=self, level=best.level, care=self.care, outcomes={best.ready.place: best})
         others = contest.held([one for one in contenders if one.ready.place != best.ready.place])
         better = {one.ready.place: one for one in others if one.gpus < best.gpus}
