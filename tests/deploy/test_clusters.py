@@ -119,6 +119,25 @@ def test_nim_is_told_a_profile_a_context_and_the_other_knobs() -> None:
     assert "--max-model-len" not in str(env["NIM_PASSTHROUGH_ARGS"])
 
 
+def test_nims_operator_gets_what_the_deployment_has() -> None:
+    found = objects("nim")
+    deployment, spec = found["Deployment", "llama-3-1-8b"]["spec"], found["NIMService", "llama-3-1-8b"]["spec"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    assert f"{spec['image']['repository']}:{spec['image']['tag']}" == container["image"]
+    set_by_operator = ("NGC_API_KEY", "NIM_CACHE_PATH")
+    assert spec["env"] == [one for one in container["env"] if one["name"] not in set_by_operator]
+    assert spec["resources"] == container["resources"]
+    assert "replicas" not in spec  # which the operator refuses beside an autoscaler
+    assert (spec["scale"]["hpa"]["minReplicas"], spec["scale"]["hpa"]["maxReplicas"]) == (3, deployment["replicas"])
+    assert "nim-service.yaml" not in target_files(service("nim"), "nim")["kustomization.yaml"]
+    made = service("nim")
+    local = replace(made, loading=replace(made.loading, checkpoint="/models/own"))
+    local = replace(local, choice=replace(made.choice, concurrency_per_instance=None))
+    written = objects_of(target_files(local, "nim"))["NIMService", "llama-3-1-8b"]["spec"]
+    assert {"name": "NIM_MODEL_PATH", "value": "/model-store/own"} in written["env"]
+    assert (written["replicas"], "scale" in written) == (8, False)
+
+
 def test_kserve_runs_other_engines_and_splits_as_a_custom_predictor() -> None:
     found = objects("kserve", "tensorrt-llm-1.2")
     spec = found["InferenceService", "llama-3-1-8b"]["spec"]["predictor"]
