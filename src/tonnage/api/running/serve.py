@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tonnage.serve.transfer import Role
     from tonnage.simulator.engine import Engine
     from tonnage.simulator.pools import KvLink
+    from tonnage.simulator.tiers import Tier
     from tonnage.spec.deployment import Deployment
 
 
@@ -215,12 +216,14 @@ class Deployed:
         instances: how many.
         gpus_per_system: GPUs of one of the systems that they are in.
         prompt_tokens: mean prompt that is expected, which pipeline stages need.
+        tiers: memory below the KV cache of each attention rank.
     """
 
     deployment: Deployment
     instances: int
     gpus_per_system: int
     prompt_tokens: int
+    tiers: tuple[Tier, ...] = ()
 
 
 def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -> Callable[[], Engine | CachedEngine]:
@@ -238,11 +241,11 @@ def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -
 
     deployment = asked.deployment
     one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
-    spec = spec_of(deployment, one)
+    spec = spec_of(deployment, one, tiers=asked.tiers)
     if inside:
         spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
-    if not (caching and spec.knobs.prefix_caching and not spec.tiers):
-        return spec.engine
+    if not (caching and spec.knobs.prefix_caching):
+        return replace(spec, tiers=()).engine
     return lambda: CachedEngine(spec)
 
 
@@ -270,6 +273,7 @@ def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
         instances=choice.instances,
         gpus_per_system=choice.gpus_per_system,
         prompt_tokens=choice.prompt_tokens,
+        tiers=choice.tiers,
     )
 
 
