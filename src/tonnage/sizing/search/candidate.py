@@ -24,6 +24,7 @@ from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.search.pooled import contenders_of
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine
 from tonnage.spec.catalog.interfaces import starts_offloading
+from tonnage.spec.precision import WIDE
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -267,7 +268,7 @@ def _command(sized: Sized) -> Command:
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
     engine, (rules, tiers) = find_engine(d.engine), sized.ready.instance.below
     return command(
-        engine.launch,
+        None if d.precision.weight_format in WIDE else engine.launch,
         checkpoint=d.model.name,
         parallelism=d.parallelism,
         knobs=d.knobs,
