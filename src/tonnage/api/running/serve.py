@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -242,7 +243,7 @@ def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -
     if inside:
         spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
     if not (caching and spec.knobs.prefix_caching and not spec.tiers):
-        return spec.engine
+        return spec.engine if find_spec("numba") else spec.plain_engine
     return lambda: CachedEngine(spec)
 
 
