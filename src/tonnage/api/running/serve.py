@@ -243,7 +243,9 @@ def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -
     if inside:
         spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
     if not (caching and spec.knobs.prefix_caching and not spec.tiers):
-        return spec.engine if find_spec("numba") else spec.plain_engine
+        if not find_spec("numba"):
+            raise InputError("numba is not installed, and an engine without prefix cache is compiled: pip install 'numba==0.68.*'")
+        return spec.engine
     return lambda: CachedEngine(spec)
 
 
