@@ -3,14 +3,14 @@
 In a fenced ``console`` block, a line "$ ./tonnage …" is a command (a backslash at its end goes on) and what follows is
 its output, with "…" alone where lines were left out; in a ``sh`` block every line is a command, and so is "./tonnage …" in
 backticks in a table. Each line shown must be a line of the real output: the same words in the same order, and the same
-numbers. Comments above a block:
+numbers. README's commands and the first one of each page are run in the core, the others by ./check --accuracy. Comments above a block:
 
     <!-- exit 3 -->                  the exit code, where it is not 0
     <!-- within 20 % -->             how far the numbers may be off: predictions move when the coefficients are fitted anew
     <!-- within 20 % or 2 -->        or by how much
     <!-- file: some/config.json -->  the block is a file that commands of the page may read
     <!-- run by: tests/test_x.py --> the block's commands are run there: they install something, or need a server
-    <!-- tier: accuracy -->          the block's commands are run by ./check --accuracy, because they take long
+    <!-- tier: accuracy -->          the first command of the page too is run by ./check --accuracy, because it takes long
 
     PYTHONPATH=src python -m tests.test_docs          writes today's output and flags into the pages
     PYTHONPATH=src python -m tests.test_docs flags    writes the flags alone, within seconds
@@ -146,10 +146,16 @@ def output_of(command: str) -> tuple[int, str]:
     return code, said.getvalue()
 
 
+def _core() -> set[str]:
+    """Where the examples stand that are run before every commit: all of README, and the first one of each page."""
+    firsts = {example.page: example.where for example in reversed(EXAMPLES) if "run by" not in example.comments}
+    return {example.where for example in EXAMPLES if example.page == README or example.where == firsts.get(example.page)}
+
+
 def _runs() -> list[Any]:
-    """The examples that are run here, each in its tier: core, where the page names no other."""
-    here = [example for example in EXAMPLES if "run by" not in example.comments]
-    return [pytest.param(e, id=e.where, marks=[getattr(pytest.mark, tier)] if (tier := e.comments.get("tier")) else []) for e in here]
+    """The examples that are run here, each in its tier: ./check --accuracy takes what core has no time for, or the page says takes long."""
+    core, here = _core(), [example for example in EXAMPLES if "run by" not in example.comments]
+    return [pytest.param(e, id=e.where, marks=() if e.where in core and "tier" not in e.comments else pytest.mark.accuracy) for e in here]
 
 
 @pytest.mark.usefixtures("plans_of_this_run")

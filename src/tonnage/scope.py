@@ -9,9 +9,10 @@ PAGE = "docs/scope.md"
 REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
     "precision": (
         (
-            r"fp32|float32|tf32|fp64|float64|bf16x3",
-            "engines that serve LLMs run 16 bits and fewer, and no measurement of 32 bits is known; use bf16 or fp16",
+            r"fp64|float64|bf16x3",
+            "engines that serve LLMs run 32 bits and fewer; use bf16, or fp32 for its memory and a rough speed",
         ),
+        (r"(fp8.)?e5m2", "no engine stores weights in E5M2, which has more range and fewer digits; use fp8, which is E4M3"),
         (
             r"int2|ternary|1\.58.*|bitnet.*|q[2-8]_\w+|gguf",
             "no kernel of it was measured on these engines; the nearest is int4-wo, awq or gptq",

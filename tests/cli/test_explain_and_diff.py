@@ -21,10 +21,11 @@ from tonnage.report.writers.html import html
 
 ROOT = Path(__file__).parents[2]
 CHAT = str(ROOT / "examples" / "fleet" / "chat.yaml")
+pytestmark = pytest.mark.usefixtures("plans_of_this_run")
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def saved(plans_of_this_run: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("plans")
     before, after = str(folder / "before.json"), str(folder / "after.json")
     assert run(["size", CHAT, "--tp", "1", "--output", before, "--quiet"]) == 0
@@ -55,7 +56,7 @@ def test_diff_names_what_differs_and_nothing_else(saved: tuple[str, str], capsys
 
 
 @pytest.fixture(scope="module")
-def fleets(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def fleets(plans_of_this_run: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("fleets")
     before, after = str(folder / "before.json"), str(folder / "after.json")
     cases = [CHAT, CHAT.replace("chat", "documents"), "--tp", "1", "--quiet"]

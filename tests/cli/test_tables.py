@@ -25,12 +25,12 @@ from tonnage.results.store import json_text
 
 COLUMNS = (80, 100, 120)
 SIZED = ["size", "--isl", "2000", "--osl", "200", "--peak-rps", "90", "--ttft", "p95<=500ms", "--itl", "p99<=100ms"]
-MIXED = [*SIZED, "--model", "deepseek-v3", "--gpu", "h200-sxm-141gb", "--tp", "8", "--engine", "vllm"]
+MIXED = [*SIZED, "--model", "mixtral-8x7b", "--gpu", "h200-sxm-141gb", "--tp", "8", "--engine", "vllm"]
 CHAT = ["--model", "llama-3.1-8b", "--isl", "2000", "--osl", "200", "--ttft", "p95<=500ms"]
 MANY = ["size", *CHAT, "--tpot", "p95<=50ms", "--peak-rps", "300"]
 FIXED = ["--gpu", "h100-sxm-80gb", "--tp", "1,2", "--precision", "fp8", "--engine", "vllm"]
 POINT = ["simulate", "--model", "gpt-j-6b", "--isl", "300", "--osl", "20", "--requests", "40"]
-QUESTIONS = [MIXED, MANY, [*SIZED, "--model", "llama-3.1-8b,llama-3.1-70b", *FIXED]]
+QUESTIONS = [MIXED, MANY, [*SIZED, "--model", "llama-3.1-8b,llama-3-8b", *FIXED]]
 VERBS = {
     "size": [
         *QUESTIONS,

@@ -119,6 +119,25 @@ def test_nim_is_told_a_profile_a_context_and_the_other_knobs() -> None:
     assert "--max-model-len" not in str(env["NIM_PASSTHROUGH_ARGS"])
 
 
+def test_nims_operator_gets_what_the_deployment_has() -> None:
+    found = objects("nim")
+    deployment, spec = found["Deployment", "llama-3-1-8b"]["spec"], found["NIMService", "llama-3-1-8b"]["spec"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    assert f"{spec['image']['repository']}:{spec['image']['tag']}" == container["image"]
+    set_by_operator = ("NGC_API_KEY", "NIM_CACHE_PATH")
+    assert spec["env"] == [one for one in container["env"] if one["name"] not in set_by_operator]
+    assert spec["resources"] == container["resources"]
+    assert "replicas" not in spec  # which the operator refuses beside an autoscaler
+    assert (spec["scale"]["hpa"]["minReplicas"], spec["scale"]["hpa"]["maxReplicas"]) == (3, deployment["replicas"])
+    assert "nim-service.yaml" not in target_files(service("nim"), "nim")["kustomization.yaml"]
+    made = service("nim")
+    local = replace(made, loading=replace(made.loading, checkpoint="/models/own"))
+    local = replace(local, choice=replace(made.choice, concurrency_per_instance=None))
+    written = objects_of(target_files(local, "nim"))["NIMService", "llama-3-1-8b"]["spec"]
+    assert {"name": "NIM_MODEL_PATH", "value": "/model-store/own"} in written["env"]
+    assert (written["replicas"], "scale" in written) == (8, False)
+
+
 def test_kserve_runs_other_engines_and_splits_as_a_custom_predictor() -> None:
     found = objects("kserve", "tensorrt-llm-1.2")
     spec = found["InferenceService", "llama-3-1-8b"]["spec"]["predictor"]
@@ -172,11 +191,6 @@ def test_nim_without_an_image_takes_the_one_for_any_model() -> None:
         assert env["NIM_MODEL_PATH"] == "hf://nvidia/Llama-3.1-8B-Instruct-FP8"
         assert env["NIM_MODEL_PROFILE"] == f"{engine.split('-')[0]}-fp8-tp1-pp1"
         assert "4096" not in str(env["NIM_PASSTHROUGH_ARGS"])  # the context, which a variable says
-
-
-def test_objects_that_no_schema_was_at_hand_for_say_so() -> None:
-    for target, file in (("kserve", "inference-service.yaml"), ("llm-d", "inference-pool.yaml"), ("dynamo", "graph.yaml")):
-        assert "not schema-validated" in target_files(service(target), target)[file]
 
 
 # Ray Serve's application says what the plan says; that vLLM's engine takes the arguments is tested in tests/engines.

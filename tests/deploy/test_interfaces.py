@@ -16,9 +16,11 @@ from tonnage.deploy.targets import TARGETS, deployed, target_files
 from tonnage.errors import InputError
 from tonnage.plan.launch import command, listening, with_drafter, with_metrics
 from tonnage.spec.catalog import find_engine, find_gpu
-from tonnage.spec.catalog.interfaces import Interface, find_interface
+from tonnage.spec.catalog.interfaces import Interface, find_interface, starts_offloading
+from tonnage.spec.catalog.lookup import usual_offloading
 from tonnage.spec.deployment import EngineKnobs, Parallelism, Speculation
 from tonnage.spec.engine import default_knobs
+from tonnage.spec.kv_tiers import AskedTier
 from tools.interfaces import WHEELS, Source, _flags
 
 PRESETS = (*WHEELS, "tensorrt-llm-1.0", "tensorrt-llm-1.1", "tensorrt-llm-1.2")
@@ -50,13 +52,22 @@ def speculations(preset: str) -> list[Speculation | None]:
 def test_every_command_that_a_preset_can_make_is_taken_by_its_version(preset: str) -> None:
     engine, interface = find_engine(preset), interface_of(preset)
     assert engine.launch is not None
+    offloading = usual_offloading(engine.family)
     for split, overlap, chunked, kv_8bit, speculation in itertools.product(
         (Parallelism(), Parallelism(tp=2, pp=2, dp=4, ep=8)), (False, True), (False, True), (False, True), speculations(preset)
     ):
         knobs: EngineKnobs = replace(default_knobs(engine, find_gpu("h100-sxm-80gb")), **KNOBS, overlap_schedule=overlap)
         knobs = replace(knobs, chunked_prefill=chunked)
         made = command(
-            engine.launch, checkpoint="a/m", parallelism=split, knobs=knobs, max_context=4_096, kv_8bit=kv_8bit, speculation=speculation
+            engine.launch,
+            checkpoint="a/m",
+            parallelism=split,
+            knobs=knobs,
+            max_context=4_096,
+            kv_8bit=kv_8bit,
+            speculation=speculation,
+            offloading=offloading,
+            tiers=(AskedTier(name="host", size=10**12),) if starts_offloading(offloading, engine) else (),
         )
         started = with_drafter(made, "a/drafter")
         words = (*started.argv, *listening(engine.family, host="0.0.0.0", port=8_000, name="m"))

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.links import check_split
-from tonnage.perf.memory import MemoryPlan, kv_bytes_per_token, memory_plan, static_peak_bytes, weight_bytes, window_bytes_per_token
+from tonnage.perf.memory import (
+    MemoryPlan,
+    activation_bytes_per_token,
+    kv_bytes_per_token,
+    memory_plan,
+    static_peak_bytes,
+    weight_bytes,
+    window_bytes_per_token,
+)
 from tonnage.perf.memory_equations import equations
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus, models
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, parse_speculation
@@ -49,6 +57,13 @@ def deployment(model: str, gpu: str, precision: str = "fp16", tp: int = 1, engin
 )
 def test_weights(model: str, precision: str, tp: int, gigabytes: float) -> None:
     assert weight_bytes(deployment(model, "h100", precision, tp, "vllm")) / 1e9 == pytest.approx(gigabytes, rel=1e-3)
+
+
+def test_32_bits_take_twice_what_16_take_also_where_no_format_narrows() -> None:
+    wide, half = (memory_plan(deployment("llama-3-8b", "h100", name)) for name in ("fp32", "fp16"))
+    assert wide.weight_bytes == 2 * half.weight_bytes
+    assert wide.kv_bytes_per_token == 2 * half.kv_bytes_per_token
+    assert activation_bytes_per_token(wide.deployment) == pytest.approx(2 * activation_bytes_per_token(half.deployment))
 
 
 def test_an_embedding_on_every_gpu_where_the_engine_replicates_it() -> None:

@@ -1,4 +1,5 @@
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,15 @@ def test_marks_say_what_was_not_measured() -> None:
     assert "fitted on medians" in marks(deployment(gpu="mi325x", engine="vllm"))[0]
     assert "no 16-bit measurements" in marks(deployment(gpu="b200-sxm-180gb", precision="fp16"))[0]
     assert "transferred from B200" in marks(deployment(gpu="gb200-186gb"))[0]
+    (estimated,) = marks(deployment(engine="vllm", precision="tf32"))
+    assert estimated.startswith("format tf32 not fitted")
     assert marks(deployment(gpu="l40s", precision="fp16")) == ()  # Mixtral was measured on it
+
+
+def test_static_batches_are_marked_where_requests_enter_one_by_one() -> None:
+    made = [deployment(engine=name) for name in ("nim-2024", "tensorrt-llm-0.9")]
+    found = [marks(replace(one, knobs=replace(one.knobs, scheduler="static"))) for one in made]
+    assert ["alternate" in " ".join(one) for one in found] == [True, False]
 
 
 def test_a_precision_that_was_not_measured_on_a_measured_gpu_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,21 @@ from tests.questions import question
 from tonnage.plan.launch import FILE, SETTINGS, Command, command, listening, needs_drafter, with_drafter
 from tonnage.sizing.planner import size
 from tonnage.spec.catalog import engines, find_engine, find_gpu
+from tonnage.spec.catalog.lookup import usual_offloading
 from tonnage.spec.deployment import EngineKnobs, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
+from tonnage.spec.kv_tiers import AskedTier
 
 
-def started(engine: str, parallelism: Parallelism, *, kv_8bit: bool = False, speculation: str | None = None, **knobs: object) -> Command:
+def started(
+    engine: str,
+    parallelism: Parallelism,
+    *,
+    kv_8bit: bool = False,
+    speculation: str | None = None,
+    host: int = 0,
+    **knobs: object,
+) -> Command:
     spec = find_engine(engine)
     chosen = replace(default_knobs(spec, find_gpu("h100-sxm-80gb")), **knobs)
     return command(
@@ -30,6 +40,8 @@ def started(engine: str, parallelism: Parallelism, *, kv_8bit: bool = False, spe
         max_context=4_096,
         kv_8bit=kv_8bit,
         speculation=parse_speculation(speculation),
+        offloading=usual_offloading(spec.family),
+        tiers=(AskedTier(name="host", size=host),),
     )
 
 
@@ -70,6 +82,12 @@ def test_tensorrt_llm_reads_the_rest_from_a_file() -> None:
     assert found.file["kv_cache_config"] == {"tokens_per_block": 32}
     assert found.file["disable_overlap_scheduler"] is True
     assert found.file["enable_attention_dp"] is False
+
+
+def test_tensorrt_llm_is_told_each_gpus_host_memory_in_its_file() -> None:
+    found = started("tensorrt-llm-1.2", Parallelism(tp=4), host=800 * 10**9)
+    assert found.file["kv_cache_config"]["host_cache_size"] == 200 * 10**9
+    assert found.argv == started("tensorrt-llm-1.2", Parallelism(tp=4)).argv
 
 
 def test_nim_is_a_container_whose_image_comes_last() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +23,13 @@ from tonnage.serve.server import in_thread
 from tonnage.serve.simulated import Simulated
 from tonnage.simulator.request import Request
 from tonnage.simulator.spec import EngineSpec
+from tonnage.simulator.tiers import Tier
 
 
-def spec(blocks: int = 400) -> EngineSpec:
+def spec(blocks: int = 400, tiers: Sequence[Tier] = ()) -> EngineSpec:
     c = np.zeros(COEFFICIENTS)
     c[NORM], c[HOST_STEP] = 1.0, 0.004
-    return EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=KNOBS, blocks=blocks)
+    return EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=KNOBS, blocks=blocks, tiers=tiers)
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +129,25 @@ def test_an_adapter_has_blocks_of_its_own_and_its_name_in_events() -> None:
         assert server.post("/v1/completions", {**body, "model": "a"})[1]["usage"]["prompt_tokens_details"] is None
 
 
-def test_a_subscriber_rebuilds_the_cache_over_10_000_requests_with_evictions() -> None:
-    engine = CachedEngine(spec(blocks=60))
+def test_what_went_down_to_host_memory_is_found_and_the_step_waits_for_it() -> None:
+    def second(tiers: Sequence[Tier]) -> tuple[int, int]:
+        engine = CachedEngine(spec(blocks=12, tiers=tiers))
+        for number, first in enumerate((1, 2, 1)):
+            prompt = (first,) * 160
+            engine.live.add(number, Content(prompt, "", lambda place: place))
+            engine.submit(Request(id=number, isl=160, osl=1, at=engine.now))
+            engine.advance()
+        return engine.cached(2), engine.now
+
+    cached, ended = second((Tier(blocks=40, block_ps=10**9),))
+    fast = second((Tier(blocks=40, block_ps=0),))
+    assert (cached, fast[0], second(())[0]) == (144, 144, 32)
+    assert ended - fast[1] >= 7 * 10**9, "the blocks that came up, at 1 ms each"
+
+
+@pytest.mark.parametrize("tiers", [(), (Tier(blocks=30, block_ps=10**6),)])
+def test_a_subscriber_rebuilds_the_cache_over_10_000_requests_with_evictions(tiers: Sequence[Tier]) -> None:
+    engine = CachedEngine(spec(blocks=60, tiers=tiers))
     publisher = Publisher("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", topic="kv", block_tokens=16)
     sent: list[int] = []
 

@@ -109,6 +109,12 @@ def test_a_request_for_which_no_instance_is_available_is_lost() -> None:
     assert routed.requests.instance.tolist() == [0, -1, -1, 0]
 
 
+def test_a_request_that_is_sent_again_and_lost_then_has_no_token() -> None:
+    outages = Outages(at=np.array([5 * S // 2]), instance=np.array([0]), back=np.array([0]))
+    lost = run_fleet(spread(2, 4 * S, osl=5), one_at_a_time(1, 1.0), "round-robin", changes=Changes(outages=outages, retry="all")).requests
+    assert (lost.status.tolist(), lost.osl.tolist(), lost.first_token_ns.tolist()) == ([FAILED] * 2, [0] * 2, [-1] * 2)
+
+
 @pytest.mark.parametrize("crews", [1, 2, 6])
 def test_availability_is_that_of_the_machine_repairmans_model(crews: int) -> None:
     """Birth and death: n broken instances of N fail at (N − n)/MTBF and are repaired at min(n, crews)/MTTR (Feller I, XVII.7)."""

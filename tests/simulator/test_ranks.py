@@ -30,6 +30,9 @@ from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 SHAPES = {"alone": runs, "sharing": shared_runs, "classes": ranked_runs}
 
+KINDS = ["alone", *(pytest.param(kind, marks=pytest.mark.accuracy) for kind in SHAPES if kind != "alone")]
+"""In the core those whose loop other tests need too: each of the other two is compiled for half a minute, for these tests alone."""
+
 
 def equal(run: Run, traces: list[Trace], ranks: int) -> None:
     """Kernel, step by step and with leaps, and reference: records, and the steps of the instance."""
@@ -52,7 +55,7 @@ def drawn(data: st.DataObject, kind: str, scheduler: str) -> tuple[Run, list[Tra
     return run, [run.trace, *others], 1 + len(others) + data.draw(st.integers(0, 1))
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @examples(0.4)
 @given(data=st.data())
@@ -69,7 +72,7 @@ def test_kernel_equals_reference_on_a_thousand_runs(scheduler: str, kind: str, d
     equal(*drawn(data, kind, scheduler))
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("kind", KINDS)
 @examples(0.4)
 @given(data=st.data())
 def test_a_rank_by_itself_is_an_engine_to_the_last_bit(kind: str, data: st.DataObject) -> None:
@@ -102,7 +105,7 @@ def open_trace(*rows: tuple[float, int, int]) -> Trace:
     return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.accuracy)])
 def test_a_rank_that_lost_its_only_request_to_its_class_computes_in_the_next_step(ranks: int) -> None:
     """In little memory the only running request pre-empts itself, and a step computes nothing; leaps must not pass over the next one."""
     isl, osl = (np.array(column, np.int64) for column in ([26, 20, 16, 9], [9, 25, 21, 1]))
@@ -111,7 +114,7 @@ def test_a_rank_that_lost_its_only_request_to_its_class_computes_in_the_next_ste
     trace = Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, **classes)
     knobs = replace(KNOBS, tokens_per_block=1, max_num_tokens=47, chunked_prefill=False, queue_order="priority", prefix_caching=True)
     run = Run(trace=trace, step=STEP, knobs=knobs, kv_blocks=47, windows=Windows(blocks=0, tokens=0), window_ps=-1, max_context=0)
-    _, steps = run_ranks([trace], ranks, STEP, knobs, 47, most_steps=1000, leaps=False, grouped=True)
+    _, steps = run_ranks([trace], ranks, STEP, knobs, 47, most_steps=1000, leaps=False)
     nothing = steps.steps[steps.steps[:, ALL_TOKENS] == 0]
     assert len(nothing) > 0
     assert (nothing[:, DURATION] > 0).all()

@@ -70,7 +70,7 @@ def test_simulate_holds_the_limits_at_the_load_that_is_found_and_breaks_them_a_l
     assert p95(1.15) > limit
 
 
-@pytest.mark.parametrize("counts", [(400,), pytest.param((60, 400), marks=pytest.mark.accuracy)])
+@pytest.mark.parametrize("counts", [(), pytest.param((60, 400), marks=pytest.mark.accuracy)])
 def test_the_more_prompts_share_the_fewer_systems(counts: tuple[int, ...]) -> None:
     """Equally long prompts that draw one of fewer prefixes, first the only one, and at last no cache at all."""
     some = [planned(**PREFIX, shared_prefixes=count) for count in counts]

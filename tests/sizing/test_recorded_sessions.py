@@ -8,10 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tonnage.api.running.deploy import planned
 from tonnage.api.size import ask, size
 from tonnage.errors import InputErrors
 from tonnage.formats.sessions.read import read_sessions
+from tonnage.plan.note import TiersNotStarted
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.plan_document import report
 from tonnage.report.plans.sessions import sessions_text
 from tonnage.report.writers.markdown import markdown
@@ -60,7 +63,7 @@ def contender(path, runs, **more):
     return Search(question=question, runs=runs, rows=False).answer().best
 
 
-def test_a_plan_says_sessions_systems_and_what_each_takes(sessions):
+def test_a_plan_says_sessions_systems_and_what_each_takes(sessions, tmp_path):
     plan = size(**ASKED, trace=sessions, engineers=1500, share_active=0.2, further_ttft="p95<=800ms", slowdown="p90<=1.5")
     held, best = plan.sessions, plan.choice
     assert held.at_once == 300
@@ -79,6 +82,12 @@ def test_a_plan_says_sessions_systems_and_what_each_takes(sessions):
     assert host.per_system == held.per_system >= cache.per_system
     assert cache.systems >= best.systems
     assert best.pools[0].launch[-4:] == ("--kv-offloading-size", "186", "--kv-offloading-backend", "native")
+    assert not any(isinstance(note, TiersNotStarted) for note in plan.notes)
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
+    served = planned(tmp_path / "plan.json")
+    beyond = host.bytes_per_instance / cache.bytes_per_instance - 1  # of copies, only the rest adds to the cache
+    tokens = [tier.blocks * served.deployment.knobs.tokens_per_block for tier in served.tiers]
+    assert tokens == [pytest.approx(best.pools[0].kv_tokens * beyond, rel=1e-3)]
     assert "host memory (vllm, 200 GB at 55.6 GB/s an instance) raises" in sessions_text(plan)
     table = markdown(report(plan))
     assert "requests/s per instance" in table
@@ -112,6 +121,14 @@ def test_units_of_people_are_sessions_at_once(sessions):
 def test_what_cannot_be_is_said(sessions, more, said):
     with pytest.raises(InputErrors, match=said):
         ask(**ASKED, trace=sessions, ttft="p95<=5s", **more)
+
+
+def test_memory_that_no_command_switches_on_is_counted_where_it_is_asked_for_and_said(sessions):
+    plan = size(**ASKED, trace=sessions, sessions=300, ttft="p95<=5s", kv_tiers="lmcache:host")
+    (note,) = (note for note in plan.notes if isinstance(note, TiersNotStarted))
+    assert (note.offloader, note.tiers) == ("lmcache", ("host",))
+    assert note_text(note).endswith("which the command does not switch on: set lmcache up as well.")
+    assert not {"--kv-offloading-size", "--kv-transfer-config"} & set(plan.choice.pools[0].launch)
 
 
 def test_units_need_a_file_of_sessions():

@@ -8,13 +8,16 @@ import tonnage
 from tests.in_turn import in_turn
 from tests.questions import SMALL, contender, question
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import BrokenAtAnyLoad
+from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
 from tonnage.report.numbers import counted
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.explained import relaxed_text
+from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.sensitivity import CHANGE, changed_question
+from tonnage.sizing.search.search import Search
+from tonnage.sizing.sensitivity import CHANGE, changed_question, sensitivity
 
 ASKED = {**SMALL, "tp": "1,2", "precision": "fp8", "engine": "tensorrt-llm-0.15", "peak_rps": 3000, "ttft": "p95<=100ms"}
 
@@ -112,3 +115,18 @@ def test_an_input_that_no_deployment_survives_says_why() -> None:
     assert isinstance(high.reason, BrokenAtAnyLoad)
     assert reason_text(high.reason).startswith("TTFT p95 ")
     assert reason_text(high.reason).endswith(" at any load")
+
+
+def test_a_row_that_only_a_lower_confidence_reaches_names_no_number(asked: Question) -> None:
+    search = Search(question=replace(asked, tune=False), runs=Runs(), rows=False)
+    best = search.answer().best
+    assert best is not None
+    found = sensitivity(search, replace(best, level=0.99)).swings
+    assert [row.systems for swing in found for row in (swing.low, swing.high)] == [None] * 8
+    assert {type(row.reason) for swing in found for row in (swing.low, swing.high)} == {NotSure}
+
+
+def test_short_runs_are_of_the_instances_that_they_ask_for() -> None:
+    one = contender(**{**ASKED, "tp": "2", "peak_rps": 200, "ttft": "p95<=30ms"})  # two systems, where the closed form says one
+    systems, found = one.needed(care=QUICK)  # type: ignore[misc]
+    assert found.rate == one.capacity(one.layout.of(systems).instances, care=QUICK).rate

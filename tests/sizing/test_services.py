@@ -66,7 +66,7 @@ def choosing(**search):
     return service_of({"service": server, "traffic": [{"to": "p", "rate": 900}], "latency": "p99<=40ms"}, "test")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.accuracy) for seed in (1, 2))])
 def test_the_search_finds_what_every_combination_sized_to_the_end_finds(seed):
     answer, tried = choose_settings(choosing(**GRID), requests=1500, seed=seed)
     whole = [size_service(one, requests=1500, seed=seed) for one in settings_of(choosing(**GRID))]

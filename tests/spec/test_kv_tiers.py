@@ -87,3 +87,13 @@ def test_every_offloader_serves_an_engine_and_every_memory_has_a_source():
             assert memory.source
             assert memory.gb_s > 0
             assert (memory.gb is None) == (memory.kind == "store")
+
+
+@pytest.mark.parametrize(
+    ("engine", "offloader"),
+    [("vllm-0.32", "vllm"), ("sglang-0.5", "hicache"), ("tensorrt-llm-1.2", "tensorrt-llm"), ("vllm-0.10", ""), ("tensorrt-llm-0.15", "")],
+)
+def test_what_the_command_of_an_engine_does_not_switch_on_counts_only_where_it_is_asked_for(engine, offloader):
+    _, (rules, tiers), _ = asked(None, model="llama-3.1-8b", engine=engine)
+    assert (rules.name, bool(tiers)) == (offloader, bool(offloader))
+    assert asked("host", model="llama-3.1-8b", engine=engine)[1][1]

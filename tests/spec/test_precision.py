@@ -16,7 +16,7 @@ from tonnage import api
 from tonnage.errors import DataError, InputError, UnknownName
 from tonnage.spec.catalog import accuracy, accuracy_and_calibration, engines, find_engine, find_gpu, find_quality, gpus, models, trade_offs
 from tonnage.spec.catalog.accuracy import find_score, listed_scores, read_scores
-from tonnage.spec.precision import ALIASES, BITS, PRECISIONS, find_precision
+from tonnage.spec.precision import ALIASES, BITS, PRECISIONS, WIDE, find_precision
 
 BITS_PER_WEIGHT = {
     "fp16": 16.0,
@@ -122,7 +122,20 @@ def test_common_names_of_formats_are_aliases(spelling: str, name: str) -> None:
 
 def test_no_alias_hides_a_format() -> None:
     assert not ALIASES.keys() & PRECISIONS.keys()
-    assert set(ALIASES.values()) <= PRECISIONS.keys()
+    assert set(ALIASES.values()) <= PRECISIONS.keys() | WIDE.keys()
+
+
+@pytest.mark.parametrize("name", ["fp32", "tf32"])
+def test_32_bits_are_four_bytes_everywhere_and_never_searched(name: str) -> None:
+    found = find_precision(name)
+    assert (found.weight_bytes, found.kv_bytes, found.unquantised_bytes) == (4, 4, 4)
+    assert found.name not in PRECISIONS
+    assert find_gpu("l4").lacks(found) == f"no {name.upper()} rate in the catalog"
+    for gpu in gpus():
+        rate, half = gpu.flops(found.arithmetic), gpu.flops("fp16")
+        assert rate is None or (half is not None and rate <= 0.51 * half)
+        assert gpu.supports(found) == (rate is not None)
+    assert find_gpu("h100").supports(find_precision(f"{name}+2:4")) == (name == "tf32")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +190,7 @@ def test_other_names_are_refused(written: str) -> None:
 
 
 def test_other_spellings() -> None:
-    assert {find_precision(alias).name for alias in ALIASES} <= set(PRECISIONS)
+    assert {find_precision(alias).name for alias in ALIASES} <= {*PRECISIONS, *WIDE}
     assert find_precision("INT4-AWQ") == PRECISIONS["awq"]
 
 

@@ -194,7 +194,7 @@ def walked(recorded, lists, size):
 
 
 @pytest.mark.skipif(not WEKA.exists(), reason="the sessions are not part of the project")
-@pytest.mark.parametrize("sessions", [8, pytest.param(150, marks=pytest.mark.accuracy)])
+@pytest.mark.parametrize("sessions", [2, pytest.param(150, marks=pytest.mark.accuracy)])
 def test_an_endless_cache_of_the_simulator_finds_what_a_plain_walk_over_the_hashes_finds(tmp_path, sessions):
     """With blocks of 16 tokens in the cache and of 64 in the file."""
     with gzip.open(WEKA) as file:
@@ -218,6 +218,7 @@ def test_an_endless_cache_of_the_simulator_finds_what_a_plain_walk_over_the_hash
     print(f"{sum(expected) / recorded.isl.sum():.4%} of {recorded.isl.sum():,} prompt tokens found, exactly")
 
 
+@pytest.mark.accuracy
 @pytest.mark.skipif(not WEKA.exists(), reason="the sessions are not part of the project")
 def test_a_few_sessions_stand_for_all_in_a_simulation_too(tmp_path):
     recorded = read_sessions(str(WEKA), "trace")

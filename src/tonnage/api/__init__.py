@@ -5,6 +5,7 @@ instead of printing them.
 """
 
 from tonnage.api.compare import describe_workload, fit_workload
+from tonnage.api.compress import compress
 from tonnage.api.evidence import calibrate, score, score_models, several_models
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, lesson_sweep, memory, precisions
 from tonnage.api.question.aims import prices_of
@@ -47,6 +48,7 @@ __all__ = [
     "catalog",
     "check_given",
     "check_timeline",
+    "compress",
     "demo",
     "deploy",
     "deploy_service",

@@ -105,8 +105,9 @@ def memory(
     place: dict[str, Any] = {"model": model, "precision": precision, "dp": dp, "ep": ep, "engine": engine}
     tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
     tried = tried if dp == ep == 1 else tried[:1]
-    deployments = [deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation) for name, n in tried]
-    deployment = next((found for found in deployments if _holds(found)), deployments[0])
+    deployments = (deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation) for name, n in tried)
+    first = next(deployments)
+    deployment = first if _holds(first) else next((found for found in deployments if _holds(found)), first)
     most = deployment.model.max_context
     osl = max(1, min(DEFAULT_OSL, most - (isl or 1))) if osl is None else osl
     isl = max(1, min(DEFAULT_ISL, most - osl)) if isl is None else isl
@@ -114,7 +115,7 @@ def memory(
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")
     check_context(deployment.model, Lengths(mean=isl), Lengths(mean=osl))
-    return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl, chosen=deployment is not deployments[0])
+    return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl, chosen=deployment is not first)
 
 
 def _holds(deployment: Deployment) -> bool:

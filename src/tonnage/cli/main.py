@@ -28,6 +28,7 @@ VERBS = {
     "serve": "The OpenAI API of a model and GPUs that are not there, timed by the simulator.",
     "gateway": "Balance requests between instances, by the routers that the simulator has.",
     "deploy": "The choice of a plan as files for Docker Compose, Kubernetes, KServe, Triton and others.",
+    "compress": "The checkpoint that a plan assumes, made by llm-compressor or Model Optimizer, and judged.",
     "verify": "Running engines asked whether they are what their plan counts on, under the plan's load.",
     "watch": "A running deployment beside its plan: load, latencies, and how much more it carries.",
     "demo": "The whole chain in a minute: simulated GPUs served, measured, one killed, and all of it predicted.",

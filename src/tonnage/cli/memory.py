@@ -18,8 +18,9 @@ class Instance:
 
     gpu: str | None = about("GPU id (default: h100-sxm-80gb, or the first of h200, b200 and b300 of which eight hold the model).")
     precision: str | None = about(
-        "Number format: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4 or mxfp4; +kv-fp16, +kv-fp8, +kv-int8 or "
-        "+2:4 may follow it (default: the format that the model is published in, fp16 for 16 bits)."
+        "Number format: fp16, bf16, fp8 (E4M3), int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, tf32 or fp32; "
+        "+kv-fp16, +kv-fp8 (E4M3 or E5M2, of one size), +kv-int8 or +2:4 may follow it (default: the format that the model is "
+        "published in, fp16 for 16 bits)."
     )
     tp: int | None = about("Tensor-parallel degree (default: the fewest of 1, 2, 4 and 8 that hold the model).")
     dp: int | None = about("Data-parallel attention ranks of a mixture of experts (default: 1).")

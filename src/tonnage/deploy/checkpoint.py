@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from tonnage.spec.precision import Precision, find_precision
 
 FOLDER = "/models"
 """Folder of local checkpoints inside an instance."""
+
+MANIFEST = "tonnage-compress.json"
+"""File that ``compress`` writes last into a checkpoint's folder."""
 
 GATED = "It is gated: request access on its page, and give a token."
 
@@ -63,12 +67,26 @@ def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", 
     if asked is not None:
         if not asked.strip() or asked.startswith("-") or any(letter.isspace() for letter in asked.strip()):
             raise InputError(f"{option('checkpoint')}: '{asked}' is no name of a checkpoint; write owner/name or a folder")
+        _check_made(asked.strip(), find_precision(precision))
         return Loading(checkpoint=asked.strip(), told=f"The engine loads `{asked.strip()}`, given with `--checkpoint`.", named=True)
     wanted, spec = find_precision(precision), find_engine(engine)
     found = published(model, wanted, spec, vendor)
     if found is not None:
         return Loading(checkpoint=found.repository, told=_of_published(found, wanted))
     return _made_at_start(model, wanted, spec) or _made_first(model, wanted, spec)
+
+
+def _check_made(folder: str, wanted: Precision) -> None:
+    """Refuse what ``compress`` wrote in another format than the plan's. Raises InputError: with both."""
+    file = Path(folder) / MANIFEST
+    if not file.is_file():
+        return
+    made = find_precision(str(json.loads(file.read_text(encoding="utf-8"))["precision"]))
+    if not same_weights(made.weight_format, wanted.weight_format) or made.sparse != wanted.sparse:
+        raise InputError(
+            f"{option('checkpoint')}: {folder} is in {made.name}, and the plan is for {wanted.name}; size again with "
+            f"{option('precision')} {made.name}, or make the plan's by tonnage compress"
+        )
 
 
 def _of_published(found: Checkpoint, wanted: Precision) -> str:

@@ -18,14 +18,12 @@ from tonnage.deploy.kubernetes.workload import (
     model_volume,
     placing,
     resources,
-    unchecked,
 )
 from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
 
-READ = "deploy/operator/api/v1beta1 of Dynamo and its templates of 1.6 were read on 2026-11-22."
 VERSION = "1.6.0"
 IMAGES = {
     "vllm": f"nvcr.io/nvidia/ai-dynamo/vllm-runtime:{VERSION}",
@@ -70,7 +68,7 @@ METRICS_PORT = 9090
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
     written = {
-        "graph.yaml": yaml_text(graph(service), head=f"{head(service)}\n{unchecked(READ)}"),
+        "graph.yaml": yaml_text(graph(service), head=head(service)),
         "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
     }
     if service.file:
@@ -82,9 +80,7 @@ def files(service: Service) -> dict[str, str]:
     scaled = service.target_in_flight is not None
     if scaled:
         adapter = {"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeploymentScalingAdapter", "name": f"{service.name}-worker"}
-        told = unchecked(
-            "the scaling adapter has the names of graph and component (generateAdapterName of Dynamo's operator, read on 2026-11-25)."
-        )
+        told = "The scaling adapter has the names of graph and component (generateAdapterName of Dynamo's operator, read on 2026-11-25)."
         written["autoscaling.yaml"] = yaml_text(keda(service, adapter), head=told)
     return bundle(
         service,

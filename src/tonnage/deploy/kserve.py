@@ -19,17 +19,11 @@ from tonnage.deploy.kubernetes.workload import (
     pod,
     resources,
     startup_tries,
-    unchecked,
 )
 from tonnage.deploy.plan_text import argv_notes, cluster_page, head
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
-READ = "pkg/apis/serving/v1alpha2/llm_inference_service_types.go of KServe was read on 2026-11-22."
-CUSTOM_READ = (
-    "InferenceService of serving.kserve.io/v1beta1 as KServe's documentation of custom predictors has it, read on 2026-11-23; the class "
-    "of autoscaler is recalled."
-)
 SECURED = {"portNumber": PORT, "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
 OWN = ("--tensor-parallel-size",)
 """Flags that KServe's template of vLLM says by itself, from ``parallelism``."""
@@ -40,9 +34,9 @@ def files(service: Service) -> dict[str, str]:
     templated = (
         service.family == "vllm" and service.pool.dp == service.pool.pp == 1 and service.gpu.vendor == "NVIDIA" and not service.simulated
     )
-    made, read = (inference_service(service), READ) if templated else (custom_service(service), CUSTOM_READ)
+    made = inference_service(service) if templated else custom_service(service)
     written = {
-        "inference-service.yaml": yaml_text(made, head=f"{head(service)}\n{unchecked(read)}"),
+        "inference-service.yaml": yaml_text(made, head=head(service)),
         "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
     }
     if (service.local or not templated) and not service.simulated:
@@ -55,7 +49,7 @@ def files(service: Service) -> dict[str, str]:
         written["engine-config.yaml"] = yaml_text(engine_config(service))
     if scaled:
         moved = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{service.name}-predictor"}
-        told = unchecked("that KServe calls the Deployment so was read in its documentation on 2026-11-23.")
+        told = "The Deployment's name is the one that KServe gives it (its documentation, read on 2026-11-23)."
         written["autoscaling.yaml"] = yaml_text(keda(service, moved), head=told)
     return bundle(service, written, beside={"README.md": custom_page(service)}, monitored=labelled(service), autoscaled=scaled)
 

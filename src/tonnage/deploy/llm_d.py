@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.deploy.kubernetes.files import objects, waits
-from tonnage.deploy.kubernetes.workload import bundle, deployment, metadata, pod, selector, unchecked
+from tonnage.deploy.kubernetes.workload import bundle, deployment, metadata, pod, selector
 from tonnage.deploy.plan_text import cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
@@ -71,7 +71,7 @@ def picker(service: Service) -> dict[str, Any]:
     container = {
         "name": "picker",
         "image": noted(IMAGE, IMAGE_SOURCE),
-        "args": [*arguments, "--grpc-port", str(PICKER_PORT), "--grpc-health-port", str(HEALTH_PORT)],
+        "args": [*arguments, "--grpc-port", str(PICKER_PORT), "--grpc-health-port", str(HEALTH_PORT), "--secure-serving=true"],
         "env": [{"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
         "ports": [{"name": "picker", "containerPort": PICKER_PORT}],
         "readinessProbe": {**check, "periodSeconds": 5},
@@ -98,14 +98,14 @@ def picker(service: Service) -> dict[str, Any]:
 
 
 def picker_service(service: Service) -> dict[str, Any]:
-    """Its address."""
+    """Its address; gateways speak TLS to a picker unless told otherwise (the inference extension's pull request 1085)."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata(service, "-picker"),
         "spec": {
             "selector": {"app.kubernetes.io/name": f"{service.name}-picker"},
-            "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "kubernetes.io/h2c"}],
+            "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}],
         },
     }
 
@@ -201,8 +201,7 @@ def half(service: Service) -> dict[str, Any]:
     return deployment(service, spec, further={"llm-d.ai/engine-type": service.family})
 
 
-POOL_READ = "fields of inference.networking.k8s.io/v1 were read in llm-d's API reference on 2026-11-22."
-CONFIG_READ = "plugins and weights of EndpointPickerConfig were read in llm-d's guides and their copies on 2026-11-25."
+CONFIG_READ = "The plugins' names and weights were read in llm-d's guides and their copies on 2026-11-25."
 
 
 def files(service: Service) -> dict[str, str]:
@@ -212,10 +211,10 @@ def files(service: Service) -> dict[str, str]:
     if len(service.halves) > 1:
         written["deployment.yaml"] = yaml_text(*map(half, service.halves), head=head(service))
     written |= {
-        "inference-pool.yaml": yaml_text(pool(service), head=unchecked(POOL_READ)),
+        "inference-pool.yaml": yaml_text(pool(service)),
         "route.yaml": yaml_text(route(service)),
         "picker.yaml": yaml_text(picker(service), picker_service(service), *permissions(service)),
-        "picker-config.yaml": yaml_text(picker_config(service), head=unchecked(CONFIG_READ)),
+        "picker-config.yaml": yaml_text(picker_config(service), head=CONFIG_READ),
     }
     scaled = service.target_in_flight is not None
     return bundle(service, written, beside={"README.md": page(service)}, autoscaled=scaled)
@@ -239,7 +238,9 @@ def page(service: Service) -> str:
         runs_on="llm-d",
         needs=(
             "The cluster needs the Gateway API with its inference extension, a Gateway `inference-gateway` of a controller that knows it, "
-            f"{service.prerequisites}kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`."
+            f"{service.prerequisites}kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`. "
+            "The picker serves TLS with a certificate that it signs itself, as gateways expect; Istio verifies certificates and needs a "
+            f"DestinationRule for the host `{service.name}-picker` with `tls: {{mode: SIMPLE, insecureSkipVerify: true}}`."
         ),
         commands=(
             "kubectl apply --kustomize .",

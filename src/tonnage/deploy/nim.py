@@ -9,10 +9,21 @@ from typing import Any
 from tonnage.deploy.checkpoint import FOLDER, Loading
 from tonnage.deploy.flags import without
 from tonnage.deploy.kubernetes.files import disruption_budget, model_cache, network_service
-from tonnage.deploy.kubernetes.workload import bundle, container, deployment, keda, pod, startup_tries
+from tonnage.deploy.kubernetes.workload import (
+    adapter,
+    bundle,
+    container,
+    deployment,
+    hpa,
+    keda,
+    metadata,
+    placing,
+    pod,
+    startup_tries,
+)
 from tonnage.deploy.plan_text import cluster_page, head
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.yaml_comments import noted, yaml_text
+from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 from tonnage.spec.precision import find_precision
 
 CACHE = "/opt/nim/.cache"
@@ -54,8 +65,9 @@ def files(service: Service) -> dict[str, str]:
         "disruption-budget.yaml": yaml_text(disruption_budget(service)),
         **({"autoscaling.yaml": yaml_text(keda(service))} if scaled else {}),
     }
-    scraped = {"port": "http", "path": METRICS}
-    return bundle(service, written, beside={"README.md": page(service)}, endpoint=scraped, autoscaled=scaled)
+    further = {"README.md": page(service), "nim-service.yaml": yaml_text(nim_service(service), head=_operated(service))}
+    scraped = {"portNumber": PORT, "path": METRICS}
+    return bundle(service, written, beside=further, endpoint=scraped, autoscaled=scaled)
 
 
 def image(service: Service) -> str:
@@ -129,6 +141,66 @@ def nim(service: Service) -> dict[str, Any]:
     }
 
 
+# The same as one object of NVIDIA's operator, which makes the Deployment, the Service and the autoscaler.
+
+
+STORE = "/model-store"
+"""Where the operator mounts the claim, and what it sets NIM_CACHE_PATH to."""
+
+
+def _operated(service: Service) -> str:
+    """The comment at the head of its file: which files it replaces, and what the pods lose."""
+    told = (
+        "For NVIDIA's NIM operator. Name this file in kustomization.yaml in place of deployment.yaml, service.yaml and autoscaling.yaml. "
+        f"Its Service is http://{service.name}:{PORT}. The operator sets no grace period: the requests of a pod that ends get 30 s."
+    )
+    return f"{told}\n\n{adapter(service)}" if _moved(service) else told
+
+
+def _moved(service: Service) -> bool:
+    """Whether the number of pods follows the load by a metric of each pod."""
+    return service.target_in_flight is not None and bool(service.signals.running)
+
+
+def nim_service(service: Service) -> dict[str, Any]:
+    """The NIMService; its pods have the label by which the other files find those of the Deployment."""
+    own, (repository, tag) = nim(service), image(service).rsplit(":", 1)
+    count: dict[str, Any] = {"replicas": noted(service.pool.instances, "The plan's instances, spare ones included.")}
+    if _moved(service):
+        count = {"scale": {"enabled": True, "hpa": {name: part for name, part in hpa(service)["spec"].items() if name != "scaleTargetRef"}}}
+    return {
+        "apiVersion": "apps.nvidia.com/v1alpha1",
+        "kind": "NIMService",
+        "metadata": metadata(service),
+        "spec": {
+            "image": {"repository": repository, "tag": tag, "pullSecrets": ["ngc-registry"]},
+            "authSecret": "ngc-api",
+            "env": [_in_store(one) for one in own["env"] if plain(one)["name"] not in ("NGC_API_KEY", "NIM_CACHE_PATH")],
+            "storage": {
+                "pvc": noted({"name": f"{service.name}-model-cache"}, f"Of model-cache.yaml; the operator mounts it at {STORE}."),
+                "sharedMemorySizeLimit": f"{service.shared_memory_gib}Gi",
+            },
+            **placing(service),
+            "resources": own["resources"],
+            "expose": {"service": {"type": "ClusterIP", "port": PORT}},
+            **{name: {"probe": _at_api(own[name])} for name in ("startupProbe", "readinessProbe", "livenessProbe")},
+            **count,
+        },
+    }
+
+
+def _in_store(entry: Any) -> Any:
+    """The variable, with a folder of a checkpoint where the operator mounts it."""
+    found = plain(entry)
+    return {**found, "value": STORE + found["value"].removeprefix(FOLDER)} if found.get("value", "").startswith(f"{FOLDER}/") else entry
+
+
+def _at_api(probe: Any) -> dict[str, Any]:
+    """The probe at the port as the operator names it."""
+    found = plain(probe)
+    return {**found, "httpGet": {**found["httpGet"], "port": "api"}}
+
+
 def page(service: Service) -> str:
     """The page in Markdown."""
     scaled = [("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA")]
@@ -136,6 +208,7 @@ def page(service: Service) -> str:
         ("`deployment.yaml`", f"{service.pool.instances} pods of NIM, its profile and variables, probes, resources"),
         ("`service.yaml`, `model-cache.yaml`, `disruption-budget.yaml`", "address, cache, one pod at a time"),
         *(scaled if service.target_in_flight is not None else []),
+        ("`nim-service.yaml`", "for NVIDIA's NIM operator, in place of `deployment.yaml`, `service.yaml` and `autoscaling.yaml`"),
     ]
     peak = service.plan.demand.sizing_requests_per_second
     return cluster_page(

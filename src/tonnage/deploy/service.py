@@ -24,7 +24,7 @@ from tonnage.results.store import json_text
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.interfaces import Interface, find_interface
 from tonnage.spec.hardware import Gpu
-from tonnage.spec.precision import find_precision
+from tonnage.spec.precision import WIDE, find_precision
 from tonnage.spec.targets import SPANNING
 from tonnage.version import VERSION
 
@@ -297,6 +297,8 @@ def obstacle(candidate: Candidate) -> str:
     pool = candidate.pools[0]
     engine = find_engine(pool.engine_preset or pool.engine)
     interface = find_interface(engine.name)
+    if find_precision(pool.precision).weight_format in WIDE:
+        return f"no command is known that serves {pool.precision.upper()}"
     if not pool.launch or interface is None:
         return f"no command or image is known for {pool.engine}"
     gpu, family, spans = find_gpu(pool.gpu), engine.family, pool.parallelism.gpus > pool.gpus_per_system

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import DataError
+from tonnage.spec.precision import WIDE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 FITTED = ("fp16", "bf16", "fp8")
 """Formats whose efficiencies are the fitted ones themselves."""
+
+OF_16_BITS = "taken to reach the shares of 16 bits; no row is in 32"
 
 SPARSE = "2:4"
 SPARSE_RATE = 2.0
@@ -79,7 +82,7 @@ def format_name(precision: Precision) -> str:
 
 def _names(precision: Precision) -> list[str]:
     """The names of the entries that apply: that of the format, and that of sparsity."""
-    names = [] if precision.weight_format in FITTED else [format_name(precision)]
+    names = [] if precision.weight_format in (*FITTED, *WIDE) else [format_name(precision)]
     return names + ([SPARSE] if precision.sparse else [])
 
 
@@ -107,4 +110,5 @@ def unfitted_formats(precision: Precision, gpu: Gpu, origins: Mapping[str, str])
         origins: ``formats`` of the origins in ``terms.json``: where each entry that is not fitted comes from.
     """
     unfitted = ((name, _entry(origins, name, gpu)) for name in _names(precision))
-    return tuple((name, origins[entry]) for name, entry in unfitted if entry in origins)
+    wide = ((precision.weight_format, OF_16_BITS),) if precision.weight_format in WIDE else ()
+    return (*wide, *((name, origins[entry]) for name, entry in unfitted if entry in origins))

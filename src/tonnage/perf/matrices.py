@@ -124,9 +124,10 @@ def add_matrices(c: list[float], terms: MatrixTerms, model: Model, gpu: Gpu, pre
     c[at.NORM] = terms.norm
     inner = _passes(terms, model, precision) * model.inner * model.inner_layers
     streams = 4 * model.residual_streams * model.hidden * (model.mixing_layers + model.inner_layers)
-    c[at.ACTIVATION] = terms.activation * ACTIVATION_BYTES * (streams + (model.mixed_width + inner) / tp) / bandwidth
+    moved = ACTIVATION_BYTES * precision.unquantised_bytes / BYTES_16
+    c[at.ACTIVATION] = terms.activation * moved * (streams + (model.mixed_width + inner) / tp) / bandwidth
     c[at.HEAD_FLOPS] = 2 * model.head_parameters / (tp * peak_16 * terms.compute_16)
-    c[at.HEAD_BYTES] = BYTES_16 * model.head_parameters / (tp * bandwidth * terms.memory_16)
+    c[at.HEAD_BYTES] = precision.unquantised_bytes * model.head_parameters / (tp * bandwidth * terms.memory_16)
 
 
 def _passes(terms: MatrixTerms, model: Model, precision: Precision) -> float:

@@ -104,11 +104,12 @@ def weight_bytes(deployment: Deployment) -> int:
     matrices = narrow * precision.weight_bytes / tp + wide * precision.rest_bits / 8 / tp
     if deployment.parallelism.dp > 1:
         matrices -= expert_weights(model) * precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
-    table = model.head_parameters * BYTES_16
-    tables = table + model.further_embeddings * BYTES_16
+    unquantised = precision.unquantised_bytes
+    table = model.head_parameters * unquantised
+    tables = table + model.further_embeddings * unquantised
     embedding = tables if find_engine(deployment.engine).replicated_embedding else tables / tp
     head = 0 if model.tied_embeddings else table / tp
-    return math.ceil(matrices + model.router_parameters * BYTES_16 + embedding + head)
+    return math.ceil(matrices + model.router_parameters * unquantised + embedding + head)
 
 
 def matrix_weights(model: Model, precision: Precision) -> tuple[int, int]:
@@ -226,11 +227,11 @@ def activation_bytes_per_token(deployment: Deployment) -> float:
     model, fitted = deployment.model, memory_constants()
     inner = model.inner / deployment.parallelism.tp
     if model.is_moe:
-        return BYTES_16 * _vectors(fitted.activation_experts, model.hidden, inner)
-    copies = inner * 16 / deployment.gpu.executes(deployment.precision).activation_bits
+        return deployment.precision.unquantised_bytes * _vectors(fitted.activation_experts, model.hidden, inner)
+    copies = inner * max(1.0, 16 / deployment.gpu.executes(deployment.precision).activation_bits)
     mlp = _vectors(fitted.activation_mlp, model.hidden, inner)
     attention = _vectors(fitted.activation_attention, model.hidden, copies)
-    return BYTES_16 * max(mlp, attention)
+    return deployment.precision.unquantised_bytes * max(mlp, attention)
 
 
 def _vectors(weights: Vectors, hidden: int, inner: float) -> float:

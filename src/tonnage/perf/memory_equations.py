@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.perf.memory import BYTES_16, OF_ALL_MEMORY, MemoryPlan, expert_weights, matrix_weights, step_bytes_per_token
+from tonnage.perf.memory import OF_ALL_MEMORY, MemoryPlan, expert_weights, matrix_weights, step_bytes_per_token
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.layers import KINDS, FullAttention, LatentLayer, Mixer
 
@@ -32,8 +32,8 @@ def _weight_equation(plan: MemoryPlan) -> str:
     whose = "embedding, head and router" if model.is_moe else "embedding and head"
     note = " (embedding on every GPU)" if tp > 1 and find_engine(plan.deployment.engine).replicated_embedding else ""
     return (
-        f"weights = {narrow:,} × {precision.weight_bytes:g} B{attention} + {tables:,} × {BYTES_16} B ({whose}){split}{note} "
-        f"= {_gb(plan.weight_bytes)} per GPU"
+        f"weights = {narrow:,} × {precision.weight_bytes:g} B{attention} + {tables:,} × {precision.unquantised_bytes} B ({whose}){split}"
+        f"{note} = {_gb(plan.weight_bytes)} per GPU"
     )
 
 

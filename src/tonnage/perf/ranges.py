@@ -169,6 +169,12 @@ def nearest_format(precision: Precision) -> str:
     return min(shipped_residuals().formats, key=distance, default="")
 
 
+STATIC_MARK = (
+    "the front end lets requests in one by one, and a running static batch takes no more: in a closed loop a batch of one request and "
+    "a batch of the others alternate"
+)
+
+
 def marks(deployment: Deployment) -> tuple[str, ...]:
     """What a prediction should be marked with: which of its numbers were not fitted to measurements of this GPU and engine, if any."""
     if deployment.step_source is not None:
@@ -188,6 +194,8 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found.append(f"{deployment.model.name}: no measurements of this model")
     if deployment.speculation is not None:
         found.append(DRAFTING_MARK)
+    if deployment.knobs.scheduler == "static" and terms["engines"][engine].get("frontend_s", 0.0) > 0:
+        found.append(STATIC_MARK)
     if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
         found.append(f"{deployment.engine}: expert parallelism and data-parallel attention estimated from the datasheet, not fitted")
     if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):

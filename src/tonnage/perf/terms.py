@@ -24,6 +24,7 @@ from tonnage.perf.step import Drafting, StepModel
 from tonnage.perf.terms_file import engine_terms, groups_of, terms_of
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Parallelism
+from tonnage.spec.precision import WIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,6 +162,8 @@ def coefficients(
         InputError: the hardware has no such arithmetic.
     """
     precision, tp = gpu.executes(precision), parallelism.tp
+    if precision.weight_format in WIDE:  # attention and the head are in 32 bits as well
+        gpu = replace(gpu, fp16_tflops=matrix_rate(gpu, precision) / 1e12)
     c = [0.0] * at.COEFFICIENTS
     add_matrices(c, terms.matrices, model, gpu, precision, tp)
     add_attention(c, terms.attention, model, gpu, precision, tp)

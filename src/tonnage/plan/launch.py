@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field
 from typing import Any
 
 from tonnage.spec.deployment import EngineKnobs, Parallelism, Speculation
 from tonnage.spec.engine import DRAFTER, FLAGS, GUESSES, MODEL, ONE_MORE, Launch
+from tonnage.spec.kv_tiers import PLAIN, AskedTier, Offloading
 from tonnage.spec.typed_values import strict
 
 FILE = "engine.yaml"
@@ -53,6 +54,8 @@ def command(
     max_context: int,
     kv_8bit: bool = False,
     speculation: Speculation | None = None,
+    offloading: Offloading = PLAIN,
+    tiers: Sequence[AskedTier] = (),
 ) -> Command:
     """The command that starts an engine with these knobs.
 
@@ -60,6 +63,7 @@ def command(
         checkpoint: the model's folder, or its name at a hub, in the number format that was sized.
         speculation: speculative decoding; the words of the command then hold ``DRAFTER`` where its method needs a drafter's checkpoint,
             and there is no command where the engine is not known to be started with that method.
+        offloading, tiers: what keeps blocks below the KV cache, and in which memories.
     """
     drafting = None if launch is None or speculation is None else launch.drafting(speculation.method)
     if launch is None or (speculation is not None and drafting is None):
@@ -69,8 +73,12 @@ def command(
     guesses = 0 if speculation is None else speculation.tokens
     for key, value in () if drafting is None else drafting.file:
         _put(file, key, guesses if value == GUESSES else value)
+    kept, keys = offloading.switched_on(tiers, parallelism)
+    for key, size in keys.items():
+        _put(file, key, size)
     flags = [*_values(launch, settings), *_switches(launch, settings), *((launch.file_flag, FILE) if file else ())]
     flags += [] if drafting is None else [_guessed(word, guesses) for word in drafting.words]
+    flags += kept
     words = launch.command if FLAGS in launch.command else (*launch.command, FLAGS)
     argv = [part for word in words for part in (flags if word == FLAGS else [word.replace(MODEL, checkpoint)])]
     return Command(argv=tuple(argv), file=file)

@@ -150,6 +150,20 @@ class FrontEnds:
 
 
 @strict
+class TiersNotStarted:
+    """Memories below the KV cache that count, and that the command and file of the choice do not switch on.
+
+    Attributes:
+        offloader: what keeps blocks there; "" for plain tiers.
+        tiers: their names.
+    """
+
+    offloader: str
+    tiers: tuple[str, ...]
+    code: Literal["tiers-not-started"] = "tiers-not-started"
+
+
+@strict
 class QueuedFromStart:
     """All requests of a job are queued from the start, and no latency limit counts."""
 
@@ -221,6 +235,7 @@ Note = Annotated[
     | LimitsDoNotCount
     | KnobsChanged
     | FrontEnds
+    | TiersNotStarted
     | QueuedFromStart
     | NoLimit
     | BenchmarkAsMeasured

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.simulator.reference.job import Job
-    from tonnage.simulator.reference.prefix_cache import Key
+    from tonnage.simulator.reference.prefix_cache import Found, Key
     from tonnage.simulator.request import Happened
     from tonnage.simulator.spec import EngineSpec
 
@@ -161,10 +161,19 @@ class _Watched(PrefixCache):
             return
         self._fresh = []
         super().name(job, tokens)
+        self._note(job)
+
+    def hold(self, job: Job, found: Found) -> None:
+        """Let a request have what it found, and note the names that come up from tiers."""
+        self._fresh = []
+        super().hold(job, found)
+        self._note(job)
+
+    def _note(self, job: Job) -> None:
         fresh, self._fresh = self._fresh, None
         contents: Any = self.contents
         pieces = contents.of(job.id)[0]
-        for name, place in fresh:
+        for name, place in fresh or ():
             last = self.changes[-1] if self.changes else None
             parent = pieces[place - 1] if place else None
             own = contents.tokens(job.id, place)
@@ -220,7 +229,7 @@ class CachedEngine(Engine):
         self.stepped: Callable[[Iterable[int]], None] | None = None
         self._preempted = self._seen = 0
         if self.batcher.cache is not None:
-            self.watched = _Watched(spec.blocks, knobs.tokens_per_block, contents, partial=self.batcher.PARTIAL)
+            self.watched = _Watched(spec.blocks, knobs.tokens_per_block, contents, spec.tiers, partial=self.batcher.PARTIAL)
             self.watched.changes = []
             self.batcher.cache = self.watched
 
@@ -254,7 +263,7 @@ class CachedEngine(Engine):
         return 1
 
     def clear(self) -> bool:
-        """Forget all that nobody holds (vLLM's ``reset_prefix_cache``); False while anything is held."""
+        """Forget all that nobody holds (vLLM's ``reset_prefix_cache``, which leaves what is below); False while anything is held."""
         if self.watched is None or any(self.watched.refs):
             return False
         self.watched.names.clear()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
+from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.catalog.lookup import find_engine, find_offloading, usual_offloading
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.kv_tiers import KV_SHARE, PLAIN, AskedTier, KvTiers, Offloading, SystemTier
@@ -57,8 +58,10 @@ def resolved_tiers(
     if asked.offloader:
         rules = find_offloading(asked.offloader)
     else:
-        sized = asked.tiers and all(tier.whole for tier in asked.tiers)
-        rules = PLAIN if sized else usual_offloading(find_engine(deployment.engine).family)
+        sized, engine = asked.tiers and all(tier.whole for tier in asked.tiers), find_engine(deployment.engine)
+        rules = PLAIN if sized else usual_offloading(engine.family)
+        if asked.usual and not starts_offloading(rules, engine):
+            return PLAIN, ()
     share = deployment.parallelism.gpus / gpus_per_system
     known: dict[str, SystemTier] = {memory.kind: memory for memory in memories}
     found = []

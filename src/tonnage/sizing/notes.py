@@ -25,6 +25,7 @@ from tonnage.plan.note import (
     RestsOn,
     Routed,
     SmallerModel,
+    TiersNotStarted,
     Warning,
     WideOverPcie,
 )
@@ -37,6 +38,7 @@ from tonnage.sizing.loads.load_scan import binding_limit
 from tonnage.sizing.search.search_space import traffic
 from tonnage.sizing.search.tuning import changes
 from tonnage.spec.catalog import QualityScore, find_engine, find_score, models
+from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.step_times import FITTED
 from tonnage.version import VERSION
@@ -121,6 +123,10 @@ def _notes(question: Question, best: Sized | None, candidates: Sequence[Candidat
         if changed:
             yield KnobsChanged(changes=changed)
         yield from _front_ends(best)
+        rules, tiers = best.ready.instance.below
+        started = ("host",) if tiers and starts_offloading(rules, find_engine(deployment.engine)) else ()
+        if left := tuple(tier.name for tier in tiers if tier.name not in started):
+            yield TiersNotStarted(offloader=rules.name, tiers=left)
     if question.offline:
         yield QueuedFromStart()
     elif not question.slo:

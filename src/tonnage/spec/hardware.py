@@ -10,7 +10,7 @@ from typing import Literal
 
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.kv_tiers import SystemTier
-from tonnage.spec.precision import Arithmetic, Precision
+from tonnage.spec.precision import BITS, Arithmetic, Precision
 from tonnage.spec.typed_values import parse_yaml, read_as, strict
 
 LinkKind = Literal["nvlink", "nvlink-bridge", "pcie", "other"]
@@ -43,6 +43,7 @@ class Gpu:
         mesh_gpus: how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them.
         power_cap_w: power limit below the board power, in watts; None for none.
         clock: share of the clock that the multiprocessors are locked to.
+        tf32_tflops, fp32_tflops: rates of 32-bit products, in the matrix units and in the FP32 cores; None where the catalog has none.
         source, date: where the figures come from and when they were taken down.
         verified: which of the fields were read from that source; the rest are recalled.
         notes: anything a user should know.
@@ -72,11 +73,12 @@ class Gpu:
     mesh_gpus: int = 0
     power_cap_w: float | None = None
     clock: float = 1.0
+    tf32_tflops: float | None = None
+    fp32_tflops: float | None = None
 
     def flops(self, arithmetic: Arithmetic) -> float | None:
         """Dense matrix rate in FLOP/s (INT8: in OP/s) for that arithmetic, or None where the hardware has none."""
-        rates = {"fp16": self.fp16_tflops, "fp8": self.fp8_tflops, "int8": self.int8_tops, "fp4": self.fp4_tflops}
-        rate = rates[arithmetic]
+        rate: float | None = self.int8_tops if arithmetic == "int8" else getattr(self, f"{arithmetic}_tflops")
         return None if rate is None else rate * 1e12
 
     def executes(self, precision: Precision) -> Precision:
@@ -91,10 +93,10 @@ class Gpu:
         if run.weight_format == "bf16" and not self.bf16:
             return "no BF16 matrix units"
         if self.flops(run.arithmetic) is None or (run.block_scaled and self.fp4_tflops is None):
-            return f"no {run.arithmetic.upper()} matrix units"
+            return f"no {run.arithmetic.upper()} {'rate in the catalog' if run.value_bits > BITS['fp16'] else 'matrix units'}"
         if run.weight_format == "nvfp4" and self.vendor != "NVIDIA":
             return "no matrix units for the block scales of NVFP4"
-        if run.sparse and (self.vendor != "NVIDIA" or self.arch in BEFORE_SPARSITY):
+        if run.sparse and (self.vendor != "NVIDIA" or self.arch in BEFORE_SPARSITY or run.arithmetic == "fp32"):
             return "no matrix units that skip the zeros of 2:4 sparsity"
         return ""
 
@@ -177,6 +179,8 @@ def mig_slice(gpu: Gpu, slices: int, memory_gb: int) -> Gpu | None:
         fp8_tflops=scaled(gpu.fp8_tflops),
         int8_tops=scaled(gpu.int8_tops),
         fp4_tflops=scaled(gpu.fp4_tflops),
+        tf32_tflops=scaled(gpu.tf32_tflops),
+        fp32_tflops=scaled(gpu.fp32_tflops),
         memory_gb=memory_gb,
         memory_bytes=int(gpu.memory_bytes * share),
         memory_bandwidth_gb_s=gpu.memory_bandwidth_gb_s * share,
@@ -248,6 +252,8 @@ class HardwareFile:
     fp8_tflops: float | None = None
     int8_tops: float | None = None
     fp4_tflops: float | None = None
+    tf32_tflops: float | None = None
+    fp32_tflops: float | None = None
     memory_bytes: int = 0
     link: LinkKind = "pcie"
     link_gb_s: float = 0.0

@@ -7,8 +7,8 @@ their sources.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError, option
@@ -59,8 +59,9 @@ class Offloading:
             block is there after the cache had to forget it.
         overlaps: whether steps compute while blocks come up; otherwise the step of the request that needs them waits.
         once: whether a block that every GPU of a group has, such as a latent cache under tensor parallelism, is kept once.
-        flags: of the engine, with ``{host_gib}`` for the size of its host memory in GiB, and ``{host_gb_per_gpu}`` for GB of each GPU;
-            empty where it is not switched on by flags alone.
+        flags: of the engine, with ``{host_gib}`` for the size of its host memory in GiB, and ``{host_gb_per_gpu}`` for GB of each GPU.
+        file_keys: a size, such as ``host_bytes_per_gpu``, and its key in the engine's configuration file. Where there are neither, its
+            environment or another process switches it on, and no command does.
         rules: how they were read.
         source, date: from where, and when.
     """
@@ -72,15 +73,22 @@ class Offloading:
     overlaps: bool
     once: bool
     flags: tuple[str, ...] = ()
+    file_keys: dict[str, str] = field(default_factory=dict)
     rules: str
     source: str
     date: str
 
-    def switched_on(self, tiers: Sequence[AskedTier], split: Parallelism) -> Iterator[str]:
-        """The flags of an engine that keeps blocks in these tiers; the sizes are those of one attention rank, and of one GPU."""
+    def switched_on(self, tiers: Sequence[AskedTier], split: Parallelism) -> tuple[list[str], dict[str, int]]:
+        """The flags of an engine that keeps blocks in these tiers, and what its file has by key; of one attention rank, and of one GPU."""
         size = sum(tier.size or 0 for tier in tiers if tier.name == "host")
-        sizes = {"host_gib": int(size / split.dp / 2**30), "host_gb_per_gpu": int(size / split.gpus / 1e9)}
-        return (flag.format(**sizes) for flag in self.flags if size)
+        sizes = {
+            "host_gib": int(size / split.dp / 2**30),
+            "host_gb_per_gpu": int(size / split.gpus / 1e9),
+            "host_bytes_per_gpu": size // split.gpus,
+        }
+        if not size:
+            return [], {}
+        return [flag.format(**sizes) for flag in self.flags], {key: sizes[name] for name, key in self.file_keys.items()}
 
 
 PLAIN = Offloading(
@@ -119,7 +127,8 @@ class KvTiers:
         tiers: the nearest first; empty for those that the offloader usually has, or with ``off`` for none.
         offloader: its name; "" for the engine's usual one where the system has a say, and for plain rules where it has none.
         off: no memory at all.
-        usual: the question leaves it to the system: memories that the catalog does not know are left out then, and not refused.
+        usual: the question leaves it to the system: memories that the catalog does not know, or that the engine's command does not
+            switch on, are left out then, and not refused.
     """
 
     tiers: tuple[AskedTier, ...] = ()

@@ -26,10 +26,10 @@ from typing import Any, Literal, get_args
 
 from tonnage.errors import InputError, UnknownName
 
-Arithmetic = Literal["fp16", "fp8", "int8", "fp4"]
+Arithmetic = Literal["fp16", "fp8", "int8", "fp4", "tf32", "fp32"]
 KvFormat = Literal["fp16", "fp8", "int8"]
 
-BITS: dict[Arithmetic, int] = {"fp16": 16, "fp8": 8, "int8": 8, "fp4": 4}
+BITS: dict[Arithmetic, int] = {"fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "tf32": 32, "fp32": 32}
 """Bits of one value of each kind."""
 
 SPARSE = "2:4"
@@ -58,7 +58,7 @@ class Precision:
     name: str
     weight_bits: float
     value_bits: int
-    kv: KvFormat
+    kv: KvFormat | Literal["fp32"]
     arithmetic: Arithmetic
     unpacked: bool = False
     block_scaled: bool = False
@@ -70,6 +70,11 @@ class Precision:
     def weight_bytes(self) -> float:
         """Bytes per weight of the linear layers."""
         return self.weight_bits / 8
+
+    @property
+    def unquantised_bytes(self) -> int:
+        """Bytes of a number of what no format narrows, such as the embedding: two, or four where all is in 32 bits."""
+        return max(16, self.value_bits) // 8
 
     @property
     def activation_bits(self) -> int:
@@ -131,9 +136,16 @@ PRECISIONS: dict[str, Precision] = {
 others unpack it to 16 bits: ``Gpu.executes``.
 """
 
+WIDE: dict[str, Precision] = {
+    name: Precision(name=name, weight_bits=32, value_bits=32, kv="fp32", arithmetic=name, rest_bits=32) for name in ("tf32", "fp32")
+}
+"""Formats of 32 bits, estimated on request and never searched: no engine is measured in them. TF32 is FP32 in memory, and
+its products round to 19 bits (NVIDIA Ampere architecture whitepaper)."""
+
 ALIASES = {
     **dict.fromkeys(("float16", "half", "f16", "w16a16"), "fp16"),
     **dict.fromkeys(("bfloat16", "bfp16"), "bf16"),
+    **dict.fromkeys(("float32", "f32"), "fp32"),
     **dict.fromkeys(("fp8-e4m3", "e4m3", "float8", "fp8-w8a8", "w8a8-fp8", "fp8-dynamic", "fp8-block", "block-fp8"), "fp8"),
     **dict.fromkeys(("smoothquant", "sq", "w8a8", "int8", "int8-w8a8", "w8a8-int8"), "int8-sq"),
     **dict.fromkeys(("w8a16", "int8-w8a16", "w8a16-int8", "gptq-8bit", "int8-weight-only"), "int8-wo"),
@@ -156,7 +168,7 @@ def find_precision(name: str) -> Precision:
     first, *further = (part.strip() for part in name.lower().split("+"))
     try:
         level = first.replace("_", "-")
-        found = PRECISIONS[ALIASES.get(level, level)]
+        found = {**PRECISIONS, **WIDE}[ALIASES.get(level, level)]
     except KeyError:
         raise UnknownName("precision", name, PRECISIONS) from None
     kv, sparse = found.kv, False
@@ -176,7 +188,7 @@ def find_precision(name: str) -> Precision:
     return _with(found, kv, sparse)
 
 
-def _with(own: Precision, kv: KvFormat, sparse: bool) -> Precision:
+def _with(own: Precision, kv: KvFormat | Literal["fp32"], sparse: bool) -> Precision:
     name = own.name + (f"+{SPARSE}" if sparse else "") + (f"+{KV}{kv}" if kv != own.kv else "")
     if not sparse:
         return replace(own, name=name, kv=kv)

@@ -158,8 +158,8 @@ class SearchAsked:
         "(default: the catalog's system of each GPU)."
     )
     precision: Texts = leaf(
-        "Number formats to try, separated by commas: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or all; "
-        "+kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them "
+        "Number formats to try, separated by commas: fp16, bf16, fp8 (E4M3), int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or "
+        "all of these; tf32, fp32; +kv-fp16, +kv-fp8 (E4M3 or E5M2, of one size), +kv-int8 or +2:4 may follow each of them "
         "(default: the format that the model is published in; fp16,fp8 where that has 16 bits).",
         one="Number format, such as fp16, fp8, awq or fp8+kv-fp8 (default: the one that the model is published in, fp16 for 16 bits).",
     )

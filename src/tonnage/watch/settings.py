@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool | None
 
+INFO_S = 60.0
+"""Timeout of /server_info: for its first answer vLLM collects the software of its machine, which takes seconds."""
+
 BLOCKS_WITHIN = 0.1
 """How far KV blocks may be from the prediction: the worst of four engines that were measured is 4 % off (perf/memory.py)."""
 
@@ -81,7 +84,7 @@ def _running(url: str, page: Page) -> dict[str, Value]:
     signals = signals_on(page)
     family = "" if signals is None else signals.running.partition(":")[0] or "tensorrt-llm"
     card = _first(_json(f"{url}/v1/models").get("data"))
-    said = _json(f"{url}/server_info?config_format=json")
+    said = _json(f"{url}/server_info?config_format=json", timeout_s=INFO_S)
     found: dict[str, Value] = {"engine": family or None, "version": _json(f"{url}/version").get("version") or said.get("version")}
     found |= {
         "model": card.get("root") or card.get("id"),
@@ -229,10 +232,10 @@ def _first(values: Any) -> Mapping[str, Any]:
     return values[0] if isinstance(values, list) and values and isinstance(values[0], dict) else {}
 
 
-def _json(url: str) -> dict[str, Any]:
+def _json(url: str, timeout_s: float = 2.0) -> dict[str, Any]:
     """The object behind a URL; empty where there is none."""
     try:
-        found = json.loads(fetch(url) or "{}")
+        found = json.loads(fetch(url, timeout_s) or "{}")
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

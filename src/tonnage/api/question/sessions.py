@@ -23,6 +23,7 @@ from tonnage.spec.targets import TARGETS
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
+    from tonnage.spec.hardware import System
 
 
 MOST_TURNS, MOST_CALLS, MOST_PREFIXES = 1_000, 100, 1_000_000
@@ -99,11 +100,13 @@ def asked_tiers(text: str | None, unless: KvTiers = OFF) -> KvTiers:
 def simulated_tiers(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
     """The same for one instance of a deployment. Raises InputError as well: the system lacks one; DoesNotFit: weights exceed the memory."""
     asked = asked_tiers(text)
-    if asked.off:
-        return ()
+    return () if asked.off else tiers_below(asked, deployment, system_of(deployment.gpu))
+
+
+def tiers_below(asked: KvTiers, deployment: Deployment, system: System) -> tuple[Tier, ...]:
+    """Memory below the KV cache of each attention rank on a system. Raises as above."""
     from tonnage.perf.memory import memory_plan
 
-    system = system_of(deployment.gpu)
     block = deployment.knobs.tokens_per_block
     return tiers_of(asked, deployment, memory_plan(deployment), memories=system.kv_tiers, gpus_per_system=system.gpus, block_tokens=block)
 

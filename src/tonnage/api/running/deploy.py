@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, TonnageError, option
+from tonnage.spec.kv_tiers import OFF, USUAL
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
     from tonnage.deploy.verify.folder import Folder
     from tonnage.plan.plan import Plan
     from tonnage.plan.pool import Pool
+    from tonnage.simulator.tiers import Tier
     from tonnage.spec.deployment import Deployment
     from tonnage.watch.reading import Pages, Reading
     from tonnage.watch.settings import Instance
@@ -123,6 +125,7 @@ class Planned:
         instances: how many there are, spare ones included.
         gpus_per_system: GPUs in one of the systems that they are in.
         prompt_tokens: mean prompt of the load that the plan is for.
+        tiers: memory below the KV cache of each attention rank.
     """
 
     plan: Plan
@@ -131,6 +134,7 @@ class Planned:
     instances: int
     gpus_per_system: int
     prompt_tokens: int
+    tiers: tuple[Tier, ...] = ()
 
 
 def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Planned:
@@ -165,7 +169,18 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
         instances=pool.instances,
         gpus_per_system=pool.gpus_per_system,
         prompt_tokens=math.ceil(plan.scenario.mean_isl),
+        tiers=_tiers(plan, pool, deployment),
     )
+
+
+def _tiers(plan: Plan, pool: Pool, deployment: Deployment) -> tuple[Tier, ...]:
+    """Memory below the KV cache as the plan was sized with it."""
+    from tonnage.api.question.sessions import asked_tiers, tiers_below
+    from tonnage.spec.catalog import find_system
+
+    asked = None if plan.asked is None else plan.asked.search.kv_tiers
+    tiers = asked_tiers(asked, OFF if plan.sessions is None else USUAL)
+    return () if tiers.off else tiers_below(tiers, deployment, find_system(pool.system))
 
 
 def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Deployment:

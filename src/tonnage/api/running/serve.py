@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tonnage.serve.transfer import Role
     from tonnage.simulator.engine import Engine
     from tonnage.simulator.pools import KvLink
+    from tonnage.simulator.tiers import Tier
     from tonnage.spec.deployment import Deployment
 
 
@@ -216,12 +217,14 @@ class Deployed:
         instances: how many.
         gpus_per_system: GPUs of one of the systems that they are in.
         prompt_tokens: mean prompt that is expected, which pipeline stages need.
+        tiers: memory below the KV cache of each attention rank.
     """
 
     deployment: Deployment
     instances: int
     gpus_per_system: int
     prompt_tokens: int
+    tiers: tuple[Tier, ...] = ()
 
 
 def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -> Callable[[], Engine | CachedEngine]:
@@ -239,13 +242,13 @@ def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -
 
     deployment = asked.deployment
     one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
-    spec = spec_of(deployment, one)
+    spec = spec_of(deployment, one, tiers=asked.tiers)
     if inside:
         spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
-    if not (caching and spec.knobs.prefix_caching and not spec.tiers):
+    if not (caching and spec.knobs.prefix_caching):
         if not find_spec("numba"):
             raise InputError("numba is not installed, and an engine without prefix cache is compiled: pip install 'numba==0.68.*'")
-        return spec.engine
+        return replace(spec, tiers=()).engine
     return lambda: CachedEngine(spec)
 
 
@@ -273,6 +276,7 @@ def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
         instances=choice.instances,
         gpus_per_system=choice.gpus_per_system,
         prompt_tokens=choice.prompt_tokens,
+        tiers=choice.tiers,
     )
 
 

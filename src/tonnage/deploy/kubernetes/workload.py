@@ -300,19 +300,6 @@ def _gpus(service: Service) -> str:
     return f'{name}{{exported_pod=~{pods}}} or {name}{{pod=~{pods},exported_pod=""}}'
 
 
-UNCHECKED = "not schema-validated"
-"""What is in the comment of an object whose schema was not at hand (docs/deploy.md)."""
-
-
-def unchecked(read: str) -> str:
-    """The comment before such an object.
-
-    Args:
-        read: where its fields were read, or that they are recalled.
-    """
-    return f"{UNCHECKED}: {read}"
-
-
 def bundle(
     service: Service,
     applied: Mapping[str, str],

@@ -105,6 +105,12 @@ def pods_of(one: Written) -> Iterator[Pods]:
         yield made(
             {"spec": predictor}, predictor.get("minReplicas"), labels=predictor.get("labels") or {}, open="containers" not in predictor
         )
+    elif one.kind == "NIMService":  # replaces a Deployment of the same folder, whose instances are counted
+        named = {"app.kubernetes.io/name": one.name}
+        inside = {"name": one.name, **{name: spec[name] for name in ("env", "resources") if name in spec}}
+        claim = {"name": "model-store", "persistentVolumeClaim": {"claimName": at(spec, "storage", "pvc", "name")}}
+        pod = {"containers": [inside], "volumes": [claim]}
+        yield made({"metadata": {"labels": named}, "spec": pod}, spec.get("replicas"), open=True, answers=False)
     elif one.kind == "DynamoGraphDeployment":
         for part in spec.get("components") or ():
             yield made(part.get("podTemplate"), part.get("replicas"), open=True)

@@ -10,6 +10,7 @@ from tonnage.report.document import Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import counted, number, percent, plain, whole
 from tonnage.report.plans.fleet import NAMES
 from tonnage.report.plans.question import limit_text
+from tonnage.report.plans.sessions import MEMORIES
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
@@ -122,9 +123,8 @@ def note_text(note: notes.Note) -> str:
             return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."
         case notes.LimitsDoNotCount():
             return f"{MODES[note.mode]}: {', '.join(map(limit_text, note.limits))} does not count."
-        case notes.KnobsChanged():
-            changed = ", ".join(f"{each.knob} {each.default} → {each.chosen}" for each in note.changes)
-            return f"The choice runs with knobs other than the engine's own: {changed}."
+        case notes.KnobsChanged() | notes.TiersNotStarted():
+            return _command(note)
         case notes.FrontEnds():
             return _front_ends(note)
         case notes.QueuedFromStart() | notes.NoLimit():
@@ -165,6 +165,15 @@ def _measured(note: Measured) -> str:
             )
         case _:
             assert_never(note)
+
+
+def _command(note: notes.KnobsChanged | notes.TiersNotStarted) -> str:
+    """What of the choice differs from the engine's own, and what its command lacks."""
+    if isinstance(note, notes.KnobsChanged):
+        changed = ", ".join(f"{each.knob} {each.default} → {each.chosen}" for each in note.changes)
+        return f"The choice runs with knobs other than the engine's own: {changed}."
+    held, who = " and ".join(MEMORIES.get(tier, tier) for tier in note.tiers), note.offloader or "it"
+    return f"The plan counts on {held} below the KV cache, which the command does not switch on: set {who} up as well."
 
 
 def _without_limits(note: notes.QueuedFromStart | notes.NoLimit) -> str:

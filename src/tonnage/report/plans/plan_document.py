@@ -300,7 +300,10 @@ def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
     from tonnage.plan.use_cases import SCHEMA
 
     if isinstance(document, dict) and document.get("schema") == SCHEMA:
-        raise InputError(f"{path}: holds several use cases, and one plan is needed; give one scenario file to tonnage size --output")
+        raise InputError(
+            f"{path}: holds several use cases, and one plan is needed; size each scenario alone, `tonnage size SCENARIO.yaml --output "
+            "PLAN.json`, and deploy each plan into its own namespace"
+        )
     if isinstance(document, dict) and document.get("schema") == COMPARISON and isinstance(document.get("plans"), list):
         return tuple(map(Plan.from_json, document["plans"]))
     return (Plan.from_json(document),)

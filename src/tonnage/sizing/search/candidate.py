@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.search.pooled import contenders_of
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine
+from tonnage.spec.catalog.interfaces import starts_offloading
+from tonnage.spec.precision import WIDE
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -264,17 +266,18 @@ def _command(sized: Sized) -> Command:
     """How an instance is started."""
     d, traffic = sized.ready.trial.deployment, sized.ready.instance.traffic
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
-    started = command(
-        find_engine(d.engine).launch,
+    engine, (rules, tiers) = find_engine(d.engine), sized.ready.instance.below
+    return command(
+        None if d.precision.weight_format in WIDE else engine.launch,
         checkpoint=d.model.name,
         parallelism=d.parallelism,
         knobs=d.knobs,
         max_context=min(longest, d.model.max_context),
         kv_8bit=d.precision.kv == "fp8",
         speculation=d.speculation,
+        offloading=rules,
+        tiers=tiers if tiers and starts_offloading(rules, engine) else (),
     )
-    rules, tiers = sized.ready.instance.below
-    return replace(started, argv=(*started.argv, *rules.switched_on(tiers, d.parallelism))) if started.argv else started
 
 
 def _load(question: Question, capacity: Capacity) -> Load:

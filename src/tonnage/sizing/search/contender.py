@@ -173,8 +173,8 @@ class Contender:
     ) -> tuple[int, Capacity] | Reason:
         """The fewest systems, spare ones left out, that carry the load, and what one of their instances carries; or why none do.
 
-        More instances carry as much each as fewer do, or more. So what a number of systems carries says how many to look at next: short
-        runs say where to begin, and by themselves that is the answer of ``QUICK``. Arguments as of ``capacity``.
+        More instances carry as much each as fewer do, or more. So what a number of systems carries says how many to look at next; short
+        runs say where to begin. Arguments as of ``capacity``.
         """
         slower = self.as_asked if slowdown is None else slowdown
         guess = self.layout.carrying(self.load, USUAL * self.bound(slower))
@@ -182,8 +182,6 @@ class Contender:
         if quick.reason is not None and (care == QUICK or above > 0.0):
             return quick.reason
         low, systems = 0, self.layout.carrying(self.load, quick.rate or self.bound(slower)).systems
-        if care == QUICK:
-            return systems, quick
         most: tuple[int, Capacity] | None = None
         while True:
             found = self.capacity(self.layout.of(systems).instances, slower, above=above, care=care, router=router)

@@ -146,7 +146,7 @@ class Search:
             for level in self._levels():
                 contest = Contest(search=self, level=level, care=self.care)
                 quick = self._in_short_runs(left, level)
-                found = contest.held([*left, *more], first=quick[0].contender if quick else self._first(left))
+                found = asked = contest.held([*left, *more], first=quick[0].contender if quick else self._first(left))
                 outcomes.update(contest.outcomes)
                 if found:
                     break
@@ -154,6 +154,9 @@ class Search:
             failed |= never
             if found or not never:
                 break
+        if verdict is not None and verdict.systems > verdict.by_division and (saving := self._saving(left, found[0], asked)):
+            found, verdict, never = self._checked(saving)
+            failed |= never
         others = [*quick, *self._others(contenders, found[0], outcomes)] if found and self.rows else []
         if others and (surer := self._surer(others, found)):
             found, verdict, never = self._checked(sorted((*found, *surer), key=self.key))
@@ -205,6 +208,13 @@ class Search:
         known = [one for one in found if one.ready.place in verdicts][:1]
         found = [*known, *(one for one in found if one not in known)]
         return found, verdicts.get(found[0].ready.place) if found else None, failed
+
+    def _saving(self, contenders: list[Contender], best: Sized, asked: list[Sized]) -> list[Sized]:
+        """What the contest found, with others that need fewer GPUs than the best, whose fleet took more; empty if no other does."""
+        contest = Contest(search=self, level=best.level, care=self.care, outcomes={best.ready.place: best})
+        others = contest.held([one for one in contenders if one.ready.place != best.ready.place])
+        better = {one.ready.place: one for one in others if one.gpus < best.gpus}
+        return sorted(({one.ready.place: one for one in asked} | better).values(), key=self.key) if better else []
 
     def _surer(self, others: list[Sized], found: list[Sized]) -> list[Sized]:
         """Those of short runs that would do better than the best, whose fleet took more than the search asked for, sized in full."""

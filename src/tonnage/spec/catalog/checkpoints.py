@@ -168,6 +168,14 @@ def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
     return MappingProxyType(found)
 
 
+def find_method(name: str) -> Method:
+    """A quantisation method by its name in ``quantisation.yaml``. Raises DataError: it is not there."""
+    found = next((one for one in _quantisation().methods if one.name == name), None)
+    if found is None:
+        raise DataError(f"catalog/quantisation.yaml: no method '{name}'")
+    return found
+
+
 def _checkpoint(model: _ModelEntry, entry: _CheckpointEntry, method: Method, place: Seen) -> Checkpoint:
     return Checkpoint(
         model=model.name,

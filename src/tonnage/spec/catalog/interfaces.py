@@ -10,7 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from tonnage.spec.catalog.entries import shipped_yaml
+from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu
+from tonnage.spec.kv_tiers import Offloading
 from tonnage.spec.typed_values import read_entries, strict
 
 
@@ -100,3 +102,11 @@ def _interfaces() -> Mapping[str, Interface]:
 def find_interface(preset: str) -> Interface | None:
     """The interface of an engine preset; None where none is known. Raises DataErrors: ``interfaces.yaml`` is damaged."""
     return _interfaces().get(preset)
+
+
+def starts_offloading(rules: Offloading, engine: EnginePreset) -> bool:
+    """Whether the command of an engine, or its file, switches an offloader on, as its version takes it."""
+    interface, launch = find_interface(engine.name), engine.launch
+    if interface is None or launch is None or not (rules.flags or (rules.file_keys and launch.file_flag)):
+        return False
+    return set(rules.file_keys.values()) <= set(interface.keys.split()) and not interface.fault(rules.flags, {})

@@ -1,0 +1,1 @@
+"""A checkpoint made narrower by another tool, and judged next to the original; no quantisation code of Tonnage's own."""

@@ -1,0 +1,132 @@
+"""One checkpoint made: the tool's process, the folder that becomes whole at once, and the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tonnage.compress.checks import Job
+from tonnage.compress.environment import python_of, version
+from tonnage.compress.recipes import MODELOPT, TOOLS, script
+from tonnage.deploy.checkpoint import MANIFEST
+from tonnage.errors import InputError, TonnageError, option
+
+SCHEMA = "tonnage-compress/1"
+RECIPE = "recipe.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compressed:
+    """A checkpoint that was made.
+
+    Attributes:
+        folder: where it is.
+        manifest: content of ``tonnage-compress.json``.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+
+
+def recipe_of(job: Job, *, output: Path) -> str:
+    """The tool's own script for a job."""
+    text = job.texts.get("calibration", Path("calibration.txt"))
+    return script(job.form, job.tool, model=str(job.model), output=str(output), text=str(text), name=RECIPE)
+
+
+def run(job: Job, told: Callable[[str], None]) -> Compressed:
+    """Make the checkpoint next to its place, judge it, and move it there when it is whole.
+
+    Raises:
+        InputError: the place is taken, or the tool refuses the model.
+        TonnageError: the tool fails; its last lines are in the message.
+    """
+    if job.output.exists():
+        raise InputError(f"{option('output')}: {job.output} is there already; name another folder")
+    python = python_of(job.tool, told)
+    made = job.output.with_name(f".{job.output.name}.{os.getpid()}.partial")
+    made.mkdir(parents=True)
+    try:
+        recipe = recipe_of(job, output=made)
+        figures = _worked(python, job, recipe, made, told)
+        manifest = _manifest(job, recipe.replace(str(made), str(job.output)), made, figures)
+        (made / MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        made.rename(job.output)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return Compressed(folder=job.output, manifest=manifest)
+
+
+def _worked(python: Path, job: Job, recipe: str, made: Path, told: Callable[[str], None]) -> dict[str, Any]:
+    """What the worker measured."""
+    asked = {
+        "recipe": recipe,
+        "model": str(job.model),
+        "output": str(made),
+        "texts": {name: str(path) for name, path in job.texts.items()},
+        "needs": _needs(job),
+        "reload": job.tool != MODELOPT,
+        "scaled": job.form.name in ("int8", "w4a16-awq"),
+    }
+    found: dict[str, Any] = {}
+    words = [str(python), str(Path(__file__).with_name("worker.py"))]
+    with (made / "log").open("w+b") as log:
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                process.stdin.write(json.dumps(asked) + "\n")
+                process.stdin.flush()
+                for line in process.stdout:
+                    if not line.startswith("{"):  # what a library writes past Python
+                        continue
+                    said = json.loads(line)
+                    found |= said
+                    if "step" in said:
+                        told(f"{said['step']} …")
+            finally:
+                process.kill()
+        log.seek(0)
+        last = " | ".join(log.read().decode("utf-8", "replace").strip().splitlines()[-4:])
+    (made / "log").unlink()
+    if "refused" in found:
+        raise InputError(f"{option('format')}: {found['refused']}")
+    if "figures" not in found:
+        raise TonnageError(f"{job.tool} failed: {found.get('failed', last)}")
+    return dict(found["figures"])
+
+
+def _needs(job: Job) -> str:
+    """The kind of calibration for which the tool must know the model; empty where it needs none."""
+    named = {"w4a16-awq": "awq", "int8": "smoothquant"}
+    return named.get(job.form.name, "calibration") if job.form.calibrated(job.tool) else ""
+
+
+def _manifest(job: Job, recipe: str, made: Path, figures: dict[str, Any]) -> dict[str, Any]:
+    """Everything that says what the checkpoint is."""
+    files = sorted(file for file in made.rglob("*") if file.is_file())
+    return {
+        "schema": SCHEMA,
+        "format": job.form.name,
+        "precision": job.form.precision,
+        "method": job.form.methods[job.tool],
+        "tool": {"name": TOOLS[job.tool], "version": version(job.tool)},
+        "recipe": recipe,
+        "texts": {name: _hash(path) for name, path in job.texts.items()},
+        "original_bytes": job.weight_bytes,
+        "bytes": sum(file.stat().st_size for file in files if file.suffix == ".safetensors"),
+        "files": {str(file.relative_to(made)): _hash(file) for file in files},
+        "figures": figures,
+    }
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

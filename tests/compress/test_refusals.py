@@ -1,0 +1,115 @@
+"""What is refused before a tool is started, the scripts that ``--dry-run`` prints, and what ``deploy`` takes of a made checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.plans import dense
+from tonnage import api
+from tonnage.compress import checks
+from tonnage.compress.environment import pins, version
+from tonnage.compress.recipes import FORMATS, MODELOPT, TOOLS
+from tonnage.deploy.checkpoint import MANIFEST
+from tonnage.deploy.service import service_of
+from tonnage.errors import InputError, UnknownName
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 1_000,
+    "max_position_embeddings": 2_048,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    (folder / "model.safetensors").write_bytes(bytes(1_000))
+    (tmp_path / "text.txt").write_text("some words " * 100, encoding="utf-8")
+    return folder
+
+
+def refused(model: Path, **asked: Any) -> str:
+    with pytest.raises(InputError) as fault:
+        api.compress(model, output=model.parent / "made", **asked)
+    assert not (model.parent / "made").exists()
+    assert not list(model.parent.glob(".made*"))
+    return str(fault.value)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_of_every_tool_has_a_script_that_python_reads(model: Path, name: str) -> None:
+    for tool in FORMATS[name].methods:
+        found = api.compress(model, output=model.parent / "made", format=name, tool=tool, dry_run=True)
+        assert isinstance(found, str)
+        compile(found, "recipe.py", "exec")
+        assert str(model) in found
+        assert "def compressed()" in found
+
+
+def test_what_is_asked_for_must_be_known(model: Path) -> None:
+    assert "is missing" in refused(model)
+    with pytest.raises(UnknownName):
+        api.compress(model, output=model.parent / "made", format="fp9")
+    assert "does not write 2:4" in refused(model, format="2:4", tool="llm-compressor")
+    assert "give a file with text" in refused(model, format="w4a16-gptq")
+    same = model.parent / "text.txt"
+    assert "give one that the calibration does not see" in refused(model, format="fp8", text=same, held_back=same)
+
+
+def test_the_folder_must_hold_a_whole_checkpoint_in_16_bits(model: Path, tmp_path: Path) -> None:
+    assert "no folder" in refused(tmp_path / "absent", format="fp8")
+    (model / "model.safetensors.index.json").write_text('{"weight_map": {"a": "other.safetensors"}}', encoding="utf-8")
+    assert "lacks other.safetensors" in refused(model, format="fp8")
+    (model / "model.safetensors.index.json").write_text("[", encoding="utf-8")
+    assert "is damaged" in refused(model, format="fp8")
+    (model / "model.safetensors.index.json").unlink()
+    (model / "config.json").write_text(json.dumps({**CONFIG, "quantization_config": {"quant_method": "fp8"}}), encoding="utf-8")
+    assert "already; give the checkpoint in 16 bits" in refused(model, format="fp8")
+
+
+def test_what_this_machine_or_the_model_cannot_do(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    text = model.parent / "text.txt"
+    assert "needs a GPU" in refused(model, format="w4a16-awq", text=text)
+    assert "needs a GPU" in refused(model, format="nvfp4", tool=MODELOPT, text=text)
+    monkeypatch.setattr(checks, "_memory_available", lambda: 1_000)
+    assert "GiB of memory" in refused(model, format="fp8")
+    (model / "config.json").write_text(
+        json.dumps({**CONFIG, "model_type": "gemma2", "head_dim": 64, "architectures": ["Gemma2ForCausalLM"]}), encoding="utf-8"
+    )
+    assert "ruins models of the kind gemma2" in refused(model, format="int8", text=text)
+
+
+def test_a_plan_names_the_format_and_must_fit(model: Path) -> None:
+    plan = model.parent / "plan.json"
+    plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
+    assert "is not the plan's fp8" in refused(model, format="nvfp4", plan=plan)
+    assert "give the plan's model" in refused(model, plan=plan)
+
+
+def test_deploy_takes_a_made_checkpoint_of_the_plans_format_alone(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text('{"precision": "nvfp4"}', encoding="utf-8")
+    with pytest.raises(InputError, match="is in nvfp4, and the plan is for fp8"):
+        service_of(dense("vllm-0.32"), checkpoint=str(tmp_path))
+    (tmp_path / MANIFEST).write_text('{"precision": "fp8"}', encoding="utf-8")
+    assert service_of(dense("vllm-0.32"), checkpoint=str(tmp_path)).checkpoint == str(tmp_path)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_package_of_a_tool_is_pinned(tool: str) -> None:
+    lines = pins(tool).splitlines()
+    assert all(line.count("==") == 1 and "+" not in line for line in lines)
+    assert version(tool)
