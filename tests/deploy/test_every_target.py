@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from tests.deploy.plans import dense, experts, latencies, started
 from tests.deploy.written import check_files
 from tests.plan.candidates import candidate
+from tonnage import api
 from tonnage.api.running.gateway import gateway_from
 from tonnage.cli.main import run
 from tonnage.deploy.targets import deployed, target_files
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
+from tonnage.results.store import json_text
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.checkpoints import find_checkpoints
 from tonnage.spec.catalog.entries import model_shelf
@@ -160,6 +162,21 @@ def test_what_runs_nowhere_in_the_plan_says_what_to_ask_of_size() -> None:
         "target: ray-serve runs only vllm, not sglang-0.5.9, and no other deployment of the plan runs on ray-serve; "
         "size again with deploy_on ray-serve, which tries only what it runs"
     )
+
+
+def test_a_refusal_says_what_size_chooses_for_the_target_and_the_command(tmp_path: Path) -> None:
+    words = "size --model llama-3.1-8b --gpu h100 --tp 1 --isl 200 --osl 20 --peak-rps 10 --ttft 'p95<=1s' --output a.json"
+    plan = api.size(model="llama-3.1-8b", gpu="h100", tp="1", isl="200", osl="20", peak_rps=10, ttft="p95<=1s", engine="tensorrt-llm-1.2")
+    typed = replace(plan.provenance, command=f"./tonnage {words} --engine=tensorrt-llm-1.2")
+    path = tmp_path / "plan.json"
+    path.write_text(json_text(replace(plan, provenance=typed).to_json()), encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        api.deploy(path, target="nim", output=tmp_path / "files")
+    said = str(refused.value)
+    assert "; size without engine, tp chooses 1 × " in said
+    assert ", 1 in place of the plan's 1: ./tonnage size --model llama-3.1-8b --gpu h100 --isl 200 " in said
+    assert said.endswith("--ttft 'p95<=1s' --deploy-on nim --output plan-nim.json")
+    assert not (tmp_path / "files").exists()
 
 
 def test_a_named_checkpoint_wins_and_holds_the_number_format() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from tonnage.cli.printing import print_answer
+from tonnage.cli.progress import progress_bar
 from tonnage.cli.services import is_service, refuse_given
 
 FAULTS = 3
@@ -62,7 +65,21 @@ def deploy(
         refuse_given({"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated or None})
         found = api.deploy_service(plan, target=target, output=output)
     else:
-        found = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
+        with ExitStack() as stack:
+            bar = cache(lambda: stack.enter_context(progress_bar(f"Sizing for {target}", quiet=json)))
+
+            def sized(done: int, total: int, name: str) -> None:
+                bar()(done, total, name)
+
+            found = api.deploy(
+                plan,
+                target=target,
+                output=output,
+                checkpoint=checkpoint,
+                drafter=drafter,
+                simulated=simulated,
+                progress=sized,
+            )
     if json:
         from tonnage.results.store import json_text
 

@@ -47,6 +47,10 @@ REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")
 """Targets that run an engine as an image with a command, in place of which they run the simulated engine as well."""
 
 
+class NothingRuns(InputError):
+    """No deployment of a plan runs on the target, whose question may have another answer there."""
+
+
 def target_files(service: Service, target: str) -> dict[str, str]:
     """The files of a deployment for a target that runs it."""
     return TARGETS[target](service)
@@ -59,8 +63,8 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
     choice's number format count, because the checkpoint is in that format. With ``simulated`` the simulated engine runs in its place.
 
     Raises:
-        InputError: unknown target, one that runs no simulated engine, a plan without a choice, or no deployment of the plan that the target
-            runs.
+        InputError: unknown target, one that runs no simulated engine, or a plan without a choice.
+        NothingRuns: no deployment of the plan runs on the target.
     """
     target_runs(target)
     choice = plan.choice
@@ -82,9 +86,9 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
     others = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
     if not others and len(choice.pools) > 1:
         able = " or ".join(f"{option('target')} {name}" for name, one in RUNS.items() if one.pools)
-        raise InputError(f"{option('target')}: {why}; write {able}, or size again without {option('disaggregated')}")
+        raise NothingRuns(f"{option('target')}: {why}; write {able}, or size again without {option('disaggregated')}")
     if not others:
-        raise InputError(
+        raise NothingRuns(
             f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; "
             f"size again with {option('deploy_on')} {target}, which tries only what it runs"
         )

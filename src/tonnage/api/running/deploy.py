@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.spec.kv_tiers import OFF, USUAL
+from tonnage.spec.scenario import to_document
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
     from tonnage.plan.pool import Pool
     from tonnage.simulator.tiers import Tier
+    from tonnage.sizing.planner import Progress
     from tonnage.spec.deployment import Deployment
     from tonnage.watch.reading import Pages, Reading
     from tonnage.watch.settings import Instance
@@ -48,6 +51,7 @@ def deploy(
     checkpoint: str | None = None,
     drafter: str | None = None,
     simulated: bool = False,
+    progress: Progress | None = None,
 ) -> Deployed:
     """Write the files that deploy the choice of a plan, or the nearest other deployment of the plan that the target runs.
 
@@ -59,6 +63,7 @@ def deploy(
             number format, a 16-bit one that the engine quantises at start, or a folder and the command that fills it).
         drafter: checkpoint of the drafter, where the plan decodes speculatively with one.
         simulated: whether the simulated engine runs in place of the plan's, without GPUs.
+        progress: as in ``size``, which answers the plan's question for the target where the target runs no deployment of the plan.
 
     Returns:
         The written files, with notes.
@@ -69,19 +74,65 @@ def deploy(
     """
     from tonnage.deploy.plan_text import instead_line
     from tonnage.deploy.service import PLAN
-    from tonnage.deploy.targets import deployed, target_files, write_folder
+    from tonnage.deploy.targets import NothingRuns, deployed, target_files, write_folder
     from tonnage.report.plans.plan_document import read_plans
     from tonnage.results.store import json_text
 
     plans = read_plans(plan)
     if len(plans) > 1:
         raise InputError(f"{option('plan')}: {plan} compares {len(plans)} plans; give the file of one")
-    service = deployed(plans[0], target, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
+    try:
+        service = deployed(plans[0], target, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
+    except NothingRuns as refused:
+        raise InputError(f"{refused.marked}{_nearest(plans[0], target, progress)}") from None
     files = target_files(service, target)
     files = {name: files[name] for name in sorted(files)} | {PLAN: json_text(service.plan.to_json())}
     write_folder(Path(output), files)
     told = (instead_line(service), service.loading.told, *service.loading.make)
     return Deployed(files=tuple(files), checkpoint=service.checkpoint, notes=tuple(line for line in told if line))
+
+
+NARROW = ("engine", "disaggregated", "kv_link", "kv_overlap", "router", "precision", "tp", "pp", "dp", "ep")
+"""Leaves of a question's search that may leave nothing which a target runs."""
+
+
+def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
+    """The answer of ``size`` for a target with its command, after a semicolon; first to the same question, then without its ``NARROW``."""
+    from tonnage.api.size import size
+    from tonnage.report.plans.answer import answer_text
+
+    if plan.asked is None or plan.choice is None:
+        return ""
+    document = to_document(plan.asked)
+    search = document.get("search", {})
+    for left_out in ((), tuple(name for name in NARROW if name in search)):
+        kept = {name: value for name, value in search.items() if name not in left_out}
+        try:
+            found = size({**document, "search": {**kept, "deploy_on": target}}, progress=progress)
+        except TonnageError:
+            continue
+        if found.choice is not None:
+            less = f" without {', '.join(map(option, left_out))}" if left_out else ""
+            told = f"; size{less} chooses {answer_text(found)}, {found.choice.systems} in place of the plan's {plan.choice.systems}"
+            return f"{told}: {_command(plan.provenance.command, left_out, target)}".removesuffix(": ")
+    return f"; no deployment that {target} runs meets the limits"
+
+
+def _command(typed: str, left_out: Sequence[str], target: str) -> str:
+    """The command that made a plan, changed for a target; empty where it cannot be, because a file holds what is left out."""
+    words, found, dropped = iter(shlex.split(typed)), list[str](), set[str]()
+    for word in words:
+        name, equals, _ = word.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        if not word.startswith("--") or name not in (*left_out, "deploy_on", "output"):
+            found.append(word)
+            continue
+        dropped.add(name)
+        if not equals and name not in ("disaggregated", "kv_overlap"):
+            next(words, "")
+    if not found or not dropped.issuperset(left_out):
+        return ""
+    return shlex.join([*found, "--deploy-on", target, "--output", f"plan-{target}.json"])
 
 
 def verify_folder(folder: str | Path) -> Folder:
