@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -195,11 +196,12 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
         served = api.serve_openvino(**asked)
         what = f"{served.model} by OpenVINO"
     else:
-        from tonnage.simulator.kernel import warm_up
-
         served = api.serve_simulated(**asked)
-        compile_if_needed()
-        warm_up()  # also loads what another process compiled, so that the first request does not wait for it
+        if find_spec("numba"):  # an image of the simulated engine has none: the reference, which needs no compiler, serves
+            from tonnage.simulator.kernel import warm_up
+
+            compile_if_needed()
+            warm_up()  # also loads what another process compiled, so that the first request does not wait for it
         kind = "instance" if served.instances == 1 else f"instances behind {served.router}"
         what = f"{served.instances} simulated {kind} of {served.model}"
         if served.rank_ports:
@@ -215,7 +217,7 @@ def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
         from tonnage.api.running.deploy import planned
 
         asked["instances"] = planned(asked["plan"], coefficients=asked.get("coefficients")).instances
-    if engine == "simulated":
+    if engine == "simulated" and find_spec("numba"):
         compile_if_needed()
     fleet = {name: asked.pop(name) for name in ("instances", "router", "host", "port") if name in asked}
     faults = asked.pop("fault", ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -245,6 +246,8 @@ def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -
     if inside:
         spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
     if not (caching and spec.knobs.prefix_caching):
+        if not find_spec("numba"):
+            raise InputError("numba is not installed, and an engine without prefix cache is compiled: pip install 'numba==0.68.*'")
         return replace(spec, tiers=()).engine
     return lambda: CachedEngine(spec)
 
