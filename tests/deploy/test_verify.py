@@ -130,7 +130,7 @@ def test_the_verb_prints_what_was_read_against_what(tmp_path: Path, capsys: pyte
     text = (folder / "gateway.yaml").read_text(encoding="utf-8")
     (folder / "gateway.yaml").write_text(text.replace("policy:", "polcy:"), encoding="utf-8")
     assert run(["deploy", "verify", str(folder)]) == 3
-    assert "gateway.yaml: " in capsys.readouterr().out
+    assert "polcy: unknown key" in " ".join(capsys.readouterr().out.split())  # lines end where the terminal does
     (folder / "plan.json").unlink()
     assert run(["deploy", "verify", str(folder)]) == 2
     assert "holds no plan.json" in capsys.readouterr().err
