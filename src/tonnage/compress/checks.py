@@ -81,7 +81,8 @@ def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
     wanted = sorted(planned)[0]
     fitting = [one for one in FORMATS.values() if same_format(one.precision, wanted)]
     if len(planned) > 1 or not fitting:
-        raise InputError(f"{option('plan')}: assumes {' and '.join(sorted(planned))}, which no tool writes as one checkpoint; {named()}")
+        both = " and ".join(sorted(planned))
+        raise InputError(f"{option('plan')}: assumes {both}, which no tool writes as one checkpoint; formats: {', '.join(FORMATS)}")
     if format is None:
         return fitting[0]
     if FORMATS[format] not in fitting:
@@ -90,11 +91,6 @@ def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
             f"{option('precision')} {FORMATS[format].precision}"
         )
     return FORMATS[format]
-
-
-def named() -> str:
-    """What may be asked for."""
-    return f"formats: {', '.join(FORMATS)}"
 
 
 def same_format(made: str, planned: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import InputError, option
+from tonnage.errors import InputError, TonnageError, option
 from tonnage.report.verified import Rehearsal
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
 
     Raises:
         InputError: a folder without simulated services of Compose, or a port of theirs that is taken.
-        TonnageError: a process does not serve.
+        TonnageError: a process does not serve, or the run was ended before the kill.
     """
     from tonnage.api.bench import prepare_bench, run_bench
     from tonnage.deploy.plan_text import bench_lengths
@@ -93,6 +93,8 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
             kill = _Kill(victim=fleet.children[-1], after_s=seconds / 2)
             told(f"{rate:g} requests/s for {seconds:g} s; {engines[-1].name} is killed after {seconds / 2:g} s")
             (found,) = run_bench(asked, output=None, selftest=False, provenance={}, watch=lambda words: kill)
+    if not kill.at_ns:
+        raise TonnageError("the run ended before the instance was killed; rehearse again")
     lost = found.requests.status > 1
     before = found.requests.sent_ns <= kill.at_ns
     limits, within = _before(plan, found.requests, kill.at_ns)
