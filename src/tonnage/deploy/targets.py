@@ -84,14 +84,10 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
         return other.pools[0].gpu != first.gpu, not _same_format(other, choice)
 
     others = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
-    if not others and len(choice.pools) > 1:
-        able = " or ".join(f"{option('target')} {name}" for name, one in RUNS.items() if one.pools)
-        raise NothingRuns(f"{option('target')}: {why}; write {able}, or size again without {option('disaggregated')}")
     if not others:
-        raise NothingRuns(
-            f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; "
-            f"size again with {option('deploy_on')} {target}, which tries only what it runs"
-        )
+        able = [f"{option('target')} {name}" for name in RUNS if not _why_not(name, choice)] if len(choice.pools) > 1 else []
+        instead = f"; write {' or '.join(able)}" if able else f", and no other deployment of the plan runs on {target}"
+        raise NothingRuns(f"{option('target')}: {why}{instead}")
     nearest = min(others, key=distance)
     taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=nearest, why=why, simulated=simulated)
     return _loaded(target, taken)

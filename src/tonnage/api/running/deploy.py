@@ -84,7 +84,7 @@ def deploy(
     try:
         service = deployed(plans[0], target, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
     except NothingRuns as refused:
-        raise InputError(f"{refused.marked}{_nearest(plans[0], target, progress)}") from None
+        raise InputError(f"{refused.marked}; {_nearest(plans[0], target, progress)}") from None
     files = target_files(service, target)
     files = {name: files[name] for name in sorted(files)} | {PLAN: json_text(service.plan.to_json())}
     write_folder(Path(output), files)
@@ -93,29 +93,43 @@ def deploy(
 
 
 NARROW = ("engine", "disaggregated", "kv_link", "kv_overlap", "router", "precision", "tp", "pp", "dp", "ep")
-"""Leaves of a question's search that may leave nothing which a target runs."""
+HARDWARE = ("gpu", "system")
+"""Leaves of a question's search that may leave nothing which a target runs; hardware is left out last."""
 
 
 def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
-    """The answer of ``size`` for a target with its command, after a semicolon; first to the same question, then without its ``NARROW``."""
+    """The answer of ``size`` for a target with its command: to the same question, then without its ``NARROW``, then on other hardware.
+
+    Where there is none, the reason: the limits, with what comes nearest to them, or why the question cannot be asked again.
+    """
     from tonnage.api.size import size
-    from tonnage.report.plans.answer import answer_text
+    from tonnage.report.plans.answer import NO_ANSWER, answer_text
+    from tonnage.report.plans.candidates import left_out_texts
 
     if plan.asked is None or plan.choice is None:
-        return ""
+        apart = plan.choice is not None and len(plan.choice.pools) > 1
+        without = f" and without {option('disaggregated')}" if apart else ""
+        return f"size again with {option('deploy_on')} {target}{without}, which tries only what it runs"
     document = to_document(plan.asked)
-    search = document.get("search", {})
-    for left_out in ((), tuple(name for name in NARROW if name in search)):
-        kept = {name: value for name, value in search.items() if name not in left_out}
+    search, none, failed = document.get("search", {}), "", ""
+    for narrow in dict.fromkeys(tuple(name for name in names if name in search) for names in ((), NARROW, (*NARROW, *HARDWARE))):
+        kept = {name: value for name, value in search.items() if name not in narrow}
+        without = f" without {', '.join(map(option, narrow))}" if narrow else ""
         try:
             found = size({**document, "search": {**kept, "deploy_on": target}}, progress=progress)
-        except TonnageError:
+        except TonnageError as fault:
+            failed = f"the nearest plan cannot be sized{without}: {'; '.join(fault.marked.splitlines())}"
             continue
         if found.choice is not None:
-            less = f" without {', '.join(map(option, left_out))}" if left_out else ""
-            told = f"; size{less} chooses {answer_text(found)}, {found.choice.systems} in place of the plan's {plan.choice.systems}"
-            return f"{told}: {_command(plan.provenance.command, left_out, target)}".removesuffix(": ")
-    return f"; no deployment that {target} runs meets the limits"
+            command = _command(plan.provenance.command, narrow, target)
+            chosen = f"nearest: {answer_text(found)}, {found.choice.systems} in place of the plan's {plan.choice.systems}, sized{without}"
+            return f"{chosen}: {command}" if command else chosen
+        none = f"nearest: none, {NO_ANSWER}{without}: {'; '.join(left_out_texts(found)[:MOST_TOLD])}".removesuffix(": ")
+    return none or failed
+
+
+MOST_TOLD = 3
+"""GPUs whose nearest deployment a refusal names."""
 
 
 def _command(typed: str, left_out: Sequence[str], target: str) -> str:
