@@ -187,10 +187,11 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
             for entry in one.get("env") or ():
                 if entry.get("name") in FLAGS:
                     yield group.file, f"{group.owner} {entry['name']}", shlex.split(str(entry.get("value", ""))), {}
-    for name, made in (at(_first(values, "compose.yaml"), "services") or {}).items():
-        words = [str(word) for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))]
-        if _is_engine(words):
-            yield "compose.yaml", name, words, configs.get(FILE, {})
+    for file, services in _compose(values).items():
+        for name, made in services.items():
+            words = [str(word) for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))]
+            if _is_engine(words):
+                yield file, name, words, configs.get(FILE, {})
     for application in at(_first(values, "serve.yaml"), "applications") or ():
         for one in at(application, "args", "llm_configs") or ():
             yield "serve.yaml", str(application.get("name", "")), list(_as_flags(one.get("engine_kwargs") or {})), {}
@@ -245,14 +246,14 @@ def _together(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service
             said = words[words.index("--port") + 1] if "--port" in words[:-1] else ""
             if ports and said and int(said) not in ports:
                 yield f"{group.file}: {group.owner} {one['name']} listens on {said}, and its ports are {sorted(ports)}"
-    if "compose.yaml" in values:
-        yield from _composed(values, service)
+    if composed := _compose(values):
+        yield from _composed(values, composed, service)
 
 
 def _images(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
     """Tags of the engine's own image that are not that of the plan's version."""
     placed = [(group.file, one.get("image", "")) for group in pods for one in group.containers]
-    placed += [("compose.yaml", one.get("image", "")) for one in (at(_first(values, "compose.yaml"), "services") or {}).values()]
+    placed += [(file, one.get("image", "")) for file, services in _compose(values).items() for one in services.values()]
     repository = service.image.rsplit(":", 1)[0]
     for file, image in placed:
         if str(image).rsplit(":", 1)[0] == repository and image != service.image:
@@ -264,35 +265,55 @@ def _gpus(container: Mapping[str, Any]) -> int:
     return sum(int(count) for name, count in limits.items() if name.endswith("/gpu"))
 
 
-def _composed(values: Mapping[str, Sequence[Any]], service: Service) -> Iterator[str]:
+def _compose(values: Mapping[str, Sequence[Any]]) -> dict[str, Mapping[str, Any]]:
+    """The services of each file of Compose."""
+    return {file: made["services"] for file in values if isinstance(made := _first(values, file), dict) and "services" in made}
+
+
+def _composed(values: Mapping[str, Sequence[Any]], composed: Mapping[str, Mapping[str, Any]], service: Service) -> Iterator[str]:
     """The services of Compose: their files, their GPUs, and the addresses by which the gateway and Prometheus find them."""
-    services: Mapping[str, Any] = at(_first(values, "compose.yaml"), "services") or {}
-    volumes = at(_first(values, "compose.yaml"), "volumes") or {}
-    taken: dict[str, str] = {}
-    published = set()
+    published = {
+        file: {str(port).rsplit(":", 2)[-2] for one in made.values() for port in one.get("ports") or ()} for file, made in composed.items()
+    }
+    for file, services in composed.items():
+        yield from _of_machine(file, services, values, service)
+    instances = sum(name.startswith("instance-") for services in composed.values() for name in services)
+    if instances != service.pool.instances:
+        yield f"{', '.join(composed)}: {instances} instances in place of the plan's {service.pool.instances}"
+    backends = {str(each) for each in at(_first(values, "gateway.yaml"), "backends") or ()}
+    if len(backends) != service.pool.instances:
+        yield f"gateway.yaml: {len(backends)} backends in place of the plan's {service.pool.instances} instances"
+    names = {name for services in composed.values() for name in services}
+
+    def unknown(address: str) -> str:
+        """The files that do not publish the port of an address: that of its machine, or all where its name is the user's own."""
+        host, _, port = address.rpartition(":")
+        files = [f"{host}.yaml"] if f"{host}.yaml" in published else list(published)
+        return "" if any(port in published[file] for file in files) else " or ".join(files)
+
+    for each in sorted(backends):
+        if files := unknown(each.removeprefix("http://")):
+            yield f"gateway.yaml: {each} is no published port of {files}"
+    for job in at(_first(values, "prometheus.yaml"), "scrape_configs") or ():
+        for target in (str(each) for static in job.get("static_configs") or () for each in static.get("targets") or ()):
+            if target.partition(":")[0] not in {*names, "host.docker.internal"} and (files := unknown(target)):
+                yield f"prometheus.yaml: {target} is neither a service nor a published port of {files}"
+
+
+def _of_machine(file: str, services: Mapping[str, Any], values: Mapping[str, Sequence[Any]], service: Service) -> Iterator[str]:
+    """The mounts and GPUs of one machine's services."""
+    volumes, taken = at(_first(values, file), "volumes") or {}, dict[str, str]()
     for name, one in services.items():
-        published |= {str(port).rsplit(":", 2)[-2] for port in one.get("ports") or ()}
         for mount in one.get("volumes") or ():
             source = str(mount).split(":")[0]
-            file = source.removeprefix("./")
-            held = any(each == file or each.startswith(f"{file}/") for each in values) or file == "models"
+            mounted = source.removeprefix("./")
+            held = any(each == mounted or each.startswith(f"{mounted}/") for each in values) or mounted == "models"
             if (source.startswith("./") and not held) or (not source.startswith(("./", "/")) and source not in volumes):
-                yield f"compose.yaml: {name} mounts {source}, which is not there"
+                yield f"{file}: {name} mounts {source}, which is not there"
         devices = at(one, "deploy", "resources", "reservations", "devices") or ()
         for gpu in (str(found) for device in devices for found in device.get("device_ids") or ()):
             if gpu in taken:
-                yield f"compose.yaml: {name} and {taken[gpu]} have GPU {gpu} both"
+                yield f"{file}: {name} and {taken[gpu]} have GPU {gpu} both"
             if int(gpu) >= service.pool.gpus_per_system:
-                yield f"compose.yaml: {name} has GPU {gpu} of a machine with {service.pool.gpus_per_system}"
+                yield f"{file}: {name} has GPU {gpu} of a machine with {service.pool.gpus_per_system}"
             taken[gpu] = name
-    backends = at(_first(values, "gateway.yaml"), "backends") or ()
-    if len(backends) != service.pool.instances:
-        yield f"gateway.yaml: {len(backends)} backends in place of the plan's {service.pool.instances} instances"
-    yield from (
-        f"gateway.yaml: {each} is no published port of compose.yaml" for each in backends if each.rsplit(":", 1)[-1] not in published
-    )
-    for job in at(_first(values, "prometheus.yaml"), "scrape_configs") or ():
-        for target in (each for static in job.get("static_configs") or () for each in static.get("targets") or ()):
-            host, _, port = str(target).partition(":")
-            if host not in services and host != "host.docker.internal" and port not in published:
-                yield f"prometheus.yaml: {target} is neither a service nor a published port of compose.yaml"
