@@ -170,10 +170,10 @@ def test_a_refusal_says_what_size_chooses_for_the_target_and_the_command(tmp_pat
     words = "size --model llama-3.1-8b --gpu h100 --tp 1 --isl 200 --osl 20 --peak-rps 10 --ttft 'p95<=1s' --output a.json"
     plan = api.size(model="llama-3.1-8b", gpu="h100", tp="1", isl="200", osl="20", peak_rps=10, ttft="p95<=1s", engine="tensorrt-llm-1.2")
     typed = replace(plan.provenance, command=f"./tonnage {words} --engine=tensorrt-llm-1.2")
-    said = refusal(replace(plan, provenance=typed), "nim", tmp_path)
+    said = refusal(replace(plan, provenance=typed), "ray-serve", tmp_path)
     assert "; nearest: 1 × " in said
     assert ", 1 in place of the plan's 1, sized without engine, tp: ./tonnage size --model llama-3.1-8b --gpu h100 --isl 200 " in said
-    assert said.endswith("--ttft 'p95<=1s' --deploy-on nim --output plan-nim.json")
+    assert said.endswith("--ttft 'p95<=1s' --deploy-on ray-serve --output plan-ray-serve.json")
 
 
 ASKED: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "h100", "isl": "200", "osl": "20", "peak_rps": 10, "engine": "sglang-0.5.9"}
