@@ -15,6 +15,8 @@ from tonnage.deploy.kubernetes.files import files as kubernetes
 from tonnage.deploy.llm_d import files as llm_d
 from tonnage.deploy.nim import files as nim
 from tonnage.deploy.nim import prepared as nim_prepared
+from tonnage.deploy.production_stack import files as production_stack
+from tonnage.deploy.production_stack import prepared as stack_prepared
 from tonnage.deploy.ray_serve import files as ray_serve
 from tonnage.deploy.service import Service, obstacle, service_of
 from tonnage.deploy.triton.files import files as triton
@@ -33,13 +35,14 @@ TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
     "kserve": kserve,
     "llm-d": llm_d,
     "dynamo": dynamo,
+    "production-stack": production_stack,
     "ray-serve": ray_serve,
     "nim": nim,
     "triton": triton,
 }
 """Writes the text of each file, by its name; ``spec.targets`` says what a target runs."""
 
-PREPARED = {"nim": nim_prepared, "triton": triton_prepared}
+PREPARED = {"nim": nim_prepared, "production-stack": stack_prepared, "triton": triton_prepared}
 """Where a target has other checkpoints or metrics than its engines."""
 
 REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.deploy.dynamo import MODULES, as_engine
 from tonnage.deploy.service import PLAN, Service, service_of
-from tonnage.deploy.verify.references import Pods, Written, at, pods_of, secrets, unresolved
+from tonnage.deploy.verify.references import VALUES, Pods, Written, at, pods_of, secrets, unresolved
 from tonnage.deploy.verify.schemas import read_against
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
@@ -149,6 +149,8 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
     for value in documents:
         if isinstance(value, Mapping) and list(value) == ["groups"]:  # a file of rules for Prometheus itself
             yield Written(file=file, value={"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "spec": value})
+        elif isinstance(value, Mapping) and "servingEngineSpec" in value:
+            yield Written(file=file, value={"apiVersion": "vllm-project/production-stack", "kind": VALUES, **value})
         elif isinstance(value, Mapping) and isinstance(value.get("kind"), str) and isinstance(value.get("apiVersion"), str):
             if value["kind"] != "Kustomization":
                 yield Written(file=file, value=value)
