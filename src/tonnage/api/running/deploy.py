@@ -56,7 +56,7 @@ def deploy(
     """Write the files that deploy the choice of a plan, or the nearest other deployment of the plan that the target runs.
 
     Args:
-        plan: file that ``tonnage size --output`` wrote.
+        plan: file that ``tonnage size --output`` wrote; of several use cases each is written into a folder of its own.
         target: what runs the engines, a name of ``tonnage.deploy.targets.TARGETS``.
         output: folder that is written, which must not exist or be empty.
         checkpoint: Hugging Face name, or a folder inside the instance (default, from the catalog: a published checkpoint in the plan's
@@ -74,22 +74,33 @@ def deploy(
     """
     from tonnage.deploy.plan_text import instead_line
     from tonnage.deploy.service import PLAN
-    from tonnage.deploy.targets import NothingRuns, deployed, target_files, write_folder
-    from tonnage.report.plans.plan_document import read_plans
+    from tonnage.deploy.targets import NothingRuns, deployed, deployed_together, target_files, together, write_folder
+    from tonnage.report.plans.plan_document import read_plans, read_use_cases
     from tonnage.results.store import json_text
 
-    plans = read_plans(plan)
-    if len(plans) > 1:
-        raise InputError(f"{option('plan')}: {plan} compares {len(plans)} plans; give the file of one")
-    try:
-        service = deployed(plans[0], target, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
-    except NothingRuns as refused:
-        raise InputError(f"{refused.marked}; {_nearest(plans[0], target, progress)}") from None
-    files = target_files(service, target)
-    files = {name: files[name] for name in sorted(files)} | {PLAN: json_text(service.plan.to_json())}
+    given: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
+    cases = read_use_cases(plan)
+    if cases is not None:
+        services = deployed_together(cases, target, **given)
+    else:
+        plans = read_plans(plan)
+        if len(plans) > 1:
+            raise InputError(f"{option('plan')}: {plan} compares {len(plans)} plans; give the file of one")
+        try:
+            services = {"": deployed(plans[0], target, **given)}
+        except NothingRuns as refused:
+            raise InputError(f"{refused.marked}; {_nearest(plans[0], target, progress)}") from None
+    files, told = dict[str, str](), list[str]()
+    for folder, service in services.items():
+        made = target_files(service, target)
+        made = {name: made[name] for name in sorted(made)} | {PLAN: json_text(service.plan.to_json())}
+        files |= {f"{folder}/{name}" if folder else name: text for name, text in made.items()}
+        lines = (instead_line(service), service.loading.told, *service.loading.make)
+        told += [f"{folder}: {line}" if folder else line for line in lines if line]
+    if cases is not None:
+        files |= together(services, target)
     write_folder(Path(output), files)
-    told = (instead_line(service), service.loading.told, *service.loading.make)
-    return Deployed(files=tuple(files), checkpoint=service.checkpoint, notes=tuple(line for line in told if line))
+    return Deployed(files=tuple(files), checkpoint=", ".join({one.checkpoint: None for one in services.values()}), notes=tuple(told))
 
 
 NARROW = ("engine", "disaggregated", "kv_link", "kv_overlap", "router", "precision", "tp", "pp", "dp", "ep")

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,14 +73,42 @@ def read_folder(folder: Path) -> Folder:
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         if path.stat().st_size <= MOST_BYTES:
             files[str(path.relative_to(folder))] = path.read_text(encoding="utf-8", errors="replace")
-    if PLAN not in files:
+    folders = {str(Path(file).parent): file for file in files if Path(file).name == PLAN}
+    if not folders:
         raise InputError(f"{option('folder')}: {folder} holds no {PLAN}; name a folder that `tonnage deploy` wrote")
+    if PLAN in files:
+        return read_files(files, _service(files[PLAN], folder / PLAN))
+    return _together({name: (_inside(files, name), _service(files[file], folder / file)) for name, file in folders.items()}, files)
+
+
+def _service(text: str, path: Path) -> Service:
+    """The deployment of a written plan."""
     try:
-        plan = Plan.from_json(json.loads(files[PLAN]))
-        service = service_of(plan, checkpoint="any/checkpoint", drafter=_drafter(plan))
+        plan = Plan.from_json(json.loads(text))
+        return service_of(plan, checkpoint="any/checkpoint", drafter=_drafter(plan))
     except (ValueError, TonnageError) as fault:
-        raise InputError(f"{option('folder')}: {folder}/{PLAN} is no plan that can be deployed: {fault}") from fault
-    return read_files(files, service)
+        raise InputError(f"{option('folder')}: {path} is no plan that can be deployed: {fault}") from fault
+
+
+def _inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
+    return {file.removeprefix(f"{folder}/"): text for file, text in files.items() if file.startswith(f"{folder}/")}
+
+
+def _together(cases: Mapping[str, tuple[Mapping[str, str], Service]], files: Mapping[str, str]) -> Folder:
+    """The folders of several use cases, each by itself, and their objects in one namespace."""
+    read = {name: read_files(*case) for name, case in cases.items()}
+    parts = [replace(part, file=f"{name}/{part.file}") for name, found in read.items() for part in found.parts]
+    faults = [f"{name}/{fault}" for name, found in read.items() for fault in found.faults]
+    named: dict[tuple[str, str], str] = {}
+    for name, (texts, _) in cases.items():
+        for one in (each for file, documents in _parsed(texts)[0].items() for each in _objects(file, documents) if each.name):
+            other = named.setdefault((one.kind, one.name), name)
+            if other != name:
+                faults.append(f"{name}/{one.file}: {one.kind} {one.name} is written in {other} too")
+    listed = at(_first(_parsed(files)[0], "kustomization.yaml"), "resources") or ()
+    faults += [f"kustomization.yaml: {name} is not applied" for name in cases if name not in listed]
+    needs = dict.fromkeys(need for found in read.values() for need in found.needs)
+    return Folder(parts=tuple(parts), needs=tuple(needs), faults=tuple(faults))
 
 
 def _drafter(plan: Plan) -> str | None:
@@ -106,7 +134,7 @@ def read_files(files: Mapping[str, str], service: Service) -> Folder:
         pods += (group for one in objects for group in pods_of(one))
         parts += _engines(values, pods, service, faults)
         faults += (f"{file}: {told}" for file, told in unresolved([*objects, *_generated(values)], pods))
-        faults += _together(values, pods, service)
+        faults += _with_each_other(values, pods, service)
         needs = tuple(dict.fromkeys(secrets(pods)))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
         needs = ()
@@ -234,7 +262,7 @@ def _metrics(files: Mapping[str, str], interface: Interface) -> Iterator[str]:
 # The files together: how many instances there are, their images, their ports and GPUs.
 
 
-def _together(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
+def _with_each_other(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
     yield from _images(values, pods, service)
     listed = at(_first(values, "kustomization.yaml"), "resources") or ()
     yield from (f"kustomization.yaml: {file} is not in this folder" for file in listed if file not in values)
