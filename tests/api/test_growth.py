@@ -29,7 +29,7 @@ ASKED: dict[str, Any] = {
     "precision": "fp8",
     "tp": 1,
     "isl": 2000,
-    "osl": 200,
+    "osl": 50,
     "ttft": "p95<=1s",
 }
 

@@ -41,12 +41,12 @@ KINDS = {
         ("Question", REJECTED, "Repeat it"),
     ),
     "too much": (
-        f"--model llama-3.1-70b --isl 2000 --osl 200 --peak-rps 60 --ttft p95<=1s {SMALL} --tp 4 --budget 400kUSD",
+        f"--model llama-3.1-70b --isl 2000 --osl 200 --peak-rps 5 --ttft p95<=1s {SMALL} --tp 4 --budget 40kUSD",
         (*QUESTION, "Answer"),
         ("Question", REJECTED, "Repeat it"),
     ),
     "several models": (
-        f"--model llama-3.1-8b,qwen3-32b --isl 2000 --osl 200 --peak-rps 5 --ttft p95<=1s {SMALL}",
+        f"--model llama-3.1-8b,qwen3-32b --isl 2000 --osl 200 --peak-rps 5 --ttft p95<=1s {SMALL} --tp 1,2",
         (*QUESTION, "llama-3.1-8b", "qwen3-32b"),
         ("Models compared", *SECTIONS, REJECTED),
     ),

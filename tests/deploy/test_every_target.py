@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.deploy.plans import dense, experts, latencies, started
 from tests.deploy.written import check_files
 from tests.plan.candidates import candidate
+from tests.strategies import examples
 from tonnage import api
 from tonnage.api.running.gateway import gateway_from
 from tonnage.cli.main import run
@@ -132,6 +133,7 @@ def one_of(model: str, precision: str, engine: str) -> Plan:
     return replace(dense(), candidates=(chosen,), curve=())
 
 
+@examples(0.4)
 @given(
     model=st.sampled_from(sorted(model_shelf().by_name)),
     precision=st.sampled_from(FORMATS),

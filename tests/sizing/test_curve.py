@@ -39,7 +39,7 @@ RISING = ("ttft_ms", "tpot_ms", "e2e_ms")
     ("model", "gpu", "limits", "peak"),
     [
         pytest.param("llama-3.1-8b", "h100-sxm-80gb", {"ttft": "p95<=500ms", "itl": "p99<=100ms"}, 1834, marks=pytest.mark.accuracy),
-        ("llama-3.1-8b", "l40s", {"e2e": "p95<=20s"}, 60),
+        pytest.param("llama-3.1-8b", "l40s", {"e2e": "p95<=20s"}, 60, marks=pytest.mark.accuracy),
         ("gpt-j-6b", "a100-sxm-80gb", {"ttft": "mean<=1s"}, 200),
     ],
 )

@@ -100,6 +100,7 @@ def test_a_front_end_that_ends_nothing_is_not_spoken_of() -> None:
     assert front_ends(plan) is None
 
 
+@pytest.mark.accuracy  # the loop of attention ranks is compiled for it
 def test_wide_expert_parallelism_tells_how_many_it_takes() -> None:
     plan = size(replace(question(**WIDE, itl="p99<=300ms", ttft=None, peak_rps=20), deepen=False, tune=False))
     told = front_ends(plan)

@@ -18,6 +18,7 @@ from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.plan_document import report
 from tonnage.report.plans.sessions import sessions_text
 from tonnage.report.writers.markdown import markdown
+from tonnage.sizing import planner
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
@@ -64,9 +65,9 @@ def contender(path, runs, **more):
 
 
 def test_a_plan_says_sessions_systems_and_what_each_takes(sessions, tmp_path):
-    plan = size(**ASKED, trace=sessions, engineers=1500, share_active=0.2, further_ttft="p95<=800ms", slowdown="p90<=1.5")
+    plan = size(**ASKED, trace=sessions, engineers=400, share_active=0.2, further_ttft="p95<=800ms", slowdown="p90<=1.5")
     held, best = plan.sessions, plan.choice
-    assert held.at_once == 300
+    assert held.at_once == 80
     assert best.systems * held.per_system >= held.at_once * (1 - 1e-9)
     assert (best.systems - 1) * held.per_system < held.at_once
     assert held.slowdown_p90 <= 1.5
@@ -124,7 +125,8 @@ def test_what_cannot_be_is_said(sessions, more, said):
 
 
 def test_memory_that_no_command_switches_on_is_counted_where_it_is_asked_for_and_said(sessions):
-    plan = size(**ASKED, trace=sessions, sessions=300, ttft="p95<=5s", kv_tiers="lmcache:host")
+    question = ask(**ASKED, trace=sessions, sessions=20, ttft="p95<=5s", kv_tiers="lmcache:host").questions[0]
+    plan = planner.size(replace(question, deepen=False))
     (note,) = (note for note in plan.notes if isinstance(note, TiersNotStarted))
     assert (note.offloader, note.tiers) == ("lmcache", ("host",))
     assert note_text(note).endswith("which the command does not switch on: set lmcache up as well.")

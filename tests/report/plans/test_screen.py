@@ -432,6 +432,7 @@ def test_brief_of_several_models_is_one_line_each() -> None:
     assert "and 12 more models" in lines[8]
 
 
+@pytest.mark.usefixtures("plans_of_this_run")
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["size", "--model", "llama-3.1-8b", "--isl", "500", "--osl", "50", "--peak-rps", "0.1", "--gpu", "h100", "--tp", "1"]
     asked += ["--precision", "fp8", "--engine", "vllm", "--ttft", "p95<=1s"]
