@@ -73,7 +73,6 @@ def test_a_plan_of_fp8_becomes_files_without_a_further_flag(
     check_files(files)
     plan = Plan.from_json(json.loads(plans[name].read_text(encoding="utf-8")))
     written = Plan.from_json(json.loads(files["plan.json"]))
-    assert plan.choice is not None
     assert written.choice is not None
     model, everything = plan.choice.pool.model, "".join(files.values())
     names = {one.repository for one in find_checkpoints(model) if one.format == "fp8" or (target == "triton" and one.half)}

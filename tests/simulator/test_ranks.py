@@ -131,7 +131,8 @@ def test_the_prompt_of_one_rank_holds_up_the_tokens_of_the_other() -> None:
 def test_experts_compute_the_tokens_of_all_ranks() -> None:
     """Experts take 10 µs for each of the mean tokens of a rank: a prompt of 1,000 in one of two ranks costs as much as 500 in both."""
     step = StepModel(coefficients=coefficient_array(host_step=0.001, expert_flops=1e-5, expert_bytes=1e-12, norm=1.0), frontend_s=0.0)
-    one, both = (reference.run_ranks(traces, 2, step, KNOBS, 1000)[0].requests for traces in ([open_trace((0, 1000, 1))], [open_trace((0, 500, 1))] * 2))
+    loads = [open_trace((0, 1000, 1))], [open_trace((0, 500, 1))] * 2
+    one, both = (reference.run_ranks(traces, 2, step, KNOBS, 1000)[0].requests for traces in loads)
     assert one.last_token_ns.tolist() == both.last_token_ns.tolist() == [6_000_000]
 
 
@@ -214,5 +215,4 @@ def test_speculation_over_ranks_draws_for_each_of_them() -> None:
     run = api.simulate(concurrency=8, tp=1, dp=8, ep=8, speculation="mtp k=1 acceptance=0.8", **what)
     ends = [run.requests.last_token_ns[run.requests.instance == rank].tolist() for rank in range(8)]
     assert len({tuple(times) for times in ends}) == 8
-    assert run.gain is not None
     assert 1.2 < run.gain < 1.8

@@ -61,7 +61,6 @@ def test_a_run_at_the_load_that_it_would_have_to_carry_leaves_a_deployment_out_w
     more = [one.reason for one in found.rejected if isinstance(one.reason, NeedsMoreGpus)]
     assert behind or more
     for reason in behind:
-        assert reason.breach.value_ms is not None
         assert reason.breach.value_ms > reason.breach.limit.milliseconds == 100
         assert "TTFT p95" in reason_text(reason)
 

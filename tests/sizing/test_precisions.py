@@ -164,7 +164,6 @@ def test_python_takes_the_same() -> None:
 def test_a_plan_says_what_its_format_costs() -> None:
     """In the answer, in JSON and in the report."""
     plan = size(replace(question(precision="awq", tp="1", ttft=None), deepen=False))
-    assert plan.choice is not None
     assert (plan.choice.accuracy_impact, plan.choice.calibration) == ("low", "tens of minutes")
     said = " ".join(terminal(full_text((plan,))).split())
     assert "awq: accuracy impact low, calibration tens of minutes, longer for larger models" in said

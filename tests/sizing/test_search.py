@@ -48,8 +48,6 @@ def test_pruning_changes_no_answer(changed: dict[str, object]) -> None:
     """Everything that bounds, limits of the search and rivals leave out, simulated in full; benchmarks/pruning.py asks many more."""
     asked = replace(question(**changed), deepen=False)
     pruned, whole = (size(asked, prune=prune).choice for prune in (True, False))
-    assert pruned is not None
-    assert whole is not None
     assert (pruned.identity, pruned.systems) == (whole.identity, whole.systems)
     assert pruned.systems_exact == pytest.approx(whole.systems_exact, rel=0.08)  # knobs that save no system are not looked for
 
@@ -67,7 +65,5 @@ def test_every_load_gives_a_whole_plan(load: str) -> None:
 
 def test_a_spare_system_is_bought_beside_what_the_check_finds() -> None:
     bare, spare = (size(replace(question(tp="1", spare=count), deepen=False)) for count in (0, 1))
-    assert bare.choice is not None
-    assert spare.choice is not None
     assert spare.choice.systems == bare.choice.systems + 1
     assert spare.fleet_check == bare.fleet_check
