@@ -46,7 +46,7 @@ KINDS = {
         ("Question", REJECTED, "Repeat it"),
     ),
     "several models": (
-        f"--model llama-3.1-8b,qwen3-32b --isl 2000 --osl 200 --peak-rps 5 --ttft p95<=1s {SMALL} --tp 1,2",
+        f"--model llama-3.1-8b,qwen3-32b --isl 2000 --osl 200 --peak-rps 5 --ttft p95<=1s {SMALL}",
         (*QUESTION, "llama-3.1-8b", "qwen3-32b"),
         ("Models compared", *SECTIONS, REJECTED),
     ),

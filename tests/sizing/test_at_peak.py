@@ -15,7 +15,7 @@ ASKED: dict[str, Any] = {
     "engine": "vllm",
     "isl": 1000,
     "osl": 100,
-    "peak_rps": 300,
+    "peak_rps": 100,
     "ttft": "p95<=500ms",
     "tpot": "p95<=60ms",
 }
@@ -30,7 +30,7 @@ def test_the_peak_is_easier_than_the_limit(plan: Plan) -> None:
     for candidate in plan.candidates:
         peak = candidate.at_peak
         assert peak.utilisation == candidate.utilisation <= 1
-        assert peak.requests_per_second_per_instance * candidate.instances == pytest.approx(300)
+        assert peak.requests_per_second_per_instance * candidate.instances == pytest.approx(100)
         for metric in ("ttft_ms", "tpot_ms", "e2e_ms"):
             assert getattr(peak, metric).mean <= getattr(candidate, metric).mean * 1.02
         assert peak.ttft_ms.p95 <= 500

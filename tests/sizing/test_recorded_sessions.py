@@ -30,13 +30,13 @@ GB = 10**9
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
-    """Sixteen sessions of 24 requests that grow from some 4,000 to 30,000 tokens, with tools of 2 to 20 s and a sub-agent each."""
+    """Sixteen sessions of 14 requests that grow from some 4,000 to 20,000 tokens, with tools of 2 to 20 s and a sub-agent each."""
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("sessions") / "grown.jsonl"
     lines = []
     for number in range(16):
         requests, tokens, t = [], int(rng.integers(3_000, 6_000)), 0.0
-        for turn in range(24):
+        for turn in range(14):
             think = 0.0 if turn == 0 else float(rng.choice([2.0, 5.0, 20.0]))
             ids = list(range(tokens // 64))
             requests.append(_request(t, tokens, int(rng.integers(50, 300)), ids, think))
