@@ -40,7 +40,7 @@ def test_the_search_tries_only_what_the_target_runs(target: str) -> None:
 
 
 def test_engines_and_router_follow_from_the_target() -> None:
-    assert question(engine=None, deploy_on="nim").engines == (find_engine("vllm").name,)
+    assert question(engine=None, deploy_on="llm-d").engines == (find_engine("vllm").name,)
     assert question(engine=None, deploy_on="nim").router == "random"
     assert question(engine=None, deploy_on="ray-serve").router == "power-of-two"
     assert question(engine=None, deploy_on="llm-d", turns=3).router == "prefix-aware"

@@ -73,7 +73,7 @@ def read_folder(folder: Path) -> Folder:
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         if path.stat().st_size <= MOST_BYTES:
             files[str(path.relative_to(folder))] = path.read_text(encoding="utf-8", errors="replace")
-    folders = {str(Path(file).parent): file for file in files if Path(file).name == PLAN}
+    folders = {folder: file for file in files for folder, _, name in [file.rpartition("/")] if name == PLAN and "/" not in folder}
     if not folders:
         raise InputError(f"{option('folder')}: {folder} holds no {PLAN}; name a folder that `tonnage deploy` wrote")
     if PLAN in files:
