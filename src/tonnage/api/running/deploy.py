@@ -56,7 +56,7 @@ def deploy(
     """Write the files that deploy the choice of a plan, or the nearest other deployment of the plan that the target runs.
 
     Args:
-        plan: file that ``tonnage size --output`` wrote; of several use cases each is written into a folder of its own.
+        plan: file that ``tonnage size --output`` wrote; of several use cases each gets a folder.
         target: what runs the engines, a name of ``tonnage.deploy.targets.TARGETS``.
         output: folder that is written, which must not exist or be empty.
         checkpoint: Hugging Face name, or a folder inside the instance (default, from the catalog: a published checkpoint in the plan's
