@@ -37,9 +37,6 @@ def engine(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
     if request.param == "vllm":
         yield "vllm", urlsplit(request.getfixturevalue("server")).port or 0
         return
-    from tonnage.simulator.kernel import warm_up
-
-    warm_up()
     tiny = replace(SERVED, instances=1, model="tiny", max_context=2048, tokens=Fours(8_000), most_waiting=0, speed=50.0)
     with in_thread(tiny) as running:
         yield "simulated", running.port
