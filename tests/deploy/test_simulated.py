@@ -163,11 +163,11 @@ def test_bench_against_the_services_agrees_with_the_plan(rehearsal: Path, tmp_pa
     peak = plan.choice.at_peak
     assert peak is not None
     for metric in ("ttft", "tpot"):
-        for statistic in ("mean", "p95"):
+        for statistic, near in (("mean", 0.05), ("p95", 0.15)):  # five seconds have fewer bursts than the plan's run
             measured, planned = SPEED * steady.statistic_ms(metric, statistic), getattr(getattr(peak, f"{metric}_ms"), statistic)
             with capsys.disabled():
                 print(f"{metric} {statistic}: {measured:.1f} ms measured, {planned:.1f} planned ({measured / planned - 1:+.1%})")
-            assert measured == pytest.approx(planned, rel=0.1)
+            assert measured == pytest.approx(planned, rel=near)
 
 
 @contextmanager
