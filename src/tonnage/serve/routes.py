@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tonnage.serve.app import Handler, Service, completed, counted, seen
+from tonnage.serve.app import Handler, Service, check_type, completed, counted, seen
 from tonnage.serve.control import control_routes
 from tonnage.serve.dialect import Refused
 from tonnage.serve.embeddings import embedding_routes
@@ -44,6 +44,7 @@ def application(service: Service) -> Starlette:
 
     async def invocations(request: Request) -> Response:
         """SageMaker's path, which takes the bodies of both."""
+        check_type(request)
         try:
             body = json.loads(await request.body())
         except json.JSONDecodeError as error:
