@@ -178,7 +178,18 @@ OF_BODIES = {
     "a zero": b'{"model":"tiny","prompt":"a\\u0000b","max_tokens":1,"temperature":0}',
 }
 METHODS = {
-    "GET": ("/", "/v1", "/v1/models/tiny", "/v1/models/", "/v1/models?x=1", "/metrics/", "/tokenize", "/v1/completions", "/v1/messages"),
+    "GET": (
+        "/",
+        "/v1",
+        "/v1/models/tiny",
+        "/v1/models/",
+        "/v1/models?x=1",
+        "/metrics",
+        "/metrics/",
+        "/tokenize",
+        "/v1/completions",
+        "/v1/messages",
+    ),
     "POST": ("/health", "/version", "/v1/models", "/v1/rerank", "/score", "/pooling", "/classify", "/v1/completions/", "/pause"),
     "HEAD": ("/health", "/ping", "/metrics"),
     "OPTIONS": (CHAT, "/v1/models"),
