@@ -89,14 +89,12 @@ def test_the_question_of_the_readme_has_the_answer_of_the_readme(environment: Pa
     shown = next(line for line in example.shown.values() if line.startswith("Answer"))
     printed = run(environment / "tonnage", *words, cwd=tmp_path).stdout
     answer = re.search(r"Answer +(\d+ × \S+ \(\d+ GPUs)", shown)
-    assert answer is not None
     assert answer[1] in printed
     assert json.loads((tmp_path / "plan.json").read_text())["provenance"]["tonnage"] == version(ROOT)
 
 
 def version(root: Path) -> str:
     found = re.search(r'VERSION = "(.*)"', (root / "src" / "tonnage" / "version.py").read_text())
-    assert found is not None
     return found[1]
 
 

@@ -79,7 +79,7 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     [
         (
             ("nomad", DENSE_CHECKPOINT),
-            "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve, llm-d, dynamo, ray-serve, nim, triton",
+            "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve, llm-d, dynamo, production-stack, ray-serve, nim, triton",
         ),
         (("kubernetes", "a b"), "--checkpoint: 'a b' is no name of a checkpoint"),
     ],
@@ -213,7 +213,6 @@ def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation
                 found = loading(model, precision, engine, vendor=vendor)
                 known = by_name.get(found.checkpoint)
                 if found.words:
-                    assert launch is not None
                     assert found.words == launch.quantizing(wanted.weights)
                     assert known.half if known else found.checkpoint == f"/models/{model}-bf16"
                 elif known:

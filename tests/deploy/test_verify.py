@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import yaml
 
 from tests.deploy.plans import dense
 from tests.deploy.test_across import changed
+from tests.in_turn import in_turn
 from tonnage.cli.main import run
 from tonnage.deploy.service import Service
 from tonnage.deploy.targets import deployed, target_files
@@ -20,10 +23,16 @@ from tonnage.spec.deployment import Parallelism
 N = "llama-3-1-8b"
 
 
-def written(target: str, engine: str = "vllm-0.32") -> tuple[Service, dict[str, str]]:
+@cache
+def written(target: str, engine: str = "vllm-0.32") -> tuple[Service, Mapping[str, str]]:
+    """A folder as it is written, in which no fault is found."""
     plan = changed(engine, split=Parallelism(tp=8, pp=2)) if target == "two systems" else dense(engine)
-    service = deployed(plan, "kubernetes" if target == "two systems" else target)
-    return service, target_files(service, "kubernetes" if target == "two systems" else target)
+    plan = dense(engine, systems=3, instances=20) if target == "three machines" else plan
+    name = {"two systems": "kubernetes", "three machines": "compose"}.get(target, target)
+    service = deployed(plan, name)
+    files = target_files(service, name)
+    assert read_files(files, service).faults == ()
+    return service, files
 
 
 @pytest.mark.parametrize(
@@ -91,19 +100,31 @@ def written(target: str, engine: str = "vllm-0.32") -> tuple[Service, dict[str, 
         ("nim", "nim-service.yaml", "--max-num-seqs", "--max-seqs", f"NIMService/{N} NIM_PASSTHROUGH_ARGS: vllm-0.32 (0.32.0) has no"),
         ("nim", "nim-service.yaml", "authSecret", "authSecrets", "spec.authSecrets is no field; did you mean authSecret"),
         ("nim", "nim-service.yaml", "-model-cache", "-cache", f"is the PersistentVolumeClaim {N}-cache, which is not in this"),
+        ("production-stack", "values.yaml", "--max-num-batched-tokens", "--max-batched", "Values/ engine: vllm-0.32 (0.32.0) has no flag"),
+        ("production-stack", "values.yaml", "enablePrefixCaching", "prefixCaching", "vllmConfig.prefixCaching is no field; did you mean"),
+        ("production-stack", "values.yaml", ": roundrobin", ": random", "routerSpec.routingLogic must be one of roundrobin, session"),
+        ("production-stack", "values.yaml", f"release: {N}", "release: other", f"it scales Deployment {N}-engine-deployment-vllm, which"),
+        ("production-stack", "values.yaml", "environment: tonnage", "environment: test", "no pod of this folder has the labels"),
+        ("production-stack", "values.yaml", "replicaCount: 8", "replicaCount: 7", "7 instances in place of the plan's 8"),
         ("ray-serve", "serve.yaml", "max_num_seqs", "max_seqs", "has no flag --max-seqs"),
         ("triton", f"repository/{N}/1/model.json", "max_num_seqs", "max_seqs", "has no flag --max-seqs"),
         ("compose", "compose.yaml", "- '7'", "- '6'", "instance-8 and instance-7 have GPU 6 both"),
         ("compose", "compose.yaml", "127.0.0.1:8003:8000", "127.0.0.1:8013:8000", "http://127.0.0.1:8003 is no published port"),
         ("compose", "compose.yaml", "./alerts.yaml", "./alert.yaml", "prometheus mounts ./alert.yaml, which is not there"),
         ("compose", "gateway.yaml", "  - http://127.0.0.1:8008\n", "", "7 backends in place of the plan's 8 instances"),
+        ("three machines", "machine-3.yaml", "8004:8000", "8005:8000", "http://machine-3:8004 is no published port of machine-3.yaml"),
+        ("three machines", "machine-2.yaml", "- '7'", "- '6'", "machine-2.yaml: instance-16 and instance-15 have GPU 6 both"),
+        ("three machines", "machine-2.yaml", "  instance-16:", "  other:", "router.yaml: 19 instances in place of the plan's 20"),
+        ("three machines", "machine-1.yaml", "--max-num-seqs", "--max-seqs", "machine-1.yaml: instance-1: vllm-0.32 (0.32.0) has no flag"),
+        ("three machines", "router.yaml", "./alerts.yaml", "./alert.yaml", "router.yaml: prometheus mounts ./alert.yaml, which is not"),
+        ("three machines", "gateway.yaml", "machine-3:8004", "machine-3:8003", "19 backends in place of the plan's 20 instances"),
+        ("three machines", "prometheus.yaml", "machine-3:9400", "machine-3:9401", "machine-3:9401 is neither a service nor a published"),
         ("compose", "prometheus.yaml", "instance-8:8000", "instance-9:8000", "instance-9:8000 is neither a service nor a published port"),
     ],
 )
 def test_one_change_is_found_and_named(target: str, file: str, before: str, after: str, said: str) -> None:
     service, files = written(target)
     assert before in files[file], files[file]
-    assert read_files(files, service).faults == ()
     found = read_files({**files, file: files[file].replace(before, after, 1)}, service).faults
     assert any(said in one for one in found), found
 
@@ -111,11 +132,10 @@ def test_one_change_is_found_and_named(target: str, file: str, before: str, afte
 def test_a_key_of_the_engines_file_and_a_flag_of_dynamos_worker_are_looked_up() -> None:
     for target in ("kubernetes", "dynamo"):
         service, files = written(target, "tensorrt-llm-1.2")
-        files["engine-config.yaml"] = files["engine-config.yaml"].replace("dtype:", "dtyp:")
-        assert any("has no key kv_cache_config.dtyp" in one for one in read_files(files, service).faults)
-    service, files = written("dynamo", "tensorrt-llm-1.2")
-    files["graph.yaml"] = files["graph.yaml"].replace("--max-batch-size", "--max-batch")
-    assert any("has no flag --max-batch" in one for one in read_files(files, service).faults)
+        wrong = {"engine-config.yaml": files["engine-config.yaml"].replace("dtype:", "dtyp:")}
+        assert any("has no key kv_cache_config.dtyp" in one for one in read_files({**files, **wrong}, service).faults)
+    wrong = {"graph.yaml": files["graph.yaml"].replace("--max-batch-size", "--max-batch")}
+    assert any("has no flag --max-batch" in one for one in read_files({**files, **wrong}, service).faults)
 
 
 def test_the_verb_prints_what_was_read_against_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,12 +166,11 @@ def test_without_kubernetes_schema_the_object_says_so(monkeypatch: pytest.Monkey
     assert "kedacore/keda" in told[f"ScaledObject {N}"]
 
 
-@pytest.mark.parametrize("target", ["compose", "kserve", "ray-serve"])
-def test_a_document_of_another_structure_is_a_fault_and_no_traceback(target: str) -> None:
+@pytest.mark.parametrize(("target", "value"), in_turn(["compose", "kserve", "ray-serve"], [7, ["x"]]))
+def test_a_document_of_another_structure_is_a_fault_and_no_traceback(target: str, value: object) -> None:
     service, files = written(target)
     for file in (name for name in files if name.endswith(".yaml")):
         for key in {line.partition(":")[0] for line in files[file].splitlines() if line[:1].isalpha()}:
             document = yaml.safe_load(files[file].split("\n---\n")[0])
-            for value in (7, ["x"]):
-                found = read_files({**files, file: yaml.safe_dump({**document, key: value})}, service)
-                assert found.faults or key in ("apiVersion", "kind", "metadata", "global", "rule_files") or "kind" not in document
+            found = read_files({**files, file: yaml.safe_dump({**document, key: value})}, service)
+            assert found.faults or key in ("apiVersion", "kind", "metadata", "global", "rule_files") or "kind" not in document
