@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.rules import ENABLES_EMBEDS, REASONS, check_before, check_choices, check_sampling, refusal
+from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, refusal
 from tonnage.serve.schema import checked
 from tonnage.serve.tokens import Message, Prompt
 
@@ -214,9 +214,6 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     said = checked(PATHS[kind], body)
     check_model(said.get("model"), limits)
     check_choices(1 if said["n"] is None else said["n"])
-    if said.get("thinking_token_budget") is not None and not limits.reasons:
-        words = "thinking_token_budget is set but reasoning_config is not configured. Please set"
-        raise Refused(f"{words} {REASONS} to use thinking_token_budget.")
     if limits.real:
         _refuse_unheeded(
             said, ("use_beam_search", "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "tools", "structured_outputs")
@@ -228,14 +225,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     osl = _osl(kind, said, prompts, limits)
     sampling = _sampling(said)
     alone = kind == "completions" and said["echo"] and said["max_tokens"] == 0
-    if alone and 0 < limits.max_context <= prompts[0].tokens:
-        words = (
-            f"The decoder prompt (length {prompts[0].tokens}) plus the number of requested output tokens (at least 1) is longer than the "
-        )
-        words += (
-            f"maximum model length of {limits.max_context}. Make sure that `max_model_len` is no smaller than the number of text tokens"
-        )
-        raise Refused(f"{words} (prompt + requested output tokens).")
+    _check_by_limits(said, prompts[0].tokens if alone else 0, limits)
     logprobs = (said["top_logprobs"] or 0 if said["logprobs"] else None) if kind == "chat" else said["logprobs"]
     greedy = sampling.temperature == 0
     check_sampling(said, osl=1 if alone else osl, logprobs=logprobs, greedy=greedy, vocabulary=limits.vocabulary)
@@ -271,6 +261,19 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         transfer=said.get("kv_transfer_params"),
         **({**_tools(said), **_speaks(said)} if kind == "chat" else {}),
     )
+
+
+def _check_by_limits(said: Mapping[str, Any], alone: int, limits: Limits) -> None:
+    """Refuse what this server has no room for; ``alone`` are the tokens of a prompt after which nothing is generated."""
+    if said.get("thinking_token_budget") is not None and not limits.reasons:
+        words = "thinking_token_budget is set but reasoning_config is not configured. Please set"
+        raise Refused(f"{words} {PARSES} and/or {CONFIGURES} to use thinking_token_budget.")
+    if 0 < limits.max_context <= alone:
+        words = (
+            f"The decoder prompt (length {alone}) plus the number of requested output tokens (at least 1) is longer than the maximum model"
+        )
+        words += f" length of {limits.max_context}. Make sure that `max_model_len` is no smaller than the number of text tokens (prompt + "
+        raise Refused(f"{words}requested output tokens).")
 
 
 def _speaks(said: Mapping[str, Any]) -> dict[str, str]:

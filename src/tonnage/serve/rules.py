@@ -13,7 +13,7 @@ from typing import Any
 from tonnage.serve.dialect import Refused
 
 ENABLES_EMBEDS, TRUSTS_ARGUMENTS, TRUSTS_TEMPLATES = "--enable-prompt-embeds", "--trust-request-mm-kwargs", "--trust-request-chat-template"
-REASONS = "--reasoning-parser and/or --reasoning-config"
+PARSES, CONFIGURES = "--reasoning-parser", "--reasoning-config"
 """Options of vLLM's server that its errors name."""
 
 MOST_LOGPROBS = 20
