@@ -75,6 +75,7 @@ def test_verify_finds_what_clashes(tmp_path: Path) -> None:
         *((target, {}, f"target: {target} has no namespaces") for target in TARGETS if target not in TOGETHER),
         ("kubernetes", {"chosen": "shared", "shared": cases().separate}, "plan: its use cases share one pool"),
         ("kubernetes", {"chosen": None, "separate": None}, "plan: its use cases have no deployment"),
+        ("production-stack", {"plans": (dense(), dense("sglang-0.5.9"))}, "runs on production-stack (use case Long answers); size each"),
         ("kubernetes", {"names": ("Chat", "chat!")}, "plan: the use cases Chat, chat! get names that are alike"),
         ("kubernetes", {"names": ("a", "a-llama-3.1-8b-b")}, "get names that are alike"),
     ],
