@@ -171,13 +171,15 @@ def _with_instances(plan: Plan, pool: UseCasePool) -> Plan:
     return around(replace(plan, candidates=tuple(one for one in plan.candidates if one is not choice)), fewer)
 
 
-def together(services: Mapping[str, Service], target: str) -> dict[str, str]:
+def together(cases: UseCases, services: Mapping[str, Service], target: str) -> dict[str, str]:
     """The files above the folders of several use cases."""
+    systems = " and ".join(f"{one.systems} × {one.system}" for one in (cases.separate.systems if cases.separate else ()))
     kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(services)}
     rows = "\n".join(f"| `{folder}` | {service.case} | {choice_line(service)} |" for folder, service in services.items())
     page = f"""# {len(services)} use cases on {target}
 
 The names of all objects begin with their use case, so that they share a namespace; each has its own instances, rules and dashboard.
+The plan's systems for all of them: {systems}. The table below has those of each alone.
 
 ```sh
 kubectl apply --kustomize .
