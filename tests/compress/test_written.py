@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tonnage import api
+from tests.compress.conftest import Made
 from tonnage.compress.environment import python_of
 from tonnage.compress.recipes import LLM_COMPRESSOR
-from tonnage.compress.run import Compressed
 from tonnage.deploy.checkpoint import MANIFEST
 from tonnage.errors import InputError
 
@@ -23,33 +22,6 @@ pytestmark = pytest.mark.compress
 DENSE = ("fp8", "fp8-block", "int8", "w4a16-gptq", "w4a8", "nvfp4", "mxfp4", "kv-fp8")
 WRITTEN = {"llama": DENSE, "windows": tuple(one for one in DENSE if one != "int8"), "experts": ("fp8", "mxfp4")}
 REFUSED = {"llama": ("w4a16-awq",), "windows": ("int8", "w4a16-awq"), "experts": ("w4a16-gptq", "nvfp4")}
-
-MAKE = """
-import random, sys
-from pathlib import Path
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM,
-                          PreTrainedTokenizerFast)
-rng, out = random.Random(0), Path(sys.argv[1])
-words = ["".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randint(2, 9))) for _ in range(600)]
-t = Tokenizer(models.BPE())
-t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-t.train_from_iterator([" ".join(rng.choices(words, k=50)) for _ in range(300)], trainers.BpeTrainer(
-    vocab_size=1024, special_tokens=["<s>", "</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-for name in ("text", "held"):
-    (out / f"{name}.txt").write_text(" ".join(rng.choices(words, k=2000)))
-common = dict(vocab_size=t.get_vocab_size(), hidden_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, 
-              head_dim=64, max_position_embeddings=2048, bos_token_id=0, eos_token_id=1, tie_word_embeddings=False)
-for name, kind, config in (
-    ("llama", LlamaForCausalLM, LlamaConfig(intermediate_size=512, **common)),
-    ("experts", MixtralForCausalLM, MixtralConfig(intermediate_size=256, num_local_experts=4, num_experts_per_tok=2, **common)),
-    ("windows", Gemma2ForCausalLM, Gemma2Config(intermediate_size=512, sliding_window=64, query_pre_attn_scalar=64, **common)),
-):
-    torch.manual_seed(0)
-    kind(config).to(torch.bfloat16).save_pretrained(out / name)
-    PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>").save_pretrained(out / name)
-"""
 
 JUDGE = """
 import json, sys
@@ -68,22 +40,9 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    subprocess.run([str(python_of(LLM_COMPRESSOR, print)), "-c", MAKE, str(folder)], check=True, timeout=600)
-    return folder
-
-
-def made(models: Path, model: str, form: str, output: Path) -> Compressed:
-    found = api.compress(models / model, format=form, output=output, text=models / "text.txt", held_back=models / "held.txt", told=print)
-    assert isinstance(found, Compressed)
-    return found
-
-
 @pytest.mark.parametrize(("model", "form"), [(model, form) for model, forms in WRITTEN.items() for form in forms])
-def test_what_is_written_is_read_again_with_the_figures_of_its_manifest(models: Path, model: str, form: str, tmp_path: Path) -> None:
-    found = made(models, model, form, tmp_path / "made")
+def test_what_is_written_is_read_again_with_the_figures_of_its_manifest(models: Path, made: Made, model: str, form: str) -> None:
+    found = made(model, form)
     kept = json.loads((found.folder / MANIFEST).read_text(encoding="utf-8"))
     words = [str(python_of(LLM_COMPRESSOR, print)), "-c", JUDGE, str(models / model), str(found.folder), str(models / "held.txt")]
     before, after = json.loads(subprocess.run(words, check=True, capture_output=True, text=True, timeout=600).stdout.splitlines()[-1])
@@ -98,9 +57,9 @@ def test_what_is_written_is_read_again_with_the_figures_of_its_manifest(models: 
 
 
 @pytest.mark.parametrize(("model", "form"), [(model, form) for model, forms in REFUSED.items() for form in forms])
-def test_what_the_tool_cannot_write_is_refused_and_leaves_nothing(models: Path, model: str, form: str, tmp_path: Path) -> None:
+def test_what_the_tool_cannot_write_is_refused_and_leaves_nothing(made: Made, model: str, form: str, tmp_path: Path) -> None:
     with pytest.raises(InputError):
-        made(models, model, form, tmp_path / "made")
+        made(model, form, output=tmp_path / "made")
     assert list(tmp_path.iterdir()) == []
 
 

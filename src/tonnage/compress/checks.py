@@ -53,6 +53,11 @@ class Job:
         return sum(file.stat().st_size for file in self.model.glob("*.safetensors"))
 
     @property
+    def reloaded(self) -> bool:
+        """Whether transformers reads what the tool writes; what Model Optimizer quantizes is read by engines alone."""
+        return self.tool != MODELOPT or self.form.methods[self.tool] == "none"
+
+    @property
     def memory_bytes(self) -> int:
         """Host memory: original and result in 16 bits next to each other while they are judged, and what calibration keeps between layers.
 
@@ -177,7 +182,10 @@ def check_here(form: Format, tool: str, model: Path) -> None:
     """Refuse what the tool cannot do on this machine or with this model. Raises InputError: with the reason."""
     gpu = shutil.which("nvidia-smi") is not None
     if not gpu and (form.name, tool) == ("w4a16-awq", LLM_COMPRESSOR):
-        raise InputError(f"{option('format')}: AWQ of llm-compressor needs a GPU; print the script by {option('dry_run')} for one")
+        raise InputError(
+            f"{option('format')}: AWQ of llm-compressor needs a GPU; print the script by {option('dry_run')} for one, or "
+            f"write {option('tool')} {MODELOPT} for TensorRT-LLM"
+        )
     if not gpu and (form.name, tool) == ("nvfp4", MODELOPT):
         raise InputError(f"{option('format')}: NVFP4 of Model Optimizer needs a GPU; write {option('tool')} {LLM_COMPRESSOR}")
     kind = str(json.loads((model / "config.json").read_text(encoding="utf-8")).get("model_type", ""))

@@ -14,7 +14,7 @@ from typing import Any
 
 from tonnage.compress.checks import Job
 from tonnage.compress.environment import python_of, version
-from tonnage.compress.recipes import MODELOPT, TOOLS, script
+from tonnage.compress.recipes import LLM_COMPRESSOR, MODELOPT, TOOLS, script
 from tonnage.deploy.checkpoint import MANIFEST
 from tonnage.errors import InputError, TonnageError, option
 
@@ -72,8 +72,8 @@ def _worked(python: Path, job: Job, recipe: str, made: Path, told: Callable[[str
         "output": str(made),
         "texts": {name: str(path) for name, path in job.texts.items()},
         "needs": _needs(job),
-        "reload": job.tool != MODELOPT,
-        "scaled": job.form.name in ("int8", "w4a16-awq"),
+        "reload": job.reloaded,
+        "scaled": "AWQ" in job.form.config if job.tool == MODELOPT else job.form.name in ("int8", "w4a16-awq"),
     }
     found: dict[str, Any] = {}
     words = [str(python), str(Path(__file__).with_name("worker.py"))]
@@ -105,7 +105,7 @@ def _worked(python: Path, job: Job, recipe: str, made: Path, told: Callable[[str
 
 def _needs(job: Job) -> str:
     """The kind of calibration for which the tool must know the model; empty where it needs none."""
-    named = {"w4a16-awq": "awq", "int8": "smoothquant"}
+    named = {"w4a16-awq": "awq", "int8": "smoothquant"} if job.tool == LLM_COMPRESSOR else {}
     return named.get(job.form.name, "calibration") if job.form.calibrated(job.tool) else ""
 
 
@@ -123,6 +123,7 @@ def _manifest(job: Job, recipe: str, made: Path, figures: dict[str, Any]) -> dic
         "original_bytes": job.weight_bytes,
         "bytes": sum(file.stat().st_size for file in files if file.suffix == ".safetensors"),
         "files": {str(file.relative_to(made)): _hash(file) for file in files},
+        "judged": "reloaded by transformers" if job.reloaded else "in memory, before it was written",
         "figures": figures,
     }
 
