@@ -51,6 +51,7 @@ class Format:
 
 
 _BOTH = {LLM_COMPRESSOR: "compressed-tensors", MODELOPT: "modelopt"}
+_INT4 = {LLM_COMPRESSOR: "compressed-tensors", MODELOPT: "modelopt-int4"}
 
 FORMATS = {
     made.name: made
@@ -76,7 +77,7 @@ FORMATS = {
             modifiers='[AWQModifier(), QuantizationModifier(targets="Linear", scheme="W4A16_ASYM", ignore=KEPT)]',
             imports=(_QUANTIZATION, "from llmcompressor.modifiers.transform.awq import AWQModifier"),
             config="mtq.INT4_AWQ_CFG",
-            methods=_BOTH,
+            methods=_INT4,
         ),
         Format(
             name="w4a16-gptq",
@@ -91,7 +92,7 @@ FORMATS = {
             modifiers='[GPTQModifier(targets="Linear", scheme="W4AFP8", ignore=KEPT)]',
             imports=(_GPTQ,),
             config="mtq.W4A8_AWQ_BETA_CFG",
-            methods=_BOTH,
+            methods=_INT4,
         ),
         Format(
             name="nvfp4",
