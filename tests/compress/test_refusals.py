@@ -105,10 +105,10 @@ def test_a_plan_names_the_format_and_must_fit(model: Path) -> None:
 
 
 def test_deploy_takes_a_made_checkpoint_of_the_plans_format_alone(tmp_path: Path) -> None:
-    (tmp_path / MANIFEST).write_text('{"precision": "nvfp4"}', encoding="utf-8")
+    (tmp_path / MANIFEST).write_text('{"precision": "nvfp4", "original": "m", "parameters": 1e9, "figures": {}}', encoding="utf-8")
     with pytest.raises(InputError, match="is in nvfp4, and the plan is for fp8"):
         service_of(dense("vllm-0.32"), checkpoint=str(tmp_path))
-    (tmp_path / MANIFEST).write_text('{"precision": "fp8"}', encoding="utf-8")
+    (tmp_path / MANIFEST).write_text('{"precision": "fp8", "original": "m", "parameters": 1e9, "figures": {}}', encoding="utf-8")
     assert service_of(dense("vllm-0.32"), checkpoint=str(tmp_path)).checkpoint == str(tmp_path)
 
 
@@ -147,7 +147,8 @@ def test_an_original_and_its_checkpoint_are_sized_in_their_own_formats(model: Pa
     made.mkdir()
     (made / "config.json").write_text(json.dumps({**CONFIG, "quantization_config": {"quant_method": "fp8"}}), encoding="utf-8")
     figures = {"held_back": {"perplexity_original": 10.0, "perplexity": 10.5, "top1_agreement": 0.95}}
-    (made / MANIFEST).write_text(json.dumps({"original": str(model), "precision": "fp8", "figures": figures}), encoding="utf-8")
+    manifest = {"original": str(model), "precision": "fp8", "parameters": 8e9, "figures": figures}
+    (made / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     load = ["--isl", "1500", "--osl", "200", "--peak-rps", "20", "--ttft", "p95<=1s", "--gpu", "h100", "--tp", "1", "--engine", "vllm"]
     assert run(["size", "--model", f"{model}/config.json,{made}/config.json", *load, "--json"]) == 0
     plans = [Plan.from_json(each) for each in json.loads(capsys.readouterr().out)["plans"]]
@@ -155,7 +156,7 @@ def test_an_original_and_its_checkpoint_are_sized_in_their_own_formats(model: Pa
     assert [[note.perplexity for note in plan.notes if isinstance(note, Judged)] for plan in plans] == [[], [10.5]]
     table = compared_table(plans, short=True)
     assert table.header == ("model", "systems", "exactly", "GPUs", "USD a year, owned", "kWh a year", "next to the original")
-    assert [row[-1] for row in table.rows] == ["–", "perplexity 10 → 10.5, same top token 95.0%"]
+    assert [row[-1] for row in table.rows] == ["–", "perplexity 10 → 10.5, same top token 95.0%, published MMLU loss 1.5% (llama-3.1-8b)"]
     (made / MANIFEST).write_text("{}", encoding="utf-8")
     assert run(["size", "--model", f"{made}/config.json", *load]) == 2
     assert "is no manifest of tonnage compress" in capsys.readouterr().err

@@ -61,6 +61,6 @@ def compress(
     if dry_run:
         return recipe_of(job, output=job.output)
     checks.check_texts(form, chosen, texts)
-    checks.check_here(form, chosen, job.model)
+    checks.check_here(job)
     checks.check_room(job)
     return run(job, told)

@@ -11,6 +11,7 @@ from pathlib import Path
 from tonnage.errors import InputError, option
 from tonnage.plan.note import Judged
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog.accuracy import published_loss
 from tonnage.spec.catalog.checkpoints import (
     HALF,
     Checkpoint,
@@ -85,8 +86,9 @@ def judged(model: str) -> Judged | None:
 
     Raises InputError: its manifest is damaged.
     """
-    file = Path(model) / MANIFEST if Path(model).is_dir() else Path(model).with_name(MANIFEST)
-    if not model.strip() or not file.is_file():
+    place = Path(model)
+    file = place / MANIFEST if place.is_dir() else place.with_name(MANIFEST) if place.is_file() else place
+    if file.name != MANIFEST or not file.is_file():
         return None
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
@@ -94,7 +96,9 @@ def judged(model: str) -> Judged | None:
         text = next((name for name in ("held_back", "calibration") if name in figures), "")
         found = {name: figures[text][name] for name in ("perplexity_original", "perplexity", "top1_agreement")} if text else {}
         scores = {task: (one["original"], one["made"]) for task, one in figures.get("tasks", {}).items()}
-        return Judged(precision=manifest["precision"], original=manifest["original"], text=text, scores=scores, **found)
+        precision, original = find_precision(manifest["precision"]), manifest["original"]
+        like, loss = published_loss(precision, manifest["parameters"]) or ("", 0.0)
+        return Judged(precision=precision.name, original=original, text=text, scores=scores, like=like, loss=loss, **found)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{file}: is no manifest of tonnage compress; make the checkpoint again") from None
 

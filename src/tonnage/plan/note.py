@@ -234,6 +234,7 @@ class Judged:
         text: "held_back", or "calibration" where there was no other; "" where there was none.
         perplexity_original, perplexity, top1_agreement: on that text; 0 where there was none.
         scores: of each task of lm-evaluation-harness, the original's and the checkpoint's.
+        like, loss: what is published for the format: the model nearest in size, and its loss in MMLU in per cent; "" where nothing is.
     """
 
     precision: str
@@ -243,6 +244,8 @@ class Judged:
     perplexity: float = 0.0
     top1_agreement: float = 0.0
     scores: dict[str, tuple[float, float]]
+    like: str = ""
+    loss: float = 0.0
     code: Literal["judged"] = "judged"
 
 

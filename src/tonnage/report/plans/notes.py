@@ -107,6 +107,8 @@ def quality_text(note: notes.Judged) -> str:
         text = "" if note.text == "held_back" else " on the calibration text"
         perplexity = f"perplexity {note.perplexity_original:.4g} → {note.perplexity:.4g}{text}"
         tasks += [perplexity, f"same top token {note.top1_agreement:.1%}"]
+    if not note.scores and note.like:
+        tasks += [f"published MMLU loss {note.loss:g}% ({note.like})"]
     return ", ".join(tasks) or "not judged on any text"
 
 
