@@ -137,7 +137,7 @@ def test_tasks_of_the_harness_are_judged_by_the_published_loss(model: Path, caps
         assert "1.5% (llama-3.1-8b)" in row
         assert row.endswith(verdict)
         assert next(line for line in told if line.startswith("gsm8k ")).endswith("none is published")
-    found = judged(str(made / "config.json"))
+    found = judged(str(made))
     assert found is not None
     assert found.scores == {"mmlu": (0.68, 0.64), "gsm8k": (0.8, 0.7)}
 

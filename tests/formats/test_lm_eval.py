@@ -46,7 +46,7 @@ def test_a_group_counts_in_place_of_its_tasks_and_the_first_metric_alone(tmp_pat
 )
 def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "results_x.json").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="lm_eval --output_path"):
+    with pytest.raises(InputError, match="give what lm_eval wrote"):
         task_scores(tmp_path / "results_x.json")
 
 
@@ -56,4 +56,4 @@ def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_benchmark_of_the_catalog_has_its_task() -> None:
-    assert set(TASKS) == {score.benchmark for score in listed_scores()}
+    assert all(score.benchmark.startswith(tuple(TASKS)) for score in listed_scores())

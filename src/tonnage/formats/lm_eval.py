@@ -12,8 +12,21 @@ from pathlib import Path
 from tonnage.errors import InputError
 from tonnage.formats.json_values import files_below, inside, load_json, number_at
 
-TASKS = {"MMLU": "mmlu", "MMLU-Pro": "mmlu_pro", "GSM8K": "gsm8k", "HumanEval": "humaneval"}
-"""The harness's name of each benchmark of ``accuracy.yaml``."""
+TASKS = {
+    "MMLU": "mmlu",
+    "MMLU-Pro": "mmlu_pro",
+    "GSM8K": "gsm8k",
+    "HumanEval": "humaneval",
+    "ARC-Challenge": "arc_challenge",
+    "HellaSwag": "hellaswag",
+    "BoolQ": "boolq",
+    "TriviaQA": "triviaqa",
+    "Natural Questions": "nq_open",
+    "DROP": "drop",
+    "AGIEval": "agieval_en",
+    "BIG-Bench Hard": "bbh",
+}
+"""The harness's name of each benchmark of ``accuracy.yaml``, whose names may go on with the number of shots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +53,7 @@ def task_scores(path: Path) -> dict[str, TaskScore]:
     """
     files = sorted(files_below(path, "results_*.json"), key=lambda file: file.name) if path.is_dir() else [path]
     if not files:
-        raise InputError(f"{path}: holds no results_*.json; give what lm_eval --output_path wrote")
+        raise InputError(f"{path}: holds no results_*.json; give what lm_eval wrote")
     document, where = load_json(files[-1]), str(files[-1])
     results, groups = inside(document, "results"), inside(document, "group_subtasks")
     parts = {part for below in groups.values() for part in below} if isinstance(groups, dict) else set()
@@ -52,5 +65,5 @@ def task_scores(path: Path) -> dict[str, TaskScore]:
                 score, error = (number_at(document, where, "results", task, key) for key in (metric, f"{name}_stderr,{kind}"))
                 found[task] = TaskScore(metric=metric, score=score or 0.0, error=error or 0.0)
     if not found:
-        raise InputError(f"{where}: has no score with a standard error; give what lm_eval --output_path wrote")
+        raise InputError(f"{where}: has no score with a standard error; give what lm_eval wrote")
     return found
