@@ -172,7 +172,7 @@ def test_a_real_model_keeps_its_perplexity(smollm2: Path, made: Made, form: str)
     )
     assert 5 < figures["perplexity_original"] < 100
     assert figures["perplexity"] == pytest.approx(figures["perplexity_original"], rel=0.05 if "8" in form else 0.6)
-    assert figures["top1_agreement"] > (0.9 if "8" in form else 0.6)
+    assert figures["top1_agreement"] > (0.8 if "8" in form else 0.5)
 
 
 def test_an_interrupted_run_leaves_no_folder_that_looks_whole(models: Path, tmp_path: Path) -> None:
