@@ -161,7 +161,7 @@ def test_what_the_tool_cannot_write_is_refused_and_leaves_nothing(made: Made, ca
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("form", ["fp8", "fp8-block", "int8", "w4a16-gptq", "nvfp4", "mxfp4"])
+@pytest.mark.parametrize("form", ["fp8", "fp8-block", "int8", "nvfp4", "mxfp4"])
 def test_a_real_model_keeps_its_perplexity(smollm2: Path, made: Made, form: str) -> None:
     """SmolLM2 135M on a page that the calibration did not see; the page of docs has the figures."""
     found = made("smollm2", form, below=smollm2).manifest

@@ -1,7 +1,7 @@
 """Results of lm-evaluation-harness: the file ``results_*.json`` that ``lm_eval --output_path`` writes for a model.
 
-The file has each task under its name, with metrics such as "acc,none" (metric, filter) next to "acc_stderr,none"; a group such as mmlu has the
-mean of its tasks. Source: lm-eval 0.4.13, a file that it wrote, and the tasks of its catalog (read 2026-11-25).
+The file has each task under its name, with metrics such as "acc,none" (metric, filter) next to "acc_stderr,none"; a group such as mmlu has
+the mean of its tasks. Source: lm-eval 0.4.13, a file that it wrote, and the tasks of its catalog (read 2026-11-25).
 """
 
 from __future__ import annotations

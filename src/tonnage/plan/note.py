@@ -234,7 +234,7 @@ class Judged:
         text: "held_back", or "calibration" where there was no other; "" where there was none.
         perplexity_original, perplexity, top1_agreement: on that text; 0 where there was none.
         scores: of each task of lm-evaluation-harness, the original's and the checkpoint's.
-        like, loss: the model nearest in size with a published loss in the format, and that loss in MMLU in per cent; "" where there is none.
+        like, loss: the model nearest in size with a published loss in the format, and that loss in MMLU in per cent; "" where none is.
     """
 
     precision: str
