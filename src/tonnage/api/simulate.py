@@ -141,16 +141,6 @@ def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]
     return {"shares": shares, "ranks": d.knobs.ranks, "grouped": d.parallelism.dp > 1 and asks.instances == 1}
 
 
-def _shared_fleet(asks: Simulation, workload: Workload) -> Requests:
-    """Instances with prefix caches."""
-    from tonnage.simulator.shared_fleet import simulate_shared_fleet
-    from tonnage.simulator.spec import spec_of
-
-    spec, trace = spec_of(asks.deployment), workload.trace(asks.seed)
-    engines = [spec.plain_engine(contents=trace.contents, tiers=asks.tiers) for _ in range(asks.instances)]
-    return simulate_shared_fleet(trace, engines, asks.router, seed=asks.seed).requests
-
-
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on all instances behind the router."""
     from tonnage.api.simulated_run import facts_of
@@ -163,7 +153,12 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
     for number, workload in enumerate(asks.workloads, 1):
         facts = equal = None
         if workload.shares:
-            record = _shared_fleet(asks, workload)
+            from tonnage.simulator.shared_fleet import simulate_shared_fleet
+            from tonnage.simulator.spec import spec_of
+
+            spec, trace = spec_of(asks.deployment), workload.trace(asks.seed)
+            engines = [spec.plain_engine(contents=trace.contents, tiers=asks.tiers) for _ in range(asks.instances)]
+            record = simulate_shared_fleet(trace, engines, asks.router, seed=asks.seed).requests
         else:
             served = _served(asks, workload, plain=plain)
             record = served.requests

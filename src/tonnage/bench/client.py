@@ -101,12 +101,7 @@ class Client:
                 connection.close()
 
     async def _open(self) -> Connection:
-        """A new connection, to the first address of the server that takes it.
-
-        Raises:
-            ssl.SSLError: it does not speak TLS, or is not to be trusted.
-            OSError: no address takes it.
-        """
+        """A new connection, to the first address of the server that takes it."""
         loop, target = self._loop, self._target
         if not self._addresses:
             found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)

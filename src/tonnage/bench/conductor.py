@@ -289,7 +289,12 @@ class TalkConductor:
             if self._talks.contents is None:
                 talk.history.append((exchange.question, "".join(reply.texts)))
                 talk.tokens = exchange.isl + (reply.tokens if reply.tokens >= 0 else exchange.osl)
-            self._follow(talk, place, reply.last_ns if reply.last_ns >= 0 else free_ns)
+            ended_ns = reply.last_ns if reply.last_ns >= 0 else free_ns
+            for row in self._rows[self._starts[place] : self._starts[place + 1]]:
+                self._waits[row] -= 1
+                self._ready[row] = max(self._ready[row], ended_ns)
+                if not self._waits[row]:
+                    self._plan(talk, row, self._ready[row] + int(self._talks.pause_ns[row]))
         if not self._closing and not talk.open and self._talks.due_ns is None:
             self._begin(free_ns)
         self._taken(exchange)
@@ -305,14 +310,6 @@ class TalkConductor:
     def _next_arrival(self) -> None:
         if self._talks.due_ns is not None and self._begun < len(self._talks):
             self._begin(self.start_ns + int(self._talks.due_ns[self._begun]))
-
-    def _follow(self, talk: _Talk, place: int, ended_ns: int) -> None:
-        """Plan the turns for which this one was the last that they waited for."""
-        for row in self._rows[self._starts[place] : self._starts[place + 1]]:
-            self._waits[row] -= 1
-            self._ready[row] = max(self._ready[row], ended_ns)
-            if not self._waits[row]:
-                self._plan(talk, row, self._ready[row] + int(self._talks.pause_ns[row]))
 
     def _plan(self, talk: _Talk, place: int, due_ns: int) -> None:
         """Make a turn of a conversation ready, and put it where its moment is."""

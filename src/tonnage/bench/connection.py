@@ -239,11 +239,7 @@ class Connection:
         self._finish(exchange)
 
     def _read(self, reply: Reply) -> None:
-        """Read the pieces that have come.
-
-        Raises:
-            BrokenReply: they are not what the endpoint should send.
-        """
+        """Read the pieces that have come."""
         pieces, self._pieces = self._pieces, []
         reply.read(pieces)
 

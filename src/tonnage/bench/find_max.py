@@ -99,18 +99,12 @@ class Threshold:
         else:
             self._weigh(answer)
         if self._loads is not None:
-            self._next = self._following()
-
-    def _following(self) -> float:
-        """The load of the next run: the median, or what is between it and an end of the interval that is far away.
-
-        Once the median is settled, further runs there say little: a tail that an odd answer has left is cut off by a run inside it.
-        """
-        low, middle, high = (self._quantile(share) for share in ((1 - CONFIDENCE) / 2, 0.5, (1 + CONFIDENCE) / 2))
-        far = high if high / middle > middle / low else low
-        tail = abs(math.log(far / middle))
-        settled = len(self.answers) >= SETTLED and tail > TAIL
-        return math.sqrt(middle * far) if settled else middle
+            # the median, or once that is settled, what is between it and the far end: a run there cuts off the tail of an odd answer
+            low, middle, high = (self._quantile(share) for share in ((1 - CONFIDENCE) / 2, 0.5, (1 + CONFIDENCE) / 2))
+            far = high if high / middle > middle / low else low
+            tail = abs(math.log(far / middle))
+            settled = len(self.answers) >= SETTLED and tail > TAIL
+            self._next = math.sqrt(middle * far) if settled else middle
 
     def _bracket(self, answer: Answer) -> None:
         """Double or halve until one load has passed and one has failed; then weigh every answer on the grid between."""

@@ -212,10 +212,7 @@ class Recorder:
         )
 
     def _count_gaps(self, made: TokenTimes, offsets: list[int]) -> None:
-        """Single gaps: of an event with k tokens k times the k-th part of the time since the event before it.
-
-        Tokens that came together with the first have no gap that was measured and are left out.
-        """
+        """Single gaps: of an event with k tokens k times the k-th part of the time since the one before; none among the first event's."""
         if made.per_event is None:
             self._gaps.extend(map(int.__sub__, offsets[1:], offsets))
             self._positions.extend(range(1, len(offsets)))

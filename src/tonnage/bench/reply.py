@@ -140,11 +140,7 @@ class Reply:
             self._learn(event, delta.text)
 
     def _delta(self, data: bytes, how: str) -> Delta:
-        """What a document says.
-
-        Raises:
-            BrokenReply: it is not JSON, or not of the endpoint's shape.
-        """
+        """What a document says."""
         try:
             document = json.loads(data)
             if not isinstance(document, dict):
@@ -236,11 +232,7 @@ def kept_answer(kind: str, streaming: bool, responses: Sequence[tuple[float, byt
 
 
 def _add(answer: Answer, endpoint: Endpoint, document: bytes) -> None:
-    """Add what a document says.
-
-    Raises:
-        BrokenReply: it is not of the endpoint's shape.
-    """
+    """Add what a document says."""
     if document == _DONE:
         return
     try:

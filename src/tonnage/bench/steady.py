@@ -93,10 +93,7 @@ def ttft_rise_ms(requests: Requests) -> float:
 
 
 def _stands_out(means: NDArray[np.float64]) -> bool:
-    """Whether the first block belongs to the start of the run: far from the median of the others, by their own spread too.
-
-    Median and median deviation, since the blocks after the first may belong to the start as well.
-    """
+    """Whether the first block is far from the median of the others, by their median deviation: later blocks may belong to the start too."""
     import numpy as np
 
     others = means[1:]

@@ -85,10 +85,7 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
 
 
 def _worth(plan: Plan, cost: Cost | None) -> Measurement | None:
-    """What measuring the choice would save a year, by the cheaper of owning and renting it; its price is that of a share of the systems.
-
-    A year of one system fewer saves the same share of the cost, whatever part of it is owned, hosted or powered.
-    """
+    """What measuring the choice would save a year, owned or rented: a share of the systems saves that share of the cost."""
     found, choice = plan.measurement, plan.choice
     if found is None or choice is None or not isinstance(cost, YearlyCost):
         return found
@@ -262,10 +259,7 @@ def job_cost(
 
 
 def _rental(job: JobDone, instances: int, rents: tuple[Rent, ...] | NoCost) -> _Rental | NoCost:
-    """The cheapest rental that holds the instances; every instance that fits on the machines works.
-
-    More machines would never cost less: they finish sooner, but each adds its own ramp-up and drain.
-    """
+    """The cheapest rental that holds the instances; more machines never cost less, as each adds its own ramp-up and drain."""
     if isinstance(rents, NoCost):
         return rents
     found = []

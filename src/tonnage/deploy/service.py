@@ -370,11 +370,7 @@ def around(plan: Plan, candidate: Candidate) -> Plan:
 
 
 def _with_drafter(pool: Pool, drafter: str | None) -> Pool:
-    """The pool with its drafter's checkpoint in its command.
-
-    Raises:
-        InputError: one is needed and was not named, or the other way round.
-    """
+    """The pool with its drafter's checkpoint in its command."""
     started = Command(argv=pool.launch, file=pool.launch_file)
     if needs_drafter(started):
         if drafter is None:

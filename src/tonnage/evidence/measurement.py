@@ -241,10 +241,7 @@ class _Outcomes:
         return kept
 
     def _expected(self, level: float) -> float:
-        """The mean number of systems at a confidence over what a calibration may find; one that nobody would buy counts as the most.
-
-        The load of an instance is looked at at ``FOUND`` and interpolated between them, in logarithms.
-        """
+        """The mean number of systems at a confidence, between the loads of ``FOUND``; one that nobody would buy counts as the most."""
         least = self.contender.load / (MOST_TIMES * self.choice.instances)
         rates = [max(self._rate(self._after(level, found)), least) for found in FOUND]
         between = np.exp(np.interp(OUTCOMES, FOUND, np.log(rates)))

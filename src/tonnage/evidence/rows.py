@@ -397,12 +397,7 @@ def recorded_load(folder: str, point: Point, requests: int, turnaround_s: float)
 
 @cache
 def _sent(folder: str, written: int) -> tuple[Ints, Ints, Ints]:
-    """Due times in picoseconds from the first, prompts and outputs of the completed requests, in the order of their due times.
-
-    Args:
-        folder: of the run.
-        written: when its record was, so that a folder into which another run was written meanwhile is read again.
-    """
+    """Due times in picoseconds, prompts and outputs of the completed requests, by due time; ``written`` tells a rewritten record apart."""
     found = read_run(Path(folder)).requests
     rows = np.flatnonzero(found.status == COMPLETED)
     rows = rows[np.argsort(found.due_ns[rows], kind="stable")]

@@ -134,7 +134,8 @@ class Sample:
                 moved = x.copy()
                 moved[self.names.index("turnaround_s")] += TURNAROUND_STEP
                 part.shifted.simulate(self.at(moved))
-                part.slopes = _slopes(part.rows, part.shifted, terms)
+                now = part.rows.predict(terms)
+                part.slopes = {name: np.log(part.shifted.simulated(name) / now[name]) / TURNAROUND_STEP for name in now}
 
     def slopes(self) -> dict[str, Floats]:
         """How much the logarithm of every metric changes per unit of the logarithm of each factor, as shipped: float64 (rows, terms).
@@ -171,7 +172,7 @@ class Sample:
                 error = np.log(predicted[name][known] / measured[known])
                 if name in part.slopes:
                     error = error + moved * part.slopes[name][known]
-                found.append(WEIGHT * robust(error / _sigma(part.rows, name)))
+                found.append(WEIGHT * robust(error / (SIGMA[name] if isinstance(part.rows, LoadedRows) else STATIC_SIGMA)))
         return np.concatenate(found)
 
     def values(self, x: Floats) -> dict[str, float]:
@@ -205,16 +206,6 @@ class Sample:
                 values = found.setdefault(name, np.full(len(self.rows), np.nan))
                 values[places] = np.log(predicted[name] / measured)
         return found
-
-
-def _sigma(rows: Rows, name: str) -> float:
-    return SIGMA[name] if isinstance(rows, LoadedRows) else STATIC_SIGMA
-
-
-def _slopes(rows: Rows, shifted: LoadedRows, terms: Terms) -> dict[str, Floats]:
-    """How much the logarithm of every metric changes per unit of the logarithm of the turnaround."""
-    now = rows.predict(terms)
-    return {name: np.log(shifted.simulated(name) / now[name]) / TURNAROUND_STEP for name in now}
 
 
 def fit_sample(

@@ -105,6 +105,11 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
         asked: the question.
         files: names of the files of the run folder.
     """
+    found = []
+    for branch, title in BRANCHES.items():
+        mine = [leaf for leaf in LEAVES.values() if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN]
+        opened = " open" if any(leaf.name in asked for leaf in mine) else ""
+        found.append(f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, asked) for leaf in mine)}</details>")
     parts = (
         _model(asked),
         _group("2", "How long are prompts and answers?", _number("isl", asked) + _number("osl", asked)),
@@ -112,7 +117,7 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
         _group("4", "How fast must it be?", _use_cases() + "".join(_limit(metric, asked) for metric in METRICS)),
         _where(asked),
         _group("6", "Growth, spare, confidence", "".join(_number(name, asked) for name in ("growth", "spare", "confidence"))),
-        _advanced(asked),
+        f'<div class="advanced"><h3>Advanced</h3>{"".join(found)}</div>',
     )
     return (
         '<form id="question" class="question" action="/size" method="get" hx-get="/size/estimate" hx-target="#estimate" '
@@ -273,16 +278,6 @@ def _boxes(name: str, title: str, otherwise: str, inside: str) -> str:
 def _box(name: str, value: str, title: str, checked: bool) -> str:
     state = " checked" if checked else ""
     return f'<label class="box"><input type="checkbox" name="{name}" value="{escape(value)}"{state}><span>{escape(title)}</span></label>'
-
-
-def _advanced(asked: Mapping[str, Any]) -> str:
-    """Every other leaf under its branch; a branch of which something is set is open."""
-    found = []
-    for branch, title in BRANCHES.items():
-        mine = [leaf for leaf in LEAVES.values() if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN]
-        opened = " open" if any(leaf.name in asked for leaf in mine) else ""
-        found.append(f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, asked) for leaf in mine)}</details>")
-    return f'<div class="advanced"><h3>Advanced</h3>{"".join(found)}</div>'
 
 
 def _leaf(leaf: Leaf, asked: Mapping[str, Any]) -> str:

@@ -70,11 +70,7 @@ def checked_name(name: str) -> str:
 
 
 def _known(desk: Desk, name: str) -> Path:
-    """A file of the run folder.
-
-    Raises:
-        InputError: there is none of that name.
-    """
+    """A file of the run folder."""
     path = desk.folder / checked_name(name)
     check_inside(name, desk.folder, "name")
     if not path.is_file():
@@ -231,11 +227,7 @@ async def archive(request: Request) -> Response:
 
 
 def _packed(desk: Desk, plan: str, target: str) -> bytes:
-    """Deploy's files for a plan; they are written below the run folder, and gone at the end.
-
-    Raises:
-        InputError: the target does not run the plan.
-    """
+    """Deploy's files for a plan; they are written below the run folder, and gone at the end."""
     with tempfile.TemporaryDirectory(dir=desk.folder, prefix=".deploy-") as scratch:
         source, folder = Path(scratch) / "plan.json", Path(scratch) / "files"
         source.write_text(plan, encoding="utf-8")

@@ -281,11 +281,7 @@ def check_model(name: str | None, limits: Limits) -> None:
 
 
 def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits: Limits) -> int:
-    """The output tokens that the context leaves, of those requested.
-
-    Raises:
-        Refused: the prompt leaves none, or more are requested than the context has.
-    """
+    """The output tokens that the context leaves, of those requested."""
     named = "max_completion_tokens" if said.get("max_completion_tokens") is not None else "max_tokens"
     wanted, longest, most = said.get(named), max(prompt.tokens for prompt in prompts), limits.max_context
     if kind == "completions" and wanted is None:
@@ -318,11 +314,7 @@ def _sampling(said: Mapping[str, Any]) -> Sampling:
 
 
 def _grammar(said: Mapping[str, Any]) -> str:
-    """What the answer has to fit.
-
-    Raises:
-        Refused: a schema or a grammar that cannot be read.
-    """
+    """What the answer has to fit."""
     form, structured = said.get("response_format") or {}, said.get("structured_outputs") or {}
     if not structured and form.get("type", "text") == "text":
         return ""

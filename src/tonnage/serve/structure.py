@@ -60,11 +60,7 @@ def choice_grammar(choices: list[str]) -> str:
 
 
 def _compiled(grammar: str) -> str:
-    """The same grammar, if it can be compiled.
-
-    Raises:
-        Refused: it cannot be.
-    """
+    """The same grammar, if it can be compiled."""
     error = _matcher(grammar).get_error()
     if error:
         raise Refused(f"Grammar error: {error.strip()}")

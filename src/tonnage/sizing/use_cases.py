@@ -160,10 +160,7 @@ def _one_pool(asked: Sequence[Asked], candidate: Candidate, most_gpus: int, spar
 
 
 def _fewest(mixture: Mixture, start: int, most: int, *, down: bool) -> tuple[int, MixtureRun | tuple[str, Breach] | None]:
-    """The fewest instances from ``start`` on that hold every limit, with their run; downwards too where ``down``.
-
-    Where no number up to ``most`` does, the last breach is there in place of a run; None where the load itself is too high.
-    """
+    """The fewest instances from ``start`` (or below it, ``down``) that hold every limit, and their run; else the last breach, or None."""
     broken: tuple[str, Breach] | None = None
     count, step = start, 1
     while 0 < count <= most:

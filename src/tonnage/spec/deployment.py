@@ -376,11 +376,7 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
 
 
 def _ratio(written: str, text: str) -> float:
-    """How many times as long a session may take as alone, such as 1.2.
-
-    Raises:
-        InputError: no such number.
-    """
+    """How many times as long a session may take as alone, such as 1.2."""
     try:
         ratio = float(written.rstrip("x×"))
     except ValueError:

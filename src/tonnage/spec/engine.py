@@ -147,10 +147,6 @@ class MemoryDefault:
     max_num_tokens: int
     kv_fraction: float | None = None
 
-    def applies_to(self, gpu: Gpu) -> bool:
-        """Whether the engine would choose these limits on that GPU."""
-        return gpu.memory_bytes >= self.min_bytes and not (self.excluded and self.excluded in gpu.name)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePreset:
@@ -209,7 +205,7 @@ def default_knobs(engine: EnginePreset, gpu: Gpu, ranks: int = 1) -> EngineKnobs
 
 def _by_memory(engine: EnginePreset, gpu: Gpu) -> EngineKnobs:
     for default in engine.by_memory:
-        if default.applies_to(gpu):
+        if gpu.memory_bytes >= default.min_bytes and not (default.excluded and default.excluded in gpu.name):
             fraction = engine.knobs.kv_fraction if default.kv_fraction is None else default.kv_fraction
             knobs = replace(engine.knobs, max_batch_size=default.max_batch_size, max_num_tokens=default.max_num_tokens)
             return replace(knobs, kv_fraction=fraction)

@@ -238,12 +238,7 @@ class Model:
 
 @cache
 def _alike(sizes: tuple[int, int, int, int], latent: LatentAttention | None, windows: tuple[int, int]) -> tuple[Layers, ...]:
-    """The layers of a model that has one kind, or windows beside layers without; made once, because fits ask thousands of times.
-
-    Args:
-        sizes: layers, query heads, key/value heads and the width of a head.
-        windows: tokens of a window, and the layers that have one.
-    """
+    """The layers of a model of one kind, or of windows (tokens, layers) beside layers without; made once, as fits ask often."""
     (layers, heads, kv_heads, head_dim), (window, windowed) = sizes, windows
     if latent is not None:
         return (Layers(layers=layers, mixer=LatentLayer(heads=heads, widths=latent)),)

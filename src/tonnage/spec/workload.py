@@ -263,11 +263,7 @@ class Workload:
 
 
 def _stretch(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The first gaps that are within ``STRETCH_S``, at least ``STRETCH_REQUESTS`` of them.
-
-    Where these alone take longer, requests are days apart and an engine has long been idle when the next one comes: such gaps
-    are cut to an equal share of the stretch, which changes no latency.
-    """
+    """The first gaps within ``STRETCH_S``, at least ``STRETCH_REQUESTS``, cut to an equal share of it where requests are days apart."""
     import numpy as np
 
     fitting = int(np.searchsorted(gaps.cumsum(), STRETCH_S * PS_PER_S, side="right"))

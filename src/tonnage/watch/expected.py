@@ -100,7 +100,12 @@ class Predictor:
         if rate > 0:
             instance = self._runs.instance(self._deployment, traffic)
             summary = self._runs.open(instance, instance.standing_for(self._instances), rate, QUICK).summary
-            intervals = self._intervals(summary, traffic)
+            values: dict[str, float] = {}
+            for metric in ("ttft", "tpot", "e2e"):
+                for statistic in ("mean", "p50", "p95", "p99"):
+                    name = f"{metric}_ms" if statistic == "mean" else f"{metric}_{statistic}_ms"
+                    values[name] = summary.statistic_ms(metric, statistic)
+            intervals = intervals_of(values, regime_of(self._deployment, isl=traffic.isl.mean, osl=traffic.osl.mean))
         return Expected(summary=summary, intervals=intervals, capacity=capacity, isl=traffic.isl.mean, osl=traffic.osl.mean)
 
     def _with(self, isl: float, osl: float, slower: float) -> Traffic:
@@ -113,14 +118,6 @@ class Predictor:
             return find_capacity(self._runs, instance, self._slo, instances=instance.standing_for(self._instances), care=QUICK).rate
         except DoesNotFit:
             return 0.0
-
-    def _intervals(self, summary: Summary, traffic: Traffic) -> dict[str, tuple[float, float]]:
-        values: dict[str, float] = {}
-        for metric in ("ttft", "tpot", "e2e"):
-            for statistic in ("mean", "p50", "p95", "p99"):
-                name = f"{metric}_ms" if statistic == "mean" else f"{metric}_{statistic}_ms"
-                values[name] = summary.statistic_ms(metric, statistic)
-        return intervals_of(values, regime_of(self._deployment, isl=traffic.isl.mean, osl=traffic.osl.mean))
 
 
 def _lengths(text: str, mean: float) -> Lengths:

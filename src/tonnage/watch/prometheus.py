@@ -104,12 +104,7 @@ class Server:
         return f"{{{inner}{',' + self._select if self._select else ''}}}"
 
     def _ask(self, query: str, start: float, end: float, step: float) -> Any:
-        """One answer.
-
-        Raises:
-            InputError: what the server says of the query.
-            TonnageError: no answer, or one that is no JSON.
-        """
+        """One answer."""
         data = urlencode({"query": query, "start": start, "end": end, "step": step}).encode()
         try:
             with urllib.request.urlopen(urllib.request.Request(self._url, data, self._headers), timeout=TIMEOUT_S) as response:

@@ -67,7 +67,12 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
     isl_own, osl_own = (faults.of(parse_lengths, text, option(name), words) for name, text in texts)
     if isl_own is None or osl_own is None or len(faults.messages) > before:
         return None
-    remarks += _in_words(texts, (isl_own, osl_own), words)
+    lengths = (isl_own, osl_own)
+    remarks += [
+        LengthInWords(which=name, written=text, tokens=found.mean, words_per_token=words)
+        for (name, text), found in zip(texts, lengths, strict=True)
+        if "word" in text
+    ]
     remarks += _in_characters(texts, (isl_own, osl_own))
     return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks), added=added)
 
@@ -85,15 +90,6 @@ def _given_twice(asked: LengthsAsked) -> str:
 
 def _text(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.15g}"
-
-
-def _in_words(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...], words: float) -> list[Note]:
-    """A note on each length that was written in words."""
-    return [
-        LengthInWords(which=name, written=text, tokens=found.mean, words_per_token=words)
-        for (name, text), found in zip(texts, lengths, strict=True)
-        if "word" in text
-    ]
 
 
 def _in_characters(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...]) -> list[Note]:

@@ -168,10 +168,7 @@ def traffic_from(path: str, where: str) -> Traffic:
 
 
 def _is_clients(path: str, where: str) -> bool:
-    """Whether a file, or a folder, is what a load client kept of single requests.
-
-    Raises InputError: it holds prompts alone, and no times.
-    """
+    """Whether a file, or a folder, is what a load client kept of single requests."""
     from tonnage.formats.tool_format import holds_requests, request_file
 
     if Path(path).is_dir():
@@ -196,10 +193,7 @@ def _first_value(text: str) -> Any:
 
 
 def _of_client(path: str, where: str) -> Recording:
-    """The requests of the one run of a load client's file that were answered, at the moments at which they were due.
-
-    Raises InputError: several runs, or fewer than two requests.
-    """
+    """The requests of the one run of a load client's file that were answered, at the moments at which they were due."""
     from tonnage.bench.reply import kept_answer
     from tonnage.formats.tool_format import Reading, read_requests
 

@@ -117,7 +117,12 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
     from tonnage.serve.launch.profiles import ordered, profiles
     from tonnage.spec.precision import PRECISIONS
 
-    _check_gpus(machine)
+    if not machine.devices:
+        notes = "".join(f"; {note}" for note in machine.notes)
+        raise InputError(f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes}")
+    if not machine.gpu:
+        kinds = ", ".join(sorted({one.gpu or f"{one.name} (not in the catalog)" for one in machine.devices}))
+        raise InputError(f"{option('gpus')}: profiles are of GPUs of one kind that the catalog has, and this machine has {kinds}")
     model, own = _model(asked)
     families: tuple[str, ...] = ORDER if asked.engine == "auto" else (asked.engine,)
     if installed:
@@ -407,15 +412,6 @@ def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def _check_gpus(machine: Machine) -> None:
-    if not machine.devices:
-        notes = "".join(f"; {note}" for note in machine.notes)
-        raise InputError(f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes}")
-    if not machine.gpu:
-        kinds = ", ".join(sorted({one.gpu or f"{one.name} (not in the catalog)" for one in machine.devices}))
-        raise InputError(f"{option('gpus')}: profiles are of GPUs of one kind that the catalog has, and this machine has {kinds}")
-
-
 def _model(asked: EngineAsked) -> tuple[Model, str]:
     """The model, and the number format of the checkpoint where that is on this machine; "" otherwise."""
     from tonnage.serve.launch.checkpoints import check_folder
@@ -431,10 +427,7 @@ def _model(asked: EngineAsked) -> tuple[Model, str]:
 
 
 def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engine: EnginePreset) -> str:
-    """What an engine loads in a number format; "" where nobody named one.
-
-    Of published checkpoints those in the requested format count, or without a word about format or profile the author's own.
-    """
+    """What an engine loads: of published checkpoints those in the requested format, or of no said format the author's own; "" for none."""
     from tonnage.serve.launch.checkpoints import check_folder
     from tonnage.spec.catalog.checkpoints import published
     from tonnage.spec.precision import find_precision

@@ -148,11 +148,7 @@ def _version() -> str:
 
 
 def _kubernetes(made: Object, *, depth: int = 0) -> list[str] | None:
-    """Faults of an object by Kubernetes' schema; None where it has none for this kind, or is not installed.
-
-    Args:
-        depth: levels of the object that are left out of the places.
-    """
+    """Faults of an object by Kubernetes' schema, ``depth`` levels left out of their places; None where it has none for this kind."""
     if not _version():
         return None
     import kubernetes_validate

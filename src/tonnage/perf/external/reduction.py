@@ -99,10 +99,7 @@ def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
 
 
 def _floor(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float]:
-    """The least duration of steps with prompts, and the most tokens of the steps that CUDA graphs spare it.
-
-    Both are 0 where the shortest steps do not take about as long, or where too few others would be left.
-    """
+    """Least duration of steps with prompts, and most tokens that CUDA graphs spare it; 0 where steps are not alike, or too few are left."""
     for graphed in (0.0, *sorted(set(tokens.tolist()))[:-1]):
         beyond = tokens > graphed
         least = float(seconds[beyond].min())
@@ -201,10 +198,7 @@ def _not_negative(design: NDArray[np.float64], target: NDArray[np.float64]) -> N
 
 
 def _array(knots: NDArray[np.float64], solution: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The coefficient array: the terms in their places, and the table behind them.
-
-    The table ends with an entry at twice the last tokens, so that its line goes on without ever falling.
-    """
+    """The terms in their places, and the table behind them; its last entry, at twice the last tokens, keeps its line from ever falling."""
     import numpy as np
 
     c = np.zeros(at.COEFFICIENTS)

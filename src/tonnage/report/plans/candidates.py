@@ -329,17 +329,12 @@ def reason_text(reason: why.Reason) -> str:
     if isinstance(reason, Measured):
         return _measured(reason)
     if isinstance(reason, TooMuch):
-        return _too_much(reason)
+        carry = f"; {most_text(reason)}" if reason.most_requests_per_second else ""
+        return _exceeded(reason) + carry
     return _simulated(reason)
 
 
 TooMuch = why.OverBudget | why.OverPower | why.OverRacks
-
-
-def _too_much(reason: TooMuch) -> str:
-    """What is too much, and what the most that is allowed would carry."""
-    carry = f"; {most_text(reason)}" if reason.most_requests_per_second else ""
-    return _exceeded(reason) + carry
 
 
 def most_text(reason: TooMuch) -> str:

@@ -12,7 +12,7 @@ from tonnage.report.plans.question import bound_text, limit_text
 
 if TYPE_CHECKING:
     from tonnage.plan.autoscaling import Autoscaling, OverHours, Proposal, WhyNot
-    from tonnage.plan.demand import ADay, Existing, Growth, OwnedGroup
+    from tonnage.plan.demand import ADay, Existing, Growth
     from tonnage.plan.fleet import BehindRouter
     from tonnage.plan.limit import Limit
     from tonnage.plan.plan import Plan
@@ -172,7 +172,7 @@ def existing_section(plan: Plan) -> Section:
             ABSENT if group.deployment is None else deployment_text(group.deployment),
             str(group.instances),
             number(group.requests_per_second),
-            breaks_first_text(group),
+            NOTHING_RUNS if group.binds is None else bound_text(group.binds),
         )
         for group in found.groups
     )
@@ -180,11 +180,6 @@ def existing_section(plan: Plan) -> Section:
     growth = found.growth_per_month
     grows = None if growth is None else Text(text=f"The load is taken to grow by {growth:.1%} a month.")
     return section("existing", "Systems that exist", Table(caption="What they carry", header=header, rows=rows), grows)
-
-
-def breaks_first_text(group: OwnedGroup) -> str:
-    """What breaks first on one kind of system; why nothing runs where nothing does."""
-    return NOTHING_RUNS if group.binds is None else bound_text(group.binds)
 
 
 def _room(change: float) -> str:

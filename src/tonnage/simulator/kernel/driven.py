@@ -50,10 +50,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _builder(name: str) -> Callable[[int], Callable[..., Any]]:
-    """Makes the loop of one engine, or of attention ranks in lockstep, under a name that tells it from others in numba's cache.
-
-    What it makes has ``version`` as part of its key there.
-    """
+    """Makes the loop of one engine, or of ranks in lockstep, under its own name in numba's cache, with ``version`` in its key there."""
 
     def build(version: int) -> Callable[..., Any]:
         def drive(m, until, cancelled):

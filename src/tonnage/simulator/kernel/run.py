@@ -213,10 +213,7 @@ def _machine(
 
 
 def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
-    """The record of a run, and its rows.
-
-    Of requests that have something in common in the order in which they were sent, without those that never were.
-    """
+    """The record of a run, and its rows; of requests that have something in common those that were sent, in that order."""
     if trace.contents is None:
         count = int(m.state["arrived"] + m.state["coming"])
         if window_ps >= 0:

@@ -121,10 +121,7 @@ def _power(sized: Sized) -> Power | None:
 
 
 def _at_peak(sized: Sized, *, chosen: bool) -> AtPeak | None:
-    """What requests see at the asked peak, by the prediction as it is.
-
-    Of the choice its whole fleet is simulated, of others as many instances as stand for theirs.
-    """
+    """What requests see at the asked peak: of the choice on its whole fleet, of others on as many instances as stand for theirs."""
     contender, question = sized.contender, sized.contender.question
     if question.offline or question.load != "open":
         return None
@@ -218,12 +215,7 @@ def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
 
 
 def _between(known: Mapping[float, float], factor: float) -> float:
-    """The rate at a factor between known ones, linear in the logarithms of both; beyond them in proportion to 1/factor.
-
-    Args:
-        known: requests per second by factor; where noise has them rise with the factor, they are taken as level.
-        factor: on the duration of every step.
-    """
+    """The rate at a factor, linear in logarithms between known ones, made to fall with it; beyond them in proportion to 1/factor."""
     points: list[tuple[float, float]] = []
     for at, rate in sorted(known.items()):
         points.append((at, min(rate, points[-1][1]) if points else rate))
