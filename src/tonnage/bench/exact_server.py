@@ -63,10 +63,6 @@ class Schedule:
         """Seconds of service of a reply of ``tokens`` tokens."""
         return self.ttft_s + max(tokens - 1, 0) * self.itl_s
 
-    def capacity_rps(self, tokens: int) -> float:
-        """Requests per second that it can serve for ever; infinite without ``slots``."""
-        return self.slots / self.service_s(tokens) if self.slots else float("inf")
-
     def sends(self, tokens: int) -> list[tuple[float, int]]:
         """When each event leaves, in seconds from the start of service, and how many tokens it carries."""
         sizes = [min(self.tokens_per_event, tokens - start) for start in range(0, tokens, self.tokens_per_event)]

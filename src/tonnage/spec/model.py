@@ -114,11 +114,6 @@ class Model:
         return not self.kinds.isdisjoint(WITH_LATENT)
 
     @property
-    def has_state(self) -> bool:
-        """Whether a layer keeps a state per sequence."""
-        return not self.kinds.isdisjoint(WITH_STATE)
-
-    @property
     def mixing_layers(self) -> int:
         """Layers that mix tokens."""
         return sum(some.layers for some in self.by_kind)
@@ -198,11 +193,6 @@ class Model:
     def parameters(self) -> int:
         """All weights; norms and biases, below 0.1 %, are left out."""
         return self.linear_parameters + self.embedding_parameters + self.further_embeddings
-
-    @property
-    def kv_elements_per_token(self) -> int:
-        """Elements of the KV cache per token, over all layers; those within windows are counted, index keys are not."""
-        return int(self.kv_elements_per_gpu(1))
 
     def kv_elements_per_gpu(self, tp: int) -> float:
         """Elements of the KV cache per token on each of ``tp`` GPUs: at least one key/value head, or the whole latent vector."""
