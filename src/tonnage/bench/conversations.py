@@ -217,11 +217,7 @@ class ConversationFile:
 
 
 def read_conversations(path: Path, *, counter: TokenizerFile | None, characters: float) -> ConversationFile:
-    """The conversations of a file.
-
-    Raises:
-        InputError: the file cannot be read as one of the formats above; the first bad line is named.
-    """
+    """The conversations of a file. Raises InputError: the file cannot be read as one of the formats above; the first bad line is named."""
     where = option("conversation_file")
     text = text_of_file(path, where)
 

@@ -264,11 +264,7 @@ LONGEST_S = 86_400.0
 
 
 def serve(schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0, seconds: float = LONGEST_S) -> None:
-    """Serve until SIGINT or SIGTERM, or for ``seconds``; prints where it listens, once it does.
-
-    Raises:
-        OSError: the port is taken.
-    """
+    """Serve until SIGINT or SIGTERM, or for ``seconds``; prints where it listens, once it does. Raises OSError: the port is taken."""
     import uvloop
 
     async def run() -> None:

@@ -141,11 +141,7 @@ class HttpResponse:
         self.complete = bool(self.status)
 
     def end(self) -> None:
-        """The peer has closed the connection.
-
-        Raises:
-            BrokenReply: in the middle of the response.
-        """
+        """The peer has closed the connection. Raises BrokenReply: in the middle of the response."""
         self.keep_alive, self._parser = False, None
         self.complete = self.complete or self._until_close
         if not self.complete:

@@ -268,11 +268,7 @@ class FilePrompts:
 
 
 def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float) -> FilePrompts:
-    """The prompts of a file.
-
-    Raises:
-        InputError: the file cannot be read as one of the formats above; the first bad line is named.
-    """
+    """The prompts of a file. Raises InputError: the file cannot be read as one of the formats above; the first bad line is named."""
     where = option("prompt_file")
     text = text_of_file(path, where)
     kind = path.suffix.lower()

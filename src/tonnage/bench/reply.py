@@ -88,11 +88,7 @@ class Reply:
             self.last_ns = pieces[-1][0]
 
     def feed(self, ns: int, data: bytes) -> None:
-        """Take a piece that was received at ``ns``.
-
-        Raises:
-            BrokenReply: it is not what the endpoint should send.
-        """
+        """Take a piece that was received at ``ns``. Raises BrokenReply: it is not what the endpoint should send."""
         self._feed(ns, data)
         stream = self._stream
         self._usual = bool(self._prefix) and self.http.between_chunks and stream is not None and stream.clean

@@ -72,11 +72,7 @@ class DriverGpus:
     """
 
     def __init__(self) -> None:
-        """Load the library and count the GPUs.
-
-        Raises:
-            InputError: the package, the driver or a GPU is missing.
-        """
+        """Load the library and count the GPUs. Raises InputError: the package, the driver or a GPU is missing."""
         where, library = option("gpu_metrics"), _imported("pynvml")
         of_amd = AMD_DRIVER.exists() and (library is None or not NVIDIA_DRIVER.exists())
         faults: tuple[type[Exception], ...]

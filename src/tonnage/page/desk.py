@@ -63,20 +63,12 @@ class Desk:
         return tuple(name for name in found if not endings or name.lower().endswith(endings))
 
     def understood(self, asked: Mapping[str, Any]) -> Asked:
-        """The question of a form.
-
-        Raises:
-            InputErrors: everything that is wrong with it.
-        """
+        """The question of a form. Raises InputErrors: everything that is wrong with it."""
         check_inside(asked, self.folder)
         return ask(None, **asked)
 
     def estimated(self, asked: Mapping[str, Any]) -> tuple[Estimate, ...]:
-        """What closed forms say of the question, of its first model.
-
-        Raises:
-            InputErrors: everything that is wrong with it.
-        """
+        """What closed forms say of the question, of its first model. Raises InputErrors: everything that is wrong with it."""
         if self._prepared.kept > MOST_PREPARED:
             self._prepared = Runs()
         return estimates(self.understood(asked).questions[0], self._prepared)
@@ -99,11 +91,7 @@ class Desk:
                 yield said
 
     async def plan_text(self, asked: Mapping[str, Any]) -> str:
-        """The plan's JSON text.
-
-        Raises:
-            InputError: the question cannot be answered.
-        """
+        """The plan's JSON text. Raises InputError: the question cannot be answered."""
         last: dict[str, Any] = {}
         async for said in self.sized(asked):
             last = said
@@ -133,11 +121,7 @@ class Desk:
         return sorted(f"{name}/{one.parent.name}" for one in (self.folder / name).glob("*/summary.json"))
 
     async def plan_at(self, place: str) -> Plan:
-        """The plan of a link's query, or of a file of the run folder ("@plan.json").
-
-        Raises:
-            InputError: none, or several.
-        """
+        """The plan of a link's query, or of a file of the run folder ("@plan.json"). Raises InputError: none, or several."""
         if place.startswith("@"):
             check_inside(place[1:], self.folder, "plan")
             found = read_plans(self.folder / place[1:])

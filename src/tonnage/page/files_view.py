@@ -57,11 +57,7 @@ def routes() -> list[Route]:
 
 
 def checked_name(name: str) -> str:
-    """The name of a file of the run folder.
-
-    Raises:
-        InputError: it is none that a file may have here.
-    """
+    """The name of a file of the run folder. Raises InputError: it is none that a file may have here."""
     if not NAME.fullmatch(name) or ".." in name or not name.lower().endswith(ENDINGS):
         raise InputError(
             f"{option('name')}: '{name[:40]}' is no name for a file here; letters, digits and an ending of {', '.join(ENDINGS)}"

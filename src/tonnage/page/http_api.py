@@ -59,11 +59,7 @@ def routes() -> list[Route]:
 
 
 async def document_of(request: Request) -> dict[str, Any]:
-    """The JSON object of a body.
-
-    Raises:
-        InputError: it is too large, or none.
-    """
+    """The JSON object of a body. Raises InputError: it is too large, or none."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

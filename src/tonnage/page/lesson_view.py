@@ -144,11 +144,7 @@ def _in_seconds() -> str:
 
 
 def config_of(asked: Mapping[str, str], way: str) -> LessonConfig:
-    """The lesson that the controls ask for, with one way of batching.
-
-    Raises:
-        InputError: a value that cannot be used.
-    """
+    """The lesson that the controls ask for, with one way of batching. Raises InputError: a value that cannot be used."""
     if way not in BATCHERS:
         raise InputError(f"way: is not one of {', '.join(BATCHERS)}")
     load = asked.get("load", "tick_rate")

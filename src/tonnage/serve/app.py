@@ -54,11 +54,7 @@ class Engines(Protocol):
         """Why nothing is answered any more; "" while it is."""
 
     def answers(self, asked: Asked) -> list[Answer]:
-        """An answer for each choice to each prompt, not begun yet.
-
-        Raises:
-            Refused: what this engine does not take.
-        """
+        """An answer for each choice to each prompt, not begun yet. Raises Refused: what this engine does not take."""
 
     def close(self) -> None:
         """The server has ended."""
@@ -212,11 +208,7 @@ def seen(service: Service, request: Request, response: Response, began: float, h
 
 
 async def completed(service: Service, kind: Kind, request: Request, body: Any = None) -> Response:
-    """The reply to a chat or a completion.
-
-    Raises:
-        Refused: with the error that the client gets.
-    """
+    """The reply to a chat or a completion. Raises Refused: with the error that the client gets."""
     after = await admitted(service, request)
     came_at = time.monotonic()
     body = await json_body(request) if body is None else body
@@ -267,11 +259,7 @@ def _failing(fault: Fault) -> Refused:
 
 
 async def json_body(request: Request) -> Any:
-    """The JSON body.
-
-    Raises:
-        Refused: it is too large, or no JSON.
-    """
+    """The JSON body. Raises Refused: it is too large, or no JSON."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused("1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed", kind="Bad Request")
     parts, size = [], 0
@@ -293,11 +281,7 @@ async def json_body(request: Request) -> Any:
 
 
 def begun(service: Service, asked: Asked) -> list[Answer]:
-    """The answers to a request, sent to the engines.
-
-    Raises:
-        Refused: the queue is full, or what the engine does not take.
-    """
+    """The answers to a request, sent to the engines. Raises Refused: the queue is full, or what the engine does not take."""
     if service.most_waiting and service.engines.waiting >= service.most_waiting:
         service.engines.metrics.refused()
         raise Refused("too many requests are waiting; try again later", status=503, kind="Service Unavailable")
@@ -316,11 +300,7 @@ def reply_of(service: Service, asked: Asked, number: str) -> Reply:
 
 
 async def whole(request: Request, reply: Reply, made: list[Answer]) -> list[Made]:
-    """Answers that have ended; when the client leaves, they are let go.
-
-    Raises:
-        Refused: the engine cannot answer.
-    """
+    """Answers that have ended; when the client leaves, they are let go. Raises Refused: the engine cannot answer."""
     watch = asyncio.ensure_future(left(request.receive, made))
     try:
         return await asyncio.gather(*(ended(answer, reply.call_id) for answer in made))
@@ -331,11 +311,7 @@ async def whole(request: Request, reply: Reply, made: list[Answer]) -> list[Made
 
 
 async def ended(answer: Answer, call_id: str = "") -> Made:
-    """An answer, once it has ended.
-
-    Raises:
-        Refused: the engine cannot answer.
-    """
+    """An answer, once it has ended. Raises Refused: the engine cannot answer."""
     made = Made(answer=answer)
     async for piece in answer.pieces():
         made.take(piece, call_id)

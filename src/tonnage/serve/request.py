@@ -269,11 +269,7 @@ def _echoed(kind: Kind, said: Mapping[str, Any]) -> int | None:
 
 
 def check_model(name: str | None, limits: Limits) -> None:
-    """A model that is served.
-
-    Raises:
-        Refused: another one.
-    """
+    """A model that is served. Raises Refused: another one."""
     if name and name not in limits.models and name not in limits.adapters:
         aliases = ", ".join(limits.models)
         words = f"The model `{name}` does not exist. Valid aliases: {aliases}."
@@ -393,11 +389,7 @@ def _prompts(said: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
 
 
 def prompts_of(given: Any, reader: Reader, *, special: bool) -> tuple[Prompt, ...]:
-    """A text, token ids, or a list of either.
-
-    Raises:
-        Refused: nothing, or an empty one.
-    """
+    """A text, token ids, or a list of either. Raises Refused: nothing, or an empty one."""
     if given == []:
         raise Refused("You must pass at least one prompt")
     several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]

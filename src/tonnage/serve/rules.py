@@ -38,11 +38,7 @@ def refusal(message: str, param: str | None = None, value: Any = None) -> Refuse
 
 
 def check_before(kind: str, body: Mapping[str, Any]) -> None:
-    """Refuse before the schema is read.
-
-    Raises:
-        Refused: the first thing that is wrong.
-    """
+    """Refuse before the schema is read. Raises Refused: the first thing that is wrong."""
     salt = body.get("cache_salt")
     if salt is not None and not (isinstance(salt, str) and salt):
         raise refusal("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
@@ -166,11 +162,7 @@ def _check_tools(body: Mapping[str, Any]) -> None:
 
 
 def check_choices(count: int) -> None:
-    """How many answers to a prompt there may be.
-
-    Raises:
-        Refused: fewer or more.
-    """
+    """How many answers to a prompt there may be. Raises Refused: fewer or more."""
     if count < 1:
         raise Refused(f"n must be at least 1, got {count}.")
     if count > MOST_CHOICES:

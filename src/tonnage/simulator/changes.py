@@ -191,11 +191,7 @@ class Changes:
         return self.outages is not None or self.autoscale is not None
 
     def check(self, instances: int) -> None:
-        """Refuse what the engines of a fleet cannot do.
-
-        Raises:
-            InputError: other numbers of instances than there are engines.
-        """
+        """Refuse what the engines of a fleet cannot do. Raises InputError: other numbers of instances than there are engines."""
         if self.autoscale is not None and self.autoscale.instances != instances:
             raise InputError(f"a fleet: autoscaling holds up to {self.autoscale.instances} instances, and there are {instances} engines")
         if self.outages is not None and len(self.outages.instance) and int(self.outages.instance.max()) >= instances:

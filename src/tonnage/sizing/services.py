@@ -234,11 +234,7 @@ def with_rate(service: Service, rate: float) -> Service:
 
 
 def with_clients(service: Service, clients: float) -> Service:
-    """The service with ``clients`` of a closed loop.
-
-    Raises:
-        InputError: it has several streams.
-    """
+    """The service with ``clients`` of a closed loop. Raises InputError: it has several streams."""
     if len(service.streams) > 1:
         raise InputError(f"{option('concurrency')}: the file has {len(service.streams)} kinds of traffic; leave one, or give a rate")
     return replace(service, streams=(replace(service.streams[0], rate=0.0, concurrency=int(clients)),))

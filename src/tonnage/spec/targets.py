@@ -70,11 +70,7 @@ TARGETS: dict[str, TargetRuns] = {
 
 
 def target_runs(name: str, *, at: str = "target") -> TargetRuns:
-    """What the target of that name runs.
-
-    Raises:
-        InputError: there is none.
-    """
+    """What the target of that name runs. Raises InputError: there is none."""
     if name not in TARGETS:
         raise InputError(f"{option(at)}: no files are written for '{name}'; there are {', '.join(TARGETS)}")
     return TARGETS[name]

@@ -145,11 +145,7 @@ def recording_from(path: str, where: str) -> Recording:
 
 
 def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
-    """The recorded sessions that a demand names; None where its trace is none of sessions.
-
-    Raises:
-        InputError: as ``read_sessions``.
-    """
+    """The recorded sessions that a demand names; None where its trace is none of sessions. Raises InputError: as ``read_sessions``."""
     return None if asked.trace is None else read_sessions(asked.trace, option("trace"))
 
 

@@ -68,11 +68,7 @@ class EngineAsked:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The further variables.
-
-        Raises:
-            InputError: one has no name or no value.
-        """
+        """The further variables. Raises InputError: one has no name or no value."""
         pairs = [text.partition("=") for text in self.engine_env]
         bad = next((text for text, (name, sign, _) in zip(self.engine_env, pairs, strict=True) if not name or not sign), None)
         if bad is not None:
@@ -81,11 +77,7 @@ class EngineAsked:
 
     @property
     def gpu_numbers(self) -> tuple[int, ...] | None:
-        """The GPUs that were named.
-
-        Raises:
-            InputError: one of them is no number.
-        """
+        """The GPUs that were named. Raises InputError: one of them is no number."""
         if self.gpus is None:
             return None
         parts = [part.strip() for part in self.gpus.split(",")]

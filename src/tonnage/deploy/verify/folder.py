@@ -62,11 +62,7 @@ class Folder:
 
 
 def read_folder(folder: Path) -> Folder:
-    """Read the files that ``deploy`` wrote.
-
-    Raises:
-        InputError: no folder, or none with a plan in it.
-    """
+    """Read the files that ``deploy`` wrote. Raises InputError: no folder, or none with a plan in it."""
     if not folder.is_dir():
         raise InputError(f"{option('folder')}: {folder} is no folder; name one that `tonnage deploy` wrote")
     files = {}

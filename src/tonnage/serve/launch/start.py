@@ -244,11 +244,7 @@ def _has_package(python: Path, package: str) -> bool:
 
 
 def needed_command(family: str, where: Path | None) -> str:
-    """The same, refused where it is not installed.
-
-    Raises:
-        InputError: naming the program, and how to say where it is.
-    """
+    """The same, refused where it is not installed. Raises InputError: naming the program, and how to say where it is."""
     found = found_command(family, where)
     if not found:
         place = f"in {where}" if where is not None else "along the PATH"
@@ -301,11 +297,7 @@ def cpu_environment(kv_cache_gb: int, threads: int) -> dict[str, str]:
 
 
 def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instances: int) -> None:
-    """Refuse what main memory does not hold.
-
-    Raises:
-        DoesNotFit: weights, KV cache and processes together exceed it.
-    """
+    """Refuse what main memory does not hold. Raises DoesNotFit: weights, KV cache and processes together exceed it."""
     each = folder_bytes(checkpoint) / 2**30 + kv_cache_gb + OTHER_GB
     have = machine.memory_bytes / 2**30
     if instances * each > have:

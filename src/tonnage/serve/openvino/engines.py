@@ -40,11 +40,7 @@ class OpenvinoReader:
         return self._prompt(self._tokenizer.encode(text, add_special_tokens=special))
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """Of a chat, with the template that the model's file holds.
-
-        Raises:
-            Refused: there is none, or it does not take these messages.
-        """
+        """Of a chat, with the template that the model's file holds. Raises Refused: there is none, or it does not take these messages."""
         said = [{"role": message.role, "content": message.text} for message in messages]
         try:
             text = self._tokenizer.apply_chat_template(said, add_generation_prompt=True)
@@ -53,11 +49,7 @@ class OpenvinoReader:
         return self._prompt(self._tokenizer.encode(text, add_special_tokens=False))
 
     def ids(self, ids: Sequence[int]) -> Prompt:
-        """Of token ids.
-
-        Raises:
-            Refused: ids beyond the vocabulary.
-        """
+        """Of token ids. Raises Refused: ids beyond the vocabulary."""
         if max(ids) >= self._vocabulary:
             raise Refused(f"prompt: token id {max(ids)} is out of vocabulary, which has {self._vocabulary} tokens", param="prompt")
         return Prompt(ids=tuple(ids))

@@ -96,11 +96,7 @@ class Pipeline:
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Load a model; the thread is not started.
-
-        Raises:
-            InputError: OpenVINO GenAI cannot load the model.
-        """
+        """Load a model; the thread is not started. Raises InputError: OpenVINO GenAI cannot load the model."""
         import openvino_genai
 
         scheduler = openvino_genai.SchedulerConfig()

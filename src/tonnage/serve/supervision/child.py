@@ -75,11 +75,7 @@ class Child:
         self._lifeline = -1
 
     def start(self) -> None:
-        """Start the program.
-
-        Raises:
-            TonnageError: it cannot be run.
-        """
+        """Start the program. Raises TonnageError: it cannot be run."""
         ends, self._lifeline = os.pipe()
         command = [sys.executable, "-I", guard.__file__, str(ends), str(self._grace_s), "--", *self.program.argv]
         environment = {**os.environ, **self.program.environment, STARTS: str(self.starts + 1)}

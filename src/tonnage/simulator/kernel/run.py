@@ -239,11 +239,7 @@ def _first(m: Machine, trace: Trace) -> int:
 
 
 def check_trace(trace: Trace) -> None:
-    """Refuse what nobody could send.
-
-    Raises:
-        InputError: due times out of order, or lengths below one token.
-    """
+    """Refuse what nobody could send. Raises InputError: due times out of order, or lengths below one token."""
     if len(trace) and (int(trace.isl.min()) < 1 or int(trace.osl.min()) < 1):
         raise InputError("lengths: a prompt and an output have one token or more")
     due = trace.due_ps[trace.firsts()]

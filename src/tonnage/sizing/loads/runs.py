@@ -82,11 +82,7 @@ class Runs:
         return len(self._kept)
 
     def instance(self, deployment: Deployment, traffic: Traffic) -> Instance:
-        """The deployment under a kind of traffic.
-
-        Raises:
-            DoesNotFit: the weights or one request exceed the memory.
-        """
+        """The deployment under a kind of traffic. Raises DoesNotFit: the weights or one request exceed the memory."""
         key = (deployment, traffic)
         if key not in self._instances:
             self._instances[key] = Instance(deployment, traffic)

@@ -182,11 +182,7 @@ class SharedLoad:
 
 
 def replayed(sharing: Sharing, rate: float, seed: int) -> Trace:
-    """A recording, stretched to ``rate`` requests per second.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """A recording, stretched to ``rate`` requests per second. Raises ValueError: there is none."""
     if sharing.recording is None:
         raise ValueError("sharing: no recording")
     whole = TraceArrivals(recording=replace(sharing.recording.at_mean(rate), blocks=()))
