@@ -52,11 +52,7 @@ class MemoryReport:
         """All sizes in bytes per GPU."""
         p, d = self.plan, self.plan.deployment
         return {
-            "model": d.model.name,
-            "gpu": d.gpu.name,
-            "precision": d.precision.name,
-            "tp": d.parallelism.tp,
-            **d.parallelism.further,
+            **d.named,
             "engine": d.engine,
             "weight_bytes": p.weight_bytes,
             "activation_bytes": p.activation_bytes,

@@ -169,12 +169,8 @@ class RunBesidePlan(InNotebooks):
     def to_json(self) -> dict[str, Any]:
         """By name."""
         d = self.deployment
-        split = {"tp": d.parallelism.tp, **({"pp": d.parallelism.pp} if d.parallelism.pp > 1 else {}), **d.parallelism.further}
         return {
-            "model": d.model.name,
-            "gpu": d.gpu.name,
-            "precision": d.precision.name,
-            **split,
+            **d.named,
             "engine_preset": d.engine,
             "instances": self.instances,
             "router": self.router or None,

@@ -161,9 +161,7 @@ class ScoredRow:
         return {
             "line": self.line,
             **where,
-            "tp": p.deployment.parallelism.tp,
-            **({"pp": p.deployment.parallelism.pp} if p.deployment.parallelism.pp > 1 else {}),
-            **p.deployment.parallelism.further,
+            **p.deployment.parallelism.degrees,
             "isl": p.isl,
             "osl": p.osl,
             **{name: value for name, value in load.items() if value is not None},

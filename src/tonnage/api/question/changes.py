@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tonnage.api.question.arguments import share_of
 from tonnage.errors import InputError, option
 from tonnage.simulator.autoscaler import METRICS, Autoscale
 from tonnage.simulator.changes import HOURS_PER_DAY, RETRIES, Failures, Restarts
@@ -257,12 +257,7 @@ def with_autoscaling(plan: Plan, question: Question, scenario: Scenario) -> Plan
 
 def _share(text: float | str) -> float:
     """Read 5, "5%" or 0.05 as the share 0.05. Raises InputError: no number from 0 to below 100 %."""
-    written = str(text).strip()
-    try:
-        value = float(written.removesuffix("%"))
-    except ValueError:
-        value = math.nan
-    share = value if 0 < value < 1 and not written.endswith("%") else value / 100
+    share, written = share_of(text)
     if not 0 <= share < 1:
-        raise InputError(f"{option('broken_hours')}: '{written[:20]}' is not a share of the hours; write for example 5%")
+        raise InputError(f"{option('broken_hours')}: '{written}' is not a share of the hours; write for example 5%")
     return share
