@@ -42,12 +42,9 @@ class Client:
 
         Args:
             loop: on whose thread everything happens.
-            target: the server.
             done: called with each exchange that is over.
             fresh_reply: makes the empty reply of a request that is sent again.
             timeout_s: from the moment a request was begun to the end of its reply.
-            tls: for an encrypted connection; certificates are checked as it says.
-            reuse: whether connections are kept for further requests.
         """
         self._loop = loop
         self._target = target

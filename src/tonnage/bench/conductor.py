@@ -46,14 +46,7 @@ class Conductor:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: Maker, taken: Callable[[Exchange], None]) -> None:
-        """Make the first requests ready; nothing is sent yet.
-
-        Args:
-            loop: on whose thread everything happens.
-            load: what is sent and when.
-            make: makes requests ready.
-            taken: called with each exchange that is over.
-        """
+        """Make the first requests ready; nothing is sent yet. ``taken`` gets each exchange that is over, on the loop's thread."""
         self._loop = loop
         self.load = load
         self._make = make
@@ -177,15 +170,13 @@ class TurnMaker(Protocol):
     """Makes the request of one turn."""
 
     def __call__(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
-        """The exchange of one turn.
+        """The exchange of one turn, by its place among all.
 
         Args:
-            place: of the turn among all turns.
             isl, osl: tokens of its new part and of its answer.
             text: what is said; "" where it is made.
             pieces: of a recorded session, the numbers of the prompt's pieces, each with the token up to which it reaches; else empty.
-            before: tokens of the conversation so far.
-            history: the conversation so far.
+            before: tokens of the conversation so far, which ``history`` holds.
         """
 
 
@@ -211,14 +202,7 @@ class TalkConductor:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: TurnMaker, taken: Callable[[Exchange], None]) -> None:
-        """Set up; nothing is sent yet.
-
-        Args:
-            loop: on whose thread everything happens.
-            load: a load with conversations.
-            make: makes requests ready.
-            taken: called with each exchange that is over.
-        """
+        """As ``Conductor``, for a load with conversations."""
         if load.conversations is None:
             raise ValueError("a load without conversations has another conductor")
         self._loop, self.load, self._make, self._taken = loop, load, make, taken

@@ -69,13 +69,7 @@ class Threshold:
     """Where loads begin to fail, as far as the answers so far tell."""
 
     def __init__(self, start: float, *, whole: bool = False, precision: float = 0.05) -> None:
-        """Begin at a load that may pass or fail.
-
-        Args:
-            start: the first load.
-            whole: whether loads are whole numbers.
-            precision: width of the interval over its middle at which the search may end.
-        """
+        """Begin at a load that may pass or fail; ``precision`` is the width of the interval over its middle at which the search may end."""
         self._whole = whole
         self._precision = precision
         self._next = start
@@ -260,15 +254,7 @@ class Maximum:
 
 
 def find_max(run: Callable[[float], Measured], slo: Slo, *, start: float, whole: bool, most_runs: int = MOST_RUNS) -> Maximum:
-    """Search the highest load inside ``slo``.
-
-    Args:
-        run: measures one load.
-        slo: every limit that must be met.
-        start: the first load.
-        whole: whether loads are numbers of clients; otherwise requests per second.
-        most_runs: runs at most.
-    """
+    """Search the highest load inside ``slo``, in ``most_runs`` at most; loads are ``whole`` numbers of clients, or requests per second."""
     search = Threshold(start, whole=whole)
     trials: list[Trial] = []
     client_limited = False

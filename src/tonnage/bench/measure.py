@@ -82,15 +82,7 @@ Gate = Callable[[], int]
 
 
 def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[Watcher] = (), gate: Gate | None = None) -> Observed:
-    """Run one load to its end; Ctrl-C ends it early and keeps what was measured.
-
-    Args:
-        setup: the server, and how to ask it.
-        load: what to send and when.
-        writer: where rows go, batch by batch.
-        watchers: who looks on.
-        gate: of a worker, what it waits for before it begins; None for one process.
-    """
+    """Run one load to its end; Ctrl-C ends it early and keeps what was measured. A worker waits for its ``gate`` before it begins."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-4)  # the thread that writes must not hold up the loop for longer
     gc.collect()

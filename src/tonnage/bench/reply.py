@@ -204,13 +204,7 @@ def _is_plain(text: bytes) -> bool:
 
 
 def kept_answer(kind: str, streaming: bool, responses: Sequence[tuple[float, bytes]]) -> Answer:
-    """What the responses that another client kept of one request hold (``formats.tool_format.Reading``), read as this client reads its own.
-
-    Args:
-        kind: of the endpoint.
-        streaming: whether the responses are pieces of one stream.
-        responses: each with its stamp in nanoseconds.
-    """
+    """What the responses that another client kept of one request (with stamps in nanoseconds) hold, read as this client reads its own."""
     endpoint, stream, answer = find_endpoint(kind, model="", streaming=streaming), EventStream(), Answer([])
     try:
         for stamp, data in responses:

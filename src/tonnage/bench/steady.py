@@ -118,13 +118,7 @@ DEFINITION = "requests due in the window; rates count the requests that end in i
 
 
 def steady_metrics(requests: Requests, steady: Steady, gaps: SingleGaps | None) -> dict[str, Any] | None:
-    """TTFT, TPOT, E2E and ITL in milliseconds, and the rates, over the steady window; None where there is none.
-
-    Args:
-        requests: the record.
-        steady: where it is steady.
-        gaps: single gaps; None where the moments of tokens were not kept, which leaves ITL out.
-    """
+    """TTFT, TPOT, E2E and ITL in milliseconds, and the rates, over the steady window; None without one, and ITL out without ``gaps``."""
     import numpy as np
 
     if not steady.found:

@@ -26,11 +26,7 @@ DEFINITIONS = {
 
 
 def trends(requests: Requests) -> dict[str, Any]:
-    """Slopes with their standard errors, and the lengths; None where all lengths are alike or requests are too few.
-
-    Args:
-        requests: the record.
-    """
+    """Slopes with their standard errors, and the lengths; None where all lengths are alike or requests are too few."""
     import numpy as np
 
     rows = np.flatnonzero(requests.status == COMPLETED)
@@ -56,9 +52,6 @@ def positions_of_gaps(osl: NDArray[np.int64]) -> NDArray[np.float64]:
     """The mean output position of the gaps of each bucket, float64 of ``POSITION_BUCKETS``; its middle where it holds none.
 
     Outputs end inside a bucket, so that its gaps are before its middle.
-
-    Args:
-        osl: output tokens of each request.
     """
     import numpy as np
 

@@ -82,14 +82,7 @@ AHEAD_NS = 50_000_000
 def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: Scraper | None = None) -> Observed:
     """Run one load over ``setup.workers`` processes; Ctrl-C ends it early and keeps what was measured.
 
-    Args:
-        setup: the server, and how to ask it.
-        load: what to send and when.
-        writer: where the rows of all workers go.
-        metrics: reads the server's own metrics meanwhile.
-
-    Raises:
-        TonnageError: a worker ended before its time.
+    Raises TonnageError: a worker ended before its time.
     """
     workers = setup.workers
     with tempfile.TemporaryDirectory() as scratch, _interrupts_pass() as interrupted:

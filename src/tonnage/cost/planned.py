@@ -56,11 +56,7 @@ def _usd(priced: tuple[float, Rent]) -> float:
 
 
 def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Plan:
-    """The plan with the cost of its choice, and with the yearly cost of every candidate that has a price.
-
-    Args:
-        today: the day on which prices older than a year are named; none are if not given.
-    """
+    """The plan with the cost of its choice, and with the yearly cost of every candidate that has a price, by the day ``today``."""
     cost = cost_of(plan, prices, today=today, where=where)
     plan = replace(plan, cost=cost, autoscaling=with_rent(plan, prices), measurement=_worth(plan, cost))
     if not plan.pareto or plan.demand.offline:
@@ -135,12 +131,7 @@ class Outlay:
 def outlay(
     candidate: Candidate, traffic: Traffic, prices: Prices, *, spare: int = 0, model: str | None = None, where: Sequence[Where] = WAYS
 ) -> Outlay:
-    """What a candidate costs and draws; of two pools the cloud keeps one instance each.
-
-    Args:
-        spare: systems in addition to those that the load needs.
-        model: whose API price counts.
-    """
+    """What a candidate costs and draws, with ``spare`` systems more than the load needs; of two pools the cloud keeps one instance each."""
     serving = as_planned(serving_of(candidate, spare), traffic)
     least = len(candidate.pools)
     each = {

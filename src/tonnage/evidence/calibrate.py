@@ -192,14 +192,7 @@ def calibrate(
 
 
 def calibrated(sample: Sample, *, data: str, set_aside: int = 0, progress: Progress | None = None) -> CalibrationReport:
-    """The same of rows that are checked and read.
-
-    Args:
-        sample: the rows.
-        data: says in words what they are.
-        set_aside: how many others are not steady.
-        progress: as in ``calibrate``.
-    """
+    """The same of rows that are checked and read; ``set_aside`` others are not steady."""
     return _Calibrating(sample, data=data, set_aside=set_aside, progress=progress).report()
 
 

@@ -374,14 +374,7 @@ class RecordedLoad:
 
 
 def recorded_load(folder: str, point: Point, requests: int, turnaround_s: float) -> RecordedLoad:
-    """The load that a run folder recorded.
-
-    Args:
-        folder: of the run.
-        point: the load in numbers; its lengths are means and are not used.
-        requests: how many a closed loop sends. Where a time ended it, that is more than were recorded, and they begin again.
-        turnaround_s: of a client, in seconds.
-    """
+    """The load that a run folder recorded; where a closed loop sends more requests than were recorded, they begin again."""
     due, isl, osl = _sent(folder, (Path(folder) / "requests.parquet").stat().st_mtime_ns)
     if point.concurrency is None:
         return RecordedLoad(isl=isl, osl=osl, due_ps=due, concurrency=0, turnaround_ps=0)

@@ -81,13 +81,9 @@ class Sample:
     def __init__(
         self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str, widths: Mapping[str, float] | None = None
     ) -> None:
-        """Look up the rows and find the factors that act on them.
+        """Look up the rows, all of one preset and GPU, and find the factors on the groups ``terms`` that act on them.
 
-        Args:
-            rows: what was measured.
-            terms: the groups of ``terms.json`` that are calibrated.
-            preset, gpu: the engine preset and the GPU of all rows.
-            widths: the prior's width of the logarithm of each factor; the learned ones of the fit if not given.
+        ``widths`` are the prior's of the logarithm of each factor; the learned ones of the fit if not given.
         """
         self.rows, self.terms, self.preset, self.gpu = list(rows), terms, preset, gpu
         static = np.array([row.get("batch") is not None for row in self.rows])
@@ -265,13 +261,7 @@ class OwnSample(Sample):
     """Measured rows of one engine preset on one GPU, explained by their own terms."""
 
     def __init__(self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str) -> None:
-        """Look up the rows and find where the terms start.
-
-        Args:
-            rows: what was measured under load, of one GPU and preset; TTFT and TPOT are needed.
-            terms: the groups of ``terms.json``.
-            preset, gpu: the engine preset and the GPU of all rows.
-        """
+        """Look up rows under load with TTFT and TPOT, of one GPU and preset, and find where the terms start."""
         super().__init__(rows, terms, preset=preset, gpu=gpu, widths={})
         self.start = starts(self.rows)
         absent = {"turnaround_s"} if any(row["tp"] > 1 for row in self.rows) else {"turnaround_s", "allreduce_s"}

@@ -45,12 +45,7 @@ class Worker:
         self._ending: asyncio.Future[None] | None = None
 
     async def run(self, kind: str, **given: Any) -> AsyncGenerator[dict[str, Any]]:
-        """What a job says, its end last; closing the iterator cancels the job.
-
-        Args:
-            kind: a method of ``worker.Jobs``.
-            given: its arguments.
-        """
+        """What a job (a method of ``worker.Jobs``) says, its end last; closing the iterator cancels the job."""
         async with self._busy:
             if self._ending is not None:
                 await self._ending

@@ -99,12 +99,7 @@ _LIMIT = re.compile(r"\s*(mean|p50|p90|p95|p99)\s*<?=?\s*([\d.]+)\s*(ms|s)\s*")
 
 
 def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
-    """The whole form.
-
-    Args:
-        asked: the question.
-        files: names of the files of the run folder.
-    """
+    """The whole form of a question; ``files`` are those of the run folder."""
     found = []
     for branch, title in BRANCHES.items():
         mine = [leaf for leaf in LEAVES.values() if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN]
@@ -127,12 +122,7 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
 
 
 def what_if_form(asked: Mapping[str, Any], base: str) -> str:
-    """The inputs that move an answer; the rest of the question goes along unseen.
-
-    Args:
-        asked: the question.
-        base: query of the question that it began with.
-    """
+    """The inputs that move an answer; the rest goes along unseen, as does ``base``, the question that it began with."""
     load = FORMS[form_of(asked)][0]
     moved = tuple(name for name in ("isl", "osl", load, "confidence") if name in ("confidence", *asked) and name != "trace")
     limits = "".join(_limit(metric, asked) for metric in METRICS)

@@ -75,12 +75,7 @@ async def view(request: Request) -> Response:
 
 
 def player(asked: Mapping[str, str], *, sliders: bool = True) -> str:
-    """The controls with their values, and the places that the script fills.
-
-    Args:
-        asked: values that are not the defaults.
-        sliders: left out for recorded lessons, which have one value of each.
-    """
+    """The controls with values that are not the defaults, and the script's places; recorded lessons have no ``sliders``."""
     chosen, load = asked.get("way", "in-flight"), asked.get("load", "tick_rate")
     ways = "".join(_segment("way", key, title, key == chosen) for key, (title, _) in BATCHERS.items())
     loads = "".join(_segment("load", key, title, key == load) for key, title in LOADS.items())

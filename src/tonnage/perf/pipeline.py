@@ -141,11 +141,5 @@ def weight_bytes(deployment: Deployment) -> int:
 
 
 def start_seconds(deployment: Deployment, link_bytes_s: float = LINK_BYTES_S, boot_s: float = BOOT_S) -> float:
-    """Seconds from the decision to start an instance until it takes requests.
-
-    Args:
-        deployment: what is started.
-        link_bytes_s: bytes per second over which its weights come, all of them over one link.
-        boot_s: everything else.
-    """
+    """Seconds from the decision to start an instance until it serves: its weights over one link, in bytes/s, and everything else."""
     return boot_s + weight_bytes(deployment) / link_bytes_s

@@ -178,12 +178,9 @@ class Workload:
     def trace(self, seed: int, *, stretch: bool = False) -> Trace:
         """The requests themselves; the same seed gives the same trace.
 
-        Args:
-            stretch: whether an open loop that lasts longer than a simulated run may is cut to the requests of a stretch
-                that fits, and is not refused.
+        ``stretch`` cuts an open loop that is too long to simulate to a stretch that fits, in place of refusing it.
 
-        Raises:
-            InputError: no requests, a rate or concurrency that is not positive, or a run that is too long.
+        Raises InputError: no requests, a rate or concurrency that is not positive, or a run that is too long.
         """
         if self.recorded is not None:
             from tonnage.spec.recorded_sessions import recorded_trace

@@ -107,15 +107,7 @@ class Today:
 
 
 def today(plan: Plan, deployment: Deployment, fit: HistoryFit, *, gpus_per_system: int, forecast_s: float | None = None) -> Today:
-    """A plan next to a history of its deployment.
-
-    Args:
-        plan: whose choice was deployed.
-        deployment: one instance of it.
-        fit: of the history.
-        gpus_per_system: GPUs of one of its systems.
-        forecast_s: seconds from the end of the history to the date of a forecast; None for none.
-    """
+    """A plan next to a history of its deployment, and where a forecast is asked its load so many seconds after the history's end."""
     choice, history = plan.candidates[0], fit.history
     predictor = Predictor(plan, deployment, gpus_per_system=gpus_per_system)
     asked, planned_load = plan.scenario, plan.demand.sizing_requests_per_second

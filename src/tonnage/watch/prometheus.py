@@ -33,15 +33,11 @@ class Server:
     """
 
     def __init__(self, url: str, *, headers: Sequence[str] = (), select: str = "") -> None:
-        """Ask nothing yet.
+        """Ask nothing yet. Raises InputError: no header.
 
         Args:
             url: such as http://prometheus:9090; user:password@ before the host is sent as basic authentication.
-            headers: further ones, such as "Authorization: Bearer …".
             select: label matchers of the deployment, such as 'namespace="prod",model_name="llama"'.
-
-        Raises:
-            InputError: no header.
         """
         parts = urlsplit(url)
         self.name = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))

@@ -29,10 +29,7 @@ MOST_INSTANCES = 1_000
 
 
 def failures_of(text: str) -> Failures:
-    """Read "mtbf=30d repair=2h"; ``crews`` (repairs at once) and ``retry`` (none, unanswered or all) may follow.
-
-    Raises InputError: naming what is wrong.
-    """
+    """Read "mtbf=30d repair=2h"; ``crews`` (repairs at once) and ``retry`` (none, unanswered or all) may follow. Raises InputError."""
     where = option("fail")
     given = _given(text, FAIL, where, FAIL_EXAMPLE)
     if not {"mtbf", "repair"} <= set(given):
@@ -47,12 +44,9 @@ def failures_of(text: str) -> Failures:
 
 
 def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
-    """Read "metric=outstanding target=20 min=1 max=8"; start, hold, interval, warm, link and boot may follow.
+    """Read "metric=outstanding target=20 min=1 max=8"; start, hold, interval, warm, link and boot may follow. Raises InputError.
 
     Without ``start`` it is that of ``perf.start``, over ``link`` (bytes per second, such as 1.25GB) and with ``boot`` next to the weights.
-
-    Raises:
-        InputError: naming what is wrong.
     """
     from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds
 
@@ -144,10 +138,7 @@ class Seasons:
 
 
 def seasons_of(text: str, deployment: Deployment) -> Seasons:
-    """Read the settings: parts with hours and knobs, and one with ``drain`` and ``start``, with semicolons between.
-
-    Raises InputError: naming what is wrong.
-    """
+    """Read parts with hours and knobs, and one with ``drain`` and ``start``, with semicolons between. Raises InputError."""
     from tonnage.perf.pipeline import start_seconds
 
     by_hour, deployments, contexts = [0] * HOURS_PER_DAY, [deployment], [deployment.model.max_context]

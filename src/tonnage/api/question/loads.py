@@ -103,16 +103,9 @@ def window_of(text: str | None, loads: Sequence[Simulated]) -> float | None:
 
 
 def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, window_s: float | None) -> Workload:
-    """The requests of one load.
+    """The requests of one load; if no number is given 1,000, in a closed loop at least 10 per client, of a trace all, in a window no end.
 
-    Args:
-        lengths: of prompts and outputs.
-        load: when requests come.
-        requests: how many; if not given 1,000, in a closed loop at least 10 per client, of a trace all, and without end in a window.
-        window_s: the window, in seconds.
-
-    Raises:
-        InputError: more requests or tokens than a run may have.
+    Raises InputError: more requests or tokens than a run may have.
     """
     count = requests
     if count is None:
@@ -224,10 +217,7 @@ MOST_LENGTH = 20_000_000
 
 
 def classes_of(text: str | None) -> tuple[TrafficClass, ...]:
-    """Read "chat 0.7 ttft=1s, batch 0.3": name and share of each class, the highest priority first, and a limit on the first token.
-
-    Raises InputError: naming what is wrong.
-    """
+    """Read "chat 0.7 ttft=1s, batch 0.3": classes with their shares, the highest priority first, and a limit on TTFT. Raises InputError."""
     if text is None:
         return ()
     where, found = option("classes"), []

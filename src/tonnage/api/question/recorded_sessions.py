@@ -36,17 +36,11 @@ MOST_SESSIONS = 1e7
 def sessions_questions(
     scenario: Scenario, held: RecordedSessions, models: Mapping[Model, tuple[Precision, ...]], rest: Mapping[str, Any], faults: Faults
 ) -> tuple[Question, ...]:
-    """A question for each model, about sessions from a file, as the model can serve them.
+    """A question for each model, about sessions from a file, as the model can serve them. Raises InputErrors: all that cannot be used.
 
     Args:
-        scenario: the question.
-        held: the sessions of its trace.
         models: each with the formats that are tried where none is named.
         rest: limits, and what may be combined.
-        faults: what cannot be used.
-
-    Raises:
-        InputErrors: everything that cannot be used.
     """
     faults.of(check_sessions_alone, scenario)
     cut = held.paused_at_most(faults.of(longest_pause_of, scenario.sessions) or 0.0)

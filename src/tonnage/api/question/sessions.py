@@ -150,10 +150,7 @@ def check_lengths(model: Model, lengths: LengthsFound, sharing: Sharing | None) 
 
 
 def check_load(sharing: Sharing | None, scenario: Scenario, mode: Mode, load: Load) -> None:
-    """Refuse a job of conversations, clients that hold them one after another, and a controller of instances with caches.
-
-    Raises InputError: one of them.
-    """
+    """Refuse jobs and closed loops of conversations, and a controller of instances with caches. Raises InputError: one of them."""
     if sharing is not None and scenario.scaling.autoscale:
         raise InputError(f"{option('autoscale')}: is found for prompts that share nothing so far; leave it out, or what they share")
     if sharing is not None and sharing.follows and mode == "offline":

@@ -315,21 +315,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
     _check_numbers(scenario, faults)
-    alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
-    if alone or scenario.search.arrivals == "mmpp":
-        named = ", ".join(map(option, alone or ["arrivals"]))
-        faults.say(f"{named}: systems are sized without this so far; leave it out, and see by `tonnage simulate` what one instance does")
-    pools = [name for name in ("kv_link", "kv_overlap") if getattr(scenario.search, name) is not None]
-    if pools and not scenario.search.disaggregated:
-        faults.say(f"{', '.join(map(option, pools))}: of two pools; add {option('disaggregated')}, or leave it out")
-    if scenario.prices is not None:
-        from tonnage.spec.catalog.price_list import problems
-
-        found = faults.of(overrides_of, scenario)
-        if found is not None:
-            overrides, where = found
-            at = f"{faults.source}: " if faults.source and "prices" in faults.keys else ""
-            faults.messages += [f"{at}{problem}" for problem in problems(overrides, where)]
+    _check_unsized(scenario, faults)
     faults.of(places, scenario.where)
     return chosen
 
@@ -346,6 +332,25 @@ def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
 
 def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:
     return () if values is None else faults.of(whole_numbers, values, where) or ()
+
+
+def _check_unsized(scenario: Scenario, faults: Faults) -> None:
+    """Refuse what only a simulation has so far, what belongs to two pools, and prices that cannot be."""
+    alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
+    if alone or scenario.search.arrivals == "mmpp":
+        named = ", ".join(map(option, alone or ["arrivals"]))
+        faults.say(f"{named}: systems are sized without this so far; leave it out, and see by `tonnage simulate` what one instance does")
+    pools = [name for name in ("kv_link", "kv_overlap") if getattr(scenario.search, name) is not None]
+    if pools and not scenario.search.disaggregated:
+        faults.say(f"{', '.join(map(option, pools))}: of two pools; add {option('disaggregated')}, or leave it out")
+    if scenario.prices is not None:
+        from tonnage.spec.catalog.price_list import problems
+
+        found = faults.of(overrides_of, scenario)
+        if found is not None:
+            overrides, where = found
+            at = f"{faults.source}: " if faults.source and "prices" in faults.keys else ""
+            faults.messages += [f"{at}{problem}" for problem in problems(overrides, where)]
 
 
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
@@ -411,14 +416,7 @@ def shapes(values: Many | None) -> tuple[System, ...]:
 
 
 def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
-    """Refuse one answer by itself, before the whole question is there.
-
-    Args:
-        context: earlier answers of the same form, such as ``calls_per_year`` for ``requests_per_call``.
-
-    Raises:
-        InputError: it could not be used.
-    """
+    """Refuse one answer by itself; ``context`` has earlier answers of the same form. Raises InputErrors: it could not be used."""
     from tonnage.spec.scenario_file import scenario_of
 
     scenario = scenario_of({}, {**context, name: text})

@@ -63,14 +63,9 @@ class Reduction:
 
 
 def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
-    """The coefficient array that reproduces the steps best.
+    """The coefficient array that reproduces the steps of one deployment best; ``source`` names them in messages.
 
-    Args:
-        steps: of one deployment.
-        source: where they come from, for messages.
-
-    Raises:
-        InputError: they do not say what a step of decodes, of longer contexts and of prompts takes.
+    Raises InputError: they do not say what a step of decodes, of longer contexts and of prompts takes.
     """
     import numpy as np
 

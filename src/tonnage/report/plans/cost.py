@@ -46,11 +46,7 @@ TOKENS = {"usd_per_million_input_tokens": "input tokens", "usd_per_million_outpu
 
 
 def price_name(path: str) -> str:
-    """The name of a price, with its unit; the key where it is none that is known.
-
-    Args:
-        path: where the price is in a list, such as "cloud.h100-sxm-80gb.Civo on-demand".
-    """
+    """The name of a price by its path in a list ("cloud.h100-sxm-80gb.Civo on-demand"), with its unit; the path where it is not known."""
     if path in PRICE_NAMES:
         return PRICE_NAMES[path]
     kind, _, rest = path.partition(".")

@@ -250,8 +250,7 @@ NAMES = {"random": "random choice", "round-robin": "round robin", "session": "se
 def router_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems: int) -> str:
     """What the router of the plan saves: "the answer counts on least-outstanding; a plain … would need 14 systems …".
 
-    Args:
-        limits: those that count; the first one on TTFT, or the first, says which latency is named.
+    Of ``limits`` the first one on TTFT, or the first, says which latency is named.
     """
     service = next((row for row in rows[1:] if row.router == "random"), None)
     if service is None:
