@@ -171,11 +171,11 @@ def test_a_refusal_says_what_size_chooses_for_the_target_and_the_command(tmp_pat
     path = tmp_path / "plan.json"
     path.write_text(json_text(replace(plan, provenance=typed).to_json()), encoding="utf-8")
     with pytest.raises(InputError) as refused:
-        api.deploy(path, target="nim", output=tmp_path / "files")
+        api.deploy(path, target="ray-serve", output=tmp_path / "files")
     said = str(refused.value)
     assert "; size without engine, tp chooses 1 × " in said
     assert ", 1 in place of the plan's 1: ./tonnage size --model llama-3.1-8b --gpu h100 --isl 200 " in said
-    assert said.endswith("--ttft 'p95<=1s' --deploy-on nim --output plan-nim.json")
+    assert said.endswith("--ttft 'p95<=1s' --deploy-on ray-serve --output plan-ray-serve.json")
     assert not (tmp_path / "files").exists()
 
 

@@ -36,6 +36,7 @@ class Instance:
         name: its number, as text, in metrics.
         member: its engine, and what is outstanding there.
         slot_at: when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``.
+        handing_at: when the engine made what is being handed out, in picoseconds of its time.
     """
 
     def __init__(self, name: str, engine: Engine | CachedEngine, clock: WallClock) -> None:
@@ -53,6 +54,7 @@ class Instance:
         self._alarm: Alarm | None = None
         self._late: Callable[[float], None] | None = None
         self.slot_at: dict[int, float] = {}
+        self.handing_at = 0
         self._without: set[int] = set()
         self._begun: set[int] = set()
         self._taken = 0
@@ -85,7 +87,7 @@ class Instance:
         deliver: Deliver,
         content: Content | None = None,
         came_at: float | None = None,
-        comes_at: float | None = None,
+        received: bool = False,
     ) -> None:
         """Take a request.
 
@@ -97,7 +99,7 @@ class Instance:
             deliver: called for every piece of the answer.
             content: its tokens, for an engine with a prefix cache; None for some that it shares with nobody.
             came_at: when it came, in seconds of ``time.monotonic``; None for now.
-            comes_at: when the KV cache that another engine computed for it will be here, in seconds of ``time.monotonic``; None for none.
+            received: whether its KV cache and first token come from another engine, at ``came_at``.
         """
         self._taken += 1
         if self._taken % KEPT == 0:
@@ -107,9 +109,8 @@ class Instance:
             self.member.engine.live.add(number, unshared if content is None else content)
         self._deliver[number] = deliver
         self._without.add(number)
-        moments = [round(at * NS_PER_S) for at in (came_at, comes_at) if at is not None]
-        at = max(self._clock.at(max(moments)), self.member.engine.now) if moments else self.now
-        self.member.submit(number, isl=isl, osl=osl, at=at, received=comes_at is not None)
+        at = self.now if came_at is None else max(self._clock.at(round(came_at * NS_PER_S)), self.member.engine.now)
+        self.member.submit(number, isl=isl, osl=osl, at=at, received=received)
         self.wake()
 
     def cached(self, number: int) -> int:
@@ -159,7 +160,7 @@ class Instance:
         self._without &= waiting
 
     def _hand_out(self, delivery: Delivery) -> None:
-        number, ends = delivery.number, delivery.status != UNFINISHED
+        number, ends, self.handing_at = delivery.number, delivery.status != UNFINISHED, delivery.at
         deliver = self._deliver.pop(number, None) if ends else self._deliver.get(number)
         (self._begun.discard if ends else self._begun.add)(number)
         if deliver is not None:

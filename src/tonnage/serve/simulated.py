@@ -200,7 +200,7 @@ class SimulatedSource:
             session=asked.session,
             content=content,
             came_at=asked.came_at,
-            comes_at=asked.comes_at,
+            received=asked.received,
             rank=asked.rank,
             sent=self._sent,
         )
@@ -222,11 +222,11 @@ class SimulatedSource:
             words = f"a request of {self._prompt.tokens} and {self._osl} tokens does not fit the KV cache of this deployment"
             self._answer.take(Piece(error=words))
             return
-        if not self._made and self._asked.comes_at is not None:
+        if not self._made and self._asked.received:
             tokens += 1  # the one that came with its KV cache
         if not self._made and self._at is not None:
             self._cached = self._at.cached(self._number)
-            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self._cached, received=self._asked.comes_at is not None)
+            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self._cached, received=self._asked.received)
         if status == COMPLETED and self._asked.offered_as and self._at is not None and self._transfers is not None:
             self._transfers.computed(self._asked.offered_as, self._at, self._prompt.tokens)
         self._answer.take(self._piece(tokens, ends=status == COMPLETED))
