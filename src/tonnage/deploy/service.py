@@ -322,14 +322,11 @@ def service_of(
     why: str = "",
     simulated: bool = False,
 ) -> Service:
-    """A deployment of a plan.
+    """A deployment of a plan: its choice, or ``candidate`` with ``why`` as the reason against the choice.
 
     Args:
-        plan: the plan.
         checkpoint: Hugging Face name, or a folder inside the instance (default: from the catalog).
         drafter: checkpoint of the drafter, if the plan decodes speculatively with one.
-        candidate: the deployment (default: the plan's choice).
-        why: reason against the choice, as a clause, if ``candidate`` is another deployment.
         simulated: whether the simulated engine runs in place of the plan's.
 
     Raises:

@@ -112,11 +112,7 @@ def simulate_many(
 def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
     """Whether the plain simulator answers before the compiler would: nothing is compiled yet, and few tokens are requested.
 
-    What is not compiled at all is always its business.
-
-    Args:
-        points: pairs of a deployment and a workload.
-        instances: that share each workload, and are looked at whenever a request comes.
+    What is not compiled at all is always its business. ``instances`` that share a workload are looked at whenever a request comes.
     """
     if all(map(_is_plain, points)):
         return True

@@ -76,13 +76,9 @@ def changed_question(question: Question, name: Input, change: float) -> Question
 
 
 def again(search: Search, question: Question, best: Sized | None = None, *, care: Care = SURE) -> Answer:
-    """The answer to another question, without what is said next to the best.
+    """The answer to another question, without what is said next to the best, which ``best`` is likely to be.
 
-    Args:
-        search: of the first question.
-        question: the other one.
-        best: the answer to the first, where that is likely to be the answer to the other too.
-        care: with ``QUICK`` short runs decide where rounding up to systems leaves no doubt about their number.
+    With ``care`` QUICK short runs decide where rounding up to systems leaves no doubt about their number.
     """
     asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
     another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care, first=first)

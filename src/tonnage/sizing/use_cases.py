@@ -48,16 +48,7 @@ class Asked:
 
 
 def use_cases(asked: Sequence[Asked], told: Told = lambda text: None, reserve: Reserve | None = None) -> UseCases:
-    """The use cases together and apart, and which of the two is chosen.
-
-    Args:
-        asked: two or more.
-        told: called before each deployment that is looked at.
-        reserve: standby systems for failures, in either arrangement; None for nothing beyond the spare systems.
-
-    Raises:
-        InputError: the repairers cannot keep up with the failures.
-    """
+    """The use cases together and apart, and which is chosen, with ``reserve`` for failures. Raises InputError: repairers cannot keep up."""
     names, plans = tuple(one.name for one in asked), tuple(one.plan for one in asked)
     if any(plan.choice is None for plan in plans):
         case = next(one.name for one in asked if one.plan.choice is None)

@@ -84,12 +84,7 @@ def _drafter(plan: Plan) -> str | None:
 
 
 def read_files(files: Mapping[str, str], service: Service) -> Folder:
-    """Read the files of a deployment.
-
-    Args:
-        files: texts by their paths inside the folder.
-        service: the deployment of the folder's plan.
-    """
+    """Read the files of a deployment, by their paths inside the folder."""
     values, faults = _parsed(files)
     objects = [one for file, documents in values.items() for one in _objects(file, documents)]
     parts = []

@@ -50,11 +50,7 @@ def _declared() -> Mapping[tuple[str, str], Declared]:
 
 
 def read_against(made: Object) -> tuple[str, list[str]]:
-    """The source that an object was read against, and its faults.
-
-    Returns:
-        The source, or the reason why the object could not be read against one; and a clause for each fault, its place first.
-    """
+    """The source that an object was read against, or why there is none; and a clause for each fault, its place first."""
     found = _declared().get((str(made["kind"]), str(made["apiVersion"])))
     if found is not None:
         fields = {key: value for key, value in made.items() if key not in HEAD}

@@ -248,11 +248,7 @@ def check_trace(trace: Trace) -> None:
 
 
 def warm_up(*, shares: bool = False, ranks: bool = False, grouped: bool = False) -> None:
-    """Compile the loop, or load it from numba's cache, by a run of one request.
-
-    Args:
-        shares, ranks, grouped: which loop, as in ``driven.loop_of``.
-    """
+    """Compile a loop (``driven.loop_of``), or load it from numba's cache, by a run of one request."""
     one = np.ones(1, np.int64)
     contents = of_rows([[(0, ENDLESS)]]) if shares else None
     trace = Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0, contents=contents)

@@ -312,12 +312,7 @@ def autoscaling(
 ) -> Autoscaling | None:
     """What is proposed for a plan's choice; None where the plan chose nothing.
 
-    Args:
-        question: that the plan answers, with a profile or a recording.
-        plan: the answer.
-        broken_share: of the hours, in which limits may be broken.
-        start_s: seconds from a decision until a new instance serves; None for those of ``perf.start``.
-        workers: threads to simulate on; the answer does not depend on it.
+    Limits may be broken in ``broken_share`` of the hours; ``start_s`` is None for the seconds of ``perf.start``.
     """
     choice = plan.choice
     if choice is None:

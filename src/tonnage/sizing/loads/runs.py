@@ -103,15 +103,7 @@ class Runs:
         return self.once((instance, "alone"), lambda: self.summary(instance.alone()))
 
     def open(self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0) -> Seen:
-        """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES``.
-
-        Args:
-            instance: one of them.
-            instances: that are simulated together.
-            rate: of one of them.
-            length: place in ``LIVES``.
-            seed: added to that of the traffic.
-        """
+        """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES`` (``length`` is its place)."""
         requests = instance.requests_of(rate, length, instances)
         seen = self._open(instance, instances, rate, requests, seed)
         ranks = instance.deployment.parallelism.dp > 1 and instance.traffic.sharing is None

@@ -302,14 +302,7 @@ def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
 
 
 def reachable(question: Question, runs: Runs, prepared: Sequence[Ready | Rejected], refused: Sequence[Rejected]) -> Reachable | None:
-    """What the deployments of a question without an answer reach; None where none of them fits.
-
-    Args:
-        question: what was asked.
-        runs: the memory of the search.
-        prepared: its deployments; those that fit are simulated again with one request at a time.
-        refused: every deployment with the reason why it is not the answer.
-    """
+    """What the deployments of a question without an answer reach, with one request at a time; None where none of them fits."""
     if question.offline:
         return nearest_of(_of_job(one) for one in refused)
     return nearest_of(_alone(question, runs, ready) for ready in prepared if isinstance(ready, Ready))
