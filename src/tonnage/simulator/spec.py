@@ -69,8 +69,8 @@ class EngineSpec:
     def run(self, trace: Trace, *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None) -> Requests:
         """The requests of a trace on an instance: on each attention rank those that it gets. Raises InputError: what cannot be run.
 
-        ``window_ps`` says when the run stops; -1 to run to the end. ``plain`` takes the reference, which needs no compiler and gives the same
-        record. ``stop`` is that of ``kernel.run_recorded``.
+        ``window_ps`` says when the run stops; -1 to run to the end. ``plain`` takes the reference, which needs no compiler and gives the
+        same record. ``stop`` is that of ``kernel.run_recorded``.
         """
         return self.run_ranks(rank_traces(trace, self.ranks), window_ps=window_ps, plain=plain, stop=stop)
 
