@@ -116,13 +116,7 @@ class Stream(Response):
     """Events as they are made; when the client leaves, its answers are let go."""
 
     def __init__(self, events: AsyncIterator[bytes], answers: list[Answer], cut_after: int = 0) -> None:
-        """Stream ``events``.
-
-        Args:
-            events: of the answers.
-            answers: to let go when the client leaves.
-            cut_after: tokens after which the stream breaks off; 0 for never.
-        """
+        """Stream the events of answers, which are let go when the client leaves, and break off after so many tokens; 0 for never."""
         super().__init__(media_type="text/event-stream")
         self.headers["content-type"] = "text/event-stream; charset=utf-8"
         del self.headers["content-length"]
@@ -192,14 +186,7 @@ def saying(make: Callable[[], Any]) -> Handler:
 
 
 def seen(service: Service, request: Request, response: Response, began: float, handler: str = "") -> None:
-    """Count a response that has ended.
-
-    Args:
-        service: which answered.
-        request, response: that belong together.
-        began: when the request came, in seconds of ``time.monotonic``.
-        handler: its path, as it is declared; "" for that of its route.
-    """
+    """Count a response that has ended to a request that came at ``began`` (``time.monotonic``); ``handler`` is its path as declared."""
     path = handler or getattr(request.scope.get("route"), "path", request.url.path)
     sizes = (int(headers.get("content-length") or 0) for headers in (request.headers, response.headers))
     received, sent = sizes
@@ -347,12 +334,6 @@ async def events_of(reply: Reply, index: int, made: list[Answer], begun: list[bo
 
     The roles that begin a chat come with the first token of any choice and not before, as from a real engine: some clients take it for
     that.
-
-    Args:
-        reply: what they belong to.
-        index: of the choice.
-        made: all choices.
-        begun: whether the roles were sent.
     """
     answer, every = made[index], reply.asked.token_ids or reply.asked.logprobs is not None
     before, called = 0, False

@@ -151,11 +151,7 @@ class Faults:
     ) -> None:
         """Nothing goes wrong before the first request.
 
-        Args:
-            faults: all of them.
-            apply: given the faults that are not about requests, with times from now, at the first request and at every change.
-            seed: of the draw of requests.
-            now_s: seconds of a monotonic clock.
+        ``apply`` gets the faults that are not about requests, with times from now, at the first request and at every change.
         """
         self._faults, self._set = tuple(faults), tuple[Fault, ...]()
         self._apply, self._seed, self._now_s = apply, seed, now_s

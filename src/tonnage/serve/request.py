@@ -188,17 +188,7 @@ class Limits:
 
 
 def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
-    """Read the body of a request.
-
-    Args:
-        kind: the endpoint.
-        body: as JSON gave it.
-        reader: makes prompts of texts.
-        limits: of the server.
-
-    Raises:
-        Refused: with the error that the client gets.
-    """
+    """Read the body of a request, as JSON gave it. Raises Refused: with the error that the client gets."""
     if isinstance(body, Mapping):
         check_before(kind, body)
         if body.get("tools") and "tool_choice" not in body:

@@ -30,11 +30,7 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def application(service: Service) -> Starlette:
-    """The application.
-
-    Args:
-        service: what it serves.
-    """
+    """The application."""
 
     async def chat(request: Request) -> Response:
         return await completed(service, "chat", request)

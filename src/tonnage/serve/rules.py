@@ -188,18 +188,7 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def check_sampling(said: Mapping[str, Any], *, osl: int, logprobs: int | None, greedy: bool, vocabulary: int) -> None:
-    """Refuse values by which tokens cannot be chosen.
-
-    Args:
-        said: of the request, with the types of the schema.
-        osl: output tokens at most.
-        logprobs: alternatives with log probabilities.
-        greedy: whether the most likely token is always taken.
-        vocabulary: tokens that there are; 0 where nobody knows.
-
-    Raises:
-        Refused: the first value that is wrong.
-    """
+    """Refuse values by which tokens cannot be chosen. Raises Refused: the first that is wrong; ``vocabulary`` 0: nobody knows its size."""
     for name, fine, words, named in _RULES:
         value = said.get(name)
         if value is not None and not fine(value):

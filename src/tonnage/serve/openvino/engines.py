@@ -70,13 +70,7 @@ class OpenvinoEngines:
     """
 
     def __init__(self, pipeline: Pipeline, model: str, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the pipeline; its pieces are taken on the loop's thread.
-
-        Args:
-            pipeline: a model that is loaded.
-            model: the name that clients use.
-            loop: of the server.
-        """
+        """Start the pipeline of a loaded model; its pieces are taken on the loop's thread."""
         self._pipeline = pipeline
         self.metrics = Metrics(self._loads, model)
         pipeline.start(lambda made: _on(loop, made))
@@ -117,14 +111,7 @@ class OpenvinoSource:
     """One answer in the pipeline."""
 
     def __init__(self, pipeline: Pipeline, ids: tuple[int, ...], config: Any, stop_ids: frozenset[int]) -> None:
-        """Not begun yet.
-
-        Args:
-            pipeline: what makes it.
-            ids: the prompt.
-            config: an ``openvino_genai.GenerationConfig``.
-            stop_ids: tokens at which it ends.
-        """
+        """Not begun yet; ends at ``stop_ids``."""
         self._pipeline, self._ids, self._config, self._stop_ids = pipeline, ids, config, stop_ids
         self._work: Work | None = None
 
@@ -161,16 +148,7 @@ class OpenvinoSource:
 
 
 def generation_config(sampling: Sampling, osl: int, choice: int) -> Any:
-    """An ``openvino_genai.GenerationConfig``.
-
-    Args:
-        sampling: as it was requested.
-        osl: output tokens at most.
-        choice: 0 for the first answer to a prompt; each has its own seed.
-
-    Raises:
-        Refused: what OpenVINO GenAI does not take.
-    """
+    """An ``openvino_genai.GenerationConfig``; each ``choice``, from 0, has its own seed. Raises Refused: what it does not take."""
     import openvino_genai
 
     config = openvino_genai.GenerationConfig()

@@ -60,13 +60,7 @@ class Child:
     """
 
     def __init__(self, program: Program, log: Path, *, grace_s: float) -> None:
-        """Not started yet.
-
-        Args:
-            program: what to run.
-            log: a file in a folder that exists.
-            grace_s: seconds from SIGTERM to SIGKILL.
-        """
+        """Not started yet; ``log`` is a file in a folder that exists, ``grace_s`` the seconds from SIGTERM to SIGKILL."""
         self.program, self.log = program, log
         self.starts = self.pid = 0
         self.started_at = 0.0
