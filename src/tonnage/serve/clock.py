@@ -25,7 +25,7 @@ class WallClock:
         self._from_ns, self._from_ps, self._pace = [now_ns()], [0], [PS_PER_NS * speed]
 
     def change(self, changes: Sequence[tuple[float, float]]) -> None:
-        """Change the pace from now on, in place of changes to come: (seconds on the wall from now, factor by which time is slower), in order."""
+        """Change the pace from now on, in place of changes to come: (seconds from now, factor by which time is slower), in order."""
         start = self._now_ns()
         part = bisect.bisect_right(self._from_ns, start)
         del self._from_ns[part:], self._from_ps[part:], self._pace[part:]
