@@ -11,13 +11,13 @@ from tonnage import api
 from tonnage.api.question.changes import Scaling, autoscale_of, failures_of, scaling_of, seasons_of
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.question.simulation import simulation_of
-from tonnage.api.simulated_run import FleetFacts
 from tonnage.errors import InputError, InputErrors
 from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
 from tonnage.report.simulated import fleet_lines
 from tonnage.results.breakdown import violations
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, Requests
 from tonnage.simulator.changes import Failures, Restarts
+from tonnage.simulator.simulated_run import FleetFacts
 from tonnage.spec.arrivals import HourlyArrivals
 from tonnage.spec.deployment import Limit
 from tonnage.spec.scenario import ScalingAsked

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from tonnage.api.question.arguments import ScenarioLike, with_signature
 from tonnage.api.question.simulation import Simulation, simulation_of
 from tonnage.api.question.typed_arguments import SimulateArguments
-from tonnage.api.simulated_run import EqualLengths, SimulatedRun
 from tonnage.errors import InputError, option
+from tonnage.simulator.simulated_run import EqualLengths, SimulatedRun
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on both pools."""
-    from tonnage.api.simulated_run import SimulatedRun
     from tonnage.results.metrics import summarize
     from tonnage.simulator.disaggregated import simulate_disaggregated
     from tonnage.simulator.kernel import is_compiled
     from tonnage.simulator.simulate import answers_soon
+    from tonnage.simulator.simulated_run import SimulatedRun
 
     plain = not is_compiled() and answers_soon([(asks.deployment, workload) for workload in asks.workloads])
     for number, workload in enumerate(asks.workloads, 1):
@@ -143,9 +143,9 @@ def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]
 
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on all instances behind the router."""
-    from tonnage.api.simulated_run import facts_of
     from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import answers_soon as soon
+    from tonnage.simulator.simulated_run import facts_of
 
     d = asks.deployment
     changing = asks.changes
