@@ -29,7 +29,7 @@ from tonnage.simulator.tiers import Tier
 def spec(blocks: int = 400, tiers: Sequence[Tier] = ()) -> EngineSpec:
     c = np.zeros(COEFFICIENTS)
     c[NORM], c[HOST_STEP] = 1.0, 0.004
-    return EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=KNOBS, blocks=blocks, tiers=tiers)
+    return EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=replace(KNOBS, prefix_caching=True), blocks=blocks, tiers=tiers)
 
 
 @pytest.fixture(scope="module")

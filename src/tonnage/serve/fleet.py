@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tonnage.serve.prefix import CachedEngine, Content, names_of
+from tonnage.serve.prefix import Content, names_of
 from tonnage.simulator.member import view_of_groups
 from tonnage.simulator.router import ROUTERS, Request, memory_of
 
@@ -75,8 +75,8 @@ class Fleet:
 
     def _matched(self, group: Sequence[Member], content: Content) -> int:
         """Tokens of a prompt that the cache of an instance has, or that of one of its ranks."""
-        engines: list[Any] = [member.engine for member in group if isinstance(member.engine, CachedEngine)]
-        return max((one.matched(names_of(content.ids, one.tokens_per_block, content.salt)) for one in engines), default=0)
+        engines: list[Any] = [member.engine for member in group]
+        return max(int(one.matched(names_of(content.ids, one.tokens_per_block, content.salt))) for one in engines)
 
     def ended(self, number: int) -> Instance:
         """Forget a request; the instance that had it."""

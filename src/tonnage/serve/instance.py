@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tonnage.results.requests import UNFINISHED
-from tonnage.serve.prefix import CachedEngine, Content
+from tonnage.serve.prefix import Content
 from tonnage.simulator.member import Delivery, Member
 from tonnage.units import NS_PER_S
 
 if TYPE_CHECKING:
     from tonnage.serve.clock import WallClock
-    from tonnage.simulator.engine import Engine
+    from tonnage.serve.prefix import CachedEngine
 
 KEPT = 4_096
 """Requests after which ended ones are forgotten."""
@@ -34,14 +34,27 @@ class Instance:
 
     Attributes:
         name: its number, as text, in metrics.
-        member: its engine, and what is outstanding there.
+        engine: which the member advances.
+        member: of a fleet: the engine, and what is outstanding there.
         slot_at: when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``.
         handing_at: when the engine made what is being handed out, in picoseconds of its time.
     """
 
+<<<<<<< HEAD
     def __init__(self, name: str, engine: Engine | CachedEngine, clock: WallClock) -> None:
         """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due. The engine's 0 is the clock's."""
+=======
+    def __init__(self, name: str, engine: CachedEngine, clock: WallClock) -> None:
+        """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due.
+
+        Args:
+            name: of the instance.
+            engine: at its time 0, which is the clock's.
+            clock: what time it is.
+        """
+>>>>>>> main
         self.name = name
+        self.engine = engine
         self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
         self._clock = clock
         self._deliver: dict[int, Deliver] = {}
@@ -60,7 +73,7 @@ class Instance:
     @property
     def now(self) -> int:
         """Its time, in picoseconds."""
-        return max(self._clock.now(), self.member.engine.now)
+        return max(self._clock.now(), self.engine.now)
 
     def wall_s(self, at: int) -> float:
         """Seconds on the wall until its time is ``at``; below 0 where that is past."""
@@ -69,7 +82,7 @@ class Instance:
     def release(self, blocks: int) -> None:
         """Give back KV blocks that were held for another instance."""
         self.wake()
-        self.member.engine.release(blocks)
+        self.engine.release(blocks)
         self.wake()
 
     def submit(
@@ -95,20 +108,15 @@ class Instance:
         """
         self._taken += 1
         if self._taken % KEPT == 0:
-            self.member.engine.forget()
-        if isinstance(self.member.engine, CachedEngine):
+            self.engine.forget()
+        if self.engine.watched is not None:
             unshared = Content(ids=[0] * isl, salt=f"of request {number} alone", later=lambda place: 0)
-            self.member.engine.live.add(number, unshared if content is None else content)
+            self.engine.live.add(number, unshared if content is None else content)
         self._deliver[number] = deliver
         self._without.add(number)
-        at = self.now if came_at is None else max(self._clock.at(round(came_at * NS_PER_S)), self.member.engine.now)
+        at = self.now if came_at is None else max(self._clock.at(round(came_at * NS_PER_S)), self.engine.now)
         self.member.submit(number, isl=isl, osl=osl, at=at, received=received)
         self.wake()
-
-    def cached(self, number: int) -> int:
-        """Tokens of a prompt that the prefix cache had when its request first entered; 0 before."""
-        engine = self.member.engine
-        return engine.cached(number) if isinstance(engine, CachedEngine) else 0
 
     def cancel(self, number: int) -> bool:
         """Let go of a request whose client has left; False if it had ended."""
@@ -143,7 +151,7 @@ class Instance:
 
     def _note_slots(self) -> None:
         """See who has got a slot; looked at only where fewer wait than did."""
-        engine = self.member.engine
+        engine = self.engine
         if not self._without or len(self._without) == engine.queued:
             return
         now, waiting = time.monotonic(), {*engine.queue.tolist()}
