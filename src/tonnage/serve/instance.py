@@ -40,19 +40,8 @@ class Instance:
         handing_at: when the engine made what is being handed out, in picoseconds of its time.
     """
 
-<<<<<<< HEAD
-    def __init__(self, name: str, engine: Engine | CachedEngine, clock: WallClock) -> None:
-        """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due. The engine's 0 is the clock's."""
-=======
     def __init__(self, name: str, engine: CachedEngine, clock: WallClock) -> None:
-        """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due.
-
-        Args:
-            name: of the instance.
-            engine: at its time 0, which is the clock's.
-            clock: what time it is.
-        """
->>>>>>> main
+        """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due. The engine's 0 is the clock's."""
         self.name = name
         self.engine = engine
         self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
