@@ -12,7 +12,7 @@ import json
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, dataclass_transform, get_args, get_type_hints
 
 from tonnage.errors import DataErrors, InputError, Several
 
@@ -32,6 +32,21 @@ def strict(kind: type[T]) -> type[T]:
     if not hasattr(kind, "__pydantic_config__"):
         setattr(kind, "__pydantic_config__", FORBID)  # noqa: B010 — a class does not declare it
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+@dataclass(frozen=True)
+class AsPairs:
+    """Says of a field of pairs that a file writes them as keys with values."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """The mapping, and then its items."""
+        from pydantic_core import core_schema
+
+        mapping = handler.generate_schema(dict[str, get_args(get_args(source)[0])[1]])  # type: ignore[misc]
+        return core_schema.no_info_after_validator_function(lambda found: tuple(found.items()), mapping)
+
+
+Pairs = Annotated[tuple[tuple[str, T], ...], AsPairs()]
 
 
 def about(text: str, *, default: Any = None, negative: bool = True, several: bool = False) -> Any:

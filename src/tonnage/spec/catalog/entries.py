@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tonnage.errors import DataError, InputError
 from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.engine import EnginePreset, LaunchEntry, MemoryDefault
+from tonnage.spec.engine import EnginePreset, Launch, MemoryDefault
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.kv_tiers import Offloading
 from tonnage.spec.model import Model
@@ -191,7 +191,7 @@ class EngineEntry(EngineKnobs):
     by_memory: tuple[MemoryEntry, ...] = ()
     without: tuple[str, ...] = ()
     front_ends_per_rank: bool = False
-    launch: LaunchEntry | None = None
+    launch: Launch | None = None
     source: str
     date: str
     notes: str = ""
@@ -199,9 +199,8 @@ class EngineEntry(EngineKnobs):
     def value(self) -> EnginePreset:
         """The preset."""
         knobs = EngineKnobs(**{part.name: getattr(self, part.name) for part in fields(EngineKnobs)})
-        same = {part.name: getattr(self, part.name) for part in fields(EnginePreset) if part.name not in ("knobs", "by_memory", "launch")}
-        launch = None if self.launch is None else self.launch.value()
-        return EnginePreset(**same, knobs=knobs, by_memory=tuple(default.value() for default in self.by_memory), launch=launch)
+        same = {part.name: getattr(self, part.name) for part in fields(EnginePreset) if part.name not in ("knobs", "by_memory")}
+        return EnginePreset(**same, knobs=knobs, by_memory=tuple(default.value() for default in self.by_memory))
 
 
 def read_presets(rows: Sequence[Raw], where: str) -> Iterable[tuple[EnginePreset, tuple[str, ...]]]:
