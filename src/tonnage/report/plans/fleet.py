@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.report.document import Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, whole
 from tonnage.report.plans.deployments import deployment_text, name_of
-from tonnage.report.plans.question import bound_text, limit_text
+from tonnage.report.plans.question import bound_text
 
 if TYPE_CHECKING:
     from tonnage.plan.autoscaling import Autoscaling, OverHours, Proposal, WhyNot
@@ -58,7 +58,7 @@ def broken_texts(run: OverHours) -> Iterator[str]:
     for one in run.limits:
         worst = f", {_share(one.worst_share)} in the worst hour" if one.hours > 1 else ""
         broken = f", and broken in {counted(one.broken_hours, 'hour')} of {one.hours}" if one.broken_hours else ""
-        yield f"{limit_text(one.limit)} exceeded by {_share(one.share)} of the requests{worst}{broken}"
+        yield f"{one.limit} exceeded by {_share(one.share)} of the requests{worst}{broken}"
 
 
 def times_text(one: Proposal) -> str:
