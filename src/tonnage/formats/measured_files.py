@@ -216,7 +216,7 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
     if found:
         yield from found.read(document, str(path))
     else:
-        yield str(path), read_report(path).values
+        yield str(path), read_report(path)
 
 
 def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
@@ -232,7 +232,7 @@ def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
         yield from _runs(file, invalid)
     if not results:
         for report in find_reports(path):
-            yield str(report), read_report(report).values
+            yield str(report), read_report(report)
 
 
 def _run_values(folder: Path, run: Run) -> Values:
