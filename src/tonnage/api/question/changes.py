@@ -195,21 +195,11 @@ def _named(word: str, known: tuple[str, ...]) -> tuple[str, str]:
 LONGEST_START_S = 86_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
-    """What is asked of a controller's rule.
+def scaling_of(asked: ScalingAsked) -> tuple[float, float | None] | None:
+    """The share of the hours in which a rule may break limits, and the seconds of a start if they are given; None without ``autoscale``.
 
-    Attributes:
-        broken_share: of the hours, in which limits may be broken.
-        start_s: seconds from a decision until a new instance serves; None where it was not given.
+    Raises InputError: a part without ``autoscale``, or a value out of range.
     """
-
-    broken_share: float = 0.0
-    start_s: float | None = None
-
-
-def scaling_of(asked: ScalingAsked) -> Scaling | None:
-    """What is asked of a rule; None where none is requested. Raises InputError: a part without ``autoscale``, or a value out of range."""
     if not asked.autoscale:
         alone = next((name for name in ("broken_hours", "start_time") if getattr(asked, name) is not None), None)
         if alone is not None:
@@ -218,7 +208,7 @@ def scaling_of(asked: ScalingAsked) -> Scaling | None:
     start = None if asked.start_time is None else parse_duration(asked.start_time, option("start_time"))
     if start is not None and start > LONGEST_START_S:
         raise InputError(f"{option('start_time')}: {asked.start_time} is longer than a day; write for example 3min")
-    return Scaling(broken_share=0.0 if asked.broken_hours is None else _share(asked.broken_hours), start_s=start)
+    return 0.0 if asked.broken_hours is None else _share(asked.broken_hours), start
 
 
 def check_scaling(scenario: Scenario, demand: Demand | None, mode: Mode) -> None:
@@ -243,7 +233,7 @@ def with_autoscaling(plan: Plan, question: Question, scenario: Scenario) -> Plan
         return plan
     from tonnage.sizing.fleet.autoscaling import autoscaling
 
-    return replace(plan, autoscaling=autoscaling(question, plan, broken_share=asked.broken_share, start_s=asked.start_s))
+    return replace(plan, autoscaling=autoscaling(question, plan, broken_share=asked[0], start_s=asked[1]))
 
 
 def _share(text: float | str) -> float:
