@@ -40,7 +40,7 @@ class _Conducting:
     Attributes:
         load: what is sent and when.
         sent: requests, or turns, begun.
-        over: those that are over.
+        over: how many of these have ended.
         start_ns: when the run began, on the monotonic clock.
         stopped: whether it was ended from outside.
     """
