@@ -240,7 +240,7 @@ def test_servers_of_ranks_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stream_in_the_shape_of_tritons_files_has_a_ttft(capsys: pytest.CaptureFixture[str]) -> None:
     page = target_files(service_of(dense("tensorrt-llm-1.2"), checkpoint="a/b"), "triton")["README.md"].replace("\\\n", " ")
     (line,) = (one for one in page.splitlines() if one.startswith("tonnage bench --endpoint-type generate"))
-    words = shlex.split(line)[1:]
+    words = shlex.split(line)[2:]
     asked = dict(pairwise(words))
     with in_thread(served(model=asked["--model"], dialect=DIALECTS["triton"])) as running:
         url = asked["--url"].replace("127.0.0.1:8000", f"127.0.0.1:{running.port}")
