@@ -1,6 +1,6 @@
 """``infer`` over gRPC: the messages of KServe's open inference protocol, and HTTP/2 in place of HTTP/1.1 on a connection of the client.
 
-``Http2`` stands where ``Secured`` does: it turns the request that the client writes into frames, and the frames that come into the reply
+``Http2`` takes the place of ``Secured``: it turns the request that the client writes into frames, and the frames that come into the reply
 that the client reads, so that requests are sent, stamped and judged as all others are.
 """
 

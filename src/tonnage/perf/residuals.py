@@ -50,7 +50,7 @@ class Regime:
         known_model: whether rows of this model, or of one of the same sizes, were.
         newer_kinds: whether the model has indexers, compressed entries or states (``spec.layers``).
         known_engine: whether rows of this engine generation were; never where step times come from elsewhere.
-        before_rows: whether the engine is older than every one that has rows, whose terms stand for its own.
+        before_rows: whether the engine is older than every one that has rows, so that it has the terms of a later one.
         known_format: whether weights of this format were.
         known_family: whether experts or latent attention in this engine were.
         current: whether the engine is of a generation whose steps were measured one system at a time (``silicon_sample.csv``).
