@@ -42,7 +42,7 @@ def test_the_search_tries_only_what_the_target_runs(target: str) -> None:
 
 
 def test_engines_and_router_follow_from_the_target() -> None:
-    assert question(engine=None, deploy_on="nim").engines == (find_engine("vllm").name,)
+    assert question(engine=None, deploy_on="ray-serve").engines == (find_engine("vllm").name,)
     assert question(engine=None, deploy_on="nim").router == "random"
     assert question(engine=None, deploy_on="ray-serve").router == "power-of-two"
     assert question(engine=None, deploy_on="llm-d", turns=3).router == "prefix-aware"
@@ -56,8 +56,8 @@ def test_engines_and_router_follow_from_the_target() -> None:
 
 
 def test_a_plan_that_its_target_cannot_run_says_what_to_ask() -> None:
-    with pytest.raises(InputError, match=r"nim runs only vllm and sglang, not tensorrt-llm-1.2.* size again with deploy_on nim"):
-        deployed(dense("tensorrt-llm-1.2"), "nim")
+    with pytest.raises(InputError, match=r"ray-serve runs only vllm, not tensorrt-llm-1.2.* size again with deploy_on ray-serve"):
+        deployed(dense("tensorrt-llm-1.2"), "ray-serve")
 
 
 def test_reasons() -> None:
