@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.deploy.plans import dense
 from tests.questions import question
 from tonnage.deploy.targets import TARGETS as WRITTEN
-from tonnage.deploy.targets import deployed
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputErrors
 from tonnage.plan.reason import Rejected, TargetLacks
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
@@ -42,7 +40,7 @@ def test_the_search_tries_only_what_the_target_runs(target: str) -> None:
 
 
 def test_engines_and_router_follow_from_the_target() -> None:
-    assert question(engine=None, deploy_on="ray-serve").engines == (find_engine("vllm").name,)
+    assert question(engine=None, deploy_on="llm-d").engines == (find_engine("vllm").name,)
     assert question(engine=None, deploy_on="nim").router == "random"
     assert question(engine=None, deploy_on="ray-serve").router == "power-of-two"
     assert question(engine=None, deploy_on="llm-d", turns=3).router == "prefix-aware"
@@ -53,11 +51,6 @@ def test_engines_and_router_follow_from_the_target() -> None:
         question(deploy_on="nomad")
     with pytest.raises(InputErrors, match="disaggregated: triton does not run two pools; write deploy_on dynamo or llm-d"):
         question(deploy_on="triton", disaggregated=True)
-
-
-def test_a_plan_that_its_target_cannot_run_says_what_to_ask() -> None:
-    with pytest.raises(InputError, match=r"ray-serve runs only vllm, not tensorrt-llm-1.2.* size again with deploy_on ray-serve"):
-        deployed(dense("tensorrt-llm-1.2"), "ray-serve")
 
 
 def test_reasons() -> None:

@@ -85,6 +85,7 @@ class Service:
         signals: the metrics that the engine publishes.
         instead: the plan's choice and the reason against it; None if this is the choice.
         simulated: whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint.
+        case: its use case, which begins the names of its objects where several are deployed side by side; empty for one.
     """
 
     plan: Plan
@@ -97,6 +98,7 @@ class Service:
     signals: Signals
     instead: Instead | None = None
     simulated: bool = False
+    case: str = ""
 
     @property
     def router(self) -> str:
@@ -129,7 +131,7 @@ class Service:
     @property
     def name(self) -> str:
         """A DNS label: lower-case letters, digits and hyphens, at most 40."""
-        return re.sub(r"[^a-z0-9]+", "-", self.pool.model.lower()).strip("-")[:40].strip("-") or "model"
+        return dns_label(f"{self.case}-{self.pool.model}") or "model"
 
     @property
     def served(self) -> str:
@@ -311,6 +313,11 @@ def obstacle(candidate: Candidate) -> str:
     if fault := interface.fault(further, pool.launch_file):
         return fault
     return ""
+
+
+def dns_label(text: str) -> str:
+    """A text in lower-case letters, digits and hyphens, at most 40 of them."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
 
 
 def service_of(

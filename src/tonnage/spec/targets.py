@@ -63,6 +63,7 @@ TARGETS: dict[str, TargetRuns] = {
     "kserve": TargetRuns(routers=(*PICKED, "random"), vendors=BOTH),
     "llm-d": TargetRuns(engines=SPANNING, routers=PICKED, pools=True, across=SPANNING, vendors=BOTH),
     "dynamo": TargetRuns(routers=PICKED, pools=True, ranks=("tensorrt-llm",)),
+    "production-stack": TargetRuns(engines=("vllm",), routers=("round-robin", "prefix-aware", "session"), vendors=BOTH),
     "ray-serve": TargetRuns(engines=("vllm",), routers=("power-of-two",), ranks=()),
     "nim": TargetRuns(engines=(*FAMILIES, "nim"), routers=("random",), ranks=()),
     "triton": TargetRuns(engines=("vllm", "tensorrt-llm"), ranks=(), stages=False, formats={"tensorrt-llm": COMPILED}),
