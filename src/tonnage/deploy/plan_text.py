@@ -151,9 +151,6 @@ def least_line(service: Service) -> str:
     return f"So many instances carry {what}."
 
 
-# The page of a target on a cluster, in the form that all of them share.
-
-
 # The commands that test a deployment against its plan, as every target's page gives them.
 
 
