@@ -10,7 +10,7 @@ from typing import Literal
 from tonnage.errors import InputError, option
 from tonnage.spec.typed_values import strict
 
-Sizing = Literal["native", "budget", "fixed", "tiles"]
+Sizing = Literal["native", "padded", "budget", "fixed", "tiles"]
 
 EXAMPLE = "1024x768 (pixels), or 3x1024x768 for three in every prompt"
 _IMAGES = re.compile(r"^(?:(\d{1,4})\s*[x×]\s*)?(\d{1,5})\s*[x×]\s*(\d{1,5})$")
@@ -26,9 +26,9 @@ class Encoder:
         layers, hidden, heads, ffn, gated: its transformer; attention is within one image, or one tile, and not causal.
         patch: pixels of a patch's side.
         merge: patches of a side that become one token of the prompt.
-        sizing: "native": the image's own size in whole tokens, within ``least`` and ``most`` of them; "budget": as large as ``most`` tokens
-            allow; "fixed": ``side`` pixels square; "tiles": tiles of ``side`` pixels, ``most`` at most, and where there are several the
-            whole image once more.
+        sizing: "native": the image's own size, rounded to tokens, within ``least`` and ``most`` of them; "padded": filled up to tokens,
+            shrunk to ``most`` and to ``side`` pixels; "budget": as large as ``most`` tokens allow; "fixed": ``side`` pixels square;
+            "tiles": tiles of ``side`` pixels, ``most`` at most, and where there are several the whole image once more.
         least, most: tokens, or tiles.
         side: pixels.
         marks: tokens that stand around an image.
@@ -79,6 +79,10 @@ class Encoder:
     def _grid(self, width: int, height: int) -> tuple[int, int]:
         """Tokens of a column and of a row, where the image keeps its shape."""
         unit, area = self.patch * self.merge, width * height / (self.patch * self.merge) ** 2
+        if self.sizing == "padded":
+            patches = max(width // self.patch, 1) * max(height // self.patch, 1)
+            scale = min(1.0, math.sqrt(self.most * self.merge**2 / patches), self.side / width, self.side / height)
+            return math.ceil(max(int(height * scale), 1) / unit), math.ceil(max(int(width * scale), 1) / unit)
         if self.sizing == "native":
             rows, columns = round(height / unit), round(width / unit)
             if max(rows, 1) * max(columns, 1) < self.least or not rows * columns:
