@@ -62,7 +62,7 @@ def test_more_adapters_and_more_sequences_never_take_less() -> None:
     for batch in (1, 8, 200):
         taken = [step.decode_ps(batch) for step in steps]
         assert taken == sorted(taken)
-            assert len(set(taken)) == len(taken) or batch == 1  # One sequence reads one adapter
+        assert len(set(taken)) == len(taken) or batch == 1  # One sequence reads one adapter
     many = steps[2].coefficients
     used = [many[at.ADAPTERS] * (1 - many[at.ADAPTER_MISS] ** batch) for batch in (0, 1, 16, 10_000)]
     assert used[0] == 0.0

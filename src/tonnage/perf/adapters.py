@@ -1,9 +1,9 @@
 """LoRA adapters: the memory that an engine sets aside for them, and what a step with them takes longer.
 
-An adapter puts two narrow matrices, A (rank × in) and B (out × rank), beside every matrix that it changes. vLLM sets a slot aside for each
+An adapter puts two narrow matrices, A (rank × in) and B (out × rank), next to every matrix that it changes. vLLM sets a slot aside for each
 adapter that may be in a step, of the highest rank, in 16 bits: a matrix that is split by its outputs has all of A on every GPU and a
 share of B, one that is split by its inputs a share of A and all of B (S-LoRA's rule without ``fully_sharded_loras``). In a step every
-token's inputs are read once more for A, and the outputs read and written once more for B. Arithmetic and slots are small beside two
+token's inputs are read once more for A, and the outputs read and written once more for B. Arithmetic and slots are small next to two
 durations that rank and shapes do not explain: two kernels for each changed group of matrices, and the pass of these over each adapter
 that any sequence of the step uses.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tonnage.spec.model import Model
 
 GROUP_S, ADAPTER_S = 33.3e-6, 3.57e-6
-"""Seconds of a step for each changed group of matrices of a layer, and for each adapter in use besides: what vLLM 0.8 (V1, CUDA graphs)
+"""Seconds of a step for each changed group of matrices of a layer, and for each adapter in use as well: what vLLM 0.8 (V1, CUDA graphs)
 took for Llama 3.1 8B on one H100 (4 groups, rank 16), fitted to runs of FerranAgulloLopez/GPULLMAdapterOptimization, the data of arXiv
 2508.08343; ``./benchmark published`` prints the fit and what others measured."""
 

@@ -1,6 +1,6 @@
 """The image encoder of a model: seconds and bytes of its layers, on the terms of the language model's.
 
-The transformer of an encoder is a model of its own whose tokens are patches. It runs in 16 bits in the steps that compute a prompt, kernel
+The transformer of an encoder is a second model whose tokens are patches. It runs in 16 bits in the steps that compute a prompt, kernel
 by kernel, split over the GPUs like the language model (vLLM ``mm_encoder_tp_mode`` weights). Patches attend to all patches of their image
 or tile: as many pairs as patches squared. What images add to a request is spread evenly over the tokens that it computes. Sizing and
 decoding of image files on the CPU, before the engine has a request, are not counted.

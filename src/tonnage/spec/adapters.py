@@ -1,4 +1,4 @@
-"""LoRA adapters that requests use beside the model's own weights."""
+"""LoRA adapters that requests use next to the model's weights."""
 
 from __future__ import annotations
 

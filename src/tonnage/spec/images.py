@@ -31,7 +31,7 @@ class Encoder:
             "tiles": tiles of ``side`` pixels, ``most`` at most, and where there are several the whole image once more.
         least, most: tokens, or tiles.
         side: pixels.
-        marks: tokens that stand around an image.
+        marks: tokens around an image, such as its begin and end.
         mergers: perceptrons that turn merged patches into tokens, of two matrices each; 0 where patches are averaged.
     """
 

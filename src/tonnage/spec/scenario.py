@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from tonnage.spec.typed_values import strict
@@ -423,15 +424,15 @@ class Leaf:
         return int(found) if found.is_integer() else None
 
 
-def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
+@cache
+def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> tuple[Leaf, ...]:
     """Every leaf of the tree, in the order of its questions."""
-    hints = get_type_hints(branch)
+    hints, found = get_type_hints(branch), list[Leaf]()
     for part in fields(branch):
         kind = hints[part.name]
-        if is_dataclass(kind) and isinstance(kind, type):
-            yield from leaves(kind, (*path, part.name))
-        else:
-            yield Leaf(path=(*path, part.name), kind=kind, **part.metadata)
+        below = is_dataclass(kind) and isinstance(kind, type)
+        found += leaves(kind, (*path, part.name)) if below else [Leaf(path=(*path, part.name), kind=kind, **part.metadata)]
+    return tuple(found)
 
 
 OF_SIZE = ("system", "pp", "load", "deploy_on")

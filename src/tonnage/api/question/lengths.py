@@ -50,12 +50,12 @@ def replays_lengths(asked: LengthsAsked) -> bool:
 
 
 def images_of(asked: LengthsAsked, models: Sequence[Model | None], faults: Faults) -> Images | None:
-    """The images of every prompt, by the rule of the one model that is asked about; None without, or where something is wrong."""
+    """The images of every prompt, by the rule of the one model in question; None without, or where something is wrong."""
     known = [model for model in models if model is not None]
     if asked.images is None or not known:
         return None
     if len(known) > 1:
-        faults.say(f"{option('images')}: become other tokens in each model; compare models in questions of their own, or leave it out")
+        faults.say(f"{option('images')}: become other tokens in each model; ask about one model at a time, or leave it out")
         return None
     return faults.of(parse_images, asked.images, known[0].name)
 
