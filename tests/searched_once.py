@@ -10,35 +10,39 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tonnage.plan.plan import Plan
+from tonnage.api import services
 from tonnage.sizing import planner
-from tonnage.sizing.question import Question
+
+
+def remembering(search: Callable[..., Any], folder: Path) -> Callable[..., Any]:
+    """The same search, which gives what it gave for the same question before."""
+
+    def known(question: Any, *, requests: int | None = None, seed: int | None = None, **beside: Any) -> Any:
+        numbers = {name: value for name, value in (("requests", requests), ("seed", seed)) if value is not None}
+        file = folder / f"{hashlib.blake2b(pickle.dumps((question, numbers), protocol=5), digest_size=16).hexdigest()}.answer"
+        if file.exists():
+            return pickle.loads(file.read_bytes())
+        answer = search(question, **numbers, **beside)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        own = file.with_suffix(f".{os.getpid()}")
+        own.write_bytes(pickle.dumps(answer, protocol=5))
+        own.replace(file)
+        return answer
+
+    return known
 
 
 @contextmanager
 def searched_once(folder: Path) -> Iterator[None]:
-    """Have ``planner.size`` give what it gave for the same question before, in this process or in another one of the run."""
-    search = planner.size
-
-    def known(question: Question, **beside: Any) -> Plan:
-        file = folder / f"{hashlib.blake2b(pickle.dumps(question, protocol=5), digest_size=16).hexdigest()}.plan"
-        if file.exists():
-            found: Plan = pickle.loads(file.read_bytes())
-            return found
-        plan = search(question, **beside)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        own = file.with_suffix(f".{os.getpid()}")
-        own.write_bytes(pickle.dumps(plan, protocol=5))
-        own.replace(file)
-        return plan
-
+    """Have the searches of plans and of services answer each question once, in this process or in another one of the run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planner, "size", known)
+        patch.setattr(planner, "size", remembering(planner.size, folder))
+        patch.setattr(services, "choose_settings", remembering(services.choose_settings, folder))
         yield

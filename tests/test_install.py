@@ -8,12 +8,14 @@ import re
 import resource
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.test_docs import examples_of
 
@@ -87,14 +89,12 @@ def test_the_question_of_the_readme_has_the_answer_of_the_readme(environment: Pa
     shown = next(line for line in example.shown.values() if line.startswith("Answer"))
     printed = run(environment / "tonnage", *words, cwd=tmp_path).stdout
     answer = re.search(r"Answer +(\d+ × \S+ \(\d+ GPUs)", shown)
-    assert answer is not None
     assert answer[1] in printed
     assert json.loads((tmp_path / "plan.json").read_text())["provenance"]["tonnage"] == version(ROOT)
 
 
 def version(root: Path) -> str:
     found = re.search(r'VERSION = "(.*)"', (root / "src" / "tonnage" / "version.py").read_text())
-    assert found is not None
     return found[1]
 
 
@@ -136,3 +136,18 @@ def test_a_simulated_engine_in_five_lines(environment: Path, tmp_path: Path, run
     reply = json.loads(run(environment / "python", "-c", text, cwd=tmp_path).stdout)
     assert len(reply["choices" if runner == "generate" else "data"]) == 1
     assert reply["usage"]["completion_tokens"] == (3 if runner == "generate" else 0)
+
+
+def test_the_workflow_of_the_examples(environment: Path, tmp_path: Path) -> None:
+    steps = yaml.safe_load((ROOT / "examples/ci/github-workflow.yaml").read_text(encoding="utf-8"))["jobs"]["client"]["steps"]
+    shutil.copy(ROOT / "examples/ci/test_client.py", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    words = [step["run"].replace("./tonnage ", "").replace("8000", port) for step in steps if "run" in step]
+    path = {**os.environ, "PATH": f"{environment}:{os.environ['PATH']}"}
+    path.pop("PYTHONPATH", None)
+    script = "set -e; trap 'kill $(jobs -p)' EXIT\n" + "\n".join(words)
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=path, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    assert json.loads(done.stdout.splitlines()[-1])["usage"]["completion_tokens"] == 5

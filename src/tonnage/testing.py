@@ -30,9 +30,6 @@ def simulated_engine(**asked: Any) -> Iterator[str]:
     """
     from tonnage.api import serve_simulated
     from tonnage.serve.server import in_thread
-    from tonnage.simulator.kernel import warm_up
 
-    served = serve_simulated(**{"port": 0, **asked})
-    warm_up()
-    with in_thread(served) as running:
+    with in_thread(serve_simulated(**{"port": 0, **asked})) as running:
         yield running.url

@@ -93,7 +93,6 @@ def test_the_sdks_client_sizes_and_reads_what_is_wrong() -> None:
     assert [tool.name for tool in tools] == list(QUESTIONS)
     sized, compared, simulated, found, unknown, wrong, missing = answers
     plan = tonnage.size(SIZED)
-    assert plan.choice is not None
     assert sized.structured_content["plans"][0]["choice"]["systems_exact"] == plan.choice.systems_exact
     assert f"{plan.choice.systems} × {plan.choice.system}" in sized.content[0].text
     assert told

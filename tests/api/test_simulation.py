@@ -132,10 +132,8 @@ def file(tmp_path: Path) -> Path:
 def test_simulate_has_its_pools_from_the_file(file: Path) -> None:
     """Without quotes too: YAML 1.1 would read 1:2 as 62."""
     pools = simulation_of(file, {"request_rate": 4}).pools
-    assert pools is not None
     assert (pools.prefill_instances, pools.decode_instances, pools.link_bytes_s, pools.overlap) == (1, 2, 5e9, True)
     other = simulation_of(file, {"request_rate": 4, "disaggregated": "2:1"}).pools
-    assert other is not None
     assert (other.prefill_instances, other.decode_instances) == (2, 1)
     record = tonnage.simulate(file, request_rate=4, requests=30)
     assert record.router == "1:2 disaggregated"
@@ -153,7 +151,6 @@ def test_simulate_asks_for_the_numbers(file: Path) -> None:
 def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path) -> None:
     assert api.ask(file).questions[0].pools == Pools(link_bytes_s=5e9, overlap=True)
     choice = tonnage.size(file).choice
-    assert choice is not None
     assert [pool.role for pool in choice.pools] == ["prefill", "decode"]
     assert choice.ratio == ":".join(str(pool.instances) for pool in choice.pools)
     file.write_text(POOLS_IN_SCENARIOS_SCENARIO.replace("disaggregated: 1:2, kv_link: 5GB/s, kv_overlap: true", "disaggregated: false"))

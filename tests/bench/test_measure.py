@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,23 +20,28 @@ from tonnage.results.metrics import summarize
 from tonnage.spec.workload import ClosedLoop, OpenLoop
 
 FAST = Schedule(ttft_s=0.01, itl_s=0.002)
-KINDS = [("chat", True), ("chat", False), ("completions", True), ("completions", False), ("responses", True), ("responses", False)]
+KINDS = [
+    *((kind, streaming) for kind in ("chat", "completions", "responses") for streaming in (True, False)),
+    *(("generate", True), ("embeddings", False)),
+]
 
 
-KINDS += [("generate", True), ("embeddings", False)]
+@pytest.fixture(scope="module")
+def fast() -> Iterator[str]:
+    with exact_server(FAST, seconds=200) as url:
+        yield url
 
 
-def test_every_kind_of_endpoint_is_measured(tmp_path: Path) -> None:
-    with exact_server(FAST, seconds=60) as url:
-        for kind, streaming in KINDS:
-            found = run(url, tmp_path / f"{kind}{streaming}", question(osl="5"), kind=kind, streaming=streaming)
-            assert found.outcomes == {"": 12}, kind
-            assert set(found.requests.osl) == {0 if kind == "embeddings" else 5}, kind
-            assert found.observed.connections == 4
-            first, last = found.requests.first_token_ns, found.requests.last_token_ns
-            assert (first >= found.requests.sent_ns + 10_000_000).all()
-            assert (last > first).any() if streaming else (last == first).all()
-            assert (last >= first).all()
+@pytest.mark.parametrize(("kind", "streaming"), KINDS)
+def test_every_kind_of_endpoint_is_measured(kind: str, streaming: bool, fast: str, tmp_path: Path) -> None:
+    found = run(fast, tmp_path / "run", question(osl="5"), kind=kind, streaming=streaming)
+    assert found.outcomes == {"": 12}, kind
+    assert set(found.requests.osl) == {0 if kind == "embeddings" else 5}, kind
+    assert found.observed.connections == 4
+    first, last = found.requests.first_token_ns, found.requests.last_token_ns
+    assert (first >= found.requests.sent_ns + 10_000_000).all()
+    assert (last > first).any() if streaming else (last == first).all()
+    assert (last >= first).all()
 
 
 def test_first_tokens_are_stamped_when_the_server_wrote_them(tmp_path: Path) -> None:
@@ -142,11 +147,10 @@ def test_latency_counts_from_the_scheduled_time_while_the_server_is_frozen(tmp_p
     assert set(due) == {10_000_000}
 
 
-def test_a_closed_loop_runs_for_a_time(tmp_path: Path) -> None:
-    with exact_server(FAST, seconds=60) as url:
-        began = time.monotonic()
-        found = run(url, tmp_path / "run", question(requests=None, seconds=0.5))
-        assert time.monotonic() - began < 20
+def test_a_closed_loop_runs_for_a_time(fast: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    found = run(fast, tmp_path / "run", question(requests=None, seconds=0.5))
+    assert time.monotonic() - began < 20
     assert 8 <= found.outcomes[""] < 200
     assert found.requests.due_ns.max() <= 500_000_000
 

@@ -68,7 +68,6 @@ def test_tokens_of_a_reply_by_what_is_known() -> None:
     split = token_times(reply([16, 16], 8))
     assert (split.per_event, split.shared) == ([4, 4], True)
     fewer = token_times(reply([1, 1, 1, 1], 2))
-    assert fewer.per_event is not None
     assert (sum(fewer.per_event), fewer.per_event[0]) == (2, 1)
     assert token_times(reply([4, 4], -1)).source == "events"
     counted = token_times(reply([4, 4], -1), [3, 1])
@@ -112,7 +111,6 @@ def test_a_trace_is_sent_as_it_came_with_its_own_lengths() -> None:
 
 def test_a_time_ends_an_open_loop() -> None:
     load = question(OpenLoop(rate=50, process="constant"), requests=None, seconds=2.0).draw()
-    assert load.due_ns is not None
     assert len(load) == 100
     assert load.due_ns.max() <= 2e9
     with pytest.raises(InputError, match="request_count"):
@@ -264,7 +262,6 @@ def test_the_steady_window_leaves_the_beginning_out() -> None:
     offsets = np.column_stack([np.rint(e2e / 2 * MS), np.rint(e2e * MS)]).astype(np.int64).ravel()
     gaps = single_gaps(offsets, np.full(600, 2))
     found = steady_metrics(requests, steady, gaps)
-    assert found is not None
     assert found["start_s"] >= 1.2
     assert found["e2e_ms"]["mean"] == found["e2e_ms"]["p99"] == pytest.approx(100.0)
     assert found["itl_ms"]["p99"] == pytest.approx(50.0)

@@ -270,7 +270,7 @@ WORDS = st.one_of(
 FLAGS = st.sampled_from(["--isl", "--osl", "--gpu", "--peak-rps", "--ttft", "--precision", "--tp", "--engine", "--mean-rps", "--model"])
 
 
-@settings(examples(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(0.25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(flag=FLAGS, word=WORDS, other=FLAGS, another=WORDS)
 def test_fuzzed_flags_never_crash(flag: str, word: str, other: str, another: str, capsys: pytest.CaptureFixture[str]) -> None:
     """No --peak-rps is among the fixed flags, so that a question is complete only by rare luck."""

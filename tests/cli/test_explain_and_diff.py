@@ -39,7 +39,6 @@ def test_explain_says_why(saved: tuple[str, str], capsys: pytest.CaptureFixture[
     plan = json.loads(Path(saved[1]).read_text(encoding="utf-8"))
     assert "Chosen for the fewest GPUs: 2 × dgx-h100" in text
     counted = re.search(r"The load is 500 requests/s, and one instance is counted with ([\d.]+), to be 80% sure", text)
-    assert counted is not None
     assert float(counted[1]) == pytest.approx(plan["choice"]["sized_requests_per_second_per_instance"], rel=0.01)
     assert "Where time and memory go" in text
 

@@ -41,7 +41,7 @@ KINDS = {
         ("Question", REJECTED, "Repeat it"),
     ),
     "too much": (
-        f"--model llama-3.1-70b --isl 2000 --osl 200 --peak-rps 60 --ttft p95<=1s {SMALL} --tp 4 --budget 400kUSD",
+        f"--model llama-3.1-70b --isl 2000 --osl 200 --peak-rps 5 --ttft p95<=1s {SMALL} --tp 4 --budget 40kUSD",
         (*QUESTION, "Answer"),
         ("Question", REJECTED, "Repeat it"),
     ),

@@ -14,6 +14,7 @@ from tonnage.cli.main import flag, run
 from tonnage.spec.scenario import leaves
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("plans_of_this_run")
 SMALL = ["--gpu", "h100", "--precision", "fp8", "--tp", "1", "--engine", "tensorrt-llm-0.15", "--ttft", "p95<=1s"]
 FLAGS = ["--model", "llama-3-8b", "--isl", "500", "--osl", "20", "--peak-rps", "5", *SMALL]
 SCENARIO = """

@@ -25,8 +25,6 @@ def scaled(run: OverHours) -> Autoscaling:
 
 def test_it_is_the_share_of_the_fixed_fleet_at_the_prices_of_the_catalog() -> None:
     found = with_rent(replace(plan_of(DEMAND, candidate(tp=2)), autoscaling=scaled(HALF)), catalog_prices())
-    assert found is not None
-    assert found.cost is not None
     assert found.cost.scaled_usd_per_year == pytest.approx(found.cost.fixed_usd_per_year * 48 / 96)
     assert found.cost.fixed_usd_per_year > 4 * 2 * 8760  # two GPUs an instance, for more than a dollar an hour
     assert found.saved_share == pytest.approx(0.5)
@@ -37,12 +35,8 @@ def test_whole_machines_save_nothing_and_single_gpus_do() -> None:
     plan = replace(plan_of(DEMAND, candidate(gpu="b200-sxm-180gb")), autoscaling=scaled(HALF))
     alone = with_rent(plan, catalog_prices())
     whole = with_rent(plan, catalog_prices().with_overrides({"cloud_offer": "AWS"}))
-    assert alone is not None
-    assert alone.cost is not None
     assert alone.cost.scaled_usd_per_year == pytest.approx(alone.cost.fixed_usd_per_year * 48 / 96)
     assert "less" in autoscaling_text(alone)
-    assert whole is not None
-    assert whole.cost is not None
     assert whole.cost.scaled_usd_per_year == whole.cost.fixed_usd_per_year
     assert autoscaling_text(whole).endswith(" USD a year with and without it, as machines are rented whole")
 
@@ -54,5 +48,4 @@ def test_nothing_is_said_without_a_price_or_a_rule() -> None:
     assert with_rent(replace(plan, autoscaling=alone), catalog_prices()) == alone
     unpriced = replace(plan_of(DEMAND, candidate(gpu="unknown-gpu")), autoscaling=scaled(HALF))
     found = with_rent(unpriced, catalog_prices())
-    assert found is not None
     assert found.cost is None

@@ -27,7 +27,6 @@ def by_names(found: tuple[BreakEven, ...]) -> dict[tuple[str, str], BreakEven]:
 
 def cost_at(way: str, volume: float, traffic: Traffic, serving: Serving, prices: Prices, *, fewest: int = 1) -> float:
     """What a way costs a year at that volume, priced as a plan of its own."""
-    assert traffic.requests_per_year is not None
     there = traffic.times(volume / traffic.requests_per_year)
     cost: WayCost = {
         "on-prem": lambda: on_prem(there, serving, prices, fewest),
@@ -50,7 +49,6 @@ def test_course_first_system_pays_from_45_8_million_requests() -> None:
 
 @pytest.mark.parametrize(("times", "found"), [(9.9, True), (10.1, False)])
 def test_break_evens_are_looked_for_up_to_ten_times_the_volume(times: float, found: bool) -> None:
-    assert COURSE_TRAFFIC.requests_per_year is not None
     traffic = COURSE_TRAFFIC.times(119_000 / 0.0026 / times / COURSE_TRAFFIC.requests_per_year)
     first = by_names(break_evens(traffic, COURSE_SERVING, PRICES))["on-prem", "api"].first_requests_per_year
     assert (first is not None) is found
@@ -82,7 +80,6 @@ def test_every_break_even_is_a_crossing(traffic: Traffic, serving: Serving, pric
 
 @given(traffics(longest=4), servings(), price_lists(), st.floats(0.0001, 9.99), st.integers(0, 3))
 def test_between_break_evens_nothing_changes(traffic: Traffic, serving: Serving, prices: Prices, share: float, fewest: int) -> None:
-    assert traffic.requests_per_year is not None
     volume = traffic.requests_per_year * share
     for found in break_evens(traffic, serving, prices, fewest):
         if volume > found.searched_to_requests_per_year:
@@ -107,7 +104,6 @@ def test_a_bought_fleet_breaks_even_within_what_it_carries(traffic: Traffic, ser
         fleet = on_prem(traffic, serving, prices, 1)
         fixed = sum(part.usd_per_year for part in fleet.parts if part.name != "power")
         power = sum(part.usd_per_year for part in fleet.parts if part.name == "power")
-        assert traffic.requests_per_year is not None
         assert math.isclose(
             fixed + power * volume / traffic.requests_per_year, cost_at("api", volume, traffic, serving, prices), rel_tol=1e-6
         )
@@ -203,7 +199,6 @@ def test_a_year_of_hours_is_looked_at_no_further_than_can_be() -> None:
     )
     small = replace(COURSE_SERVING, requests_per_second_per_instance=0.2)
     found = break_evens(traffic, small, PRICES)
-    assert traffic.requests_per_year is not None
     assert traffic.requests_per_year <= found[0].searched_to_requests_per_year < 10 * traffic.requests_per_year
 
 

@@ -80,7 +80,6 @@ def test_hosting_is_paid_for_each_kw_of_the_highest_power_and_electricity_beside
     assert parts["hosting"].how == "5 × 10.2 kW × 12 months × 184.06 (163.44 to 188.7) USD"
     assert 20_005 <= (parts["hosting"].usd_per_year_low or 0) / 5 <= 22_529 <= (parts["hosting"].usd_per_year_high or 0) / 5 <= 26_598
     energy = energy_of(COURSE_SERVING, COURSE_TRAFFIC, CATALOG, 40)
-    assert energy is not None
     assert energy.added
     assert parts["power"].usd_per_year == energy.usd_per_year < parts["hosting"].usd_per_year
 
@@ -89,7 +88,6 @@ def test_hosting_by_the_kw_needs_the_power_and_says_so_where_it_is_not_known() -
     dark = replace(COURSE_SERVING, system_watts=None)
     found = compare(COURSE_TRAFFIC, dark, CATALOG)
     owned = found.way("on-prem")
-    assert owned is not None
     assert "hosting" not in {part.name for part in owned.parts}
     (note,) = (note for note in found.notes if isinstance(note, HostingLeftOut))
     assert cost_note_texts(note)[0].startswith("Hosting is not in the cost of the owned systems, as the power of dgx-h100 is not known")
@@ -109,9 +107,6 @@ def test_nvidia_s_licence_is_paid_on_nvidia_s_gpus_and_one_s_own_on_any() -> Non
 
 def test_the_ends_of_every_price_are_the_ends_of_the_cost() -> None:
     owned = on_prem(COURSE_TRAFFIC, COURSE_SERVING, CATALOG)
-    assert owned.usd_per_year_low is not None
-    assert owned.usd_per_year_high is not None
-    assert owned.total_usd_per_year is not None
     assert owned.total_usd_per_year - owned.usd_per_year_low == pytest.approx(5 * (10_000 / 4 + 10.2 * 12 * (184.06 - 163.44)))
     assert owned.usd_per_year_high - owned.total_usd_per_year == pytest.approx(5 * (90_000 / 4 + 10.2 * 12 * (188.7 - 184.06)))
     asked = api_cost(COURSE_TRAFFIC, CATALOG, "llama-3.1-70b")
@@ -126,10 +121,6 @@ def test_the_ends_of_every_price_are_the_ends_of_the_cost() -> None:
 def test_shares_add_up_to_the_cost(prices: Prices, traffic: Traffic, usd: float) -> None:
     cost = spread(WayCost(where="on-prem", total_usd_per_year=usd), traffic, prices)
     requests = traffic.requests_per_year
-    assert requests is not None
-    assert cost.usd_per_1000_requests is not None
-    assert cost.usd_per_million_input_tokens is not None
-    assert cost.usd_per_million_output_tokens is not None
     assert math.isclose(cost.usd_per_1000_requests * requests / 1_000, usd)
     tokens = cost.usd_per_million_input_tokens * traffic.input_tokens + cost.usd_per_million_output_tokens * traffic.output_tokens
     assert math.isclose(tokens * requests / 1e6, usd)
@@ -148,10 +139,8 @@ def test_energy_is_power_times_utilisation_times_pue() -> None:
     traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=40.0, mean_requests_per_second=10.0)
     serving = replace(COURSE_SERVING, requests_per_second_per_instance=5.0)
     energy = energy_of(serving, traffic, PRICES.with_overrides({"power_usd_per_kwh": 0.2, "pue": 1.5}), 16)
-    assert energy is not None
     assert energy.utilisation == 10 / 80
     idle = energy_of(serving, replace(traffic, mean_requests_per_second=0.31), PRICES, 16)
-    assert idle is not None
     assert "× utilisation 12% ×" in energy.how
     assert "× utilisation 0.39% ×" in idle.how, "a bill of more than nothing is no product of 0 %"
     assert math.isclose(energy.kwh_per_year, 2 * 10.2 * (10 / 80) * 8_760 * 1.5)
@@ -166,15 +155,12 @@ def test_energy_over_a_profile_counts_every_hour() -> None:
     serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
     whole = energy_of(serving, traffic, PRICES, 24)
     half = energy_of(serving, traffic, PRICES, 8)
-    assert whole is not None
-    assert half is not None
     assert math.isclose(whole.utilisation, 7.5 / 24)
     assert math.isclose(half.utilisation, (0 + 0 + 1 + 1) / 4), "what is beyond the owned instances is carried elsewhere"
 
 
 def test_energy_of_a_peak_alone_is_an_upper_bound_and_says_so() -> None:
     energy = energy_of(COURSE_SERVING, replace(COURSE_TRAFFIC, mean_requests_per_second=None), PRICES, 40)
-    assert energy is not None
     assert energy.utilisation == 1
     assert "only the peak is known" in energy.how
 
@@ -253,7 +239,6 @@ def test_an_api_asks_what_its_model_costs() -> None:
 def test_scaled_traffic_is_the_same_day(traffic: Traffic, factor: float) -> None:
     more = traffic.times(factor)
     assert more.requests_per_year is not None
-    assert traffic.requests_per_year is not None
     assert math.isclose(more.requests_per_year, traffic.requests_per_year * factor)
     assert math.isclose(
         max(each.sized_requests_per_second for each in more.hours),

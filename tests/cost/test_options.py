@@ -97,10 +97,7 @@ def test_a_plan_that_asks_for_more_systems_is_paid_for_them_everywhere() -> None
 
 def test_power_is_added_once_where_hosting_does_not_pay_for_it() -> None:
     paid = on_prem(COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides({"power_usd_per_kwh": 0.13}))
-    assert paid.energy is not None
-    assert paid.energy.usd_per_year is not None
     assert math.isclose(usd(paid), 595_000 + paid.energy.usd_per_year)
-    assert paid.usd_per_year_exact is not None
     assert math.isclose(paid.usd_per_year_exact - 119_000 * (paid.systems_exact or 0.0), paid.energy.usd_per_year)
 
 
@@ -184,8 +181,6 @@ def test_the_ends_of_the_cloud_price_lie_around_its_middle(traffic: Traffic, ser
     if rent.low == rent.high:
         assert (cost.usd_per_year_low, cost.usd_per_year_high) == (None, None)
         return
-    assert cost.usd_per_year_low is not None
-    assert cost.usd_per_year_high is not None
     assert cost.usd_per_year_low <= usd(cost) <= cost.usd_per_year_high
     hours = cost.cloud_gpu_hours_per_year / rent.gpus
     assert math.isclose(cost.usd_per_year_high - cost.usd_per_year_low, hours * (rent.high - rent.low), abs_tol=1e-6)

@@ -22,13 +22,11 @@ def test_the_courses_fleet_over_three_and_five_years() -> None:
     plan = plan_of(demand, candidate(systems=5))
     cost = with_outlook(compare(COURSE_TRAFFIC, COURSE_SERVING, COURSE_PRICES, model="course"), plan, COURSE_PRICES, date(2026, 11, 22))
     found = cost.outlook
-    assert found is not None
     owned = next(way for way in found.ways if way.where == "on-prem")
     assert owned.usd["3"] == pytest.approx(5 * 320_000 + 3 * 5 * 39_000)
     assert owned.usd["5"] == pytest.approx(5 * 320_000 + 5 * 5 * 39_000)
     assert owned.usd_per_user_month == pytest.approx(595_000 / 12 / 100_000)
     place = found.footprint
-    assert place is not None
     assert (place.kw, place.per_rack, place.racks) == (pytest.approx(51.0), 4, 2)
     assert place.building_kw == pytest.approx(51 * 1.58)
     assert place.btu_per_hour == pytest.approx(174_019, rel=1e-4)
@@ -43,7 +41,6 @@ def test_at_the_month_of_break_even_both_have_cost_the_same(traffic: Traffic, se
     cost = with_outlook(compare(traffic, serving, COURSE_PRICES), plan, COURSE_PRICES, date(2026, 11, 22))
     found = None if cost.outlook is None else cost.outlook.pays_off
     owned, rented = cost.way("on-prem"), cost.way("cloud")
-    assert found is not None
     assert owned is not None
     assert rented is not None
     if found.months is None:

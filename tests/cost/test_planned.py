@@ -40,7 +40,6 @@ def test_a_year_of_the_choice_costs_what_its_traffic_and_its_systems_do() -> Non
         traffic_of(plan), serving_of(plan.choice), PRICES, model="llama-3-8b", where=("on-prem", "api")
     )
     owned = cost.way("on-prem")
-    assert owned is not None
     assert owned.total_usd_per_year == pytest.approx(595_000)
     assert cost.way("cloud") is None
 

@@ -216,7 +216,6 @@ def test_it_is_never_dearer_than_the_api_alone_or_than_owning_all(traffic: Traff
     cost = overflow(traffic, serving, prices).total_usd_per_year
     assert cost is not None
     for way in (api_cost(traffic, prices), on_prem(traffic, serving, prices)):
-        assert way.total_usd_per_year is not None
         assert cost <= way.total_usd_per_year * (1 + 1e-9)
 
 
@@ -259,5 +258,4 @@ def test_what_is_not_known_is_a_reason_in_place_of_a_cost(changes: dict[str, obj
     model = "nobody" if code == "api-price" else "llama-3.1-8b"
     cost = overflow(traffic, COURSE_SERVING, catalog_prices().with_overrides(changes), model)
     assert cost.total_usd_per_year is None
-    assert cost.reason is not None
     assert cost.reason.code == code

@@ -12,9 +12,11 @@ from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.deploy.written import Objects, check_files, objects_of
 from tonnage.deploy.dynamo import arguments
 from tonnage.deploy.nim import image as nim_image
+from tonnage.deploy.nim import profile_1
 from tonnage.deploy.ray_serve import engine_arguments, files
 from tonnage.deploy.service import Service, service_of
-from tonnage.deploy.targets import target_files
+from tonnage.deploy.targets import deployed, target_files
+from tonnage.errors import InputError
 
 IMAGE = "meta/llama-3.1-8b-instruct:2.1.5"
 TARGETS = ("kserve", "llm-d", "dynamo", "nim")
@@ -191,6 +193,40 @@ def test_nim_without_an_image_takes_the_one_for_any_model() -> None:
         assert env["NIM_MODEL_PATH"] == "hf://nvidia/Llama-3.1-8B-Instruct-FP8"
         assert env["NIM_MODEL_PROFILE"] == f"{engine.split('-')[0]}-fp8-tp1-pp1"
         assert "4096" not in str(env["NIM_PASSTHROUGH_ARGS"])  # the context, which a variable says
+
+
+@pytest.mark.parametrize("engine", ["tensorrt-llm-1.2", "nim-2024"])
+def test_nim_1_runs_tensorrt_llm_by_its_profile_and_its_metrics_are_watched(engine: str) -> None:
+    found = objects_of(target_files(deployed(dense(engine), "nim"), "nim"))
+    spec = found["Deployment", "llama-3-1-8b"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert container["image"] == "nvcr.io/nim/nvidia/llm-nim:1.15.5"
+    assert (env["NIM_MODEL_NAME"], env["NIM_MODEL_PROFILE"]) == ("hf://nvidia/Llama-3.1-8B-Instruct-FP8", "tensorrt_llm")
+    assert (env["NIM_TENSOR_PARALLEL_SIZE"], env["NIM_MAX_MODEL_LEN"], env["NIM_SERVED_MODEL_NAME"]) == ("1", "4096", "llama-3.1-8b")
+    assert "NIM_PASSTHROUGH_ARGS" not in env
+    assert {one["name"] for one in spec["volumes"]} == {one["name"] for one in container["volumeMounts"]}
+    assert "num_requests_running" in str(found["ScaledObject", "llama-3-1-8b"])
+    rules = str(found["PrometheusRule", "llama-3-1-8b"])
+    assert "time_to_first_token_seconds_bucket" in rules
+    assert "trtllm" not in rules
+
+
+def test_a_profile_of_nim_1_is_composed_or_known_or_refused_with_the_nearest() -> None:
+    plan = dense("tensorrt-llm-1.2")
+    named = {
+        "meta/llama-3.1-8b-instruct:1.8.4": "tensorrt_llm-h100-fp8-tp1-pp1-throughput",
+        "nvidia/llama-3.3-nemotron-super-49b-v1.5:1.13.1": "tensorrt_llm-h100-fp8-tp1-pp1-throughput-2330:10de-a5381c1b",
+    }
+    for image, profile in named.items():
+        made = deployed(plan, "nim", checkpoint=image)
+        assert profile_1(made).startswith(profile)
+        assert profile_1(replace(made, pool=replace(made.pool, tp=1))) == profile_1(made)
+    wide = deployed(plan, "nim", checkpoint="meta/llama-3.1-8b-instruct:1.8.4")
+    assert profile_1(replace(wide, pool=replace(wide.pool, tp=2))) == "tensorrt_llm-h100-fp8-tp2-pp1-latency"
+    for image, why in (("2.1.5", "an image of NIM 2 holds vLLM or SGLang"), ("1.13.1", "none is known of nvcr.io/nim/meta/llama-3.1-8b")):
+        with pytest.raises(InputError, match=f"no profile of TensorRT-LLM, because {why}.*the nearest known is tensorrt_llm-h100-fp8-tp1"):
+            target_files(deployed(plan, "nim", checkpoint=f"meta/llama-3.1-8b-instruct:{image}"), "nim")
 
 
 # Ray Serve's application says what the plan says; that vLLM's engine takes the arguments is tested in tests/engines.

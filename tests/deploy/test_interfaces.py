@@ -44,14 +44,12 @@ def interface_of(preset: str) -> Interface:
 
 def speculations(preset: str) -> list[Speculation | None]:
     launch = find_engine(preset).launch
-    assert launch is not None
     return [None, *(Speculation(method=method, tokens=3, acceptance=0.7) for method, _ in launch.speculation)]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_command_that_a_preset_can_make_is_taken_by_its_version(preset: str) -> None:
     engine, interface = find_engine(preset), interface_of(preset)
-    assert engine.launch is not None
     offloading = usual_offloading(engine.family)
     for split, overlap, chunked, kv_8bit, speculation in itertools.product(
         (Parallelism(), Parallelism(tp=2, pp=2, dp=4, ep=8)), (False, True), (False, True), (False, True), speculations(preset)

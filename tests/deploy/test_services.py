@@ -14,6 +14,7 @@ from tests.deploy.test_triton import PARSE
 from tonnage.cli.main import run
 
 FILE = "examples/services/image-search.yaml"
+pytestmark = pytest.mark.usefixtures("plans_of_this_run")
 
 
 def written(folder: Path, file: str | Path, target: str = "triton") -> dict[str, str]:

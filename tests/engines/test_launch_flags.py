@@ -81,7 +81,6 @@ def test_every_flag_of_the_preset_is_read_as_it_was_meant() -> None:
     assert (plain["enable_chunked_prefill"], plain["async_scheduling"]) == (False, False)
     assert plain["enable_expert_parallel"] is False
     launch = find_engine("vllm-0.32").launch
-    assert launch is not None
     said = {word for argv in (launched(Parallelism(tp=2, pp=2, dp=4, ep=8), stream_interval=4),) for word in argv}
     assert {flag for _, flag in launch.values} <= said
 
@@ -110,7 +109,6 @@ def test_what_is_deployed_is_read_as_it_was_meant() -> None:
 
 def test_the_engines_own_quantisation_is_read_as_it_was_meant() -> None:
     launch = find_engine("vllm-0.32").launch
-    assert launch is not None
     found = dict(zip(dict(launch.quantize), parsed(*((*launched(Parallelism()), *words) for _, words in launch.quantize)), strict=True))
     assert {weights: one["quantization"] for weights, one in found.items()} == {
         "fp8": "fp8_per_tensor",
@@ -125,7 +123,6 @@ def test_the_engines_own_quantisation_is_read_as_it_was_meant() -> None:
 def test_the_table_read_by_ast_is_what_the_parser_has() -> None:
     """Flags and whether they take a value are the same; choices that were read are not fewer than the parser's, which drops one of them."""
     (parser,), table = read([], "flags"), find_interface("vllm-0.32")
-    assert table is not None
     assert {flag for flag, (values, _) in parser.items() if values != 0} == set(table.values.split())
     assert {flag for flag, (values, _) in parser.items() if values == 0} == set(table.switches.split()) - {"--hf-token"}  # with or without
     for flag, allowed in table.choices.items():

@@ -90,7 +90,6 @@ class Held:
             self._conversation(row)
 
     def _conversation(self, row: int) -> None:
-        assert self.trace.contents is not None
         pieces, until = self.trace.contents.of(row)
         own = random.Random(f"conversation {pieces[-1]}")
         history = random.Random(f"prefix {pieces[0]}").choices(TEXT, k=until[0]) if len(pieces) > 1 else []

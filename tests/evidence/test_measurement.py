@@ -61,16 +61,11 @@ def plan() -> Plan:
 
 def test_a_plan_says_what_ten_points_would_buy(plan: Plan) -> None:
     found, choice = plan.measurement, plan.choice
-    assert found is not None
-    assert choice is not None
-    assert choice.confidence is not None
     assert found.points == 10
     assert found.systems == choice.confidence.systems
     for level, now in found.systems.items():  # never wider
         after, middle = found.after[level], found.after["50"]
         assert now is not None
-        assert after is not None
-        assert middle is not None
         assert middle <= after <= now
     assert found.now is not None
     assert found.expected_systems is not None
@@ -82,8 +77,6 @@ def test_a_plan_says_what_ten_points_would_buy(plan: Plan) -> None:
 
 def test_it_is_worth_the_systems_that_it_saves(plan: Plan) -> None:
     found = plan.measurement
-    assert found is not None
-    assert plan.choice is not None
     assert isinstance(plan.cost, YearlyCost)
     each = min(way.total_usd_per_year for way in plan.cost.ways if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None)
     each /= plan.choice.systems
@@ -104,7 +97,6 @@ def test_a_plan_with_it_is_the_same_when_it_is_read_back(plan: Plan) -> None:
 def test_bench_takes_the_proposed_commands_as_they_stand(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parsed and checked by the command itself, up to where it would send its first request."""
     found, prepared = plan.measurement, list[Any]()
-    assert found is not None
 
     def noted(made: Any, **_: Any) -> tuple[()]:
         prepared.append(made)
@@ -126,7 +118,6 @@ def test_measured_as_proposed_the_answer_is_within_one_system_of_the_truth(
     """Run folders as ``bench`` leaves them, of a machine that takes so many times as long, and the calibrate command as it stands."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()), encoding="utf-8")
-    assert plan.measurement is not None
     deployment = planned("plan.json").deployment
     monkeypatch.setattr("tests.serve.test_chain.SLOWER", factor)
     for argv in plan.measurement.bench:
@@ -143,8 +134,6 @@ def test_measured_as_proposed_the_answer_is_within_one_system_of_the_truth(
     assert run(plan.measurement.calibrate[1:]) == 0, capsys.readouterr().err
     again = size(**ASKED, coefficients=plan.measurement.calibrate[-1])
     truth = Truth.of(plan, **ASKED).systems(Machine(factor=factor))
-    assert truth is not None
-    assert again.choice is not None
     assert abs(again.choice.systems - truth) <= 1
     assert again.measurement is None  # it is measured
 
@@ -221,7 +210,6 @@ def test_what_is_left_is_the_posterior_variance_and_never_grows(seed: int, point
 def test_the_points_of_a_deployment_fit_into_it_and_tell_of_the_load() -> None:
     contender = contenders(question(tp="1"))[0]
     found = design(contender.running, "itl_ms", rate=10.0, clients=40.0)
-    assert found is not None
     assert len(found.points) == len(set(found.points)) == POINTS
     assert all(one.isl + one.osl <= 2 * (1000 + 100) for one in found.points)
     assert max(one.clients for one in found.points) <= 80

@@ -104,7 +104,6 @@ def test_notes_tell_a_closed_loop_failures_and_cached_prompts(tmp_path: Path, pl
 
 def test_what_is_served_of_a_plan_is_what_it_chose(plan: Path) -> None:
     choice, pool = planned(plan), full().choices["latency_optimal"]
-    assert pool is not None
     assert (choice.deployment.knobs, choice.deployment.engine) == (pool.pool.knobs, "tensorrt-llm-0.15")
     served = serve_simulated(plan=plan)
     assert (served.instances, served.model) == (40, "llama-3-8b")

@@ -100,7 +100,6 @@ def test_attainment_of_run_folders_is_compared_with_that_of_their_simulation(tmp
 def test_joules_of_a_token_are_scored_with_their_interval() -> None:
     row = rows(output_tok_s=200.0, itl_ms=10.0)[0]
     joules = joules_per_token(read_point(row), {"output_tok_s": 200.0})
-    assert joules is not None
     report = score([row | {"joules_per_token": 1.1 * joules[0]}, row | {"joules_per_token": 3 * joules[0]}])
     assert report.overall["joules_per_token"].n == 2
     assert sorted(each.errors["joules_per_token"] for each in report.worst) == pytest.approx([100 / 3 - 100, 100 / 1.1 - 100])

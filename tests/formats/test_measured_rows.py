@@ -71,7 +71,6 @@ def test_shared_tables_are_read_whole(name: str, rows: int) -> None:
 )
 def test_headers_of_tools_are_known(header: str, name: str, scale: float) -> None:
     column = find_column(header)
-    assert column is not None
     assert (column.name, column.scale) == (name, scale)
 
 

@@ -44,7 +44,6 @@ def test_the_instances_of_a_plan_are_the_backends(plan: Path, tmp_path: Path) ->
 def test_a_plan_of_several_systems_needs_a_host_for_each(tmp_path: Path) -> None:
     path, wide = tmp_path / "plan.json", experts()
     path.write_text(json.dumps(wide.to_json()), encoding="utf-8")
-    assert wide.choice is not None
     pool = wide.choice.pool
     hosts = [f"10.0.0.{i}" for i in range(1, pool.systems + 1)]
     found = api.gateway_settings(plan=path, plan_host=hosts).backends

@@ -24,7 +24,6 @@ def served_page(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-P", "-m", "tonnage", "ui", str(folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
             yield process.stdout.readline().split()[-1]
         finally:
             process.send_signal(signal.SIGTERM)

@@ -36,7 +36,7 @@ def jobs() -> Jobs:
     return Jobs(lambda said: None, lambda: True)
 
 
-@pytest.mark.parametrize("query", in_turn(QUESTIONS, one_of=3))
+@pytest.mark.parametrize("query", in_turn(QUESTIONS, one_of=5))
 def test_the_plan_is_that_of_the_command(query: str, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = question_of(query)
     assert question_of(query_of(asked)) == asked

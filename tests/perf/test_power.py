@@ -32,7 +32,6 @@ def test_idle_and_full_power_are_the_published(gpu: str, idle: float, full: floa
     c = step_model(one).coefficients
     prompts = StepLoad(sequences=1, prompt_tokens=8192, isl=8192, context=8192, seconds=step_model(one).seconds(8192, 1, 0, 8192**2, 0))
     found = draw(one, c, prompts)
-    assert found is not None
     assert found.watts == pytest.approx(full, rel=0.1)
     assert draw(one, c, prompts, busy=0.0).watts == found.idle_watts  # type: ignore[union-attr]
 

@@ -105,7 +105,6 @@ def test_an_engine_that_nobody_knows_to_start_has_no_command() -> None:
 @pytest.mark.parametrize("name", [engine.name for engine in engines() if engine.launch is not None])
 def test_every_preset_names_settings_that_exist(name: str) -> None:
     launch = find_engine(name).launch
-    assert launch is not None
     known = {part.name for kind in (EngineKnobs, Parallelism) for part in fields(kind)} | set(SETTINGS)
     assert {setting for pairs_ in (launch.values, launch.switches, launch.file_keys) for setting, _ in pairs_} <= known
     assert started(name, Parallelism(tp=2)).argv
@@ -113,7 +112,6 @@ def test_every_preset_names_settings_that_exist(name: str) -> None:
 
 def test_a_plan_holds_the_command_of_its_choice() -> None:
     plan = size(replace(question(engine="vllm", tp="2"), deepen=False, tune=False))
-    assert plan.choice is not None
     said = pairs(plan.choice.launch)
     assert said["--tensor-parallel-size"] == "2"
     assert said["--max-model-len"] == "1320"  # lengths within ±20 %

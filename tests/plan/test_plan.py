@@ -24,9 +24,9 @@ from tonnage.plan.sensitivity import pareto
 from tonnage.results.metrics import Latencies
 
 ANY = settings(
-    examples(0.3), phases=(Phase.reuse, Phase.generate), suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example]
+    examples(0.15), phases=(Phase.reuse, Phase.generate), suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example]
 )
-FEW = settings(ANY, max_examples=examples(0.1).max_examples)
+FEW = settings(ANY, max_examples=examples(0.05).max_examples)
 """For what no value of the plan can change; to draw one takes a tenth of a second."""
 
 

@@ -78,7 +78,6 @@ def test_a_plan_shows_the_sections_of_its_report(plan: tonnage.Plan) -> None:
 
 def test_the_style_holds_inside_alone(plan: tonnage.Plan) -> None:
     style = re.search(r"<style>(.*?)</style>", plan._repr_html_(), re.S)
-    assert style is not None
     assert style[1].startswith("@scope (.tonnage) {")
     assert not re.search(r"(?m)^\s*(:root|html) \{", style[1])
 

@@ -64,7 +64,6 @@ def test_the_share_is_that_of_counting_one_by_one(rows: list[Any], share: float,
     found = attained(r, (limit,))[0]
     assert found.share == good / len(rows)
     assert 0 <= found.low <= found.share <= found.high <= 1
-    assert limit.share is not None
     assert found.holds == (good / len(rows) >= limit.share - 1e-9)
     assert (summarize(r, by_request=True).limit_s(limit) <= 1) == found.holds
     assert violations(r, (limit,))[0].share == pytest.approx(1 - good / len(rows))

@@ -11,9 +11,10 @@ import numpy as np
 
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
+from tonnage.serve.prefix import CachedEngine
 from tonnage.serve.server import Served
 from tonnage.serve.tokens import Fours
-from tonnage.simulator.engine import Engine
+from tonnage.simulator.spec import EngineSpec
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.lengths import Lengths
 
@@ -28,14 +29,15 @@ KNOBS = EngineKnobs(
     tokens_per_block=16,
     kv_rule="gpu_memory_utilization",
     kv_fraction=0.9,
+    prefix_caching=False,
 )
 
 
-def engine(kv_blocks: int = 200) -> Engine:
+def engine(kv_blocks: int = 200) -> CachedEngine:
     """An engine of four slots."""
     c = np.zeros(COEFFICIENTS)
     c[NORM], c[HOST_STEP] = 1.0, STEP_S
-    return Engine(StepModel(coefficients=c, frontend_s=0.0), KNOBS, kv_blocks)
+    return CachedEngine(EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=KNOBS, blocks=kv_blocks))
 
 
 SERVED = Served(

@@ -33,7 +33,6 @@ def completes(url: str, model: str) -> dict[str, Shape]:
     c = client(url)
     text = c.completions.create(model=model, prompt="the quick brown fox", max_tokens=6, temperature=0, extra_body={"ignore_eos": True})
     assert text.choices[0].finish_reason == "length"
-    assert text.usage is not None
     assert text.usage.completion_tokens == 6
     assert text.usage.total_tokens == text.usage.prompt_tokens + 6
     chat = c.chat.completions.create(
@@ -41,14 +40,11 @@ def completes(url: str, model: str) -> dict[str, Shape]:
     )
     assert chat.choices[0].message.role == "assistant"
     assert isinstance(chat.choices[0].message.content, str)
-    assert chat.usage is not None
     assert chat.usage.completion_tokens == 5
     ids = c.completions.create(model=model, prompt=[5, 6, 7], max_tokens=2, extra_body={"ignore_eos": True})
-    assert ids.usage is not None
     assert ids.usage.prompt_tokens == 3
     several = c.completions.create(model=model, prompt=["the", "the fox"], n=2, max_tokens=2, seed=1, extra_body={"ignore_eos": True})
     assert [choice.index for choice in several.choices] == [0, 1, 2, 3]
-    assert several.usage is not None
     assert several.usage.completion_tokens == 8
     return {"completion": shape(text.model_dump()), "chat": shape(chat.model_dump())}
 
@@ -59,13 +55,11 @@ def streams(url: str, model: str) -> dict[str, Shape]:
     asked: Any = {"model": model, "max_tokens": 8, "temperature": 0, "stream_options": {"include_usage": True}}
     more = {"ignore_eos": True}
     chunks = list(c.completions.create(prompt="the quick", stream=True, extra_body=more, **asked))
-    assert chunks[-1].usage is not None
     assert chunks[-1].usage.completion_tokens == 8
     assert [x.choices[0].finish_reason for x in chunks if x.choices][-1] == "length"
     messages: Any = [{"role": "user", "content": "the quick"}]
     chat = list(c.chat.completions.create(messages=messages, stream=True, extra_body=more, **asked))
     assert chat[0].choices[0].delta.role == "assistant"
-    assert chat[-1].usage is not None
     assert chat[-1].usage.completion_tokens == 8
     assert not chat[-1].choices
     return {"completion": shape(chunks[1].model_dump()), "chat": shape(chat[1].model_dump())}

@@ -164,4 +164,4 @@ def test_requests_are_forgotten_while_others_come(monkeypatch: pytest.MonkeyPatc
     instance = Instance("0", serve_simulated(model="llama-3.1-8b").engine(), WallClock(1e6))
     for number in range(5):
         instance.submit(number, isl=40, osl=2, deliver=lambda tokens, status: None)
-    assert instance.cached(4) == 0
+    assert instance.engine.cached(4) == 0

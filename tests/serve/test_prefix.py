@@ -29,7 +29,7 @@ from tonnage.simulator.tiers import Tier
 def spec(blocks: int = 400, tiers: Sequence[Tier] = ()) -> EngineSpec:
     c = np.zeros(COEFFICIENTS)
     c[NORM], c[HOST_STEP] = 1.0, 0.004
-    return EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=KNOBS, blocks=blocks, tiers=tiers)
+    return EngineSpec(step=StepModel(coefficients=c, frontend_s=0.0), knobs=replace(KNOBS, prefix_caching=True), blocks=blocks, tiers=tiers)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_what_went_down_to_host_memory_is_found_and_the_step_waits_for_it() -> N
     assert ended - fast[1] >= 7 * 10**9, "the blocks that came up, at 1 ms each"
 
 
-@pytest.mark.parametrize("tiers", [(), (Tier(blocks=30, block_ps=10**6),)])
+@pytest.mark.parametrize("tiers", [(Tier(blocks=30, block_ps=10**6),), pytest.param((), marks=pytest.mark.accuracy)])
 def test_a_subscriber_rebuilds_the_cache_over_10_000_requests_with_evictions(tiers: Sequence[Tier]) -> None:
     engine = CachedEngine(spec(blocks=60, tiers=tiers))
     publisher = Publisher("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", topic="kv", block_tokens=16)

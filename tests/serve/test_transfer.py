@@ -46,13 +46,14 @@ def decoded(side: Asking, params: Any, osl: int = 5) -> tuple[int, dict[str, Any
 
 
 def test_a_cache_is_handed_on_once(sides: Sides) -> None:
+    began = time.monotonic()
     params = computed(sides[0])["kv_transfer_params"]
     assert (params["do_remote_prefill"], params["do_remote_decode"]) == (True, False)
     assert (params["remote_num_tokens"], len(params["remote_block_ids"][0])) == (640, 40)
     assert params["remote_port"] == sides[0].port
-    status, said, seconds = decoded(sides[1], params)
+    status, said, _ = decoded(sides[1], params)
     assert (status, said["usage"]["completion_tokens"]) == (200, 5)
-    assert seconds >= 4 * STEP_S  # the first token came with the cache
+    assert time.monotonic() - began >= 7 * STEP_S  # three of the prompt; the first token came with the cache
     assert 'source="external_kv_transfer"} 640.0' in sides[1].get("/metrics")[1]
     again, refused, _ = decoded(sides[1], params)
     assert (again, refused["error"]["type"]) == (500, "InternalServerError")

@@ -22,15 +22,15 @@ from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_S
 
 CLOCK_MS, HOPS_MS = 2.0, 6.0
-"""How far TPOT and TTFT may be off: two servers read the prompt one after the other, which takes 3 to 4 ms on an idle machine."""
+"""How far times may be off, and the TTFT on the wall's clock: a second request over HTTP takes longer than the cache takes on the link."""
 
-COUNT, ISL, OSL, RATE = 60, 1000, 40, 5.0
+COUNT, ISL, OSL, RATE = 30, 1000, 40, 5.0
 MODEL = {"model": "llama-3.1-8b", "precision": "fp8", "gpu": "h100-sxm-80gb"}
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Milliseconds of a request."""
+    """Simulated milliseconds of a request."""
 
     ttft: float
     tpot: float
@@ -52,9 +52,10 @@ async def post(port: int, body: dict[str, Any]) -> tuple[asyncio.StreamReader, a
     return reader, writer
 
 
-async def routed(ports: tuple[int, int], due: float, prompt: list[int]) -> Times:
+async def routed(ports: tuple[int, int], due: float, prompt: list[int], speed: float) -> Times:
     """A request by way of both pools, at its time."""
     await asyncio.sleep(due - time.monotonic())
+    sent = time.monotonic()
     reader, writer = await post(ports[0], {"prompt": prompt, "max_tokens": 1, "kv_transfer_params": {"do_remote_decode": True}})
     params = json.loads(await reader.read())["kv_transfer_params"]
     writer.close()
@@ -62,7 +63,7 @@ async def routed(ports: tuple[int, int], due: float, prompt: list[int]) -> Times
     reader, writer = await post(ports[1], asked)
     moments = [time.monotonic() async for line in reader if line.startswith(b'data: {"id"')]
     writer.close()
-    return Times(ttft=1e3 * (moments[0] - due), tpot=1e3 * (moments[-1] - moments[0]) / (OSL - 1))
+    return Times(ttft=1e3 * speed * (moments[0] - sent), tpot=1e3 * speed * (moments[-1] - moments[0]) / (OSL - 1))
 
 
 def simulated(due_s: np.ndarray) -> Requests:
@@ -76,22 +77,28 @@ def simulated(due_s: np.ndarray) -> Requests:
 
 
 @pytest.mark.engines
-def test_both_pools_take_the_time_of_the_simulation() -> None:
+@pytest.mark.parametrize(("speed", "off_ms"), [(0.1, CLOCK_MS), (1.0, HOPS_MS)])
+def test_both_pools_take_the_time_of_the_simulation(speed: float, off_ms: float, capsys: pytest.CaptureFixture[str]) -> None:
     warm_up()
     rng = np.random.default_rng(5)
     due_s = np.cumsum(rng.exponential(1 / RATE, COUNT))
     predicted = simulated(due_s)
 
-    async def run(ports: tuple[int, int]) -> list[Times]:
-        prompts = rng.integers(5, 8000, (COUNT, ISL)).tolist()
+    async def run(ports: tuple[int, int], count: int) -> list[Times]:
+        prompts = rng.integers(5, 8000, (count, ISL)).tolist()
         began = time.monotonic() + 0.2
-        return await asyncio.gather(*(routed(ports, began + due, prompt) for due, prompt in zip(due_s.tolist(), prompts, strict=True)))
+        requests = zip((due_s[:count] / speed).tolist(), prompts, strict=True)
+        return await asyncio.gather(*(routed(ports, began + due, prompt, speed) for due, prompt in requests))
 
     with ExitStack() as servers:
-        sides = [servers.enter_context(in_thread(serve_simulated(port=0, kv_role=role, **MODEL))) for role in ("producer", "consumer")]
-        asyncio.run(run((sides[0].port, sides[1].port)))  # the first requests of a server are slower
-        found = asyncio.run(run((sides[0].port, sides[1].port)))
-    measured = float(np.median([one.ttft for one in found])), float(np.median([one.tpot for one in found]))
+        served = [serve_simulated(port=0, kv_role=role, speed=speed, **MODEL) for role in ("producer", "consumer")]
+        sides = [servers.enter_context(in_thread(side)) for side in served]
+        asyncio.run(run((sides[0].port, sides[1].port), 3))  # the first requests of a server are slower
+        found = asyncio.run(run((sides[0].port, sides[1].port), COUNT))
+    measured = np.median([one.ttft for one in found]), np.median([one.tpot for one in found])
     ttft, tpot = (predicted.first_token_ns - predicted.due_ns) / 1e6, (predicted.last_token_ns - predicted.first_token_ns) / 1e6 / (OSL - 1)
-    assert measured[0] == pytest.approx(np.median(ttft), abs=HOPS_MS)
-    assert measured[1] == pytest.approx(np.median(tpot), abs=CLOCK_MS)
+    off = measured[0] - np.median(ttft), measured[1] - np.median(tpot)
+    with capsys.disabled():
+        print(f"at speed {speed:g}, TTFT and TPOT of two pools are {off[0]:+.2f} and {off[1]:+.2f} ms off")
+    assert abs(off[0]) < off_ms
+    assert abs(off[1]) < CLOCK_MS

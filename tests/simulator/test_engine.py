@@ -64,7 +64,6 @@ def cuts(engine: Any, requests: list[Request], rng: np.random.Generator) -> Iter
         happened = engine.advance(until)
         assert engine.now == until
         if len(happened):
-            assert event is not None
             assert event <= happened.at.min()
         yield happened
     raise AssertionError("it does not end")

@@ -100,13 +100,11 @@ def test_kernel_equals_reference_on_a_thousand_runs(scheduler, data):
     compare(data.draw(runs((scheduler,))))
 
 
-@examples(1.0)
-@given(r=ranked_runs())
-def test_kernel_equals_reference_with_classes_deadlines_and_shedding(r):
-    compare(r)
+CLASSES_COMPILED = pytest.mark.accuracy
+"""The loop of classes and deadlines is compiled for a quarter of a minute, for these tests alone; ``./check --accuracy`` has the time."""
 
 
-@pytest.mark.accuracy
+@CLASSES_COMPILED
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -153,7 +151,10 @@ def test_kernel_equals_reference_with_windows_and_guesses_in_little_memory(sched
 CLASSES = (TrafficClass(name="a", share=0.5, ttft_s=0.4), TrafficClass(name="b", share=0.3, ttft_s=4.0), TrafficClass(name="c", share=0.2))
 
 
-@pytest.mark.parametrize(("scheduler", "order", "shed"), in_turn(SCHEDULERS, ["priority", "deadline", "fcfs"], [False, True]))
+@CLASSES_COMPILED
+@pytest.mark.parametrize("shed", [False, True])
+@pytest.mark.parametrize("order", ["priority", "deadline", "fcfs"])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_kernel_equals_reference_on_hundreds_of_requests_of_three_classes(scheduler, order, shed):
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="normal", mean=60, std=30)}
     trace = with_classes(Workload(**lengths, arrivals=OpenLoop(rate=60.0), requests=300).trace(5), CLASSES, 1)
@@ -162,6 +163,7 @@ def test_kernel_equals_reference_on_hundreds_of_requests_of_three_classes(schedu
     assert (requests.status == REJECTED).any() == engine.shed
 
 
+@CLASSES_COMPILED
 @pytest.mark.parametrize("order", ["priority", "deadline"])
 def test_who_is_left_out_of_a_step_by_a_pre_emption_before_it_waits_one_more(order):
     """In little memory: some steps compute fewer sequences than run, all of them of vLLM's ranked queue; and the tokens come later."""
@@ -179,6 +181,18 @@ def test_who_is_left_out_of_a_step_by_a_pre_emption_before_it_waits_one_more(ord
         for instant in record.steps[rows[:2], START]:  # they keep what they have when the window ends in such a step
             both(trace, MODEL, engine, 1200, window_ps=int(instant) + 1)
     assert left_out["fcfs"] == 0 < left_out[order]
+
+
+@CLASSES_COMPILED
+def test_who_lost_its_blocks_before_its_first_token_is_shed_in_time() -> None:
+    """Of three in 35 tokens of memory the last, of the lowest class, has its prompt half computed when the first needs the blocks."""
+    due, isl, osl, priority, ttft = np.array([(0, 10, 13, 0, 30), (4, 13, 2, 0, 3), (5, 18, 11, 2, 3)], np.int64).T
+    limits = {"priority": priority, "ttft_ps": ttft * MS}
+    trace = Trace(due_ps=due * MS, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, **limits)
+    engine = replace(ENGINE, tokens_per_block=1, max_batch_size=8, max_num_tokens=8, queue_order="priority", shed=True)
+    requests, _, _ = both(trace, StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0), engine, 35)
+    assert requests.status.tolist() == [COMPLETED, COMPLETED, REJECTED]
+    assert requests.preemptions.tolist() == [0, 0, 1]
 
 
 def test_pre_emption_happens_and_costs_time() -> None:

@@ -39,7 +39,7 @@ def pools(
     return simulate_pools(trace, prefill, decode, link)
 
 
-@settings(examples(0.4), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(examples(0.25), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(data=st.data())
 def test_kernel_and_reference_agree_on_pools_with_transfers(data):
     first, second = (data.draw(runs(RECEIVING)) for _ in range(2))
@@ -66,7 +66,7 @@ def test_kernel_and_reference_agree_on_pools_with_transfers(data):
     assert int(record.gaps.sum()) == int((record.osl[done] - 1).sum())
 
 
-@settings(examples(1.0), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(examples(0.5), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(data=st.data())
 def test_whole_fleets_give_the_record_of_the_plain_pools_or_none(data):
     """In an open loop; with blocks for all of them they give one, unless the shortest prompt goes first, or one is less than a block."""

@@ -178,6 +178,7 @@ def test_guesses_with_priorities_are_simulated_by_the_reference_beside_compiled_
     assert sum(one.completed for one in found.classes) == 40
 
 
+@pytest.mark.accuracy
 def test_large_runs_with_deadlines_are_compiled():
     """12 million output tokens, for which the reference takes a minute of CPU."""
     found = simulate(**ASKED | {"requests": 200_000}, max_batch_size=8, queue_order="deadline", shed=True, classes=TWO)

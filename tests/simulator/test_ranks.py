@@ -30,8 +30,8 @@ from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 SHAPES = {"alone": runs, "sharing": shared_runs, "classes": ranked_runs}
 
-KINDS = ["alone", *(pytest.param(kind, marks=pytest.mark.accuracy) for kind in SHAPES if kind != "alone")]
-"""In the core those whose loop other tests need too: each of the other two is compiled for half a minute, for these tests alone."""
+COMPILED = pytest.mark.accuracy
+"""The loops of groups of ranks are compiled for ten to thirty seconds each, for these tests alone; ``./check --accuracy`` has the time."""
 
 
 def equal(run: Run, traces: list[Trace], ranks: int) -> None:
@@ -55,15 +55,7 @@ def drawn(data: st.DataObject, kind: str, scheduler: str) -> tuple[Run, list[Tra
     return run, [run.trace, *others], 1 + len(others) + data.draw(st.integers(0, 1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@examples(0.4)
-@given(data=st.data())
-def test_kernel_equals_reference(scheduler: str, kind: str, data: st.DataObject) -> None:
-    equal(*drawn(data, kind, scheduler))
-
-
-@pytest.mark.accuracy
+@COMPILED
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -72,7 +64,8 @@ def test_kernel_equals_reference_on_a_thousand_runs(scheduler: str, kind: str, d
     equal(*drawn(data, kind, scheduler))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@COMPILED
+@pytest.mark.parametrize("kind", SHAPES)
 @examples(0.4)
 @given(data=st.data())
 def test_a_rank_by_itself_is_an_engine_to_the_last_bit(kind: str, data: st.DataObject) -> None:
@@ -105,7 +98,8 @@ def open_trace(*rows: tuple[float, int, int]) -> Trace:
     return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
 
 
-@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.accuracy)])
+@COMPILED
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_a_rank_that_lost_its_only_request_to_its_class_computes_in_the_next_step(ranks: int) -> None:
     """In little memory the only running request pre-empts itself, and a step computes nothing; leaps must not pass over the next one."""
     isl, osl = (np.array(column, np.int64) for column in ([26, 20, 16, 9], [9, 25, 21, 1]))
@@ -125,19 +119,20 @@ def test_the_prompt_of_one_rank_holds_up_the_tokens_of_the_other() -> None:
     """Two ranks decode with 1.01 ms a token; then a prompt of 1,000 tokens comes to one, and both have one gap of 11 ms more."""
     decodes = open_trace((0, 1, 100))
     traces = [decodes, open_trace((0, 1, 100), (50, 1000, 1))]
-    found, steps = run_ranks(traces, 2, STEP, KNOBS, 1000, most_steps=1000)
+    found = reference.run_ranks(traces, 2, STEP, KNOBS, 1000)
+    steps = np.array(found[0].steps)
     alone, _ = run_recorded(decodes, STEP, KNOBS, 1000, most_steps=0)
-    later = int(found[0].last_token_ns[0] - alone.last_token_ns[0])
+    later = int(found[0].requests.last_token_ns[0] - alone.last_token_ns[0])
     assert later == 10_000_000
-    assert steps.steps[steps.steps[:, PREFILL_TOKENS] == 1000, DURATION].tolist() == [11_010 * MS // 1000]
-    assert steps.steps[:, ALL_TOKENS].max() == 1002
+    assert steps[steps[:, PREFILL_TOKENS] == 1000, DURATION].tolist() == [11_010 * MS // 1000]
+    assert steps[:, ALL_TOKENS].max() == 1002
 
 
 def test_experts_compute_the_tokens_of_all_ranks() -> None:
     """Experts take 10 µs for each of the mean tokens of a rank: a prompt of 1,000 in one of two ranks costs as much as 500 in both."""
     step = StepModel(coefficients=coefficient_array(host_step=0.001, expert_flops=1e-5, expert_bytes=1e-12, norm=1.0), frontend_s=0.0)
-    one = run_ranks([open_trace((0, 1000, 1))], 2, step, KNOBS, 1000)[0][0]
-    both = run_ranks([open_trace((0, 500, 1))] * 2, 2, step, KNOBS, 1000)[0][0]
+    loads = [open_trace((0, 1000, 1))], [open_trace((0, 500, 1))] * 2
+    one, both = (reference.run_ranks(traces, 2, step, KNOBS, 1000)[0].requests for traces in loads)
     assert one.last_token_ns.tolist() == both.last_token_ns.tolist() == [6_000_000]
 
 
@@ -148,12 +143,13 @@ def test_prompts_wait_until_all_ranks_have_some(scheduler: str) -> None:
     ttft = []
     for other in (5.0, 90.0):
         traces = [open_trace((0, 1, 200), (4, 10, 1)), open_trace((0, 1, 200), (other, 10, 1))]
-        found = run_ranks(traces, 2, STEP, knobs, 1000)[0][0]
+        found = reference.run_ranks(traces, 2, STEP, knobs, 1000)[0].requests
         ttft.append(float(found.first_token_ns[1] - found.due_ns[1]) / 1e6)
     assert ttft[0] < 4.0
     assert 10.0 < ttft[1] < 23.0
 
 
+@COMPILED
 @pytest.mark.parametrize("router", sorted(ROUTERS))
 @examples(0.3)
 @given(data=st.data())
@@ -219,5 +215,4 @@ def test_speculation_over_ranks_draws_for_each_of_them() -> None:
     run = api.simulate(concurrency=8, tp=1, dp=8, ep=8, speculation="mtp k=1 acceptance=0.8", **what)
     ends = [run.requests.last_token_ns[run.requests.instance == rank].tolist() for rank in range(8)]
     assert len({tuple(times) for times in ends}) == 8
-    assert run.gain is not None
     assert 1.2 < run.gain < 1.8

@@ -149,8 +149,6 @@ def test_it_pays_alone_and_costs_in_a_crowd(engine: str) -> None:
     asked = {"model": "llama-3.1-8b", "isl": 100, "osl": 200, "engine": engine, "max_batch_size": 512}
     points = simulate_sweep(**asked, concurrency="1,512", speculation="eagle k=4 acceptance=0.5")
     alone, crowd = (point.gain for point in points)
-    assert alone is not None
-    assert crowd is not None
     assert alone > 1.4
     assert crowd < 1.0
 

@@ -15,7 +15,7 @@ ASKED: dict[str, Any] = {
     "engine": "vllm",
     "isl": 1000,
     "osl": 100,
-    "peak_rps": 300,
+    "peak_rps": 100,
     "ttft": "p95<=500ms",
     "tpot": "p95<=60ms",
 }
@@ -29,9 +29,8 @@ def plan() -> Plan:
 def test_the_peak_is_easier_than_the_limit(plan: Plan) -> None:
     for candidate in plan.candidates:
         peak = candidate.at_peak
-        assert peak is not None
         assert peak.utilisation == candidate.utilisation <= 1
-        assert peak.requests_per_second_per_instance * candidate.instances == pytest.approx(300)
+        assert peak.requests_per_second_per_instance * candidate.instances == pytest.approx(100)
         for metric in ("ttft_ms", "tpot_ms", "e2e_ms"):
             assert getattr(peak, metric).mean <= getattr(candidate, metric).mean * 1.02
         assert peak.ttft_ms.p95 <= 500
@@ -42,19 +41,14 @@ def test_the_peak_is_easier_than_the_limit(plan: Plan) -> None:
 
 def test_almost_no_load_sees_an_empty_engine() -> None:
     idle = tonnage.size(**{**ASKED, "gpu": "h100", "tp": 1, "peak_rps": 0.1}).choice
-    assert idle is not None
-    assert idle.at_peak is not None
     assert idle.at_peak.utilisation < 0.01
     assert idle.at_peak.tpot_ms.mean < 0.5 * idle.tpot_ms.mean
     assert idle.at_peak.e2e_ms.mean < 0.5 * idle.e2e_ms.mean
-    assert idle.confidence is not None
     assert idle.confidence.meets > 0.99
 
 
 def test_spare_systems_stand_by() -> None:
     without, spared = (tonnage.size(**{**ASKED, "gpu": "h100", "tp": 1, "spare": spare}).choice for spare in (0, 2))
-    assert without is not None
-    assert spared is not None
     assert spared.systems == without.systems + 2
     assert spared.at_peak == without.at_peak
     assert spared.utilisation == without.utilisation
@@ -66,7 +60,6 @@ def test_choosing_a_row_gives_the_numbers_of_the_row(plan: Plan, place: int) -> 
     row = plan.candidates[place]
     asked = {**ASKED, "gpu": row.gpu, "precision": row.precision, "tp": row.tp, "engine": row.engine}
     chosen = tonnage.size(**asked).choice
-    assert chosen is not None
     assert chosen.checked
     assert row.checked or place > 0
     assert chosen.confidence is not None

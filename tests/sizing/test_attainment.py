@@ -61,15 +61,11 @@ def plan() -> Plan:
 
 def test_the_plan_holds_its_shares_and_survives_json(plan: Plan) -> None:
     choice = plan.choice
-    assert choice is not None
-    assert choice.at_peak is not None
     assert choice.at_peak.attained is not None
     assert choice.at_peak.sure is not None
     for one, sure in zip(choice.at_peak.attained, choice.at_peak.sure, strict=True):
         assert one.holds
-        assert one.asked is not None
         assert one.asked <= sure <= one.share
-    assert choice.binds.limit is not None
     assert choice.binds.limit.parts is not None
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert plan.scenario.limits[0].asked == parse_attainment("95%: ttft<=200ms & tpot<=12ms")
@@ -111,7 +107,5 @@ def test_where_the_fleet_of_every_deployment_breaks_a_limit_each_is_rejected_for
 
 def test_the_goodput_of_a_plan_is_the_share_of_its_peak() -> None:
     plan = size(model="llama-3.1-8b", isl=500, osl=50, peak_rps=20, attain="90%: ttft<=500ms & tpot<=50ms", gpu="l40s", engine="vllm")
-    assert plan.choice is not None
-    assert plan.choice.at_peak is not None
     (one,) = plan.choice.at_peak.attained
     assert one.requests_per_second == pytest.approx(one.share * 20)

@@ -63,7 +63,6 @@ def fleet() -> FleetOverHours:
 def test_what_is_proposed_saves_and_holds_when_it_is_run_again() -> None:
     found = proposed()
     assert {one.metric for one in found.proposals} == {"outstanding", "rate"}
-    assert found.fixed is not None
     assert found.fixed.instance_hours == pytest.approx(3 * 24, rel=0.001)
     for one in found.proposals:
         begins = -(-first_load(fleet().whole) // one.target) if one.metric == "rate" else 1
@@ -89,7 +88,6 @@ def test_what_is_proposed_saves_and_holds_when_it_is_run_again() -> None:
 def test_a_day_cannot_be_served_with_fewer_instance_hours_than_its_load_asks_for() -> None:
     """An instance that carries so much at the plan's confidence is held for at least the requests over that."""
     choice = plan().choice
-    assert choice is not None
     least = sum(DAY) / choice.requests_per_second_per_instance
     assert all(one.run.instance_hours > least for one in proposed().proposals)
 
@@ -99,7 +97,6 @@ def test_one_step_up_the_lattice_a_limit_breaks_or_it_is_the_last_step() -> None
     assert plan().choice is not None
     search.targets, search.carries = [share * plan().choice.sized_rate for share in SHARES], plan().choice.sized_rate
     highest = search.highest(Kind())
-    assert highest is not None
     assert highest.place == len(SHARES) - 1 or search.run(Kind(), highest.place + 1, fleet().hardest) is None
 
 
@@ -115,8 +112,6 @@ def test_the_number_of_threads_does_not_matter_and_a_plan_keeps_it() -> None:
 
 def test_limits_that_may_be_broken_in_some_hours_take_fewer_instance_hours() -> None:
     found = autoscaling(question(), plan(), start_s=START_S, broken_share=0.5)
-    assert found is not None
-    assert found.best is not None
     assert proposed().best is not None
     assert 0 < found.best.run.limits[0].broken_hours <= 12
     assert found.best.run.instance_hours < proposed().best.run.instance_hours
@@ -125,7 +120,6 @@ def test_limits_that_may_be_broken_in_some_hours_take_fewer_instance_hours() -> 
 def test_a_fleet_that_cannot_be_scaled_says_why() -> None:
     alone = question(profile=(0.1,) * 24)
     found = autoscaling(alone, size(alone))
-    assert found is not None
     assert found.reason == "one-instance"
     assert not found.proposals
     nothing = plan_of(Demand(peak_requests_per_second=1.0, sizing_requests_per_second=1.0, source=DemandSource(kind="peak")))

@@ -156,7 +156,6 @@ def test_lengths_beyond_the_rows_are_named_and_those_near_them_are_not(lengths: 
 
 def test_more_requests_in_flight_than_any_row_held_are_named() -> None:
     peak = stated().at_peak
-    assert peak is not None
     assert peak.e2e_ms.mean is not None
     longer = replace(peak, e2e_ms=replace(peak.e2e_ms, mean=1e3 * 3_000 / peak.requests_per_second_per_instance))
     (item,) = items_of(sized(), replace(stated(), at_peak=longer))

@@ -109,7 +109,6 @@ def test_a_chance_is_the_percentile_at_which_the_systems_are_just_enough() -> No
     """Without limits an instance whose steps take f times as long carries an f-th: the chance is known in closed form."""
     sized = best(question(tp="1", ttft=None, peak_rps=1500))
     found = candidate(sized, chosen=True)
-    assert found.confidence is not None
     carried, errors = sized.as_predicted.rate, sized.contender.errors["requests_s"]
     spare = carried * sized.instances / 1500
     chance = next(p / 1e3 for p in range(999, 0, -1) if errors.factor(p / 1e3) <= spare)
@@ -236,16 +235,11 @@ def test_the_plan_its_json_and_its_text_hold_how_sure_it_is(monkeypatch: pytest.
 
 
 def test_a_job_and_a_recording_are_decided_by_confidence_too() -> None:
-    job = api.size(model="llama-3-8b", isl=500, osl=50, gpu="h100-sxm-80gb", precision="fp8", tp=1, requests=3_000_000, within="1h")
-    assert job.choice is not None
-    assert job.choice.confidence is not None
+    asked: dict[str, Any] = {**ASKED, "precision": "fp8", "requests": 3_000_000, "within": "1h"}
+    job, wary = (size(replace(ask(**asked, confidence=share).questions[0], deepen=False)) for share in (80, 95))
     assert job.choice.confidence.meets >= 0.8
     assert job.choice.confidence.metric == "requests_s"
     assert job.choice.at_peak is None
-    wary = api.size(
-        model="llama-3-8b", isl=500, osl=50, gpu="h100-sxm-80gb", precision="fp8", tp=1, requests=3_000_000, within="1h", confidence=95
-    )
-    assert wary.choice is not None
     assert wary.choice.systems_exact > job.choice.systems_exact
 
 

@@ -25,7 +25,6 @@ def test_the_curve_is_in_order_of_load_and_its_latency_rises(plan: Plan) -> None
 
 def test_peak_and_limit_are_marked_at_the_plans_own_loads(plan: Plan) -> None:
     marked = {p.mark: p for p in plan.curve if p.mark}
-    assert plan.choice is not None
     assert marked["limit"].requests_per_second_per_8_gpus == pytest.approx(plan.choice.requests_per_second_per_8_gpus)
     assert marked["peak"].requests_per_second_per_instance * plan.choice.instances == pytest.approx(900)
     assert marked["limit"].ttft_ms == plan.choice.ttft_ms
@@ -39,7 +38,7 @@ RISING = ("ttft_ms", "tpot_ms", "e2e_ms")
     ("model", "gpu", "limits", "peak"),
     [
         pytest.param("llama-3.1-8b", "h100-sxm-80gb", {"ttft": "p95<=500ms", "itl": "p99<=100ms"}, 1834, marks=pytest.mark.accuracy),
-        ("llama-3.1-8b", "l40s", {"e2e": "p95<=20s"}, 60),
+        pytest.param("llama-3.1-8b", "l40s", {"e2e": "p95<=20s"}, 60, marks=pytest.mark.accuracy),
         ("gpt-j-6b", "a100-sxm-80gb", {"ttft": "mean<=1s"}, 200),
     ],
 )

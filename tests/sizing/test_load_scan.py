@@ -82,7 +82,6 @@ def test_a_short_run_that_is_too_good_does_not_make_an_answer() -> None:
 def test_nothing_holds() -> None:
     found = Curve(lambda rate, length: 5.0).highest(limit(1.0))
     assert isinstance(found, Broken)
-    assert found.limit is not None
     assert found.limit.seconds == 1.0
 
 
@@ -115,10 +114,20 @@ def test_a_load_to_exceed_changes_no_answer_above_it(shape: Any, tight: float, a
     seed, _, power = shape
     scan = Curve(made((seed, 0.0, power)))
     whole, ended = (rate_of(scan.highest(limit(tight), bound, SURE)) for bound in (0.0, above))
-    if whole > above * 1.03:
-        assert ended == pytest.approx(whole, rel=1e-6)
-    elif whole < above:
-        assert ended == 0.0
+    assert ended == pytest.approx(whole if whole > above else 0.0, rel=1e-6)
+
+
+@given(knee=st.floats(10.0, 2_000.0), target=st.floats(1.05, 40.0), begin=st.floats(0.5, 900.0), care=st.sampled_from([QUICK, SURE]))
+def test_a_load_is_read_between_the_same_two_wherever_the_search_begins(knee: float, target: float, begin: float, care: Any) -> None:
+    """A line through other points of a curve would read another load: a deployment that carries just enough would be left out."""
+
+    def value(rate: float, length: int) -> float:
+        return 1 + 1 / max(knee / rate - 1, 1e-3) + rate / knee
+
+    found = rate_of(Curve(value).highest(limit(target), care=care))
+    assert rate_of(Curve(value, begin=begin).highest(limit(target), care=care)) == found
+    assert rate_of(Curve(value).highest(limit(target), 0.999 * found, care)) == found
+    assert rate_of(Curve(value).highest(limit(target), found, care)) == 0.0
 
 
 def test_what_carries_far_less_is_left_out_by_one_short_run() -> None:

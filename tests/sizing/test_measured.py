@@ -59,7 +59,6 @@ def point(clients: int, ttft: float | None, rate: float | None, **other: object)
 )
 def test_the_answers_of_the_course(limit: str, clients: int, per_8: float, exact: float, systems: int) -> None:
     choice = size_measured(read_points(EXAMPLE), asked(("ttft", limit))).choice
-    assert choice is not None
     assert choice.concurrency_per_instance == clients
     assert round(choice.requests_per_second_per_8_gpus, 1) == per_8
     assert round(choice.systems_exact, 1) == exact
@@ -162,7 +161,6 @@ def test_one_workload_at_a_time() -> None:
 def test_a_measured_curve_is_sized_at_both_of_its_ends(limit: str, clients: int, ttft: float, per_8: float, systems: int) -> None:
     """Source: NVIDIA course: the latency-optimal point of Llama 3 8B is that of one client, the throughput-optimal one 489.5 ms."""
     choice = size_measured(read_points(EXAMPLE), asked(("ttft", limit), peak=199.77)).choice
-    assert choice is not None
     assert (choice.concurrency_per_instance, choice.ttft_ms.mean) == (clients, ttft)
     assert choice.requests_per_second_per_8_gpus == pytest.approx(per_8, abs=0.05)
     assert choice.systems == systems
@@ -171,7 +169,6 @@ def test_a_measured_curve_is_sized_at_both_of_its_ends(limit: str, clients: int,
 def test_spare_systems_and_an_open_loop() -> None:
     sent = point(0, 100, 5.0, concurrency=None, request_rate=5.2, latencies_ms={"e2e": {"mean": 2000.0}})
     choice = size_measured([sent], asked(spare=1)).choice
-    assert choice is not None
     assert choice.systems == math.ceil(choice.systems_exact) + 1
     assert choice.concurrency_per_instance == pytest.approx(10)
     assert load_text(choice.load) == "open loop at 5.2 requests/s, measured"
@@ -203,7 +200,6 @@ def test_points_that_were_not_steady_are_counted() -> None:
 def test_a_point_at_its_limit_holds_it() -> None:
     points = [point(1, 100, 1.0), point(2, 489.486, 2.0), point(3, 489.487, 3.0)]
     choice = size_measured(points, asked(("ttft", "mean<=489.486ms"))).choice
-    assert choice is not None
     assert choice.concurrency_per_instance == 2
 
 
@@ -238,7 +234,6 @@ def test_the_choice_is_the_best_point_inside_the_limit(points: list[MeasuredPoin
 def test_a_wider_limit_never_needs_more(points: list[MeasuredPoint], limit_ms: float, wider: float, peak: float) -> None:
     tight, wide = sized(points, limit_ms, peak), sized(points, limit_ms * wider, peak)
     if tight.choice is not None:
-        assert wide.choice is not None
         assert wide.choice.systems <= tight.choice.systems
 
 
@@ -251,5 +246,4 @@ def sized(points: list[MeasuredPoint], limit_ms: float, peak: float) -> Plan:
 
 def test_engines_are_found_by_any_of_their_names() -> None:
     plan = api.size_measured(benchmarks=EXAMPLE, peak_rps=199.77, ttft="mean<=300ms", engine="nim-2024")
-    assert plan.choice is not None
     assert plan.choice.systems == 5

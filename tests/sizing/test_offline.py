@@ -38,7 +38,6 @@ def test_systems_agree_with_brute_force_over_whole_systems(within: str) -> None:
     assert seconds is not None
     systems = next(n for n in range(1, 50) if makespan_s(queued(instance, math.ceil(20_000 / (8 * n)))) <= seconds)
     plan = size(replace(asked, deepen=False))
-    assert plan.choice is not None
     assert plan.choice.systems == systems
     assert plan.choice.binds == THROUGHPUT
 
@@ -53,8 +52,6 @@ def test_one_slot_and_one_token_take_their_service_times_one_after_another() -> 
 def test_a_small_job_needs_a_small_part_of_a_system() -> None:
     """10 thousand and a million requests in 8 h gave the same 0.125 systems: each instance was taken to do no more than the job."""
     small, large = (size(replace(job(requests=n, within="8h"), deepen=False)) for n in (10_000, 1_000_000))
-    assert small.choice is not None
-    assert large.choice is not None
     assert small.choice.systems == large.choice.systems == 1
     assert large.choice.systems_exact == pytest.approx(100 * small.choice.systems_exact)
 
@@ -63,8 +60,6 @@ def test_a_small_job_needs_a_small_part_of_a_system() -> None:
 def test_the_finish_is_that_of_the_largest_share(requests: int) -> None:
     asked = job(requests=requests, within="30s")
     plan = size(replace(asked, deepen=False))
-    assert plan.choice is not None
-    assert plan.job is not None
     share = math.ceil(requests / plan.choice.instances)
     assert plan.job.requests_per_instance == share
     assert plan.job.finish_seconds == makespan_s(queued(ready(asked).instance, share)) <= plan.job.allowed_seconds == 30
@@ -81,8 +76,6 @@ def test_the_line_of_a_job_is_the_same_for_every_deadline_and_near_what_is_simul
     done = []
     for within in ("1h", "6h"):
         plan = size(replace(job(requests=requests, within=within), deepen=False))
-        assert plan.job is not None
-        assert plan.choice is not None
         assert plan.job.seconds_on(plan.choice.instances) == pytest.approx(plan.job.finish_seconds, rel=0.02)
         done.append((plan.job.fixed_seconds, plan.job.seconds_per_request))
     assert done[0] == done[1]
@@ -91,7 +84,6 @@ def test_the_line_of_a_job_is_the_same_for_every_deadline_and_near_what_is_simul
 def test_no_latency_of_a_backlog_is_told_as_a_users() -> None:
     """TTFT mean 676 s was the time in the queue."""
     plan = size(replace(job(), deepen=False))
-    assert plan.choice is not None
     assert plan.choice.ttft_ms == plan.choice.e2e_ms == Latencies()
     assert plan.choice.tpot_ms.mean is not None
     shown = terminal(full_text([plan]))
@@ -124,6 +116,5 @@ def test_sequential_callers_wait_for_the_whole_answer_only() -> None:
     asked = replace(question(ttft="p95<=1ms", e2e="p95<=5s", tp="1"), deepen=False)
     assert size(asked).choice is None
     plan = size(replace(asked, mode="sequential"))
-    assert plan.choice is not None
     assert bound_text(plan.choice.binds) in ("E2E p95 ≤ 5 s", "saturation")
     assert "Sequential, so only the time to the whole answer counts: TTFT p95 ≤ 1 ms does not count." in map(note_text, plan.notes)

@@ -28,7 +28,6 @@ def plan() -> Plan:
 
 
 def test_choice_needs_the_fewest_gpus(plan: Plan) -> None:
-    assert plan.choice is not None
     assert plan.choice.gpus == min(c.gpus for c in plan.candidates)
     assert plan.choice.gpu == "h100-sxm-80gb"
     assert plan.choice.precision == "fp8"
@@ -76,7 +75,6 @@ def test_transferred_numbers_are_marked(plan: Plan) -> None:
 
 def test_spare_systems_are_added() -> None:
     one = tonnage.size(model="llama-3-8b", gpu="h100", isl=500, osl=50, peak_rps=5, precision="fp8", tp=1, engine="vllm", spare=1)
-    assert one.choice is not None
     assert one.choice.systems == 2
 
 
@@ -94,7 +92,6 @@ def test_mean_with_percentile_shows_both_ways() -> None:
         ttft="p95<=1s",
     )
     answer = found.percentile_answer
-    assert answer is not None
     assert found.demand.peak_requests_per_second == 77
     assert answer.systems_exact > 0
     assert answer.simulated_systems_exact == found.candidates[0].systems_exact
@@ -106,7 +103,6 @@ def test_every_output_names_the_rate_that_was_simulated() -> None:
     one = {"model": "llama-3-8b", "gpu": "h100", "precision": "fp8", "tp": 1, "engine": "vllm", "isl": 2000, "osl": 200}
     found = tonnage.size(**one, users=20_000, requests_per_user_day=8, ttft="p95<=500ms")
     answer = found.percentile_answer
-    assert answer is not None
     assert answer.mean_requests_per_second == found.demand.sizing_requests_per_second == pytest.approx(160_000 / 28_800)
     text = terminal(full_text([found]))
     shown = [text, markdown(report(found)), html(report(found)), "\n".join(brief_lines([found])), terminal(why_text([found]))]
@@ -120,7 +116,6 @@ def test_every_output_names_the_rate_that_was_simulated() -> None:
 def test_a_plan_of_measured_points_is_for_the_percentile_that_it_divides() -> None:
     points = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
     found = api.size_measured(benchmarks=points, mean_rps=64, peak_percentile=95, ttft="mean<=500ms")
-    assert found.choice is not None
     assert found.demand.sizing_requests_per_second == 77
     assert found.choice.systems_exact == pytest.approx(77 / found.choice.requests_per_second_per_instance / 8)
     said = " ".join(terminal(full_text([found])).split())

@@ -53,18 +53,13 @@ def plan() -> Plan:
 
 def test_the_plan_has_everything_that_any_other_has(plan: Plan) -> None:
     choice = plan.choice
-    assert choice is not None
     assert [pool.role for pool in choice.pools] == ["prefill", "decode"]
     assert choice.instances == choice.fleet.instances == sum(pool.instances for pool in choice.pools)
     assert {pool.systems for pool in choice.pools} == {choice.systems}
     assert choice.checked
-    assert choice.confidence is not None
-    assert choice.confidence.meets is not None
     assert choice.confidence.meets >= 0.8
     assert choice.at_peak is not None
-    assert plan.fleet_check is not None
     assert plan.fleet_check.holds
-    assert plan.sensitivity is not None
     assert {swing.input for swing in plan.sensitivity.swings} == {"isl", "osl", "rate", "step_time"}
     assert plan.routers
     assert [point.mark for point in plan.curve if point.mark]
@@ -81,7 +76,6 @@ def test_a_plan_of_two_pools_is_read_as_it_was_written(plan: Plan) -> None:
 
 def test_what_is_explained_is_the_pool_that_ends_the_load(plan: Plan) -> None:
     explained = plan.explain
-    assert explained is not None
     assert (explained.prefill_tokens > 0) != (explained.decode_sequences > 0)
     assert sum(term.seconds for term in explained.terms) == pytest.approx(explained.step_seconds, rel=1e-6)
     one = contender(pooled(itl="p99<=9ms", ttft="p95<=10s"), Runs())
@@ -101,7 +95,6 @@ def test_no_other_split_carries_more() -> None:
     one = contender(pooled(), runs)
     found = one.settled_on(1, one.as_asked)
     assert isinstance(found, PooledContender)
-    assert found.split is not None
     assert sum(found.split) == 8
     carried = {prefill: replace(one, split=(prefill, 8 - prefill), whole=8).capacity(8, care=QUICK).rate for prefill in range(1, 8)}
     assert carried[found.split[0]] >= 0.97 * max(carried.values())
@@ -137,8 +130,6 @@ def test_the_line_of_the_default_is_what_the_question_with_two_pools_is_answered
     together, both = answered(question(**ASKED), runs)
     apart, pools = answered(pooled(), runs)
     line, back = pools_instead(together, both), together_instead(apart, pools)
-    assert line is not None
-    assert back is not None
     prefill, decode = (count for _, count in pools.contender.roles(pools.instances))
     assert (line.deployment, line.systems, line.gpus) == (pools.ready.trial.identity, pools.systems, pools.gpus)
     assert (line.ratio, line.instances) == (f"{prefill}:{decode}", pools.instances)

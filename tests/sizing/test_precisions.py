@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -162,9 +163,7 @@ def test_python_takes_the_same() -> None:
 
 def test_a_plan_says_what_its_format_costs() -> None:
     """In the answer, in JSON and in the report."""
-    asked = question(precision="awq", tp="1", ttft=None)
-    plan = size(asked)
-    assert plan.choice is not None
+    plan = size(replace(question(precision="awq", tp="1", ttft=None), deepen=False))
     assert (plan.choice.accuracy_impact, plan.choice.calibration) == ("low", "tens of minutes")
     said = " ".join(terminal(full_text((plan,))).split())
     assert "awq: accuracy impact low, calibration tens of minutes, longer for larger models" in said
@@ -176,7 +175,7 @@ def test_a_plan_says_what_its_format_costs() -> None:
 
 
 def test_a_plan_in_16_bits_says_nothing_of_it() -> None:
-    plan = size(question(precision="fp16", tp="1", ttft=None))
+    plan = size(replace(question(precision="fp16", tp="1", ttft=None), deepen=False))
     assert "accuracy impact" not in terminal(full_text((plan,)))
     assert "accuracy impact" not in markdown(report(plan))
 
@@ -184,7 +183,7 @@ def test_a_plan_in_16_bits_says_nothing_of_it() -> None:
 def test_every_format_can_be_asked_for_at_once() -> None:
     asked = question(precision="all", tp="1", ttft=None)
     assert {one.name for one in asked.precisions} == set(PRECISIONS) - {"bf16"}
-    plan = size(asked)
+    plan = size(replace(asked, deepen=False))
     reasons = {one.precision: reason_text(one.reason) for one in plan.rejected}
     assert reasons["nvfp4"] == "Hopper has no FP4 matrix units"
 

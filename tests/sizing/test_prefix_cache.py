@@ -57,7 +57,6 @@ def instance_of(one: Question) -> Instance:
 def test_simulate_holds_the_limits_at_the_load_that_is_found_and_breaks_them_a_little_above(load: dict[str, Any]) -> None:
     """``simulate`` draws its requests by itself and begins with an empty cache, so a tenth is left to the limits."""
     choice = planned(**load).choice
-    assert choice is not None
     rate, limit = choice.requests_per_second_per_instance, 200 if load is PREFIX else 500
     own = {name: value for name, value in load.items() if name not in ("ttft", "tp")}
     base: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp8", "tp": 1, "requests": 20_000, **own}
@@ -85,14 +84,11 @@ def test_the_more_prompts_share_the_fewer_systems(counts: tuple[int, ...]) -> No
 
 def test_whole_prompts_without_a_cache_are_prompts_as_long() -> None:
     shared, whole = planned(**PREFIX, prefix_caching=False), planned(**{**PREFIX, "isl": "exact:2300", "shared_prefix": None})
-    assert shared.choice is not None
-    assert whole.choice is not None
     rate = whole.choice.requests_per_second_per_instance
     assert shared.choice.requests_per_second_per_instance == pytest.approx(rate, rel=0.08)  # other draws of the same load
     assert shared.prefix_cache is None
     assert whole.prefix_cache is None
     with_cache = planned(**PREFIX).prefix_cache
-    assert with_cache is not None
     assert with_cache.without_requests_per_second_per_instance == pytest.approx(rate, rel=0.08)
 
 
@@ -103,7 +99,6 @@ def test_what_shares_nothing_is_the_question_without_a_cache(tmp_path: Path) -> 
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = question(trace=str(trace), isl=None, osl=None, peak_rps=None)
     assert found.sharing is None
-    assert found.recording is not None
     assert found.recording.blocks == ()
     lines[7]["hash_ids"] = [0, 99]
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -120,8 +115,6 @@ def test_a_recording_is_shared_out_by_its_prefixes_or_at_random(tmp_path: Path) 
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
     base: dict[str, Any] = {"tp": "1", "engine": "vllm", "trace": str(trace), "isl": None, "osl": None, "peak_rps": None, "ttft": "p95<=3s"}
     kept, spread = planned(**base, router="prefix-aware").prefix_cache, planned(**base, router="random").prefix_cache
-    assert kept is not None
-    assert spread is not None
     assert kept.hit_rate > 1.5 * spread.hit_rate > 0
     assert (kept.other_router, spread.other_router) == ("random", "prefix-aware")
     assert kept.other_hit_rate == pytest.approx(spread.hit_rate)
@@ -132,7 +125,6 @@ def test_a_router_that_looks_at_the_load_finds_what_random_choice_finds() -> Non
     """Four instances behind least outstanding in the plain simulator, and as the compiled loop shares them out."""
     one = instance_of(asked(**{**CHAT, "osl": 8, "peak_rps": 40, "router": "least-outstanding"}))
     shared = one.shared
-    assert shared is not None
     trace = shared.trace(40.0, 6_000, 3, router="session", whole=True)
     engines = [Engine(one.step, one.knobs, one.memory.blocks, contents=trace.contents) for _ in range(4)]
     looked = simulate_shared_fleet(trace, engines, "least-outstanding").requests
@@ -145,8 +137,6 @@ def test_a_router_that_looks_at_the_load_finds_what_random_choice_finds() -> Non
 
 def test_a_plan_says_what_the_cache_finds_and_reads_it_again() -> None:
     plan = planned(**PREFIX)
-    assert plan.choice is not None
-    assert plan.prefix_cache is not None
     assert plan.prefix_cache.hit_rate == pytest.approx(2_000 / 2_300, abs=0.01)
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     text = prefix_cache_text(plan.prefix_cache, plan.choice.systems)
@@ -159,8 +149,6 @@ def test_a_plan_says_what_the_cache_finds_and_reads_it_again() -> None:
 def test_memory_below_the_cache_is_found_too() -> None:
     many = {**PREFIX, "shared_prefixes": 600, "ttft": "p95<=500ms"}
     small, large = planned(**many).prefix_cache, planned(**many, kv_tiers="host=512GB@50GB/s").prefix_cache
-    assert small is not None
-    assert large is not None
     assert large.one_instance > 1.2 * small.one_instance
 
 

@@ -18,6 +18,7 @@ from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.plan_document import report
 from tonnage.report.plans.sessions import sessions_text
 from tonnage.report.writers.markdown import markdown
+from tonnage.sizing import planner
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
@@ -29,13 +30,13 @@ GB = 10**9
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
-    """Sixteen sessions of 24 requests that grow from some 4,000 to 30,000 tokens, with tools of 2 to 20 s and a sub-agent each."""
+    """Sixteen sessions of 14 requests that grow from some 4,000 to 20,000 tokens, with tools of 2 to 20 s and a sub-agent each."""
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("sessions") / "grown.jsonl"
     lines = []
     for number in range(16):
         requests, tokens, t = [], int(rng.integers(3_000, 6_000)), 0.0
-        for turn in range(24):
+        for turn in range(14):
             think = 0.0 if turn == 0 else float(rng.choice([2.0, 5.0, 20.0]))
             ids = list(range(tokens // 64))
             requests.append(_request(t, tokens, int(rng.integers(50, 300)), ids, think))
@@ -64,9 +65,9 @@ def contender(path, runs, **more):
 
 
 def test_a_plan_says_sessions_systems_and_what_each_takes(sessions, tmp_path):
-    plan = size(**ASKED, trace=sessions, engineers=1500, share_active=0.2, further_ttft="p95<=800ms", slowdown="p90<=1.5")
+    plan = size(**ASKED, trace=sessions, engineers=400, share_active=0.2, further_ttft="p95<=800ms", slowdown="p90<=1.5")
     held, best = plan.sessions, plan.choice
-    assert held.at_once == 300
+    assert held.at_once == 80
     assert best.systems * held.per_system >= held.at_once * (1 - 1e-9)
     assert (best.systems - 1) * held.per_system < held.at_once
     assert held.slowdown_p90 <= 1.5
@@ -124,7 +125,8 @@ def test_what_cannot_be_is_said(sessions, more, said):
 
 
 def test_memory_that_no_command_switches_on_is_counted_where_it_is_asked_for_and_said(sessions):
-    plan = size(**ASKED, trace=sessions, sessions=300, ttft="p95<=5s", kv_tiers="lmcache:host")
+    question = ask(**ASKED, trace=sessions, sessions=20, ttft="p95<=5s", kv_tiers="lmcache:host").questions[0]
+    plan = planner.size(replace(question, deepen=False))
     (note,) = (note for note in plan.notes if isinstance(note, TiersNotStarted))
     assert (note.offloader, note.tiers) == ("lmcache", ("host",))
     assert note_text(note).endswith("which the command does not switch on: set lmcache up as well.")

@@ -51,7 +51,6 @@ def holding(one: Contender, traffic: Recording, instances: int) -> bool:
 def test_instances_agree_with_brute_force(bursts: bool) -> None:
     one = asked(bursts)
     ready = alone()
-    assert one.recording is not None
     found = capacity(ready, one.recording)
     saturation = ready.runs.saturation(ready.instance)
     count = math.ceil(one.recording.mean_rps / found.rate)  # the rest of the last instance is not needed, but no half can be had
@@ -68,7 +67,6 @@ def test_systems_agree_with_brute_force_over_whole_systems(bursts: bool) -> None
     one = asked(bursts)
     ready = alone()
     plan = size(one)
-    assert plan.choice is not None
     for systems in range(1, plan.choice.systems + 1):
         assert holding(ready, one.recording, 8 * systems) == (systems == plan.choice.systems)
 
@@ -93,8 +91,6 @@ def test_a_single_instance_carries_more_than_a_thin_recording() -> None:
 
 def test_bursts_need_more_than_a_poisson_peak_of_the_same_mean() -> None:
     poisson, bursty = (size(asked(bursts)).choice for bursts in (False, True))
-    assert poisson is not None
-    assert bursty is not None
     assert bursty.systems_exact > 1.5 * poisson.systems_exact
 
 

@@ -9,56 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.spec.published_configs import config_of
 from tonnage import api
 from tonnage.errors import InputError
 from tonnage.spec.catalog import find_model, models
 from tonnage.spec.config_json import read_config
 from tonnage.spec.precision import find_precision, released_format
 
-GPT_OSS: dict[str, Any] = {
-    "architectures": ["GptOssForCausalLM"],
-    "head_dim": 64,
-    "hidden_size": 2880,
-    "intermediate_size": 2880,
-    "layer_types": ["sliding_attention", "full_attention"] * 12,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 4,
-    "num_hidden_layers": 24,
-    "num_key_value_heads": 8,
-    "num_local_experts": 32,
-    "quantization_config": {"quant_method": "mxfp4"},
-    "sliding_window": 128,
-    "tie_word_embeddings": False,
-    "vocab_size": 201088,
-}
-GEMMA_2: dict[str, Any] = {
-    "architectures": ["Gemma2ForCausalLM"],
-    "head_dim": 256,
-    "hidden_size": 3584,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 8192,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 42,
-    "num_key_value_heads": 8,
-    "sliding_window": 4096,
-    "vocab_size": 256000,
-}
-GEMMA_3: dict[str, Any] = {
-    "architectures": ["Gemma3ForCausalLM"],
-    "head_dim": 256,
-    "hidden_size": 1152,
-    "intermediate_size": 6912,
-    "max_position_embeddings": 32768,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 26,
-    "num_key_value_heads": 1,
-    "sliding_window": 512,
-    "sliding_window_pattern": 6,
-    "vocab_size": 262144,
-}
-MIXED = [(GPT_OSS, 20.91), (GEMMA_2, 9.24), (GEMMA_3, 1.0)]
-"""gpt-oss 20B, Gemma 2 9B and Gemma 3 1B, with their billions of parameters."""
+GPT_OSS, GEMMA_2, GEMMA_3 = (config_of(f"{name}ForCausalLM") for name in ("GptOss", "Gemma2", "Gemma3"))
 
 
 def write(folder: Path, config: dict[str, Any]) -> Path:

@@ -70,10 +70,8 @@ def test_limit_that_is_none_is_refused_with_its_flag(text: str) -> None:
 
 def test_what_is_written_is_read() -> None:
     found = parse_speculation("eagle k=3 acceptance=0.7")
-    assert found is not None
     assert (found.method, found.tokens, found.acceptance, found.draft) == ("eagle", 3, 0.7, None)
     small = parse_speculation("draft=llama-3.2-1b acceptance=0.85 k=5")
-    assert small is not None
     assert small.draft == find_model("llama-3.2-1b")
     assert parse_speculation("none") is parse_speculation(None) is None
 
@@ -106,15 +104,10 @@ def test_an_unknown_draft_model_is_named() -> None:
 def test_drafters_have_the_sizes_of_their_papers() -> None:
     llama, deepseek = find_model("llama-3.1-8b"), find_model("deepseek-v3")
     eagle, mtp, medusa = (parse_speculation(f"{name} k=2 acceptance=0.5") for name in ("eagle", "mtp", "medusa"))
-    assert eagle is not None
-    assert mtp is not None
-    assert medusa is not None
     layer = eagle.layers_of(llama)
-    assert layer is not None
     # EAGLE's head for an 8B model: 0.25 billion parameters with its projection.
     assert layer.linear_parameters + eagle.projection_parameters(llama) == pytest.approx(0.25e9, rel=0.02)
     of_mtp = mtp.layers_of(deepseek)
-    assert of_mtp is not None
     # DeepSeek-V3's card: 11.5 billion of the MTP module's 14 are its own; embedding and head are shared.
     assert of_mtp.linear_parameters + mtp.projection_parameters(deepseek) == pytest.approx(11.5e9, rel=0.05)
     assert medusa.layers_of(llama) is None
@@ -150,7 +143,6 @@ def test_a_setting_is_found_by_its_name() -> None:
     assert launch.flag("max_num_tokens") == "--max-num-batched-tokens"
     assert launch.flag("scheduler") is None
     switch = launch.switch("chunked_prefill")
-    assert switch is not None
     assert (switch.enable, switch.disable) == ("--enable-chunked-prefill", "--no-enable-chunked-prefill")
     assert launch.switch("tp") is None
 

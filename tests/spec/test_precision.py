@@ -104,8 +104,6 @@ def test_rates_of_narrower_formats_are_no_lower() -> None:
         assert fp8 is None or fp8 >= fp16
         assert fp4 is None or (fp8 is not None and fp4 >= 1.9 * fp8)
     b300, b200 = (find_gpu(name).flops("int8") for name in ("b300", "b200"))
-    assert b300 is not None
-    assert b200 is not None
     assert b300 < b200 / 10  # Blackwell Ultra gave INT8 away
 
 
@@ -249,7 +247,6 @@ def test_most_models_have_the_benchmark_that_is_shown() -> None:
 )
 def test_scores_as_published(model: str, benchmark: str, score: float) -> None:
     found = find_score(model, benchmark)
-    assert found is not None
     assert found.score == score
 
 
@@ -294,7 +291,6 @@ def test_the_course_s_scores_stand_beside_the_others_and_take_no_one_s_place() -
     scores = [score for score in find_quality("llama-2-70b") if score.benchmark == "MMLU"]
     assert [(score.score, COURSE in score.source) for score in scores] == [(69.7, False), (68.9, True)]
     shown = find_score("llama-2-70b")
-    assert shown is not None
     assert shown.score == 69.7
     course = [score for score in listed_scores() if COURSE in score.source]
     assert len({score.benchmark for score in course}) >= 13

@@ -53,7 +53,6 @@ def test_the_parts_of_rag_are_its_prompt() -> None:
 def test_a_part_that_is_given_takes_the_place_of_that_of_rag() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "retrieved": "10x400", "system_prompt": "300words"}))
     assert found.lengths == LengthsAsked(isl="100", osl="500", retrieved="10x400", system_prompt="300words", history="3x300")
-    assert said is not None
     assert (said.isl, said.parts) == ("100", {"history": "3x300"})
 
 
@@ -61,14 +60,12 @@ def test_a_part_that_is_given_takes_the_place_of_that_of_rag() -> None:
 def test_parts_are_added_to_a_prompt_that_is_one_piece(name: str) -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": name, "system_prompt": 500, "history": "3x700"}))
     assert (found.lengths.isl, found.lengths.system_prompt, found.lengths.history) == (PRESETS[name].isl, 500, "3x700")
-    assert said is not None
     assert said.parts == {}
 
 
 def test_a_prompt_that_is_given_is_composed_by_its_asker() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "isl": 50, "retrieved": "5x400"}))
     assert found.lengths == LengthsAsked(isl=50, osl="500", retrieved="5x400")
-    assert said is not None
     assert (said.isl, said.parts) == ("", {})
 
 
@@ -84,7 +81,6 @@ def test_a_prompt_that_is_given_is_composed_by_its_asker() -> None:
 )
 def test_turns_make_the_history_and_what_is_shared_is_the_system_prompt(given: dict[str, object], parts: dict[str, str]) -> None:
     _, said = with_defaults(scenario_of({}, {"use_case": "rag", **given}))
-    assert said is not None
     assert (said.isl, said.parts) == ("100" if parts else "3500", parts)
 
 
@@ -144,5 +140,4 @@ def test_no_use_case_sets_nothing() -> None:
 def test_every_use_case_says_what_it_sets(name: str) -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": name}))
     assert found.mode == PRESETS[name].mode
-    assert said is not None
     assert (said.use_case, said.mode) == (name, PRESETS[name].mode)

@@ -66,7 +66,6 @@ def beside(plan_file: Path, some: History, **further: float) -> Today:
 def test_traffic_as_planned_takes_the_systems_of_the_plan(plan_file: Path) -> None:
     choice = planned(plan_file)
     expected = Predictor(choice.plan, choice.deployment, gpus_per_system=8).at(RATE / 8, isl=None, osl=None).summary
-    assert expected is not None
     found = beside(plan_file, history(tpot_s=expected.statistic_ms("tpot", "mean") / 1e3))
     assert [one.what for one in found.drifts] == ["load", "prompts", "outputs", "speed"]
     assert not any(one.drifted or one.systems for one in found.drifts)
@@ -78,7 +77,6 @@ def test_longer_prompts_and_slower_steps_cost_systems_and_the_trend_gives_the_da
     choice = planned(plan_file)
     plan = replace(choice.plan, demand=replace(choice.plan.demand, sizing_requests_per_second=200.0))
     expected = Predictor(plan, choice.deployment, gpus_per_system=8).at(200 / 8, isl=1_310, osl=None).summary
-    assert expected is not None
     some = history(rate=200.0, growth=0.01, isl=1_310, tpot_s=1.4 * expected.statistic_ms("tpot", "mean") / 1e3)
     found = today(plan, choice.deployment, fit_history(some, "x"), gpus_per_system=8, forecast_s=90 * 86_400.0)
     load, prompts, outputs, speed = found.drifts
@@ -87,16 +85,13 @@ def test_longer_prompts_and_slower_steps_cost_systems_and_the_trend_gives_the_da
     assert 1.2 < speed.now / speed.planned < 1.5
     assert found.needed >= found.planned + max(prompts.systems, speed.systems) > found.planned
     assert verdict(found).startswith("Prompts grew 31 %, steps got slower by ")
-    assert found.ahead is not None
     assert found.ahead.requests_per_second[0] == pytest.approx(200 * math.exp(0.9), rel=0.03)
     assert found.ahead.systems[1] <= found.ahead.systems[0] <= found.ahead.systems[2]
 
 
 def test_the_break_is_the_day_at_which_the_load_is_what_they_carry(plan_file: Path) -> None:
     found = beside(plan_file, history(growth=0.02))
-    assert found.breaks is not None
     days = math.log(found.carried / found.fit.peak_rps) / 0.02
-    assert found.breaks[0] is not None
     assert abs(found.breaks[0] - found.fit.ends - timedelta(days=days)) < timedelta(hours=6)
     assert f"breaks on {found.breaks[0].day} {found.breaks[0]:%B %Y}" in verdict(found)
 
@@ -105,7 +100,6 @@ def test_a_growth_that_may_be_none_breaks_perhaps_never(plan_file: Path) -> None
     fit = replace(fit_history(history(), "x"), growth=Growth(per_day=0.01, low=-0.005, high=0.025, days=14, by_weekday=True))
     choice = planned(plan_file)
     found = today(choice.plan, choice.deployment, fit, gpus_per_system=8)
-    assert found.breaks is not None
     assert found.breaks[2] is None
     assert verdict(found).endswith("on, or never).")
 

@@ -49,7 +49,6 @@ def even(milliseconds: float, count: float = 600.0) -> Buckets:
 def looked(watcher: Watcher, *, tpot: float, ttft: float = 1.0, rate: float = 60.0, count: float = 600.0, **changed: Any) -> Watched:
     """What is said where TPOT and TTFT are so many times their prediction, of eight instances under the plan's peak."""
     expected = watcher.predictor.at(rate / 8, isl=None, osl=None).summary
-    assert expected is not None
     found = Present(
         seconds=10.0,
         answering=8,
@@ -93,12 +92,10 @@ def test_slower_steps_are_said_with_the_command(watcher: Watcher) -> None:
     found = looked(watcher, tpot=1.3)
     interval = watcher.predictor.at(7.5, isl=None, osl=None).intervals["tpot_ms"]
     advice = found.advice
-    assert advice is not None
     measured = found.present.latencies["tpot"].mean * 1e3
     assert advice.beyond == pytest.approx(measured / interval[1] - 1)
     assert advice.text.startswith(f"calibrate: measured TPOT is {advice.beyond:.0%} above".replace("%", " %"))
     assert [command.split()[1] for command in advice.commands] == ["bench", "calibrate", "watch"]
-    assert found.at_measured_speed is not None
     assert 0 < found.at_measured_speed < found.expected.capacity
     shown = terminal(watched(found))
     assert "calibrate: measured TPOT is" in shown
@@ -107,7 +104,6 @@ def test_slower_steps_are_said_with_the_command(watcher: Watcher) -> None:
 
 def test_much_slower_steps_are_a_fault_first(watcher: Watcher) -> None:
     advice = looked(watcher, tpot=3.0).advice
-    assert advice is not None
     assert advice.text.startswith("look for a fault:")
     assert advice.commands == ()
 
@@ -155,7 +151,6 @@ def test_a_slowed_engine_is_seen_live(slowed: str, plan_file: Path) -> None:
     assert found.present.requests == 32
     assert found.present.mean_osl == 5
     assert found.present.mean_isl == pytest.approx(300, rel=0.1)
-    assert found.advice is not None
     assert found.advice.ratio > 3
     assert found.advice.text.startswith("look for a fault: measured TPOT is")
     assert found.present.error_share == 0

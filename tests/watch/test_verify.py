@@ -37,7 +37,6 @@ ASKED: dict[str, Any] = {
 def plan() -> Plan:
     found = api.size(**ASKED)
     assert isinstance(found, Plan)
-    assert found.choice is not None
     assert found.choice.instances == 1
     return found
 

@@ -37,7 +37,6 @@ def test_burstgpts_format_leaves_failures_out(tmp_path: Path) -> None:
     assert (recording.isl, recording.osl, recording.failed) == ((100, 200, 300), (50, 20, 30), 1)
     assert recording.due_ns == (0, 41_000_000_000, 55_000_000_000)
     shared = found.sharing
-    assert shared is not None
     assert (shared.by, shared.sessions, shared.turns_per_session) == ("sessions", 2, 1.5)
     assert shared.hit_tokens == 150 / 600, "the third turn is long enough to begin with the 150 tokens of the first"
     assert shared.requests_with_hits == pytest.approx(1 / 3)
@@ -56,7 +55,6 @@ def test_shared_blocks_are_counted_by_hand(tmp_path: Path) -> None:
     text = "".join(json.dumps({"timestamp": t, "input_length": 1000, "output_length": 7, "hash_ids": ids}) + "\n" for t, ids in rows)
     (tmp_path / "trace.jsonl").write_text(text)
     shared = api.describe_workload(tmp_path / "trace.jsonl").sharing
-    assert shared is not None
     assert (shared.block_tokens, shared.blocks) == (512, 10)
     assert shared.seen_blocks == 6 / 10
     assert shared.hit_blocks == 3 / 10
@@ -93,7 +91,6 @@ def test_correlation_and_distance_are_scipys() -> None:
 def test_limits_at_p99_gain_kv_memory() -> None:
     found = api.describe_workload(EXCERPT, model="llama-3.1-8b", tp=1)
     limits, gain = found.limits, found.gain
-    assert gain is not None
     assert limits.max_input_tokens >= found.isl.p99 > limits.max_input_tokens - 1
     assert 0 < limits.beyond <= 0.02
     per_token = 2 * 32 * 8 * 128 * 2
@@ -123,7 +120,6 @@ def test_the_published_traces(name: str, requests: int, cv: float, indices: tupl
 def test_mooncakes_prefixes() -> None:
     """Every prompt of the conversation trace begins with the same block; the hit rate is counted anew here, by whole prefixes."""
     shared = api.describe_workload(SHARED / "mooncake_conversation_2000.jsonl").sharing
-    assert shared is not None
     seen: set[tuple[int, ...]] = set()
     hits = total = 0
     for line in (SHARED / "mooncake_conversation_2000.jsonl").read_text().splitlines():

@@ -95,11 +95,9 @@ def test_the_scenario_has_the_week_the_lengths_and_the_growth(fit: HistoryFit) -
         drawn = parse_lengths(one.written, "").draw(100_000, np.random.default_rng(0))
         assert one.mean == pytest.approx(lengths.mean())
         assert drawn.mean() == pytest.approx(lengths.mean(), rel=0.03)
-        assert one.p95 is not None
         assert one.p95[0] <= np.percentile(lengths, 95) <= one.p95[1]
         assert one.p95[0] <= np.percentile(drawn, 95) <= one.p95[1]
     growth = fit.growth
-    assert growth is not None
     assert growth.by_weekday
     assert growth.low < 0.03 < growth.high
     assert growth.per_day == pytest.approx(0.03, abs=0.003)
@@ -109,7 +107,6 @@ def test_the_scenario_has_the_week_the_lengths_and_the_growth(fit: HistoryFit) -
 
 def test_the_break_is_where_the_trend_meets_the_ratio(fit: HistoryFit) -> None:
     growth = fit.growth
-    assert growth is not None
     middle, early, late = growth.until(1.5)
     assert middle == pytest.approx(math.log(1.5) / 0.03, abs=2)  # days
     assert early < middle < late
@@ -193,9 +190,7 @@ def test_a_file_that_a_real_prometheus_answered() -> None:
     last_week = made.due >= 7 * DAY
     for one, lengths in ((fit.isl, made.isl[last_week]), (fit.osl, made.osl[last_week])):
         assert one.mean == pytest.approx(lengths.mean(), rel=0.03)
-        assert one.p95 is not None
         assert one.p95[0] <= np.percentile(lengths, 95) <= one.p95[1]
-    assert fit.growth is not None
     assert fit.growth.by_weekday
     assert fit.growth.low < 0.03 < fit.growth.high
 
@@ -248,7 +243,6 @@ def test_every_engine_s_names_are_read(engine: str) -> None:
     lengths = (None, None) if engine == "triton" else (600, 40)
     assert (found.mean("isl"), found.mean("osl")) == lengths
     assert found.cache == (pytest.approx(1 / 3) if signals.cache_hits else None)
-    assert found.watts is not None
     assert found.watts.tolist() == [800.0, 800.0]
 
 

@@ -146,6 +146,12 @@ def deploy_service(path: Path | str, *, target: str, output: Path | str, request
     from tonnage.report.numbers import counted
 
     service, servers, words = read_service(path), 1, "One server, as the file has no limits to size it by."
+
+    def files_of(answer: str) -> dict[str, str]:
+        one = SizedFiles(name=Path(path).stem, service=service, servers=servers, source=Path(path).name, answer=answer)
+        return service_files(one, target)
+
+    files = files_of(words)  # what cannot be written is refused before anything is simulated
     if service.limits:
         answer, _ = choose_settings(service, requests=_count(requests), seed=seed or 0)
         if not answer.servers:
@@ -153,8 +159,7 @@ def deploy_service(path: Path | str, *, target: str, output: Path | str, request
         service, servers = answer.service, answer.servers
         limits = "; ".join(map(_words, answer.met))
         words = f"{counted(servers, 'server')} of {counted(service.gpus, 'GPU')}: {limits}."
-    stem = Path(path).stem
-    files = service_files(SizedFiles(name=stem, service=service, servers=servers, source=Path(path).name, answer=words), target)
+        files = files_of(words)
     write_folder(Path(output), files)
     return Deployed(files=tuple(sorted(files)), checkpoint="", notes=(words,))
 

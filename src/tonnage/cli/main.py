@@ -86,9 +86,18 @@ def run(tokens: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except MemoryError:
-        return _fail("not enough memory for a run of this size; ask for fewer requests or shorter outputs", FAILED)
+    except (MemoryError, ModuleNotFoundError) as error:
+        return _fail(_missing(error), FAILED)
     return code if isinstance(code, int) else DONE
+
+
+def _missing(error: MemoryError | ModuleNotFoundError) -> str:
+    """What a run lacks: memory, or a package that the image of the simulated engine leaves out."""
+    if isinstance(error, MemoryError):
+        return "not enough memory for a run of this size; ask for fewer requests or shorter outputs"
+    if error.name not in ("numba", "pyarrow"):
+        raise error
+    return f"this needs {error.name}, which is not installed: pip install tonnage"
 
 
 def _check_verb(tokens: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +11,6 @@ from cyclopts import Group, Parameter
 
 from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
-from tonnage.cli.progress import compile_if_needed
 from tonnage.errors import InputError
 from tonnage.spec.typed_values import about
 
@@ -197,11 +195,6 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
         what = f"{served.model} by OpenVINO"
     else:
         served = api.serve_simulated(**asked)
-        if find_spec("numba"):  # an image of the simulated engine has none: the reference, which needs no compiler, serves
-            from tonnage.simulator.kernel import warm_up
-
-            compile_if_needed()
-            warm_up()  # also loads what another process compiled, so that the first request does not wait for it
         kind = "instance" if served.instances == 1 else f"instances behind {served.router}"
         what = f"{served.instances} simulated {kind} of {served.model}"
         if served.rank_ports:
@@ -217,8 +210,6 @@ def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
         from tonnage.api.running.deploy import planned
 
         asked["instances"] = planned(asked["plan"], coefficients=asked.get("coefficients")).instances
-    if engine == "simulated" and find_spec("numba"):
-        compile_if_needed()
     fleet = {name: asked.pop(name) for name in ("instances", "router", "host", "port") if name in asked}
     faults = asked.pop("fault", ())
     words = ["--engine", engine]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tonnage.deploy.checkpoint import FOLDER, Loading
-from tonnage.deploy.flags import without
+from tonnage.deploy.checkpoint import FOLDER
+from tonnage.deploy.flags import CONTEXT, without
 from tonnage.deploy.kubernetes.files import disruption_budget, model_cache, network_service
 from tonnage.deploy.kubernetes.workload import (
     adapter,
@@ -24,6 +25,9 @@ from tonnage.deploy.kubernetes.workload import (
 from tonnage.deploy.plan_text import cluster_page, head
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
+from tonnage.errors import InputError, option
+from tonnage.formats.engine_metrics import HISTORIES
+from tonnage.spec.catalog.interfaces import find_interface
 from tonnage.spec.precision import find_precision
 
 CACHE = "/opt/nim/.cache"
@@ -43,23 +47,62 @@ FREE = {
 FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
 """What a profile's name calls a number format."""
 
+PROFILED = {
+    "a10g-24gb": "a10g",
+    "a100-sxm-80gb": "a100",
+    "b200-sxm-180gb": "b200",
+    "h100-nvl-94gb": "h100_nvl",
+    "h100-sxm-80gb": "h100",
+    "h200-sxm-141gb": "h200",
+    "l40s": "l40s",
+}
+"""What the profiles of NIM 1 call a GPU, by catalog id (lists of its list-model-profiles in public repositories, read 2026-11-25)."""
+
+NAMED = (1, 12)
+"""First version of NIM whose profiles of TensorRT-LLM have names that end with a hash, so that they cannot be composed."""
+
+KNOWN = {
+    "nvcr.io/nim/meta/llama-3.3-70b-instruct:1.13.1": (
+        "tensorrt_llm-h100_nvl-fp8-tp2-pp1-throughput-2321:10de-5e20634213cb4c32e86f048dbc274eb8bff74720af81fe400d8924e766f3e723-4",
+        "tensorrt_llm-h100-fp8-tp2-pp1-throughput-2330:10de-bedaf1e0ba87272295f4fcb590e781436120751026098f448fd8bc4d711ba5d7-4",
+        "tensorrt_llm-a100-bf16-tp4-pp1-throughput-20b2:10de-8dfffd86cd28a6ea7086f8d3d33f0d60c66df738652cea44c722766b77508b5c-4",
+    ),
+    "nvcr.io/nim/nvidia/llama-3.3-nemotron-super-49b-v1.5:1.13.1": (
+        "tensorrt_llm-h100_nvl-fp8-tp1-pp1-throughput-2321:10de-d347471b749e4e6b6e5956bb0f600b6646461c214cadadf6614baf305054a743-1",
+        "tensorrt_llm-h100-fp8-tp1-pp1-throughput-2330:10de-a5381c1be0b8ee66ad41e7dc7b4e6d2cffaa7a4e37ca05f57898817560b0bd2b-1",
+        "tensorrt_llm-b200-fp8-tp2-pp1-throughput-2901:10de-d2ff2bbf26fdabe28afaf754ca8e5615ed337e19d873da15627c209849f51072-2",
+    ),
+}
+"""Profiles of TensorRT-LLM with such names, by image (NVIDIA-AI-Blueprints/rag, docs/model-profiles.md and its predecessor, read
+2026-11-25)."""
+
 SOURCE = (
     "NIM for LLMs, its pages on profiles and on model-free NIM were read on 2026-11-23 (ENGINE-FORMAT-tpN-pp1; NIM_MODEL_PROFILE takes "
     "the name; NIM_MODEL_PATH, NIM_SERVED_MODEL_NAME, NIM_PASSTHROUGH_ARGS); the other variables and the paths of cache, health and "
     "metrics are recalled"
 )
+SOURCE_1 = (
+    "TensorRT-LLM runs in NIM 1, since an image of NIM 2 holds vLLM or SGLang (its support matrix, 2.1.5). Pages and lists read on "
+    "2026-11-25: the image for any model with its profile tensorrt_llm and NIM_MODEL_NAME (Utilities and release notes of 1.15), "
+    "NIM_TENSOR_PARALLEL_SIZE, NIM_PIPELINE_PARALLEL_SIZE, metrics (Observability of 1.15); the other variables are recalled"
+)
 
 
-def loads(service: Service) -> Loading:
-    """The checkpoint on NIM: a model-specific image contains it."""
-    return replace(service.loading, told="The image given with `--checkpoint` contains the model.") if _named(service) else service.loading
+def prepared(service: Service) -> Service:
+    """The deployment as NIM has it: TensorRT-LLM runs inside NIM 1 with its metrics, and a model-specific image contains the model."""
+    if service.family == "tensorrt-llm" and (interface := find_interface("nim-2024")):
+        pool = replace(service.pool, launch_file={})
+        service = replace(service, family="nim", pool=pool, interface=interface, signals=HISTORIES["nim"].of(interface))
+    if not _named(service):
+        return service
+    return replace(service, loading=replace(service.loading, told="The image given with `--checkpoint` contains the model."))
 
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
     scaled = service.target_in_flight is not None
     written = {
-        "deployment.yaml": yaml_text(instances(service), head=f"{head(service)}\n{SOURCE}."),
+        "deployment.yaml": yaml_text(instances(service), head=f"{head(service)}\n{SOURCE_1 if _first(service) else SOURCE}."),
         "service.yaml": yaml_text(network_service(service)),
         "model-cache.yaml": yaml_text(model_cache(service)),
         "disruption-budget.yaml": yaml_text(disruption_budget(service)),
@@ -73,7 +116,7 @@ def files(service: Service) -> dict[str, str]:
 def image(service: Service) -> str:
     """The model-specific image if the caller gave one (owner/name:tag, or with its registry), else the model-free image."""
     if not _named(service):
-        return FREE[service.family]
+        return service.image if _first(service) else FREE[service.family]
     registry = "." in service.checkpoint.split("/")[0]
     return service.checkpoint if registry else f"nvcr.io/nim/{service.checkpoint}"
 
@@ -83,6 +126,38 @@ def _named(service: Service) -> bool:
     return ":" in service.checkpoint
 
 
+def _first(service: Service) -> bool:
+    """Whether it runs TensorRT-LLM, which NIM 1 has."""
+    return service.family == "nim"
+
+
+def profile_1(service: Service) -> str:
+    """The profile of TensorRT-LLM in an image of NIM 1: the generic one, or that of the model's image for GPU, format and degrees.
+
+    Raises:
+        InputError: the image holds none, or none is known.
+    """
+    if not _named(service):
+        return "tensorrt_llm"
+    taken, pool = image(service), service.pool
+    version = tuple(int(part) for part in taken.rsplit(":", 1)[1].split(".")[:2] if part.isdecimal())
+    stored = FORMATS.get(find_precision(pool.precision).weight_format, pool.precision)
+    words = (PROFILED.get(pool.gpu, pool.gpu), stored, f"tp{pool.tp}", f"pp{pool.pp}")
+    if (1,) < version < NAMED and pool.gpu in PROFILED:
+        fewer = pool.tp > 1 and service.weight_bytes < 0.9 * service.gpu.memory_bytes * pool.tp / 2
+        return "-".join(("tensorrt_llm", *words, "latency" if fewer else "throughput"))
+    known = [(one, profile) for one, profiles in KNOWN.items() for profile in profiles]
+    alike = {(one, profile): (one == taken, sum(word in profile.split("-")[:5] for word in words)) for one, profile in known}
+    nearest, profile = max(alike, key=alike.__getitem__)
+    if alike[nearest, profile] == (True, len(words)):
+        return profile
+    why = "an image of NIM 2 holds vLLM or SGLang" if version >= (2,) else f"none is known of {taken} for {'-'.join(words)}"
+    raise InputError(
+        f"{option('checkpoint')}: no profile of TensorRT-LLM, because {why}; the nearest known is {profile.rsplit(':', 1)[0]} of "
+        f"{nearest}, and without {option('checkpoint')} {service.image} runs any model"
+    )
+
+
 def instances(service: Service) -> dict[str, Any]:
     """The Deployment of the Kubernetes target with NIM's container in it."""
     pulled = noted([{"name": "ngc-registry"}], "A Secret of kind docker-registry for nvcr.io.")
@@ -90,38 +165,60 @@ def instances(service: Service) -> dict[str, Any]:
 
 
 def environment(service: Service) -> list[Any]:
-    """Environment variables: model, profile, context, and the engine's other flags."""
-    skipped, launch = SAID[service.family], service.pool.launch
-    context = launch[launch.index(skipped[0]) + 1]
-    start = 3 if service.family == "vllm" else launch.index("--model-path") + 2
-    stored = "bf16" if service.loading.words else FORMATS.get(find_precision(service.pool.precision).weight_format)
-    watched = ["--enable-metrics"] if service.family == "sglang" else []
-    further = shlex.join([*without(launch[start:], *(skipped if stored else skipped[:1])), *watched])
+    """Environment variables: keys, model, profile, context, and what else of the plan NIM can be told."""
     keys: dict[str, dict[str, Any]] = {"NGC_API_KEY": {"name": "ngc-api", "key": "NGC_API_KEY"}}
     if not _named(service):
         keys["HF_TOKEN"] = {"name": "hf-token", "key": "token", "optional": True}
     path = service.checkpoint if service.local else f"hf://{service.checkpoint}"
-    model = [] if _named(service) else [noted({"name": "NIM_MODEL_PATH", "value": path}, "The model that the model-free image serves.")]
-    profile = f"{service.family}-{stored}-tp{service.pool.tp}-pp{service.pool.pp}"
-    told = "The checkpoint's format and the plan's degrees; list-model-profiles in the container shows whether it has this one."
+    name = "NIM_MODEL_NAME" if _first(service) else "NIM_MODEL_PATH"
+    model = [] if _named(service) else [noted({"name": name, "value": path}, "The model that the model-free image serves.")]
     return [
         *({"name": name, "valueFrom": {"secretKeyRef": key}} for name, key in keys.items()),
         *model,
-        *([noted({"name": "NIM_MODEL_PROFILE", "value": profile}, told)] if stored else []),
-        {"name": "NIM_MAX_MODEL_LEN", "value": context},
-        {"name": "NIM_SERVED_MODEL_NAME", "value": service.served},
-        noted({"name": "NIM_PASSTHROUGH_ARGS", "value": further}, f"The plan's other knobs, for {service.family} behind NIM."),
+        *(_told_1(service) if _first(service) else _told_2(service)),
         {"name": "NIM_CACHE_PATH", "value": CACHE},
     ]
 
 
+def _told_1(service: Service) -> Iterator[Any]:
+    """Profile, degrees, context and slots for TensorRT-LLM inside NIM 1, which passes no further flags on."""
+    pool = service.pool
+    lists = "list-model-profiles in the container shows whether it has this one."
+    yield noted({"name": "NIM_MODEL_PROFILE", "value": profile_1(service)}, f"TensorRT-LLM for the plan's GPU, format and degrees; {lists}")
+    if not _named(service):
+        yield {"name": "NIM_TENSOR_PARALLEL_SIZE", "value": str(pool.tp)}
+        yield {"name": "NIM_PIPELINE_PARALLEL_SIZE", "value": str(pool.pp)}
+    context = [value for word, value in zip(pool.launch, (*pool.launch[1:], ""), strict=True) if word == CONTEXT]
+    context += [word.rsplit("=", 1)[1] for word in pool.launch if "NIM_MAX_MODEL_LEN=" in word]
+    yield from ({"name": "NIM_MAX_MODEL_LEN", "value": one} for one in context)
+    yield {"name": "NIM_SERVED_MODEL_NAME", "value": service.served}
+    if pool.knobs is not None:
+        told = f"NIM 1 takes no engine's flags: the plan's {pool.knobs.max_num_tokens:,} tokens a step and its other knobs cannot be told."
+        yield noted({"name": "NIM_MAX_BATCH_SIZE", "value": str(pool.knobs.max_batch_size)}, told)
+
+
+def _told_2(service: Service) -> Iterator[Any]:
+    """Profile, context and the engine's other flags, for NIM 2."""
+    skipped, launch = SAID[service.family], service.pool.launch
+    start = 3 if service.family == "vllm" else launch.index("--model-path") + 2
+    stored = "bf16" if service.loading.words else FORMATS.get(find_precision(service.pool.precision).weight_format)
+    watched = ["--enable-metrics"] if service.family == "sglang" else []
+    further = shlex.join([*without(launch[start:], *(skipped if stored else skipped[:1])), *watched])
+    told = "The checkpoint's format and the plan's degrees; list-model-profiles in the container shows whether it has this one."
+    if stored:
+        yield noted({"name": "NIM_MODEL_PROFILE", "value": f"{service.family}-{stored}-tp{service.pool.tp}-pp{service.pool.pp}"}, told)
+    yield {"name": "NIM_MAX_MODEL_LEN", "value": launch[launch.index(skipped[0]) + 1]}
+    yield {"name": "NIM_SERVED_MODEL_NAME", "value": service.served}
+    yield noted({"name": "NIM_PASSTHROUGH_ARGS", "value": further}, f"The plan's other knobs, for {service.family} behind NIM.")
+
+
 def nim(service: Service) -> dict[str, Any]:
     """NIM's container: the image, what is set by variables, its own probes."""
-    own = container(service)
+    own, inside = container(service), "TensorRT-LLM" if _first(service) else service.family
     live, ready = ({"httpGet": {"path": f"/v1/health/{name}", "port": "http"}} for name in ("live", "ready"))
     return {
         "name": "nim",
-        "image": noted(image(service), f"Its {service.family} is a version of its own, and the plan is for {service.pool.engine_preset}."),
+        "image": noted(image(service), f"Its {inside} is a version of its own, and the plan is for {service.pool.engine_preset}."),
         "env": environment(service),
         "ports": [{"name": "http", "containerPort": PORT}],
         "startupProbe": noted(

@@ -13,7 +13,7 @@ from tonnage.deploy.checkpoint import Loading, loading
 from tonnage.deploy.flags import node_words, transfer_words
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
-from tonnage.formats.engine_metrics import SIGNALS, Signals
+from tonnage.formats.engine_metrics import HISTORIES, Signals
 from tonnage.plan.autoscaling import Proposal
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import FILE, Command, listening, needs_drafter, with_drafter, with_metrics
@@ -49,6 +49,9 @@ NO_CHECKPOINT = (
     "The engines are simulated: each is `tonnage serve` with this plan, asks for no GPU and loads no checkpoint. Router, scraping, rules, "
     f"probes and autoscaling are those of the plan. The image is `{SIMULATED}`, which Tonnage's Containerfile builds."
 )
+
+INSIDE = {"nim": "tensorrt-llm-1.1"}
+"""The engine that reads the checkpoint, by family of what runs it (NIM 1.15, whose CUDA is 13 as that of TensorRT-LLM 1.1; recalled)."""
 
 KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim")
 """Fields of a plan that do not depend on its choice."""
@@ -344,7 +347,7 @@ def service_of(
     interface = find_interface(engine.name)
     if interface is None:  # which an obstacle is
         raise InputError(f"{option('plan')}: no image is known for {pool.engine}")
-    loaded = loading(pool.model, pool.precision, engine.name, vendor=gpu.vendor, asked=checkpoint)
+    loaded = loading(pool.model, pool.precision, INSIDE.get(engine.family, engine.name), vendor=gpu.vendor, asked=checkpoint)
     if simulated:
         loaded = replace(loaded, told=NO_CHECKPOINT, make=())
     return Service(
@@ -355,7 +358,7 @@ def service_of(
         interface=interface,
         loading=loaded,
         gpu=gpu,
-        signals=SIGNALS[engine.family].of(interface),
+        signals=HISTORIES[engine.family].of(interface),
         instead=None if taken is choice else Instead(choice=choice, why=why),
         simulated=simulated,
     )

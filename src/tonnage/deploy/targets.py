@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from tonnage.deploy.compose import files as compose
@@ -15,11 +14,11 @@ from tonnage.deploy.kserve import files as kserve
 from tonnage.deploy.kubernetes.files import files as kubernetes
 from tonnage.deploy.llm_d import files as llm_d
 from tonnage.deploy.nim import files as nim
-from tonnage.deploy.nim import loads as nim_loads
+from tonnage.deploy.nim import prepared as nim_prepared
 from tonnage.deploy.ray_serve import files as ray_serve
 from tonnage.deploy.service import Service, obstacle, service_of
 from tonnage.deploy.triton.files import files as triton
-from tonnage.deploy.triton.files import loads as triton_loads
+from tonnage.deploy.triton.files import prepared as triton_prepared
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
@@ -40,8 +39,8 @@ TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
 }
 """Writes the text of each file, by its name; ``spec.targets`` says what a target runs."""
 
-LOADS = {"nim": nim_loads, "triton": triton_loads}
-"""The checkpoint of an engine, where a target has another than the others."""
+PREPARED = {"nim": nim_prepared, "triton": triton_prepared}
+"""Where a target has other checkpoints or metrics than its engines."""
 
 REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")
 """Targets that run an engine as an image with a command, in place of which they run the simulated engine as well."""
@@ -98,7 +97,7 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
 
 
 def _loaded(target: str, service: Service) -> Service:
-    return replace(service, loading=LOADS[target](service)) if target in LOADS else service
+    return PREPARED[target](service) if target in PREPARED else service
 
 
 def _same_format(first: Candidate, second: Candidate) -> bool:

@@ -179,5 +179,6 @@ def listening(family: str, *, host: str, port: int, name: str) -> tuple[str, ...
         "vllm": ("--served-model-name", name),
         "sglang": ("--served-model-name", name, "--enable-metrics"),
         "tensorrt-llm": (),
+        "nim": (),
     }
     return ("--host", host, "--port", str(port), *words[family])

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tonnage.serve.prefix import CachedEngine, Content, names_of
+from tonnage.serve.prefix import Content, names_of
 from tonnage.simulator.member import view_of_groups
 from tonnage.simulator.router import ROUTERS, Request, memory_of
 
@@ -50,7 +50,7 @@ class Fleet:
         session: int = -1,
         content: Content | None = None,
         came_at: float | None = None,
-        comes_at: float | None = None,
+        received: bool = False,
         rank: int | None = None,
         sent: Callable[[int, Instance], None] | None = None,
     ) -> int:
@@ -62,7 +62,7 @@ class Fleet:
             session: of the client, for session affinity; -1 for none.
             content: its tokens, for engines with a prefix cache.
             came_at: when it came (``Instance.submit``).
-            comes_at: when its KV cache comes from another engine (``Instance.submit``).
+            received: whether its KV cache comes from another engine (``Instance.submit``).
             rank: the engine, where the client chose it; None for the router's choice.
             sent: told its number and its instance before anything is delivered, which on a slow machine is before this returns.
         """
@@ -73,7 +73,7 @@ class Fleet:
         self._where[number] = instance
         if sent is not None:
             sent(number, instance)
-        instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content, came_at=came_at, comes_at=comes_at)
+        instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content, came_at=came_at, received=received)
         return number
 
     def _chosen(self, number: int, isl: int, session: int, content: Content | None) -> int:
@@ -86,8 +86,8 @@ class Fleet:
 
     def _matched(self, group: Sequence[Member], content: Content) -> int:
         """Tokens of a prompt that the cache of an instance has, or that of one of its ranks."""
-        engines: list[Any] = [member.engine for member in group if isinstance(member.engine, CachedEngine)]
-        return max((one.matched(names_of(content.ids, one.tokens_per_block, content.salt)) for one in engines), default=0)
+        engines: list[Any] = [member.engine for member in group]
+        return max(int(one.matched(names_of(content.ids, one.tokens_per_block, content.salt))) for one in engines)
 
     def ended(self, number: int) -> Instance:
         """Forget a request; the instance that had it."""

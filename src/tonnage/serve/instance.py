@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tonnage.results.requests import UNFINISHED
-from tonnage.serve.prefix import CachedEngine, Content
+from tonnage.serve.prefix import Content
 from tonnage.simulator.member import Delivery, Member
 from tonnage.units import NS_PER_S
 
 if TYPE_CHECKING:
     from tonnage.serve.clock import WallClock
-    from tonnage.simulator.engine import Engine
+    from tonnage.serve.prefix import CachedEngine
 
 KEPT = 4_096
 """Requests after which ended ones are forgotten."""
@@ -34,11 +34,13 @@ class Instance:
 
     Attributes:
         name: its number, as text, in metrics.
-        member: its engine, and what is outstanding there.
+        engine: which the member advances.
+        member: of a fleet: the engine, and what is outstanding there.
         slot_at: when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``.
+        handing_at: when the engine made what is being handed out, in picoseconds of its time.
     """
 
-    def __init__(self, name: str, engine: Engine | CachedEngine, clock: WallClock) -> None:
+    def __init__(self, name: str, engine: CachedEngine, clock: WallClock) -> None:
         """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due.
 
         Args:
@@ -47,12 +49,14 @@ class Instance:
             clock: what time it is.
         """
         self.name = name
+        self.engine = engine
         self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
         self._clock = clock
         self._deliver: dict[int, Deliver] = {}
         self._alarm: Alarm | None = None
         self._late: Callable[[float], None] | None = None
         self.slot_at: dict[int, float] = {}
+        self.handing_at = 0
         self._without: set[int] = set()
         self._begun: set[int] = set()
         self._taken = 0
@@ -64,7 +68,7 @@ class Instance:
     @property
     def now(self) -> int:
         """Its time, in picoseconds."""
-        return max(self._clock.now(), self.member.engine.now)
+        return max(self._clock.now(), self.engine.now)
 
     def wall_s(self, at: int) -> float:
         """Seconds on the wall until its time is ``at``; below 0 where that is past."""
@@ -73,7 +77,7 @@ class Instance:
     def release(self, blocks: int) -> None:
         """Give back KV blocks that were held for another instance."""
         self.wake()
-        self.member.engine.release(blocks)
+        self.engine.release(blocks)
         self.wake()
 
     def submit(
@@ -85,7 +89,7 @@ class Instance:
         deliver: Deliver,
         content: Content | None = None,
         came_at: float | None = None,
-        comes_at: float | None = None,
+        received: bool = False,
     ) -> None:
         """Take a request.
 
@@ -97,25 +101,19 @@ class Instance:
             deliver: called for every piece of the answer.
             content: its tokens, for an engine with a prefix cache; None for some that it shares with nobody.
             came_at: when it came, in seconds of ``time.monotonic``; None for now.
-            comes_at: when the KV cache that another engine computed for it will be here, in seconds of ``time.monotonic``; None for none.
+            received: whether its KV cache and first token come from another engine, at ``came_at``.
         """
         self._taken += 1
         if self._taken % KEPT == 0:
-            self.member.engine.forget()
-        if isinstance(self.member.engine, CachedEngine):
+            self.engine.forget()
+        if self.engine.watched is not None:
             unshared = Content(ids=[0] * isl, salt=f"of request {number} alone", later=lambda place: 0)
-            self.member.engine.live.add(number, unshared if content is None else content)
+            self.engine.live.add(number, unshared if content is None else content)
         self._deliver[number] = deliver
         self._without.add(number)
-        moments = [round(at * NS_PER_S) for at in (came_at, comes_at) if at is not None]
-        at = max(self._clock.at(max(moments)), self.member.engine.now) if moments else self.now
-        self.member.submit(number, isl=isl, osl=osl, at=at, received=comes_at is not None)
+        at = self.now if came_at is None else max(self._clock.at(round(came_at * NS_PER_S)), self.engine.now)
+        self.member.submit(number, isl=isl, osl=osl, at=at, received=received)
         self.wake()
-
-    def cached(self, number: int) -> int:
-        """Tokens of a prompt that the prefix cache had when its request first entered; 0 before."""
-        engine = self.member.engine
-        return engine.cached(number) if isinstance(engine, CachedEngine) else 0
 
     def cancel(self, number: int) -> bool:
         """Let go of a request whose client has left; False if it had ended."""
@@ -150,7 +148,7 @@ class Instance:
 
     def _note_slots(self) -> None:
         """See who has got a slot; looked at only where fewer wait than did."""
-        engine = self.member.engine
+        engine = self.engine
         if not self._without or len(self._without) == engine.queued:
             return
         now, waiting = time.monotonic(), {*engine.queue.tolist()}
@@ -159,7 +157,7 @@ class Instance:
         self._without &= waiting
 
     def _hand_out(self, delivery: Delivery) -> None:
-        number, ends = delivery.number, delivery.status != UNFINISHED
+        number, ends, self.handing_at = delivery.number, delivery.status != UNFINISHED, delivery.at
         deliver = self._deliver.pop(number, None) if ends else self._deliver.get(number)
         (self._begun.discard if ends else self._begun.add)(number)
         if deliver is not None:

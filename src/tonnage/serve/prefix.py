@@ -1,4 +1,4 @@
-"""A simulated engine with a prefix cache: the simulator's own (``simulator/reference``), fed with the tokens of live requests.
+"""A simulated engine as it is served: the simulator's own (``simulator/reference``), its prefix cache fed with the tokens of live requests.
 
 The compiled engine takes contents that are known before it runs; the plain one takes those of requests as they come, and is fast enough
 for a server. A block's name is a hash of its tokens and of all before them, as in vLLM.
@@ -264,7 +264,9 @@ class CachedEngine(Engine):
 
     def clear(self) -> bool:
         """Forget all that nobody holds (vLLM's ``reset_prefix_cache``, which leaves what is below); False while anything is held."""
-        if self.watched is None or any(self.watched.refs):
+        if self.watched is None:
+            return True
+        if any(self.watched.refs):
             return False
         self.watched.names.clear()
         self.watched.named.clear()

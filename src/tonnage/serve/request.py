@@ -87,7 +87,7 @@ class Asked:
         bad_words: texts that it does not have.
         transfer: ``kv_transfer_params``, for prefill and decode apart.
         came_at: when it came, in seconds of ``time.monotonic``; None for now.
-        comes_at: when the KV cache of its prompt comes from another engine, in seconds of ``time.monotonic``; None where none does.
+        received: whether the KV cache of its prompt comes from another engine, at ``came_at``.
         rank: the engine that the client chose; None for the router's choice.
         offered_as: by which name another engine fetches its KV cache; "" where none does.
         role: of a chat's answer.
@@ -125,7 +125,7 @@ class Asked:
     salt: str = ""
     transfer: Mapping[str, Any] | None = None
     came_at: float | None = None
-    comes_at: float | None = None
+    received: bool = False
     rank: int | None = None
     offered_as: str = ""
     role: str = "assistant"

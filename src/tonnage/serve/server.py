@@ -22,7 +22,6 @@ from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
-from tonnage.serve.prefix import CachedEngine
 from tonnage.serve.request import Limits
 from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     import uvicorn
 
     from tonnage.serve.events import Publisher
+    from tonnage.serve.prefix import CachedEngine
     from tonnage.serve.tokens import Tokens
     from tonnage.serve.transfer import Role
-    from tonnage.simulator.engine import Engine
     from tonnage.simulator.pools import KvLink
     from tonnage.spec.lengths import Lengths
 
@@ -99,7 +98,7 @@ class Served:
         adapter_cost, weights_s: as in ``Simulated``, in simulated seconds.
     """
 
-    engine: Callable[[], Engine | CachedEngine]
+    engine: Callable[[], CachedEngine]
     instances: int
     router: str
     model: str
@@ -160,9 +159,7 @@ class Served:
         engines.metrics.state.loaded = limits.adapters
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
-            engine = instance.member.engine
-            if isinstance(engine, CachedEngine):
-                engine.stepped = partial(engines.metrics.stepped, instance.name)
+            instance.engine.stepped = partial(engines.metrics.stepped, instance.name)
             if self.events:
                 engines.publishers.append(self._publisher(instance))
         again = os.environ.get(STARTS, "1") != "1"
@@ -190,8 +187,8 @@ class Served:
         """What publishes the events of an instance, whose rank is its number."""
         from tonnage.serve.events import Publisher
 
-        engine = instance.member.engine
-        if not isinstance(engine, CachedEngine):
+        engine = instance.engine
+        if engine.watched is None:
             raise InputError(f"{option('kv_events')}: this engine has no prefix cache; leave it out")
         size = engine.tokens_per_block
         made = Publisher(self.events, self.events_again, topic=self.events_topic, rank=int(instance.name), block_tokens=size)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Call, Piece
 from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Load, Metrics
-from tonnage.serve.prefix import CachedEngine, Content
+from tonnage.serve.prefix import Content
 from tonnage.serve.published import VLLM, Published
 from tonnage.serve.script import script_of
 
@@ -102,13 +102,12 @@ class Simulated:
 
     def clear(self) -> bool:
         """Empty the prefix caches; False where something is held."""
-        engines: list[Any] = [one.member.engine for one in self.fleet.instances]
-        cleared = [one.clear() for one in engines if isinstance(one, CachedEngine)]
+        cleared = [one.engine.clear() for one in self.fleet.instances]
         return all(cleared)
 
     def hold(self, blocks: int) -> bool:
         """Take KV blocks of every engine for something else; False, and none taken, where one has not so many free."""
-        held = [one.member.engine.hold(blocks) for one in self.fleet.instances]
+        held = [one.engine.hold(blocks) for one in self.fleet.instances]
         if min(held) == blocks:
             return True
         for one, count in zip(self.fleet.instances, held, strict=True):
@@ -128,7 +127,7 @@ class Simulated:
 
     def _loads(self) -> Iterator[Load]:
         for one in self.fleet.instances:
-            engine = one.member.engine
+            engine = one.engine
             blocks = engine.kv_blocks_used + engine.kv_blocks_free
             yield Load(
                 engine=one.name,
@@ -139,7 +138,7 @@ class Simulated:
                 kv={
                     "block_size": str(engine.tokens_per_block),
                     "num_gpu_blocks": str(blocks),
-                    "enable_prefix_caching": str(isinstance(engine, CachedEngine)),
+                    "enable_prefix_caching": str(engine.watched is not None),
                 },
             )
 
@@ -181,7 +180,7 @@ class SimulatedSource:
     @property
     def preemptions(self) -> int:
         """How often it lost its blocks."""
-        return 0 if self._at is None else self._at.member.engine.preemptions(self._number)
+        return 0 if self._at is None else self._at.engine.preemptions(self._number)
 
     @property
     def cached(self) -> int:
@@ -200,7 +199,7 @@ class SimulatedSource:
             session=asked.session,
             content=content,
             came_at=asked.came_at,
-            comes_at=asked.comes_at,
+            received=asked.received,
             rank=asked.rank,
             sent=self._sent,
         )
@@ -222,11 +221,11 @@ class SimulatedSource:
             words = f"a request of {self._prompt.tokens} and {self._osl} tokens does not fit the KV cache of this deployment"
             self._answer.take(Piece(error=words))
             return
-        if not self._made and self._asked.comes_at is not None:
+        if not self._made and self._asked.received:
             tokens += 1  # the one that came with its KV cache
         if not self._made and self._at is not None:
-            self._cached = self._at.cached(self._number)
-            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self._cached, received=self._asked.comes_at is not None)
+            self._cached = self._at.engine.cached(self._number)
+            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self._cached, received=self._asked.received)
         if status == COMPLETED and self._asked.offered_as and self._at is not None and self._transfers is not None:
             self._transfers.computed(self._asked.offered_as, self._at, self._prompt.tokens)
         self._answer.take(self._piece(tokens, ends=status == COMPLETED))

@@ -44,11 +44,20 @@ NEEDED = ("remote_engine_id", "remote_request_id", "remote_host", "remote_port",
 
 @dataclass(slots=True, kw_only=True)
 class Waiting:
-    """A cache that can be fetched: of which prompt, and when its last byte will have come, in picoseconds of its instance's clock."""
+    """A cache that can be fetched.
+
+    Attributes:
+        instance: which computed it.
+        tokens: of its prompt.
+        computed_at, comes_at: when it was computed, and its last byte will have come, in picoseconds of the instance's clock.
+        late_s: seconds on the wall from ``computed_at`` to the reply.
+    """
 
     instance: Instance
     tokens: int
+    computed_at: int
     comes_at: int
+    late_s: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,12 +86,12 @@ class Transfers:
 
     def computed(self, request: str, instance: Instance, tokens: int) -> None:
         """A prompt has been computed whose cache is for another: send it, and hold its blocks meanwhile."""
-        engine, now = instance.member.engine, instance.now
+        engine, at = instance.member.engine, instance.handing_at
         held = engine.hold(-(-tokens // self.link.block_tokens))
-        starts = max(now, self.free.get(instance.name, 0))
+        starts = max(at, self.free.get(instance.name, 0))
         comes_at = starts + int(self.link.takes_ps(tokens, engine.last_step_ps))
         self.free[instance.name] = comes_at
-        self.waiting[request] = Waiting(instance=instance, tokens=tokens, comes_at=comes_at)
+        self.waiting[request] = Waiting(instance=instance, tokens=tokens, computed_at=at, comes_at=comes_at)
         self.later(instance.wall_s(comes_at), partial(instance.release, held))
         self.later(instance.wall_s(comes_at) + LEASE_S, partial(self.waiting.pop, request, None))
 
@@ -91,6 +100,7 @@ class Transfers:
         one = self.waiting.get(request)
         if one is None:
             return None
+        one.late_s = -one.instance.wall_s(one.computed_at)
         blocks = list(range(-(-one.tokens // self.link.block_tokens)))
         return {
             "do_remote_prefill": True,
@@ -109,9 +119,12 @@ class Transfers:
         }
 
     def fetched(self, request: str) -> dict[str, float] | None:
-        """What another engine is told that fetches a cache, once: tokens, and seconds on the wall until it has come; None if it is gone."""
+        """What another engine is told that fetches a cache, once; None if it is gone.
+
+        Tokens, seconds on the wall until it has come, and how much later than the prompt was computed this machine replied.
+        """
         one = self.waiting.pop(request, None)
-        return None if one is None else {"tokens": one.tokens, "comes_in_s": one.instance.wall_s(one.comes_at)}
+        return None if one is None else {"tokens": one.tokens, "comes_in_s": one.instance.wall_s(one.comes_at), "late_s": one.late_s}
 
     async def received(self, asked: Asked) -> Asked:
         """A request with the cache that its parameters name; as it is where they name none.
@@ -130,4 +143,5 @@ class Transfers:
             found = {}
         if found.get("tokens") != asked.prompts[0].tokens:
             raise Refused("Internal server error", status=500, kind="InternalServerError")
-        return replace(asked, comes_at=time.monotonic() + found["comes_in_s"])
+        came_at = time.monotonic() if asked.came_at is None else asked.came_at
+        return replace(asked, came_at=max(came_at - found["late_s"], time.monotonic() + found["comes_in_s"]), received=True)

@@ -64,7 +64,7 @@ TARGETS: dict[str, TargetRuns] = {
     "llm-d": TargetRuns(engines=SPANNING, routers=PICKED, pools=True, across=SPANNING, vendors=BOTH),
     "dynamo": TargetRuns(routers=PICKED, pools=True, ranks=("tensorrt-llm",)),
     "ray-serve": TargetRuns(engines=("vllm",), routers=("power-of-two",), ranks=()),
-    "nim": TargetRuns(engines=("vllm", "sglang"), routers=("random",), ranks=()),
+    "nim": TargetRuns(engines=(*FAMILIES, "nim"), routers=("random",), ranks=()),
     "triton": TargetRuns(engines=("vllm", "tensorrt-llm"), ranks=(), stages=False, formats={"tensorrt-llm": COMPILED}),
 }
 

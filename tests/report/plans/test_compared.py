@@ -176,7 +176,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 # Every reason, note and warning that a plan can hold has its sentence, whatever its numbers are.
 
 
-QUICK = settings(max_examples=15, deadline=None, phases=(Phase.reuse, Phase.generate))
+QUICK = settings(max_examples=8, deadline=None, phases=(Phase.reuse, Phase.generate))
 
 
 def kinds(union: Any) -> list[type]:

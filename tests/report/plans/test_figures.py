@@ -59,20 +59,17 @@ def test_nothing_to_draw_is_no_figure(name: str) -> None:
 
 def test_candidates_without_a_price_are_drawn_by_their_gpus() -> None:
     pareto = figures.pareto(bare())
-    assert pareto is not None
     assert pareto.y.title.startswith("GPUs bought")
 
 
 def test_curve_has_a_logarithmic_latency_the_limits_and_the_chosen_load() -> None:
     curve = figures.curve(full())
-    assert curve is not None
     assert curve.y.log
     assert not curve.x.log
     limits = {rule.label: rule.value for rule in curve.rules if rule.along == "y"}
     assert limits == {"TTFT p95 ≤ 500 ms": 500.0, "TPOT mean ≤ 40 ms": 40.0}
     loads = [rule.value for rule in curve.rules if rule.along == "x"]
     choice = full().choice
-    assert choice is not None
     assert loads == pytest.approx([choice.requests_per_second_per_8_gpus, 826.8 * 8 / 40])
     marked = {round(point.x, 3) for series in curve.series for point in series.points if point.chosen}
     assert marked == {172.044}
@@ -83,11 +80,9 @@ def test_curve_has_a_logarithmic_latency_the_limits_and_the_chosen_load() -> Non
 def test_candidates_without_a_price_are_counted_in_the_title() -> None:
     plan = full()
     pareto = figures.pareto(plan)
-    assert pareto is not None
     assert pareto.title == "Cost against latency of every candidate"
     cheap = tuple(replace(point, cost_per_year=None) if place == 1 else point for place, point in enumerate(plan.pareto))
     some = figures.pareto(replace(plan, pareto=cheap))
-    assert some is not None
     count = len(plan.candidates)
     assert some.title == f"Cost against latency of the {count - 1} of {count} candidates with a price"
     assert sum(len(series.points) for series in some.series if series.marks) == count - 1
@@ -106,8 +101,6 @@ def test_candidates_are_drawn_at_the_asked_load_where_it_is_known() -> None:
     )
     at_peak = figures.pareto(replace(plan, candidates=tuple(replace(c, at_peak=peak) for c in plan.candidates)))
     before = figures.pareto(plan)
-    assert at_peak is not None
-    assert before is not None
     assert "at the asked load" in at_peak.x.title
     assert "at the highest load inside the limits" in before.x.title
     assert {point.x for series in at_peak.series for point in series.points} == {777.0}
@@ -116,7 +109,6 @@ def test_candidates_are_drawn_at_the_asked_load_where_it_is_known() -> None:
 def test_the_lowest_latency_is_no_deployment_on_many_times_the_gpus() -> None:
     plan = full()
     choice = plan.choice
-    assert choice is not None
     fast = replace(choice.on(systems=30 * choice.systems, instances=choice.instances), e2e_ms=Latencies(mean=1.0))
     near = replace(choice.on(systems=2 * choice.systems, instances=choice.instances), e2e_ms=Latencies(mean=2.0))
     assert replace(plan, candidates=(choice, fast)).latency_optimal == choice
@@ -125,7 +117,6 @@ def test_the_lowest_latency_is_no_deployment_on_many_times_the_gpus() -> None:
 
 def test_a_day_goes_from_0_to_24() -> None:
     profile = figures.profile(full())
-    assert profile is not None
     assert profile.x.ticks[0] == 0
     assert profile.x.ticks[-1] == 24
     points = profile.series[0].points
@@ -136,13 +127,11 @@ def test_a_day_goes_from_0_to_24() -> None:
 def test_limits_that_do_not_count_are_not_drawn() -> None:
     asked = full().scenario
     curve = figures.curve(replace(full(), scenario=replace(asked, limits_that_count=asked.limits[:1])))
-    assert curve is not None
     assert [rule.label for rule in curve.rules if rule.along == "y"] == ["TTFT p95 ≤ 500 ms"]
 
 
 def test_nobody_on_the_front_is_beaten() -> None:
     plot = figures.pareto(full())
-    assert plot is not None
     front, *groups = plot.series
     everyone = [p for group in groups for p in group.points]
     for point in front.points:

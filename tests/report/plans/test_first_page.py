@@ -57,7 +57,6 @@ def test_an_answer_that_is_not_sure_begins_with_that() -> None:
 
 def test_the_cards_are_the_plan_s_own_numbers() -> None:
     plan, cards = full(), dict(first_glance(full()))
-    assert plan.choice is not None
     assert cards["systems to buy"] == str(plan.choice.systems)
     assert cards["GPUs"] == str(plan.choice.gpus)
     assert cards["of capacity, used at the peak"] == f"{plan.choice.utilisation:.0%}"
@@ -82,7 +81,6 @@ def test_the_figure_of_the_first_page_is_not_drawn_again() -> None:
         keys = [block.figure.key for section in report(plan).sections for block in section.blocks if isinstance(block, Drawing)]
         assert len(keys) == len(set(keys))
         found = figure_of(plan)
-        assert found is not None
         assert found[0] in {section.key for section in report(plan).sections}, "its numbers have a section"
 
 
@@ -204,7 +202,6 @@ def test_without_an_answer_each_gpu_is_a_row_of_the_first_screen() -> None:
     plan = without_answer()
     plan = replace(plan, scenario=replace(plan.scenario, gpus=tuple(one.gpu for one in reasons)), rejected=reasons)
     table = nearest_table(plan, 8)
-    assert table is not None
     assert [row[0] for row in table.rows] == [f"gpu-{i}" for i in range(8)]
     assert table.rows[0] == ("gpu-0", "fp8 TP 1 vllm-0.32", "TTFT p95 600 ms > 500 ms at any load")
     assert table.note == "… and 12 more GPUs"
@@ -241,7 +238,6 @@ def test_text_and_report_say_them(plan: Plan, mark: str) -> None:
 
 def test_candidates_have_a_star_and_a_word_of_what_it_means(plan: Plan) -> None:
     text = terminal(full_text((plan,)))
-    assert plan.choice is not None
     assert f"{plan.choice.engine}*" in text
     assert MARKED in " ".join(text.split())
 

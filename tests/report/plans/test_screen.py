@@ -305,7 +305,6 @@ def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be
 )
 def test_the_load_that_counts_names_the_confidence_that_is_reached(systems: dict[str, int | None], words: str) -> None:
     plan = sized(replace(UNSURE, systems=systems))
-    assert plan.choice is not None
     best = replace(plan.choice, sized_requests_per_second_per_instance=0.5 * plan.choice.requests_per_second_per_instance)
     counted = number(0.5 * plan.choice.requests_per_second_per_instance)
     assert f"; the answer counts on {counted}{words}; " in capacity_text(plan, best)
@@ -325,7 +324,6 @@ def test_a_higher_confidence_that_nothing_reaches_is_part_of_the_line_of_confide
 
 def test_other_deployments_are_one_row_each_and_those_far_off_one_line() -> None:
     table = others_block(replace(sized(), candidates=many(24, 20), pareto=()))
-    assert table is not None
     assert len(table.rows) <= BESIDE  # type: ignore[union-attr]
     assert re.search(r"… and \d+ more, and \d+ that need 9 to 20 times the GPUs", table.note)  # type: ignore[union-attr]
     alone = replace(sized(), candidates=(many(1, 0)[0], *many(2, 40)[2:]), pareto=())
@@ -394,7 +392,6 @@ def test_the_router_is_worth_what_a_plain_service_would_need() -> None:
 def test_the_runner_up_says_what_it_runs_where_that_differs_and_what_it_costs_more_or_less() -> None:
     assert runner_up_text(sized()) == "20 × 8xl40s (160 GPUs; 19.3 systems exactly), 240,000 USD a year more"
     found = sized().runner_up
-    assert found is not None
     cheaper = replace(found, more_usd_per_year=-5_000.0, deployment=replace(found.deployment, tp=4))
     assert runner_up_text(replace(sized(), runner_up=cheaper)).endswith("exactly): TP 4, 5,000 USD a year less")
     assert runner_up_text(replace(sized(), runner_up=None)) == ""
@@ -432,6 +429,7 @@ def test_brief_of_several_models_is_one_line_each() -> None:
     assert "and 12 more models" in lines[8]
 
 
+@pytest.mark.usefixtures("plans_of_this_run")
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["size", "--model", "llama-3.1-8b", "--isl", "500", "--osl", "50", "--peak-rps", "0.1", "--gpu", "h100", "--tp", "1"]
     asked += ["--precision", "fp8", "--engine", "vllm", "--ttft", "p95<=1s"]

@@ -46,7 +46,7 @@ class Chromium:
         )
         for end in (commands, answers, *theirs):
             os.close(end)
-        self._read, self._write = os.fdopen(ours_read, "rb"), os.fdopen(ours_write, "wb")
+        self._answers, self._write, self._ahead = ours_read, os.fdopen(ours_write, "wb"), bytearray()
         self._sent = 0
         self.events: list[dict[str, Any]] = []
         self._session = ""
@@ -65,7 +65,7 @@ class Chromium:
         self._write.close()
         self._process.terminate()
         self._process.wait(20)
-        self._read.close()
+        os.close(self._answers)
         self._profile.cleanup()
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -86,11 +86,12 @@ class Chromium:
             self.events.append(answer)
 
     def _next(self) -> dict[str, Any]:
-        text = bytearray()
-        while (one := self._read.read(1)) not in (b"\0", b""):
-            text += one
-        if not text:
-            raise RuntimeError("Chromium ended")
+        while b"\0" not in self._ahead:
+            more = os.read(self._answers, 1 << 16)
+            if not more:
+                raise RuntimeError("Chromium ended")
+            self._ahead += more
+        text, _, self._ahead = self._ahead.partition(b"\0")
         found: dict[str, Any] = json.loads(text)
         return found
 

@@ -114,7 +114,6 @@ with Supervisor([program()], Path({str(tmp_path)!r}), grace_s=0.5) as fleet:
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=environment) as parent:
-        assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         assert runs(pid)
         parent.send_signal(signal.SIGKILL)

@@ -124,7 +124,6 @@ def test_engines_are_families_of_the_catalog_and_their_versions_count() -> None:
 def test_what_makes_a_checkpoint_is_found_by_its_format_and_its_reader() -> None:
     made = {engine: find_maker("awq", find_engine(engine)) for engine in ("vllm", "tensorrt-llm", "atom")}
     assert [found and found[1].scheme for found in made.values()] == ["W4A16 --asym --format auto_awq", "int4_awq", None]
-    assert made["vllm"] is not None
     assert made["vllm"][0].command.format(repository="a/b", scheme="W4A16", folder="/models/c") == (
         "auto-round --model a/b --scheme W4A16 --output_dir /models/c"
     )

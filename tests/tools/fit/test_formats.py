@@ -51,7 +51,6 @@ TABLES = tables()
     [("int8_wo", "int8-wo", "fp16", 1.0), ("int4_wo", "int4-wo", "fp16", 0.5), ("sq", "int8-sq", "int8", 1.0)],
 )
 def test_shares_on_a100_are_those_of_measured_kernels(dtype: str, name: str, arithmetic: str, weight_bytes: float) -> None:
-    assert TABLES is not None
     gpu = find_gpu("a100-sxm-80gb")
     file = TABLES / "a100_sxm" / "gemm" / "trtllm" / "1.0.0" / "gemm_perf.parquet"
     bandwidth = gpu.memory_bandwidth_gb_s * 1e9

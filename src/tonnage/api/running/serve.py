@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from tonnage.serve.server import Served
     from tonnage.serve.tokens import Tokens
     from tonnage.serve.transfer import Role
-    from tonnage.simulator.engine import Engine
     from tonnage.simulator.pools import KvLink
     from tonnage.simulator.tiers import Tier
     from tonnage.spec.deployment import Deployment
@@ -227,7 +225,7 @@ class Deployed:
     tiers: tuple[Tier, ...] = ()
 
 
-def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -> Callable[[], Engine | CachedEngine]:
+def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -> Callable[[], CachedEngine]:
     """What makes idle engines: an instance, or one attention rank of it.
 
     Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps. An engine that gets
@@ -245,10 +243,8 @@ def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -
     spec = spec_of(deployment, one, tiers=asked.tiers)
     if inside:
         spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
-    if not (caching and spec.knobs.prefix_caching):
-        if not find_spec("numba"):
-            raise InputError("numba is not installed, and an engine without prefix cache is compiled: pip install 'numba==0.68.*'")
-        return replace(spec, tiers=()).engine
+    if not caching:
+        spec = replace(spec, knobs=replace(spec.knobs, prefix_caching=False))
     return lambda: CachedEngine(spec)
 
 

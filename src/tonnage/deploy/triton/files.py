@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.deploy.alerts import rules
-from tonnage.deploy.checkpoint import Loading, source_of
+from tonnage.deploy.checkpoint import source_of
 from tonnage.deploy.dashboard import dashboard_text
 from tonnage.deploy.plan_text import bench_command, compare_command, gpu_words, head, paragraph, summary
 from tonnage.deploy.ray_serve import engine_arguments
@@ -196,15 +196,15 @@ LIMITS = ("--max_batch_size", "--max_num_tokens", "--max_seq_len")
 """Flags that trtllm-build takes as trtllm-serve does (its documentation, read 2026-11-23)."""
 
 
-def loads(service: Service) -> Loading:
-    """The checkpoint on Triton: the TensorRT-LLM backend needs an engine compiled from the 16-bit checkpoint."""
+def prepared(service: Service) -> Service:
+    """The deployment with its checkpoint on Triton: the TensorRT-LLM backend needs an engine compiled from the 16-bit checkpoint."""
     if service.family != "tensorrt-llm":
-        return service.loading
+        return service
     name = service.checkpoint if service.loading.named else source_of(service.pool.model)
     pool, precision = service.pool, find_precision(service.pool.precision)
     words = f"--qformat {FORMATS[precision.weights]}" + (" --kv_cache_dtype fp8" if precision.kv == "fp8" else "")
     limits = [word for flag in LIMITS if flag in pool.launch for word in (flag, pool.launch[pool.launch.index(flag) + 1])]
-    return replace(
+    loading = replace(
         service.loading,
         checkpoint=name,
         told=(
@@ -217,6 +217,7 @@ def loads(service: Service) -> Loading:
             f"trtllm-build --checkpoint_dir converted --output_dir engines/tp{pool.tp} {' '.join(limits)}",
         ),
     )
+    return replace(service, loading=loading)
 
 
 def files(service: Service) -> dict[str, str]:

@@ -131,6 +131,7 @@ def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
     """The documents of each YAML and JSON file, and the files that are neither."""
     import yaml
 
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     values: dict[str, list[Any]] = {}
     faults = []
     for file, text in files.items():
@@ -138,7 +139,7 @@ def _parsed(files: Mapping[str, str]) -> tuple[dict[str, list[Any]], list[str]]:
             if file.endswith(".json"):
                 values[file] = [json.loads(text)]
             elif file.endswith((".yaml", ".yml")):
-                values[file] = [one for one in yaml.safe_load_all(text) if one is not None]
+                values[file] = [one for one in yaml.load_all(text, Loader=loader) if one is not None]
         except (ValueError, yaml.YAMLError) as fault:
             faults.append(f"{file}: cannot be read: {' '.join(str(fault).split())}")
     return values, faults

@@ -3,10 +3,11 @@
 Which loads may be run, the random numbers of each run and its length depend on the deployment, the traffic and the seed, and never on the
 limits. What one limit makes of the runs is therefore comparable with what another makes of them: a looser limit never carries less.
 
-A search begins at a closed form, goes up or down by more and more steps until one load is inside the limits and a higher one is not, and
-halves the way between them. Short runs say what is clear; the two loads at the end are decided by the longest runs, and the load at which
-a limit is just used up is read between them from the logarithm of the latencies: with the same random numbers at every load, these rise
-evenly.
+A search begins at a closed form, or at the load that is to be exceeded, goes up or down by more and more steps until one load is inside
+the limits and a higher one is not, and halves the way between them. Short runs say what is clear; the two loads at the end are decided by
+the longest runs, and the load at which a limit is just used up is read between them from the logarithm of the latencies: with the same
+random numbers at every load, these rise evenly. The places of the two loads divide by their distance, so that a load is read between the
+same two, wherever the search began.
 """
 
 from __future__ import annotations
@@ -72,11 +73,8 @@ PER_OCTAVE = 64
 """Loads of the lattice from one to the double: 1.1 % apart."""
 
 STRIDE = 8
-"""Steps of the lattice from the load where a search begins to the next; each further stride is twice as long."""
-
-SHARED = 4
-"""A load that is to be exceeded is first taken at the next lower place that this divides: most deployments break their limits there, and
-other questions with hardly another load ask for the same run."""
+"""Steps of the lattice from the load where a search begins to the next; each further stride is twice as long. All of them divide by
+``WIDTH``."""
 
 NEAR_SATURATION = 32
 """Steps of the lattice below saturation in which the shortest runs do not say that limits hold."""
@@ -131,8 +129,8 @@ class LoadScan:
 
     @cached_property
     def top(self) -> int:
-        """The highest place that is looked at: what closed forms say of saturation."""
-        return place_of(rate_bound(self.instance, ()))
+        """The highest place at which a search begins: what closed forms say of saturation."""
+        return place_of(rate_bound(self.instance, ())) // STRIDE * STRIDE
 
     def start(self, slo: Slo) -> int:
         """Where a search begins: what closed forms say of the limits on the time per token."""
@@ -180,12 +178,9 @@ class LoadScan:
 
     def _bracket(self, slo: Slo, above: float, care: Care) -> tuple[int, int] | Broken:
         """A load that holds, and a higher one that does not."""
-        start = self.start(slo) if above <= 0.0 else place_of(above) + 1
-        coarse = start // SHARED * SHARED
-        if above > 0.0 and coarse < start and not (self.holds(coarse, slo, care) and self._lasts(coarse, slo, care)):
-            return self._broken(coarse, slo, care)
+        start = (self.start(slo) if above <= 0.0 else place_of(above)) // WIDTH[care] * WIDTH[care]
         low, high, step = start, start, STRIDE
-        if self.holds(start, slo, care):
+        if self.holds(start, slo, care) and (above <= 0.0 or self._lasts(start, slo, care)):
             while self.holds(high := low + step, slo, care):
                 low, step = high, 2 * step
             return low, high
@@ -212,6 +207,8 @@ class LoadScan:
         if used_at(over, slo) > 1.0:
             share = min((_share(below.summary, over.summary, each) for each in slo), default=0.0) if over.steady else 0.0
             rate, limit = on_lattice(low) * (top / on_lattice(low)) ** share, worst_limit(over.summary, slo)
+        if rate <= above:
+            return self._broken(high, slo, care)
         return Highest(rate=rate, summary=below.summary, requests=below.requests, limit=limit)
 
     def _next(self, high: int, care: Care) -> tuple[Seen, float]:

@@ -324,18 +324,19 @@ class Contest:
                 continue
             start = self.attempt(one, best, needed) if prune else None
             for way in variants(one, self.outcomes[one.ready.place], everything=not prune):
-                self._along(one, way, start)
+                self._along(one, way, _used(start, needed))
 
-    def _along(self, base: Contender, way: Sequence[Ready], start: Outcome | None) -> None:
+    def _along(self, base: Contender, way: Sequence[Ready], used: float) -> None:
         """Try settings of a deployment that lead further and further away from its own, until one strains the limits more."""
-        used = _used(start)
         for ready in way:
             one, best = replace(base, ready=ready), self._best()
-            outcome = self.attempt(one, best, self._worth(one))
+            needed = self._worth(one)
+            outcome = self.attempt(one, best, needed)
             self._note(one, outcome)
-            if self.search.prune and not isinstance(outcome, Sized) and _used(outcome) > ALIKE * used:
+            strained = _used(outcome, needed)
+            if self.search.prune and not isinstance(outcome, Sized) and strained > ALIKE * used:
                 return
-            used = min(used, _used(outcome))
+            used = min(used, strained)
 
     def _reaches(self, one: Contender, capacity: Capacity, systems: int) -> bool:
         """Whether what is left at the confidence is more than next to nothing of what is predicted."""
@@ -371,14 +372,15 @@ class Contest:
         outcome, best = self.outcomes[one.ready.place], self._best()
         if isinstance(outcome, Sized) and outcome is not best:
             outcome = self.attempt(one, best)
-        return (1.0 if isinstance(outcome, Sized) else _used(outcome), one.ready.place)
+        needed = 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
+        return (1.0 if isinstance(outcome, Sized) else _used(outcome, needed), one.ready.place)
 
 
-def _used(outcome: Outcome | None) -> float:
-    """By how much a limit breaks at the load that a deployment would have to carry; infinite where that is not known."""
+def _used(outcome: Outcome | None, needed: float) -> float:
+    """By how much a limit breaks at the load that a deployment has to carry: not at all if only above; infinite where that is not known."""
     if not isinstance(outcome, Behind) or not outcome.breach.value_ms:
         return math.inf
-    return outcome.breach.value_ms / outcome.breach.limit.milliseconds
+    return outcome.breach.value_ms / outcome.breach.limit.milliseconds if outcome.requests_per_second <= needed else 1.0
 
 
 def _outnumbered(one: Sized, best: Sized) -> Rejected:
