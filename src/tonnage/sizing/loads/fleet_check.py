@@ -51,7 +51,7 @@ SEED_STEP = 2
 """Added to the seed of the question, which the search used."""
 
 SESSION_SEEDS = (0, 1, 2)
-"""Draws of recorded sessions with each of which a fleet has to hold."""
+"""``FleetAtPeak.seeds`` of recorded sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +177,11 @@ class FleetAtPeak:
         """Instances on a number of systems."""
         return self.layout.of(systems).instances
 
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Draws with each of which a fleet has to hold: more than one of recorded sessions, of which an instance holds few."""
+        return (0,) if self.instance.recorded_sessions is None else SESSION_SEEDS
+
     def could_carry(self, systems: int) -> bool:
         """Whether so many systems complete the load within ``STABLE`` of saturation."""
         count = self.instances(systems)
@@ -227,14 +232,13 @@ class FleetAtPeak:
 def check(fleet: FleetAtPeak, needed: int) -> FleetCheck:
     """The fleet at the number of systems that the search asks for, and at more where a limit breaks, up to ``MOST_TIMES`` as many.
 
-    ``FleetCheck.holds`` is false where these do not hold either. Recorded sessions, of which an instance holds few, have to hold with
-    each of ``SESSION_SEEDS``; the run of a number of systems is then the first one that breaks a limit, or the last one.
+    ``FleetCheck.holds`` is false where these do not hold either. The run of a number of systems is that of the first seed that breaks a
+    limit, or of the last one.
     """
-    seeds = (0,) if fleet.instance.recorded_sessions is None else SESSION_SEEDS
 
     def run(systems: int) -> FleetRun:
-        found = fleet.run(systems, seed=seeds[0])
-        for seed in seeds[1:]:
+        found = fleet.run(systems, seed=fleet.seeds[0])
+        for seed in fleet.seeds[1:]:
             found = fleet.run(systems, seed=seed) if found.holds else found
         return found
 
