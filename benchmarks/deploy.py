@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
+import shlex
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.deploy.plans import dense, latencies, started
 from tests.engines.test_launch_flags import read
 from tests.engines.vllm_server import engines_python
 from tests.plan.candidates import candidate
+from tonnage import api
 from tonnage.deploy.service import Service
 from tonnage.deploy.targets import deployed, target_files
 from tonnage.deploy.verify.folder import read_files
@@ -19,6 +24,7 @@ from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import command
 from tonnage.plan.plan import Plan
+from tonnage.results.store import json_text
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import Parallelism, Speculation
 from tonnage.spec.engine import default_knobs
@@ -97,8 +103,41 @@ def plans(count: int, seed: int) -> list[tuple[str, Plan]]:
             drawn(rng, one, gpu=choice.pools[0].gpu)
             for one in rng.choices([one for one in SHAPES if one not in ("two pools", "speculation")], k=3)
         ]
-        found.append((shape, replace(dense(), candidates=(choice, *others), curve=())))
+        found.append((shape, asked(replace(dense(), candidates=(choice, *others), curve=()))))
     return found
+
+
+def asked(plan: Plan) -> Plan:
+    """The plan with the question that it would answer, and the command that asks it."""
+    pool = plan.candidates[0].pools[0]
+    flags = {
+        "model": pool.model,
+        "gpu": pool.gpu,
+        "precision": pool.precision,
+        "engine": pool.engine_preset,
+        **{name: str(getattr(pool, name)) for name in ("tp", "pp", "dp", "ep")},
+        "isl": plan.scenario.isl,
+        "osl": plan.scenario.osl,
+        "peak_rps": plan.demand.sizing_requests_per_second,
+        "ttft": "p95<=2s",
+        "itl": "p95<=100ms",
+    }
+    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", f"{value}")]
+    apart = len(plan.candidates[0].pools) > 1
+    typed = shlex.join(["./tonnage", "size", *words, *(["--disaggregated"] if apart else [])])
+    scenario = api.ask(**flags, disaggregated=apart or None).scenario
+    return replace(plan, asked=scenario, provenance=replace(plan.provenance, command=typed))
+
+
+def refusal(saved: Path, target: str) -> str:
+    """The line of ``tonnage deploy`` that refuses a plan, with the nearest plan that the target runs, or the reason why none is."""
+    try:
+        api.deploy(saved, target=target, output=saved.parent / "files")
+    except InputError as refused:
+        said = str(refused)
+    if "\n" in said or not re.search("; nearest: (none, .|.*: ./tonnage size .*--deploy-on)", said):
+        raise RuntimeError(f"a refusal without the nearest plan: {said}")
+    return said
 
 
 def written(plan: Plan, target: str) -> tuple[str, Service | None]:
@@ -106,10 +145,11 @@ def written(plan: Plan, target: str) -> tuple[str, Service | None]:
     drafter = "a/drafter" if "{drafter}" in f"{plan.candidates[0].pools[0].launch}{plan.candidates[0].pools[0].launch_file}" else None
     try:
         service = deployed(plan, target, drafter=drafter)
-    except InputError as refused:
-        if "\n" in str(refused) or "; " not in str(refused):
-            raise
-        return f"refused: {str(refused).partition(': ')[2].partition(',')[0]}", None
+    except InputError:
+        with TemporaryDirectory() as scratch:
+            saved = Path(scratch) / "plan.json"
+            saved.write_text(json_text(plan.to_json()), encoding="utf-8")
+            return f"refused: {refusal(saved, target)}", None
     return ("written" if service.instead is None else "written, the nearest of the plan"), service
 
 
@@ -118,34 +158,46 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plans", type=int, default=40)
     parser.add_argument("--seed", type=int, default=43)
-    asked = parser.parse_args()
+    parser.add_argument("--refusals", action="store_true", help="print each of them")
+    given = parser.parse_args()
     counts: Counter[tuple[str, str]] = Counter()
-    why: Counter[str] = Counter()
+    refused: list[str] = []
     faults: list[str] = []
     commands: dict[tuple[str, ...], None] = {}
-    for place, (shape, plan) in enumerate(plans(asked.plans, asked.seed)):
+    for place, (shape, plan) in enumerate(plans(given.plans, given.seed)):
         for target in TARGETS:
             outcome, service = written(plan, target)
             counts[target, outcome.partition(":")[0]] += 1
             if service is None:
-                why[outcome] += 1
+                refused.append(f"plan {place} ({shape}): {outcome}")
                 continue
             found = read_files(target_files(service, target), service)
             faults += [f"plan {place} ({shape}) on {target}: {one}" for one in found.faults]
             if service.interface.version == "0.32.0" and service.family == "vllm":
                 commands[service.argv] = None
     outcomes = ("written", "written, the nearest of the plan", "refused")
-    print(f"{asked.plans} plans, seed {asked.seed}, by {', '.join(SHAPES)}\n")
+    print(f"{given.plans} plans, seed {given.seed}, by {', '.join(SHAPES)}\n")
     print(f"{'target':<12}" + "".join(f"{outcome:>34}" for outcome in outcomes))
     for target in TARGETS:
         print(f"{target:<12}" + "".join(f"{counts[target, outcome]:>34}" for outcome in outcomes))
     print(f"\nfaults that deploy verify found: {len(faults)}")
     print("\n".join(faults))
-    for reason, count in why.most_common():
-        print(f"{count:>4} {reason}")
+    for name, count in Counter(map(nearest, refused)).most_common():
+        print(f"{count:>4} of {len(refused)} refused: {name}")
+    if given.refusals:
+        print("", *refused, sep="\n")
     if engines_python() is not None:
         read([argv[2:] for argv in commands])
         print(f"\nvLLM 0.32's own parser takes all {len(commands)} commands of its version")
+
+
+def nearest(refused: str) -> str:
+    """What the nearest plan of a refusal needs."""
+    if "; nearest: none" in refused:
+        return "the target runs nothing that meets the limits"
+    if found := re.search(r", sized without ([^:]+): ", refused):
+        return f"nearest plan on {'other GPUs' if 'gpu' in found[1].split(', ') else 'the same GPUs'}"
+    return "nearest plan with the same engine, format and split on the same GPUs"
 
 
 if __name__ == "__main__":

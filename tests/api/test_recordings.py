@@ -144,7 +144,7 @@ def shapes(folder: Path) -> dict[str, Path]:
     return {"azure": azure if azure.exists() else own, "mooncake": folder / "mooncake.jsonl", "burstgpt": burstgpt(folder / "burst.csv")}
 
 
-@pytest.mark.parametrize("shape", ["azure", "mooncake", "burstgpt"])
+@pytest.mark.parametrize("shape", [pytest.param("azure", marks=pytest.mark.accuracy), "mooncake", "burstgpt"])
 def test_a_fitted_scenario_is_simulated_with_the_percentiles_of_its_trace(shape: str, tmp_path: Path) -> None:
     """The record of the simulation beside the trace: gaps, prompts and outputs, mean and p50 to p99, within 10 %."""
     trace = shapes(tmp_path)[shape]

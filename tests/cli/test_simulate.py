@@ -208,7 +208,7 @@ def test_deploy_writes_both_pools(saved: dict[str, Path], target: str, tmp_path:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["deploy", "PLAN", "--target", "compose", "--output", "OUT"], "write --target llm-d or --target dynamo, or size again without"),
+        (["deploy", "PLAN", "--target", "compose", "--output", "OUT"], "; write --target llm-d or --target dynamo; nearest: "),
         (["serve", "--plan", "PLAN"], "separate pools for prefill and decode"),
         (["gateway", "--plan", "PLAN"], "separate pools for prefill and decode"),
         (["watch", "127.0.0.1:1", "--once", "--plan", "PLAN"], "separate pools for prefill and decode"),

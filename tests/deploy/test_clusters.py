@@ -13,6 +13,7 @@ from tests.deploy.written import Objects, check_files, objects_of
 from tonnage.deploy.dynamo import arguments
 from tonnage.deploy.nim import image as nim_image
 from tonnage.deploy.nim import profile_1
+from tonnage.deploy.production_stack import command as chart_command
 from tonnage.deploy.ray_serve import engine_arguments, files
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.targets import deployed, target_files
@@ -230,6 +231,30 @@ def test_a_profile_of_nim_1_is_composed_or_known_or_refused_with_the_nearest() -
 
 
 # Ray Serve's application says what the plan says; that vLLM's engine takes the arguments is tested in tests/engines.
+
+
+def test_the_chart_composes_the_plans_command_and_routes_as_the_plan_counts_on() -> None:
+    plan = dense()
+    for router, logic in (("session", "session"), ("prefix-aware", "prefixaware"), ("round-robin", "roundrobin"), ("random", "roundrobin")):
+        made = deployed(replace(plan, scenario=replace(plan.scenario, router=router)), "production-stack")
+        text = target_files(made, "production-stack")["values.yaml"]
+        values = yaml.safe_load(text)
+        assert values["routerSpec"]["routingLogic"] == logic
+        assert ("sessionKey" in values["routerSpec"]) == (router == "session")
+        assert ("which this router does not have" in text) == (router == "random")
+    engine = values["servingEngineSpec"]
+    composed = chart_command(engine, engine["modelSpec"][0])
+    assert composed[:3] == list(made.argv[:3])
+    assert sorted(composed) == sorted([*made.argv, "--enable-prefix-caching"])
+
+
+def test_the_chart_mounts_a_checkpoints_folder() -> None:
+    made = deployed(dense(), "production-stack", checkpoint="/models/own")
+    found = target_files(made, "production-stack")
+    assert yaml.safe_load(found["values.yaml"])["servingEngineSpec"]["modelSpec"][0]["modelURL"] == "/data/own"
+    page = " ".join(found["README.md"].split())
+    assert "The claim `llama-3-1-8b-engine-storage-claim` is mounted at /data" in page
+    assert "model-cache" not in page
 
 
 def test_the_application_says_what_the_plan_found() -> None:

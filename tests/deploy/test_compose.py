@@ -92,13 +92,13 @@ def test_docker_compose_reads_it(tmp_path: Path, engine: str) -> None:
 
 
 @pytest.mark.docker_compose
-def test_docker_compose_reads_the_profile_of_the_first_of_several_machines(tmp_path: Path) -> None:
-    (tmp_path / "compose.yaml").write_text(files(service_of(dense(systems=3)))["compose.yaml"], encoding="utf-8")
-    command = ["docker-compose", "-f", "compose.yaml", "config"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    services = yaml.safe_load(done.stdout)["services"]
-    assert {name for name, one in services.items() if one.get("profiles") == ["watching"]} == {"prometheus", "grafana"}
+def test_docker_compose_reads_the_files_of_several_machines(tmp_path: Path) -> None:
+    for name, text in files(service_of(dense(systems=3, instances=20))).items():
+        if name.startswith(("machine-", "router")):
+            (tmp_path / name).write_text(text, encoding="utf-8")
+            command = ["docker-compose", "-f", name, "config"]
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+            assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.promtool
@@ -108,17 +108,22 @@ def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr + done.stdout
 
 
-def test_of_several_machines_each_runs_its_own_instances_and_the_first_balances_all(tmp_path: Path) -> None:
+def test_of_several_machines_each_has_a_file_with_its_own_instances_and_the_router_one(tmp_path: Path) -> None:
     texts = files(service_of(dense(systems=3, instances=20), checkpoint=DENSE_CHECKPOINT))
-    services = yaml.safe_load(texts["compose.yaml"])["services"]
-    instances = {name: one for name, one in services.items() if name.startswith("instance-")}
-    assert len(instances) == 8
-    assert {one["ports"][0] for one in instances.values()} == {f"{8001 + place}:8000" for place in range(8)}
-    assert {name for name, one in services.items() if one.get("profiles")} == {"prometheus", "grafana"}
+    assert "compose.yaml" not in texts
+    ports = {}
+    for name in ("machine-1", "machine-2", "machine-3"):
+        services = yaml.safe_load(texts[f"{name}.yaml"])["services"]
+        assert "gpu-exporter" in services
+        for service, one in services.items():
+            if service.startswith("instance-"):
+                ports[service] = f"{name}:{one['ports'][0].partition(':')[0]}"
+    assert list(ports) == [f"instance-{place + 1}" for place in range(20)]
+    assert set(yaml.safe_load(texts["router.yaml"])["services"]) == {"prometheus", "grafana"}
     (tmp_path / "gateway.yaml").write_text(texts["gateway.yaml"], encoding="utf-8")
     backends = [f"{target.host}:{target.port}" for target, _ in gateway_from(tmp_path / "gateway.yaml", {}).backends]
-    assert backends == [f"machine-{1 + place // 8}:{8001 + place % 8}" for place in range(20)]
+    assert backends == list(ports.values()) == [f"machine-{1 + place // 8}:{8001 + place % 8}" for place in range(20)]
     jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in yaml.safe_load(texts["prometheus.yaml"])["scrape_configs"]}
     assert jobs["engines"] == backends
     assert jobs["gpus"] == ["machine-1:9400", "machine-2:9400", "machine-3:9400"]
-    assert "On the last machine, start only 4 instances" in texts["README.md"].replace("\n", " ")
+    assert "docker compose --file machine-1.yaml up" in texts["README.md"]

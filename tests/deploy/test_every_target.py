@@ -7,6 +7,7 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -30,6 +31,7 @@ from tonnage.spec.catalog.entries import model_shelf
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import PRECISIONS
+from tonnage.spec.scenario_file import scenario_of
 from tonnage.spec.targets import TARGETS, target_lacks
 
 README = Path(__file__).parents[2] / "README.md"
@@ -143,7 +145,7 @@ def test_any_plan_becomes_files_or_is_refused_in_a_line(model: str, precision: s
     plan, spec = one_of(model, precision, engine), find_engine(engine)
     pool = plan.candidates[0].pool
     if target_lacks(target, engine=spec, gpu=find_gpu(pool.gpu), split=pool.parallelism, gpus_per_system=8, precision=precision):
-        with pytest.raises(InputError, match=r"^target: [^\n]+; size again with deploy_on [^\n]+$"):
+        with pytest.raises(InputError, match=r"^target: [^\n]+, and no other deployment of the plan runs on [a-z-]+$"):
             deployed(plan, target)
         return
     service = deployed(plan, target)
@@ -156,28 +158,41 @@ def test_any_plan_becomes_files_or_is_refused_in_a_line(model: str, precision: s
         assert any(part in "".join(files.values()) for part in (word, word.removeprefix("--").replace("-", "_")))
 
 
-def test_what_runs_nowhere_in_the_plan_says_what_to_ask_of_size() -> None:
+def refusal(plan: Plan, target: str, folder: Path) -> str:
+    path = folder / "plan.json"
+    path.write_text(json_text(plan.to_json()), encoding="utf-8")
     with pytest.raises(InputError) as refused:
-        deployed(dense("sglang-0.5.9"), "ray-serve")
-    assert str(refused.value) == (
-        "target: ray-serve runs only vllm, not sglang-0.5.9, and no other deployment of the plan runs on ray-serve; "
-        "size again with deploy_on ray-serve, which tries only what it runs"
-    )
+        api.deploy(path, target=target, output=folder / "files")
+    assert not (folder / "files").exists()
+    return str(refused.value)
 
 
 def test_a_refusal_says_what_size_chooses_for_the_target_and_the_command(tmp_path: Path) -> None:
     words = "size --model llama-3.1-8b --gpu h100 --tp 1 --isl 200 --osl 20 --peak-rps 10 --ttft 'p95<=1s' --output a.json"
     plan = api.size(model="llama-3.1-8b", gpu="h100", tp="1", isl="200", osl="20", peak_rps=10, ttft="p95<=1s", engine="tensorrt-llm-1.2")
     typed = replace(plan.provenance, command=f"./tonnage {words} --engine=tensorrt-llm-1.2")
-    path = tmp_path / "plan.json"
-    path.write_text(json_text(replace(plan, provenance=typed).to_json()), encoding="utf-8")
-    with pytest.raises(InputError) as refused:
-        api.deploy(path, target="ray-serve", output=tmp_path / "files")
-    said = str(refused.value)
-    assert "; size without engine, tp chooses 1 × " in said
-    assert ", 1 in place of the plan's 1: ./tonnage size --model llama-3.1-8b --gpu h100 --isl 200 " in said
+    said = refusal(replace(plan, provenance=typed), "ray-serve", tmp_path)
+    assert "; nearest: 1 × " in said
+    assert ", 1 in place of the plan's 1, sized without engine, tp: ./tonnage size --model llama-3.1-8b --gpu h100 --isl 200 " in said
     assert said.endswith("--ttft 'p95<=1s' --deploy-on ray-serve --output plan-ray-serve.json")
-    assert not (tmp_path / "files").exists()
+
+
+ASKED: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "h100", "isl": "200", "osl": "20", "peak_rps": 10, "engine": "sglang-0.5.9"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "ends"),
+    [
+        (None, "size again with deploy_on ray-serve, which tries only what it runs"),
+        ({**ASKED, "ttft": "p95<=1ms"}, "nearest: none, no deployment meets the limits without engine, gpu: h100-sxm-80gb: TTFT p95 "),
+        ({**ASKED, "trace": "gone.csv"}, "nearest plan cannot be sized without engine, gpu: trace: "),
+    ],
+)
+def test_a_refusal_says_why_it_names_no_nearest_plan(asked: dict[str, Any] | None, ends: str, tmp_path: Path) -> None:
+    scenario = None if asked is None else scenario_of({}, asked)
+    said = refusal(replace(dense("sglang-0.5.9"), asked=scenario), "ray-serve", tmp_path)
+    assert said.startswith("target: ray-serve runs only vllm, not sglang-0.5.9, and no other deployment of the plan runs on ray-serve; ")
+    assert ends in said
 
 
 def test_a_named_checkpoint_wins_and_holds_the_number_format() -> None:

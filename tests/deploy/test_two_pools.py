@@ -110,7 +110,7 @@ def test_no_rule_takes_half_a_request_for_a_whole_one(target: str, engine: str) 
 
 @pytest.mark.parametrize("target", [name for name, runs in TARGETS.items() if not runs.pools])
 def test_another_target_says_what_to_type(target: str) -> None:
-    said = f"{target} does not run two pools.*write .*target.* llm-d or .*target.* dynamo, or size again without"
+    said = f"{target} does not run two pools, prefill and decode; write target llm-d or target dynamo$"
     with pytest.raises(InputError, match=said):
         deployed(pooled(), target, checkpoint=DENSE_CHECKPOINT)
 

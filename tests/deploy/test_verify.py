@@ -27,8 +27,10 @@ N = "llama-3-1-8b"
 def written(target: str, engine: str = "vllm-0.32") -> tuple[Service, Mapping[str, str]]:
     """A folder as it is written, in which no fault is found."""
     plan = changed(engine, split=Parallelism(tp=8, pp=2)) if target == "two systems" else dense(engine)
-    service = deployed(plan, "kubernetes" if target == "two systems" else target)
-    files = target_files(service, "kubernetes" if target == "two systems" else target)
+    plan = dense(engine, systems=3, instances=20) if target == "three machines" else plan
+    name = {"two systems": "kubernetes", "three machines": "compose"}.get(target, target)
+    service = deployed(plan, name)
+    files = target_files(service, name)
     assert read_files(files, service).faults == ()
     return service, files
 
@@ -98,12 +100,25 @@ def written(target: str, engine: str = "vllm-0.32") -> tuple[Service, Mapping[st
         ("nim", "nim-service.yaml", "--max-num-seqs", "--max-seqs", f"NIMService/{N} NIM_PASSTHROUGH_ARGS: vllm-0.32 (0.32.0) has no"),
         ("nim", "nim-service.yaml", "authSecret", "authSecrets", "spec.authSecrets is no field; did you mean authSecret"),
         ("nim", "nim-service.yaml", "-model-cache", "-cache", f"is the PersistentVolumeClaim {N}-cache, which is not in this"),
+        ("production-stack", "values.yaml", "--max-num-batched-tokens", "--max-batched", "Values/ engine: vllm-0.32 (0.32.0) has no flag"),
+        ("production-stack", "values.yaml", "enablePrefixCaching", "prefixCaching", "vllmConfig.prefixCaching is no field; did you mean"),
+        ("production-stack", "values.yaml", ": roundrobin", ": random", "routerSpec.routingLogic must be one of roundrobin, session"),
+        ("production-stack", "values.yaml", f"release: {N}", "release: other", f"it scales Deployment {N}-engine-deployment-vllm, which"),
+        ("production-stack", "values.yaml", "environment: tonnage", "environment: test", "no pod of this folder has the labels"),
+        ("production-stack", "values.yaml", "replicaCount: 8", "replicaCount: 7", "7 instances in place of the plan's 8"),
         ("ray-serve", "serve.yaml", "max_num_seqs", "max_seqs", "has no flag --max-seqs"),
         ("triton", f"repository/{N}/1/model.json", "max_num_seqs", "max_seqs", "has no flag --max-seqs"),
         ("compose", "compose.yaml", "- '7'", "- '6'", "instance-8 and instance-7 have GPU 6 both"),
         ("compose", "compose.yaml", "127.0.0.1:8003:8000", "127.0.0.1:8013:8000", "http://127.0.0.1:8003 is no published port"),
         ("compose", "compose.yaml", "./alerts.yaml", "./alert.yaml", "prometheus mounts ./alert.yaml, which is not there"),
         ("compose", "gateway.yaml", "  - http://127.0.0.1:8008\n", "", "7 backends in place of the plan's 8 instances"),
+        ("three machines", "machine-3.yaml", "8004:8000", "8005:8000", "http://machine-3:8004 is no published port of machine-3.yaml"),
+        ("three machines", "machine-2.yaml", "- '7'", "- '6'", "machine-2.yaml: instance-16 and instance-15 have GPU 6 both"),
+        ("three machines", "machine-2.yaml", "  instance-16:", "  other:", "router.yaml: 19 instances in place of the plan's 20"),
+        ("three machines", "machine-1.yaml", "--max-num-seqs", "--max-seqs", "machine-1.yaml: instance-1: vllm-0.32 (0.32.0) has no flag"),
+        ("three machines", "router.yaml", "./alerts.yaml", "./alert.yaml", "router.yaml: prometheus mounts ./alert.yaml, which is not"),
+        ("three machines", "gateway.yaml", "machine-3:8004", "machine-3:8003", "19 backends in place of the plan's 20 instances"),
+        ("three machines", "prometheus.yaml", "machine-3:9400", "machine-3:9401", "machine-3:9401 is neither a service nor a published"),
         ("compose", "prometheus.yaml", "instance-8:8000", "instance-9:8000", "instance-9:8000 is neither a service nor a published port"),
     ],
 )

@@ -22,7 +22,6 @@ from tonnage.serve.dialect import DIALECTS
 from tonnage.serve.faults import parse_fault
 from tonnage.serve.server import Served, in_thread, serve
 from tonnage.serve.supervision.supervisor import free_ports
-from tonnage.simulator.kernel import warm_up
 
 EMBEDDINGS = "/v1/embeddings"
 
@@ -33,14 +32,12 @@ def served(**more: Any) -> Served:
 
 @pytest.fixture(scope="module")
 def embedding() -> Iterator[Asking]:
-    warm_up()
     with in_thread(served(width=64)) as running:
         yield Asking(running.port)
 
 
 @pytest.fixture(scope="module")
 def sglang() -> Iterator[Asking]:
-    warm_up()
     with in_thread(served(dialect=DIALECTS["sglang"], settings={"tp_size": 2})) as running:
         yield Asking(running.port)
 

@@ -24,7 +24,7 @@ from tonnage.simulator.request import CANCELLED, Happened, Request
 from tonnage.spec.workload import Trace
 
 ENGINES = [Engine, reference.Engine]
-EASY = examples(0.3)
+EASY = examples(0.2)
 
 
 def engine_of(kind: Any, r: Run) -> Any:

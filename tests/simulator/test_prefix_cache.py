@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.in_turn import in_turn
 from tests.simulator.lru_oracle import lru_hits
 from tests.simulator.test_kernel import both
-from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, shared_runs
+from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, examples, shared_runs
 from tonnage.perf.step import StepModel
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.tiers import Tier
@@ -69,7 +69,7 @@ def test_on_mooncakes_trace_an_engine_finds_what_the_oracle_finds(scheduler, blo
 
 
 @pytest.mark.parametrize("scheduler", CACHING)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(0.4), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_block_is_lost(scheduler, data):
     r = data.draw(shared_runs((scheduler,)))
@@ -152,7 +152,7 @@ def test_a_block_that_is_not_full_is_taken_before_those_that_can_be_found(schedu
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(0.4), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_kernel_equals_reference_on_some_runs_where_prompts_share(scheduler, data):
     compare(data.draw(shared_runs((scheduler,))))

@@ -40,7 +40,7 @@ CHAT: dict[str, Any] = {
 
 
 def asked(**changed: Any) -> Question:
-    return replace(question(**changed), tune=False)
+    return replace(question(**{"peak_rps": 100, **changed}), tune=False)
 
 
 @cache

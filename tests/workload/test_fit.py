@@ -19,8 +19,10 @@ from tonnage.workload.burstiness import spread
 from tonnage.workload.description import fitted_lengths
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
-RECORDED = ("AzureLLMInferenceTrace_2023_code.csv", "mooncake_conversation_2000.jsonl")
-LONGEST = pytest.param("AzureLLMInferenceTrace_2023_conv.csv", marks=pytest.mark.accuracy)
+RECORDED = (
+    *(pytest.param(f"AzureLLMInferenceTrace_2023_{kind}.csv", marks=pytest.mark.accuracy) for kind in ("code", "conv")),
+    "mooncake_conversation_2000.jsonl",
+)
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
 
@@ -55,7 +57,7 @@ def assert_reproduced(trace: Path, scenario: Path, requests: int | None = None) 
 @pytest.mark.parametrize(
     ("isl", "osl", "arrivals"),
     [
-        ("lognormal:2000,1500", "normal:400,80", OpenLoop(rate=5.0)),
+        pytest.param("lognormal:2000,1500", "normal:400,80", OpenLoop(rate=5.0), marks=pytest.mark.accuracy),
         ("uniform:500-3000", "lognormal:200,150+50", OpenLoop(rate=20.0, process="gamma", cv=2.5)),
         pytest.param("1200", "lognormal:300,200", OpenLoop(rate=2.0, process="gamma", cv=0.4), marks=pytest.mark.accuracy),
         pytest.param("normal:3000,400", "128", OpenLoop(rate=3.0, process="constant"), marks=pytest.mark.accuracy),
@@ -121,7 +123,7 @@ def test_correlated_lengths_stay_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the whole traces are not part of a checkout")
-@pytest.mark.parametrize("name", [*RECORDED, LONGEST])
+@pytest.mark.parametrize("name", RECORDED)
 def test_recorded_traffic_is_reproduced(name: str, tmp_path: Path) -> None:
     api.fit_workload(SHARED / name, tmp_path / "scenario.yaml")
     assert_reproduced(SHARED / name, tmp_path / "scenario.yaml")

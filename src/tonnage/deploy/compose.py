@@ -25,10 +25,10 @@ from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
 
 
 def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name; several machines get the same files."""
+    """The text of each file by its name: of one machine all its services together, of several a file for each, and the router's."""
     gpus = f'{USE[service.gpu.vendor]}{{deployment="{service.name}"}}'
     found = {
-        "compose.yaml": yaml_text(compose(service), head=head(service)),
+        **{name: yaml_text(made, head=head(service)) for name, made in services(service).items()},
         "gateway.yaml": yaml_text(gateway(service)),
         "nginx.conf": nginx(service),
         "envoy.yaml": yaml_text(envoy(service)),
@@ -51,9 +51,9 @@ def prometheus(service: Service) -> dict[str, Any]:
         [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)],
         [f"gpu-exporter:{EXPORTER_PORTS[service.gpu.vendor]}"],
     )
-    if service.pool.systems > 1:
+    if service.several:
         engines = [address(service, place) for place in range(service.pool.instances)]
-        exporters = [f"{name}:{EXPORTER_PORT}" for name in dict.fromkeys(map(service.machine_of, range(service.pool.instances)))]
+        exporters = [f"{name}:{EXPORTER_PORT}" for name in _placed(service)]
     path = {"metrics_path": service.signals.path} if service.signals.path != "/metrics" else {}
     gpus = {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]}
     return {
@@ -97,25 +97,32 @@ EXPORTER_PORTS = {"NVIDIA": 9400, "AMD": 5000}
 AMD_DEVICES = {"devices": ["/dev/kfd", "/dev/dri"], "group_add": ["video"], "security_opt": ["seccomp=unconfined"]}
 """How a container gets AMD's GPUs (ROCm's documentation of Docker, recalled)."""
 
-WATCHING = "watching"
-"""Compose profile of the services that run only on the first of several machines."""
+ROUTER = "router.yaml"
+"""Of several machines: what runs next to the gateway."""
 
 
-def compose(service: Service) -> dict[str, Any]:
-    """The whole file."""
-    instances = {f"instance-{place + 1}": _instance(service, place) for place in range(service.per_machine)}
-    watched = watching(several=service.pool.systems > 1, vendor=service.gpu.vendor)
-    return {
-        "x-engine": Noted(value=engine(service), anchor="engine", note=_about(service)),
-        "services": instances | {name: one for name, one in watched.items() if name != "gpu-exporter" or not service.simulated},
-        "volumes": {"model-cache": {}, "prometheus": {}},
-    }
+def services(service: Service) -> dict[str, dict[str, Any]]:
+    """Compose's files by their names: one for one machine; of several one for each, and ``ROUTER``."""
+    several, placed = service.several, _placed(service)
+    exporter = {} if service.simulated else {"gpu-exporter": _exporter(service.gpu.vendor, several=several)}
+    found = {}
+    for machine, places in placed.items():
+        instances = {f"instance-{place + 1}": _instance(service, place) for place in places}
+        told = f"What all {len(places)} instances share." if len(places) > 1 else "The engine."
+        found[f"{machine}.yaml" if several else "compose.yaml"] = {
+            "x-engine": Noted(value=engine(service), anchor="engine", note=told),
+            "services": instances | ({} if several else WATCHING) | exporter,
+            "volumes": {"model-cache": {}, **({} if several else {"prometheus": {}})},
+        }
+    return found | ({ROUTER: {"services": WATCHING, "volumes": {"prometheus": {}}}} if several else {})
 
 
-def _about(service: Service) -> str:
-    if service.pool.systems > 1:
-        return f"Common settings of the {service.per_machine} instances on each of {service.pool.systems} machines."
-    return f"What all {service.per_machine} instances share." if service.per_machine > 1 else "The engine."
+def _placed(service: Service) -> dict[str, list[int]]:
+    """The instances of each machine, counted from 0."""
+    found: dict[str, list[int]] = {}
+    for place in range(service.pool.instances):
+        found.setdefault(service.machine_of(place), []).append(place)
+    return found
 
 
 def engine(service: Service) -> dict[str, Any]:
@@ -153,7 +160,8 @@ def _environment() -> list[str]:
 
 def _instance(service: Service, place: int) -> dict[str, Any]:
     """One instance: the next GPUs of the machine, and a port on it."""
-    ids = [str(place * service.gpus + number) for number in range(service.gpus)]
+    first = place % service.per_machine
+    ids = [str(first * service.gpus + number) for number in range(service.gpus)]
     resources: dict[str, Any] = {"limits": {"memory": f"{service.memory_gib}g"}}
     devices: dict[str, Any] = {}
     if service.gpu.vendor == "AMD" and not service.simulated:
@@ -163,7 +171,7 @@ def _instance(service: Service, place: int) -> dict[str, Any]:
         resources["reservations"] = {"devices": [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]}
     return {
         "<<": Alias(name="engine"),
-        "ports": [_published(FIRST_PORT + place, PORT, several=service.pool.systems > 1)],
+        "ports": [_published(FIRST_PORT + first, PORT, several=service.several)],
         **devices,
         "deploy": {"resources": resources},
     }
@@ -174,9 +182,36 @@ def _published(port: int, inside: int, *, several: bool) -> str:
     return f"{port}:{inside}" if several else f"127.0.0.1:{port}:{inside}"
 
 
-def watching(*, several: bool, vendor: str = "NVIDIA") -> dict[str, Any]:
-    """Prometheus, Grafana and the vendor's GPU exporter; with several machines, Prometheus and Grafana run only on the first."""
-    first = {"profiles": [WATCHING]} if several else {}
+WATCHING: dict[str, Any] = {
+    "prometheus": {
+        "image": IMAGES["prometheus"],
+        "command": ["--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.retention.time=30d"],
+        "volumes": [
+            "./prometheus.yaml:/etc/prometheus/prometheus.yaml:ro",
+            "./alerts.yaml:/etc/prometheus/alerts.yaml:ro",
+            "prometheus:/prometheus",
+        ],
+        "extra_hosts": ["host.docker.internal:host-gateway"],
+        "ports": ["127.0.0.1:9090:9090"],
+        "restart": "unless-stopped",
+    },
+    "grafana": {
+        "image": IMAGES["grafana"],
+        "environment": noted(["GF_SECURITY_ADMIN_PASSWORD"], "Taken from your shell."),
+        "volumes": [
+            "./grafana/datasource.yaml:/etc/grafana/provisioning/datasources/plan.yaml:ro",
+            "./grafana/provider.yaml:/etc/grafana/provisioning/dashboards/plan.yaml:ro",
+            "./grafana/dashboards:/var/lib/grafana/dashboards:ro",
+        ],
+        "ports": ["127.0.0.1:3000:3000"],
+        "restart": "unless-stopped",
+    },
+}
+"""Prometheus and Grafana."""
+
+
+def _exporter(vendor: str, *, several: bool) -> dict[str, Any]:
+    """The vendor's GPU exporter, which the Prometheus of another machine reads where there are several."""
     every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     exporter: dict[str, Any] = {
         "image": IMAGES["gpu-exporter"],
@@ -185,38 +220,8 @@ def watching(*, several: bool, vendor: str = "NVIDIA") -> dict[str, Any]:
     }
     if vendor == "AMD":
         exporter = {"image": IMAGES["amd-exporter"], **AMD_DEVICES}
-    return {
-        "prometheus": {
-            **first,
-            "image": IMAGES["prometheus"],
-            "command": ["--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.retention.time=30d"],
-            "volumes": [
-                "./prometheus.yaml:/etc/prometheus/prometheus.yaml:ro",
-                "./alerts.yaml:/etc/prometheus/alerts.yaml:ro",
-                "prometheus:/prometheus",
-            ],
-            "extra_hosts": ["host.docker.internal:host-gateway"],
-            "ports": ["127.0.0.1:9090:9090"],
-            "restart": "unless-stopped",
-        },
-        "grafana": {
-            **first,
-            "image": IMAGES["grafana"],
-            "environment": noted(["GF_SECURITY_ADMIN_PASSWORD"], "Taken from your shell."),
-            "volumes": [
-                "./grafana/datasource.yaml:/etc/grafana/provisioning/datasources/plan.yaml:ro",
-                "./grafana/provider.yaml:/etc/grafana/provisioning/dashboards/plan.yaml:ro",
-                "./grafana/dashboards:/var/lib/grafana/dashboards:ro",
-            ],
-            "ports": ["127.0.0.1:3000:3000"],
-            "restart": "unless-stopped",
-        },
-        "gpu-exporter": {
-            **exporter,
-            **({"ports": [_published(EXPORTER_PORT, EXPORTER_PORTS[vendor], several=True)]} if several else {}),
-            "restart": "unless-stopped",
-        },
-    }
+    ports = {"ports": [_published(EXPORTER_PORT, EXPORTER_PORTS[vendor], several=True)]} if several else {}
+    return {**exporter, **ports, "restart": "unless-stopped"}
 
 
 # The settings of ``tonnage gateway`` before the instances, and of nginx or Envoy before it, for TLS, keys and rate limits.
@@ -234,7 +239,7 @@ def gateway(service: Service) -> dict[str, Any]:
     """What ``tonnage gateway --config`` reads."""
     bound = _bound(service)
     backends: Any = [f"http://{address(service, place)}" for place in range(service.pool.instances)]
-    if service.pool.systems > 1:
+    if service.several:
         backends = noted(backends, MACHINES)
     return {
         "backends": backends,
@@ -366,7 +371,13 @@ def _requests_per_second(service: Service) -> int:
 
 def readme(service: Service) -> str:
     """The page in Markdown."""
-    each = f"{service.per_machine} instances with {gpu_words(service)} each"
+    each, several = f"instances with {gpu_words(service)} each", service.several
+    exporter = "" if service.simulated else " and an exporter"
+    rows = [f"| `compose.yaml` | {service.per_machine} {each}, Prometheus, Grafana{exporter} |"]
+    if several:
+        rows = [f"| `{name}.yaml` | {len(places)} {each}{exporter} |" for name, places in _placed(service).items()]
+        rows.append(f"| `{ROUTER}` | Prometheus and Grafana, next to the gateway |")
+    table = "\n".join(rows)
     return f"""# {service.served} with Docker Compose
 
 {summary(service)}
@@ -386,7 +397,7 @@ Prometheus reaches the gateway's metrics once the gateway listens on an address 
 
 | file | what |
 |---|---|
-| `compose.yaml` | {each}, Prometheus, Grafana{"" if service.simulated else " and an exporter"} |
+{table}
 | `gateway.yaml` | what `tonnage gateway` balances, and how |
 | `nginx.conf`, `envoy.yaml` | for clients on other machines: either of them before the gateway, with TLS, API keys and a rate limit |
 | `prometheus.yaml`, `alerts.yaml` | what is scraped, and the rules |
@@ -396,22 +407,22 @@ Prometheus reaches the gateway's metrics once the gateway listens on an address 
 
 
 def _start(service: Service) -> str:
-    profile = f" --profile {WATCHING}" if service.pool.systems > 1 else ""
-    return f"docker compose{profile} up --detach --wait --wait-timeout {service.startup_seconds + 120}"
+    up = f"up --detach --wait --wait-timeout {service.startup_seconds + 120}"
+    if not service.several:
+        return f"docker compose {up}"
+    router = f"docker compose --file {ROUTER} --project-name router up --detach --wait"
+    return f"docker compose --file machine-1.yaml {up}    # on each machine, with its file\n{router}"
 
 
 def _needs(service: Service) -> str:
     """Requirements of the machine, and the steps for several machines."""
     docker = "Docker and AMD's driver" if service.gpu.vendor == "AMD" else "Docker with NVIDIA's container toolkit"
     docker = "Docker" if service.simulated else docker
-    if service.pool.systems == 1:
+    if not service.several:
         return f"The machine needs {docker}, and tonnage."
-    last = service.pool.instances % service.per_machine
-    fewer = f" On the last machine, start only {last} instances: add `instance-1` to `instance-{last}` after `up`." if last else ""
     return paragraph(
-        f"Docker Compose manages one machine, and the plan has {service.pool.systems}. Copy this folder to each machine, and replace "
-        "`machine-1` and so on in `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Run the commands below on the first "
-        f"machine, which also runs the gateway, Prometheus and Grafana; on the others run `docker compose up` without `--profile`.{fewer} "
-        f"Every machine needs {docker}; the first one also needs tonnage. The engines' ports are not "
-        "protected by keys: keep them on a private network."
+        f"Docker Compose manages one machine, and the plan has {len(_placed(service))}: each has a file. Copy this folder to each machine, "
+        "and replace `machine-1` and so on in `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Start each machine's file "
+        f"on it; the other commands are for the router's machine, which may be one of them. Every machine needs {docker}, and the router's "
+        "needs tonnage too. The engines' ports are not protected by keys: keep them on a private network."
     )

@@ -7,7 +7,7 @@ from typing import Any
 from tonnage.deploy.kubernetes.files import objects, waits
 from tonnage.deploy.kubernetes.workload import bundle, deployment, metadata, pod, selector
 from tonnage.deploy.plan_text import cluster_page, head, instances_words
-from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.service import PORT, Service, dns_label
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 # The pods as a pool, and the way to it from a gateway.
@@ -36,7 +36,8 @@ def route(service: Service) -> dict[str, Any]:
     """From the gateway to the pool."""
     behind = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": service.name}
     rule = {
-        "matches": [{"path": {"type": "PathPrefix", "value": "/v1"}}],
+        "matches": [{"path": {"type": "PathPrefix", "value": f"{_prefix(service)}/v1"}}],
+        **({"filters": [_shortened("/v1")]} if service.case else {}),
         "backendRefs": [behind],
         "timeouts": noted({"request": "0s"}, "Streams last as long as they last."),
     }
@@ -46,6 +47,16 @@ def route(service: Service) -> dict[str, Any]:
         "metadata": metadata(service),
         "spec": {"parentRefs": [noted({"name": "inference-gateway"}, "Your gateway.")], "rules": [rule]},
     }
+
+
+def _prefix(service: Service) -> str:
+    """What begins the paths of one of several use cases behind the gateway."""
+    return f"/{dns_label(service.case)}" if service.case else ""
+
+
+def _shortened(path: str) -> dict[str, Any]:
+    """The filter that puts a path in place of the prefix that a rule matched."""
+    return {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": path}}}
 
 
 # The endpoint picker: a Deployment that the gateway asks which pod gets a request.
@@ -250,7 +261,7 @@ def page(service: Service) -> str:
             else waits(service),
             "HOST=$(kubectl get gateway inference-gateway --output jsonpath='{.status.addresses[0].value}')",
         ),
-        url='"http://$HOST"',
+        url=f'"http://$HOST{_prefix(service)}"',
         instances=service.pool.instances,
         rows=rows,
     )

@@ -232,7 +232,7 @@ def cluster_page(
     asked = instances if instances != service.pool.instances else None
     block = "\n".join([*commands, bench_command(service, url, instances=instances), compare_command(instances=asked)])
     table = "\n".join(f"| {name} | {what} |" for name, what in rows)
-    if service.local:
+    if service.checkpoint.startswith(FOLDER):
         needs += f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
     dashboard = "| `dashboard.json` | for Grafana, with the plan's capacity and limits as dashed lines |\n"
     if len(service.halves) > 1:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tonnage.deploy.compose import files as compose
 from tonnage.deploy.dynamo import files as dynamo
@@ -15,10 +19,14 @@ from tonnage.deploy.kubernetes.files import files as kubernetes
 from tonnage.deploy.llm_d import files as llm_d
 from tonnage.deploy.nim import files as nim
 from tonnage.deploy.nim import prepared as nim_prepared
+from tonnage.deploy.plan_text import choice_line
+from tonnage.deploy.production_stack import files as production_stack
+from tonnage.deploy.production_stack import prepared as stack_prepared
 from tonnage.deploy.ray_serve import files as ray_serve
-from tonnage.deploy.service import Service, obstacle, service_of
+from tonnage.deploy.service import Service, around, dns_label, obstacle, service_of
 from tonnage.deploy.triton.files import files as triton
 from tonnage.deploy.triton.files import prepared as triton_prepared
+from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
@@ -27,19 +35,23 @@ from tonnage.spec.precision import find_precision
 from tonnage.spec.targets import TARGETS as RUNS
 from tonnage.spec.targets import target_lacks, target_runs
 
+if TYPE_CHECKING:
+    from tonnage.plan.use_cases import UseCasePool, UseCases
+
 TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
     "compose": compose,
     "kubernetes": kubernetes,
     "kserve": kserve,
     "llm-d": llm_d,
     "dynamo": dynamo,
+    "production-stack": production_stack,
     "ray-serve": ray_serve,
     "nim": nim,
     "triton": triton,
 }
 """Writes the text of each file, by its name; ``spec.targets`` says what a target runs."""
 
-PREPARED = {"nim": nim_prepared, "triton": triton_prepared}
+PREPARED = {"nim": nim_prepared, "production-stack": stack_prepared, "triton": triton_prepared}
 """Where a target has other checkpoints or metrics than its engines."""
 
 REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")
@@ -83,14 +95,10 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
         return other.pools[0].gpu != first.gpu, not _same_format(other, choice)
 
     others = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
-    if not others and len(choice.pools) > 1:
-        able = " or ".join(f"{option('target')} {name}" for name, one in RUNS.items() if one.pools)
-        raise NothingRuns(f"{option('target')}: {why}; write {able}, or size again without {option('disaggregated')}")
     if not others:
-        raise NothingRuns(
-            f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; "
-            f"size again with {option('deploy_on')} {target}, which tries only what it runs"
-        )
+        able = [f"{option('target')} {name}" for name in RUNS if not _why_not(name, choice)] if len(choice.pools) > 1 else []
+        instead = f"; write {' or '.join(able)}" if able else f", and no other deployment of the plan runs on {target}"
+        raise NothingRuns(f"{option('target')}: {why}{instead}")
     nearest = min(others, key=distance)
     taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=nearest, why=why, simulated=simulated)
     return _loaded(target, taken)
@@ -113,6 +121,72 @@ def _why_not(target: str, candidate: Candidate) -> str:
     return obstacle(candidate) or target_lacks(
         target, engine=engine, gpu=gpu, split=pool.parallelism, gpus_per_system=pool.gpus_per_system, precision=pool.precision
     )
+
+
+# Several use cases side by side in one namespace: a folder for each, and what applies them together.
+
+TOGETHER = ("kubernetes", "kserve", "llm-d", "dynamo", "production-stack", "nim")
+"""Targets whose objects kubectl applies into a namespace."""
+
+
+def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, Service]:
+    """A deployment for each use case, by the name of its folder.
+
+    Args:
+        cases: the answer for several use cases.
+        target: what runs the engines.
+        given: as for ``deployed``.
+
+    Raises:
+        InputError: a target without namespaces, use cases that share a pool or have none, or two whose names are alike.
+        NothingRuns: no deployment of one of the plans runs on the target.
+    """
+    alone = f"size each scenario alone with {option('output')}, and deploy each plan"
+    if target not in TOGETHER:
+        target_runs(target)
+        raise InputError(f"{option('target')}: {target} has no namespaces for several use cases; write {' or '.join(TOGETHER)}, or {alone}")
+    if cases.separate is None or cases.chosen != "separate":
+        why = "share one pool, whose limits no rule could tell apart" if cases.chosen else "have no deployment inside their limits"
+        raise InputError(f"{option('plan')}: its use cases {why}; {alone}")
+    found = {}
+    for name, plan, pool in zip(cases.names, cases.plans, cases.separate.pools, strict=True):
+        service = deployed(_with_instances(plan, pool), target, **given)
+        found[dns_label(name)] = replace(service, case=name)
+    begun = sorted(f"{service.name}-" for service in found.values())
+    if len(found) < len(cases.names) or any(after.startswith(before) for before, after in pairwise(begun)):
+        raise InputError(f"{option('plan')}: the use cases {', '.join(cases.names)} get names that are alike; give them other titles")
+    return found
+
+
+def _with_instances(plan: Plan, pool: UseCasePool) -> Plan:
+    """The plan of a use case with as many instances as its pool has on the systems of all."""
+    choice = plan.choice
+    if choice is None or choice.instances == pool.instances:
+        return plan
+    systems = math.ceil(pool.gpus / pool.gpus_per_system)
+    fewer = replace(choice, pools=(replace(choice.pool, instances=pool.instances, systems=systems),))
+    return around(replace(plan, candidates=tuple(one for one in plan.candidates if one is not choice)), fewer)
+
+
+def together(services: Mapping[str, Service], target: str) -> dict[str, str]:
+    """The files above the folders of several use cases."""
+    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(services)}
+    rows = "\n".join(f"| `{folder}` | {service.case} | {choice_line(service)} |" for folder, service in services.items())
+    page = f"""# {len(services)} use cases on {target}
+
+The names of all objects begin with their use case, so that they share a namespace; each has its own instances, rules and dashboard.
+
+```sh
+kubectl apply --kustomize .
+```
+
+The page in each folder says what the cluster needs, what else starts it, and how to test it, one after another.
+
+| folder | use case | deployment |
+|---|---|---|
+{rows}
+"""
+    return {"kustomization.yaml": yaml_text(kustomization), "README.md": page}
 
 
 # A folder that is written as a whole or not at all.

@@ -246,8 +246,8 @@ class SearchAsked:
         "where prompts share something prefix-aware or session (default: least-outstanding).",
     )
     deploy_on: Text = leaf(
-        "Deployment target that runs the answer: compose, kubernetes, kserve, llm-d, dynamo, ray-serve, nim or triton; tries only "
-        "what it runs: engines, splits, formats with a checkpoint, and its router (default: any)."
+        "Deployment target that runs the answer: compose, kubernetes, kserve, llm-d, dynamo, production-stack, ray-serve, nim or triton; "
+        "tries only what it runs: engines, splits, formats with a checkpoint, and its router (default: any)."
     )
     power_cap: Text = leaf(
         "Power limit of each GPU, such as 500W or 70% of its board power: arithmetic takes longer, and no GPU draws more (docs/energy.md)."

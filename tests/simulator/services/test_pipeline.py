@@ -23,7 +23,7 @@ def test_two_models_in_a_row_take_as_long_as_in_ciw():
         },
         "traffic": [{"to": "both", "rate": rate}],
     }
-    run = run_service(service_of(document, "test"), requests=30_000, seed=5)
+    run = run_service(service_of(document, "test"), requests=20_000, seed=5)
     ciw.seed(1)
     network = ciw.create_network(
         arrival_distributions=[ciw.dists.Exponential(rate), None],
@@ -32,7 +32,7 @@ def test_two_models_in_a_row_take_as_long_as_in_ciw():
         routing=[[0.0, 1.0], [0.0, 0.0]],
     )
     simulated = ciw.Simulation(network)
-    simulated.simulate_until_max_time(25.0)
+    simulated.simulate_until_max_time(15.0)
     records = simulated.get_all_records()
     waits = {node: np.mean([one.waiting_time for one in records if one.node == node]) for node in (1, 2)}
     assert run.waited_s["a"] == pytest.approx(waits[1], rel=0.1)

@@ -56,7 +56,7 @@ def deploy(
     """Write the files that deploy the choice of a plan, or the nearest other deployment of the plan that the target runs.
 
     Args:
-        plan: file that ``tonnage size --output`` wrote.
+        plan: file that ``tonnage size --output`` wrote; of several use cases each gets a folder.
         target: what runs the engines, a name of ``tonnage.deploy.targets.TARGETS``.
         output: folder that is written, which must not exist or be empty.
         checkpoint: Hugging Face name, or a folder inside the instance (default, from the catalog: a published checkpoint in the plan's
@@ -74,48 +74,73 @@ def deploy(
     """
     from tonnage.deploy.plan_text import instead_line
     from tonnage.deploy.service import PLAN
-    from tonnage.deploy.targets import NothingRuns, deployed, target_files, write_folder
-    from tonnage.report.plans.plan_document import read_plans
+    from tonnage.deploy.targets import NothingRuns, deployed, deployed_together, target_files, together, write_folder
+    from tonnage.report.plans.plan_document import read_plans, read_use_cases
     from tonnage.results.store import json_text
 
-    plans = read_plans(plan)
-    if len(plans) > 1:
-        raise InputError(f"{option('plan')}: {plan} compares {len(plans)} plans; give the file of one")
-    try:
-        service = deployed(plans[0], target, checkpoint=checkpoint, drafter=drafter, simulated=simulated)
-    except NothingRuns as refused:
-        raise InputError(f"{refused.marked}{_nearest(plans[0], target, progress)}") from None
-    files = target_files(service, target)
-    files = {name: files[name] for name in sorted(files)} | {PLAN: json_text(service.plan.to_json())}
+    given: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
+    cases = read_use_cases(plan)
+    if cases is not None:
+        services = deployed_together(cases, target, **given)
+    else:
+        plans = read_plans(plan)
+        if len(plans) > 1:
+            raise InputError(f"{option('plan')}: {plan} compares {len(plans)} plans; give the file of one")
+        try:
+            services = {"": deployed(plans[0], target, **given)}
+        except NothingRuns as refused:
+            raise InputError(f"{refused.marked}; {_nearest(plans[0], target, progress)}") from None
+    files, told = dict[str, str](), list[str]()
+    for folder, service in services.items():
+        made = target_files(service, target)
+        made = {name: made[name] for name in sorted(made)} | {PLAN: json_text(service.plan.to_json())}
+        files |= {f"{folder}/{name}" if folder else name: text for name, text in made.items()}
+        lines = (instead_line(service), service.loading.told, *service.loading.make)
+        told += [f"{folder}: {line}" if folder else line for line in lines if line]
+    if cases is not None:
+        files |= together(services, target)
     write_folder(Path(output), files)
-    told = (instead_line(service), service.loading.told, *service.loading.make)
-    return Deployed(files=tuple(files), checkpoint=service.checkpoint, notes=tuple(line for line in told if line))
+    return Deployed(files=tuple(files), checkpoint=", ".join({one.checkpoint: None for one in services.values()}), notes=tuple(told))
 
 
 NARROW = ("engine", "disaggregated", "kv_link", "kv_overlap", "router", "precision", "tp", "pp", "dp", "ep")
-"""Leaves of a question's search that may leave nothing which a target runs."""
+HARDWARE = ("gpu", "system")
+"""Leaves of a question's search that may leave nothing which a target runs; hardware is left out last."""
 
 
 def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
-    """The answer of ``size`` for a target with its command, after a semicolon; first to the same question, then without its ``NARROW``."""
+    """The answer of ``size`` for a target with its command: to the same question, then without its ``NARROW``, then on other hardware.
+
+    Where there is none, the reason: the limits, with what comes nearest to them, or why the question cannot be asked again.
+    """
     from tonnage.api.size import size
-    from tonnage.report.plans.answer import answer_text
+    from tonnage.report.plans.answer import NO_ANSWER, answer_text
+    from tonnage.report.plans.candidates import left_out_texts
 
     if plan.asked is None or plan.choice is None:
-        return ""
+        apart = plan.choice is not None and len(plan.choice.pools) > 1
+        without = f" and without {option('disaggregated')}" if apart else ""
+        return f"size again with {option('deploy_on')} {target}{without}, which tries only what it runs"
     document = to_document(plan.asked)
-    search = document.get("search", {})
-    for left_out in ((), tuple(name for name in NARROW if name in search)):
-        kept = {name: value for name, value in search.items() if name not in left_out}
+    search, none, failed = document.get("search", {}), "", ""
+    for narrow in dict.fromkeys(tuple(name for name in names if name in search) for names in ((), NARROW, (*NARROW, *HARDWARE))):
+        kept = {name: value for name, value in search.items() if name not in narrow}
+        without = f" without {', '.join(map(option, narrow))}" if narrow else ""
         try:
             found = size({**document, "search": {**kept, "deploy_on": target}}, progress=progress)
-        except TonnageError:
+        except TonnageError as fault:
+            failed = f"the nearest plan cannot be sized{without}: {'; '.join(fault.marked.splitlines())}"
             continue
         if found.choice is not None:
-            less = f" without {', '.join(map(option, left_out))}" if left_out else ""
-            told = f"; size{less} chooses {answer_text(found)}, {found.choice.systems} in place of the plan's {plan.choice.systems}"
-            return f"{told}: {_command(plan.provenance.command, left_out, target)}".removesuffix(": ")
-    return f"; no deployment that {target} runs meets the limits"
+            command = _command(plan.provenance.command, narrow, target)
+            chosen = f"nearest: {answer_text(found)}, {found.choice.systems} in place of the plan's {plan.choice.systems}, sized{without}"
+            return f"{chosen}: {command}" if command else chosen
+        none = f"nearest: none, {NO_ANSWER}{without}: {'; '.join(left_out_texts(found)[:MOST_TOLD])}".removesuffix(": ")
+    return none or failed
+
+
+MOST_TOLD = 3
+"""GPUs whose nearest deployment a refusal names."""
 
 
 def _command(typed: str, left_out: Sequence[str], target: str) -> str:

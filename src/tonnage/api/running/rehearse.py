@@ -65,6 +65,7 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
         TonnageError: a process does not serve, or the run was ended before the kill.
     """
     from tonnage.api.bench import prepare_bench, run_bench
+    from tonnage.api.running.gateway import gateway_from
     from tonnage.deploy.plan_text import bench_lengths
     from tonnage.deploy.service import PLAN
     from tonnage.plan.plan import Plan
@@ -77,7 +78,8 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
     plan = Plan.from_json(json.loads((place / PLAN).read_text(encoding="utf-8")))
     rate = plan.demand.sizing_requests_per_second if request_rate is None else request_rate
     argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"))
-    front = Program(name="gateway", argv=argv, address="127.0.0.1:8080", path="/v1/health/live")
+    settings = gateway_from(place / "gateway.yaml", {})
+    front = Program(name="gateway", argv=argv, address=f"{settings.host}:{settings.port}", path="/v1/health/live")
     asked = prepare_bench(
         url=front.url,
         model=served,
@@ -119,11 +121,14 @@ def _engines(folder: Path) -> tuple[list[Program], str]:
     """
     import yaml
 
+    from tonnage.deploy.compose import ROUTER
     from tonnage.deploy.service import PLAN
     from tonnage.serve.supervision.child import Program
 
     file, again = folder / "compose.yaml", f"write the folder by tonnage deploy with {option('target')} compose and {option('simulated')}"
     if not file.is_file():
+        if (folder / ROUTER).is_file():
+            raise InputError(f"{option('folder')}: {folder} is for several machines; a rehearsal takes a plan of one system")
         raise InputError(f"{option('folder')}: {folder} holds no compose.yaml; {again}")
     services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
     found, served = [], ""

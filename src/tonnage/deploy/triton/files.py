@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -139,7 +140,7 @@ curl --fail --retry 100 --retry-connrefused --retry-delay 10 http://127.0.0.1:80
 
 
 def _further(service: Service) -> str:
-    machines = service.pool.systems
+    machines = math.ceil(service.pool.instances / service.per_machine)
     several = f" ({service.per_machine} per machine; copy this folder to all {machines} machines)" if machines > 1 else ""
     return paragraph(
         f"The second command starts one of the plan's {service.pool.instances} instances, on {gpu_words(service)}. Start each further "

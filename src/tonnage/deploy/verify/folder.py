@@ -6,13 +6,13 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.deploy.dynamo import MODULES, as_engine
 from tonnage.deploy.service import PLAN, Service, service_of
-from tonnage.deploy.verify.references import Pods, Written, at, pods_of, secrets, unresolved
+from tonnage.deploy.verify.references import VALUES, Pods, Written, at, pods_of, secrets, unresolved
 from tonnage.deploy.verify.schemas import read_against
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
@@ -73,14 +73,42 @@ def read_folder(folder: Path) -> Folder:
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         if path.stat().st_size <= MOST_BYTES:
             files[str(path.relative_to(folder))] = path.read_text(encoding="utf-8", errors="replace")
-    if PLAN not in files:
+    folders = {folder: file for file in files for folder, _, name in [file.rpartition("/")] if name == PLAN and "/" not in folder}
+    if not folders:
         raise InputError(f"{option('folder')}: {folder} holds no {PLAN}; name a folder that `tonnage deploy` wrote")
+    if PLAN in files:
+        return read_files(files, _service(files[PLAN], folder / PLAN))
+    return _together({name: (_inside(files, name), _service(files[file], folder / file)) for name, file in folders.items()}, files)
+
+
+def _service(text: str, path: Path) -> Service:
+    """The deployment of a written plan."""
     try:
-        plan = Plan.from_json(json.loads(files[PLAN]))
-        service = service_of(plan, checkpoint="any/checkpoint", drafter=_drafter(plan))
+        plan = Plan.from_json(json.loads(text))
+        return service_of(plan, checkpoint="any/checkpoint", drafter=_drafter(plan))
     except (ValueError, TonnageError) as fault:
-        raise InputError(f"{option('folder')}: {folder}/{PLAN} is no plan that can be deployed: {fault}") from fault
-    return read_files(files, service)
+        raise InputError(f"{option('folder')}: {path} is no plan that can be deployed: {fault}") from fault
+
+
+def _inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
+    return {file.removeprefix(f"{folder}/"): text for file, text in files.items() if file.startswith(f"{folder}/")}
+
+
+def _together(cases: Mapping[str, tuple[Mapping[str, str], Service]], files: Mapping[str, str]) -> Folder:
+    """The folders of several use cases, each by itself, and their objects in one namespace."""
+    read = {name: read_files(*case) for name, case in cases.items()}
+    parts = [replace(part, file=f"{name}/{part.file}") for name, found in read.items() for part in found.parts]
+    faults = [f"{name}/{fault}" for name, found in read.items() for fault in found.faults]
+    named: dict[tuple[str, str], str] = {}
+    for name, (texts, _) in cases.items():
+        for one in (each for file, documents in _parsed(texts)[0].items() for each in _objects(file, documents) if each.name):
+            other = named.setdefault((one.kind, one.name), name)
+            if other != name:
+                faults.append(f"{name}/{one.file}: {one.kind} {one.name} is written in {other} too")
+    listed = at(_first(_parsed(files)[0], "kustomization.yaml"), "resources") or ()
+    faults += [f"kustomization.yaml: {name} is not applied" for name in cases if name not in listed]
+    needs = dict.fromkeys(need for found in read.values() for need in found.needs)
+    return Folder(parts=tuple(parts), needs=tuple(needs), faults=tuple(faults))
 
 
 def _drafter(plan: Plan) -> str | None:
@@ -106,7 +134,7 @@ def read_files(files: Mapping[str, str], service: Service) -> Folder:
         pods += (group for one in objects for group in pods_of(one))
         parts += _engines(values, pods, service, faults)
         faults += (f"{file}: {told}" for file, told in unresolved([*objects, *_generated(values)], pods))
-        faults += _together(values, pods, service)
+        faults += _with_each_other(values, pods, service)
         needs = tuple(dict.fromkeys(secrets(pods)))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
         needs = ()
@@ -150,6 +178,8 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
     for value in documents:
         if isinstance(value, Mapping) and list(value) == ["groups"]:  # a file of rules for Prometheus itself
             yield Written(file=file, value={"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "spec": value})
+        elif isinstance(value, Mapping) and "servingEngineSpec" in value:
+            yield Written(file=file, value={"apiVersion": "vllm-project/production-stack", "kind": VALUES, **value})
         elif isinstance(value, Mapping) and isinstance(value.get("kind"), str) and isinstance(value.get("apiVersion"), str):
             if value["kind"] != "Kustomization":
                 yield Written(file=file, value=value)
@@ -188,10 +218,11 @@ def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iter
             for entry in one.get("env") or ():
                 if entry.get("name") in FLAGS:
                     yield group.file, f"{group.owner} {entry['name']}", shlex.split(str(entry.get("value", ""))), {}
-    for name, made in (at(_first(values, "compose.yaml"), "services") or {}).items():
-        words = [str(word) for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))]
-        if _is_engine(words):
-            yield "compose.yaml", name, words, configs.get(FILE, {})
+    for file, services in _compose(values).items():
+        for name, made in services.items():
+            words = [str(word) for word in (*(made.get("entrypoint") or ()), *(made.get("command") or ()))]
+            if _is_engine(words):
+                yield file, name, words, configs.get(FILE, {})
     for application in at(_first(values, "serve.yaml"), "applications") or ():
         for one in at(application, "args", "llm_configs") or ():
             yield "serve.yaml", str(application.get("name", "")), list(_as_flags(one.get("engine_kwargs") or {})), {}
@@ -232,7 +263,7 @@ def _metrics(files: Mapping[str, str], interface: Interface) -> Iterator[str]:
 # The files together: how many instances there are, their images, their ports and GPUs.
 
 
-def _together(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
+def _with_each_other(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
     yield from _images(values, pods, service)
     listed = at(_first(values, "kustomization.yaml"), "resources") or ()
     yield from (f"kustomization.yaml: {file} is not in this folder" for file in listed if file not in values)
@@ -246,14 +277,14 @@ def _together(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service
             said = words[words.index("--port") + 1] if "--port" in words[:-1] else ""
             if ports and said and int(said) not in ports:
                 yield f"{group.file}: {group.owner} {one['name']} listens on {said}, and its ports are {sorted(ports)}"
-    if "compose.yaml" in values:
-        yield from _composed(values, service)
+    if composed := _compose(values):
+        yield from _composed(values, composed, service)
 
 
 def _images(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:
     """Tags of the engine's own image that are not that of the plan's version."""
     placed = [(group.file, one.get("image", "")) for group in pods for one in group.containers]
-    placed += [("compose.yaml", one.get("image", "")) for one in (at(_first(values, "compose.yaml"), "services") or {}).values()]
+    placed += [(file, one.get("image", "")) for file, services in _compose(values).items() for one in services.values()]
     repository = service.image.rsplit(":", 1)[0]
     for file, image in placed:
         if str(image).rsplit(":", 1)[0] == repository and image != service.image:
@@ -265,35 +296,55 @@ def _gpus(container: Mapping[str, Any]) -> int:
     return sum(int(count) for name, count in limits.items() if name.endswith("/gpu"))
 
 
-def _composed(values: Mapping[str, Sequence[Any]], service: Service) -> Iterator[str]:
+def _compose(values: Mapping[str, Sequence[Any]]) -> dict[str, Mapping[str, Any]]:
+    """The services of each file of Compose."""
+    return {file: made["services"] for file in values if isinstance(made := _first(values, file), dict) and "services" in made}
+
+
+def _composed(values: Mapping[str, Sequence[Any]], composed: Mapping[str, Mapping[str, Any]], service: Service) -> Iterator[str]:
     """The services of Compose: their files, their GPUs, and the addresses by which the gateway and Prometheus find them."""
-    services: Mapping[str, Any] = at(_first(values, "compose.yaml"), "services") or {}
-    volumes = at(_first(values, "compose.yaml"), "volumes") or {}
-    taken: dict[str, str] = {}
-    published = set()
+    published = {
+        file: {str(port).rsplit(":", 2)[-2] for one in made.values() for port in one.get("ports") or ()} for file, made in composed.items()
+    }
+    for file, services in composed.items():
+        yield from _of_machine(file, services, values, service)
+    instances = sum(name.startswith("instance-") for services in composed.values() for name in services)
+    if instances != service.pool.instances:
+        yield f"{', '.join(composed)}: {instances} instances in place of the plan's {service.pool.instances}"
+    backends = {str(each) for each in at(_first(values, "gateway.yaml"), "backends") or ()}
+    if len(backends) != service.pool.instances:
+        yield f"gateway.yaml: {len(backends)} backends in place of the plan's {service.pool.instances} instances"
+    names = {name for services in composed.values() for name in services}
+
+    def unknown(address: str) -> str:
+        """The files that do not publish the port of an address: that of its machine, or all where its name is the user's own."""
+        host, _, port = address.rpartition(":")
+        files = [f"{host}.yaml"] if f"{host}.yaml" in published else list(published)
+        return "" if any(port in published[file] for file in files) else " or ".join(files)
+
+    for each in sorted(backends):
+        if files := unknown(each.removeprefix("http://")):
+            yield f"gateway.yaml: {each} is no published port of {files}"
+    for job in at(_first(values, "prometheus.yaml"), "scrape_configs") or ():
+        for target in (str(each) for static in job.get("static_configs") or () for each in static.get("targets") or ()):
+            if target.partition(":")[0] not in {*names, "host.docker.internal"} and (files := unknown(target)):
+                yield f"prometheus.yaml: {target} is neither a service nor a published port of {files}"
+
+
+def _of_machine(file: str, services: Mapping[str, Any], values: Mapping[str, Sequence[Any]], service: Service) -> Iterator[str]:
+    """The mounts and GPUs of one machine's services."""
+    volumes, taken = at(_first(values, file), "volumes") or {}, dict[str, str]()
     for name, one in services.items():
-        published |= {str(port).rsplit(":", 2)[-2] for port in one.get("ports") or ()}
         for mount in one.get("volumes") or ():
             source = str(mount).split(":")[0]
-            file = source.removeprefix("./")
-            held = any(each == file or each.startswith(f"{file}/") for each in values) or file == "models"
+            mounted = source.removeprefix("./")
+            held = any(each == mounted or each.startswith(f"{mounted}/") for each in values) or mounted == "models"
             if (source.startswith("./") and not held) or (not source.startswith(("./", "/")) and source not in volumes):
-                yield f"compose.yaml: {name} mounts {source}, which is not there"
+                yield f"{file}: {name} mounts {source}, which is not there"
         devices = at(one, "deploy", "resources", "reservations", "devices") or ()
         for gpu in (str(found) for device in devices for found in device.get("device_ids") or ()):
             if gpu in taken:
-                yield f"compose.yaml: {name} and {taken[gpu]} have GPU {gpu} both"
-            if int(gpu) >= service.pool.gpus_per_system:
-                yield f"compose.yaml: {name} has GPU {gpu} of a machine with {service.pool.gpus_per_system}"
+                yield f"{file}: {name} and {taken[gpu]} have GPU {gpu} both"
+            if int(gpu) >= service.machine_gpus:
+                yield f"{file}: {name} has GPU {gpu} of a machine with {service.machine_gpus}"
             taken[gpu] = name
-    backends = at(_first(values, "gateway.yaml"), "backends") or ()
-    if len(backends) != service.pool.instances:
-        yield f"gateway.yaml: {len(backends)} backends in place of the plan's {service.pool.instances} instances"
-    yield from (
-        f"gateway.yaml: {each} is no published port of compose.yaml" for each in backends if each.rsplit(":", 1)[-1] not in published
-    )
-    for job in at(_first(values, "prometheus.yaml"), "scrape_configs") or ():
-        for target in (each for static in job.get("static_configs") or () for each in static.get("targets") or ()):
-            host, _, port = str(target).partition(":")
-            if host not in services and host != "host.docker.internal" and port not in published:
-                yield f"prometheus.yaml: {target} is neither a service nor a published port of compose.yaml"

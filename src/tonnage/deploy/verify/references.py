@@ -6,8 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tonnage.deploy.production_stack import command as chart_command
+from tonnage.deploy.production_stack import deployment_name
+
 LEADER_LABELS = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
 """Which LeaderWorkerSet puts on the first pod of a group, next to the name of its object."""
+
+VALUES = "Values"
+"""What the values of vLLM's production stack are called here; they have no kind."""
 
 SELECTED = {
     "Service": ("spec", "selector"),
@@ -111,6 +117,14 @@ def pods_of(one: Written) -> Iterator[Pods]:
         claim = {"name": "model-store", "persistentVolumeClaim": {"claimName": at(spec, "storage", "pvc", "name")}}
         pod = {"containers": [inside], "volumes": [claim]}
         yield made({"metadata": {"labels": named}, "spec": pod}, spec.get("replicas"), open=True, answers=False)
+    elif one.kind == VALUES:
+        engine = one.value["servingEngineSpec"]
+        for model in engine.get("modelSpec") or ():
+            command, *words = chart_command(engine, model)
+            gpus = {model.get("requestGPUType", "nvidia.com/gpu"): model.get("requestGPU", 0)}
+            inside = {"name": model["name"], "image": f"{model['repository']}:{model['tag']}", "command": [command], "args": words}
+            pod = {"containers": [{**inside, "resources": {"limits": gpus}, "env": model.get("env")}]}
+            yield made({"metadata": {"labels": engine.get("labels")}, "spec": pod}, model.get("replicaCount"), open=True)
     elif one.kind == "DynamoGraphDeployment":
         for part in spec.get("components") or ():
             yield made(part.get("podTemplate"), part.get("replicas"), open=True)
@@ -145,6 +159,10 @@ def _made_by_controllers(objects: Sequence[Written]) -> Iterator[tuple[str, str]
     for one in objects:
         if one.kind == "InferenceService":
             yield "Deployment", f"{one.name}-predictor"
+        if template := at(one.value, "spec", "channel", "resourceClaimTemplate", "name") if one.kind == "ComputeDomain" else None:
+            yield "ResourceClaimTemplate", template
+        for model in (at(one.value, "servingEngineSpec", "modelSpec") or ()) if one.kind == VALUES else ():
+            yield "Deployment", deployment_name(str(at(one.value, "servingEngineSpec", "labels", "release")), str(model.get("name")))
         for part in (at(one.value, "spec", "components") or ()) if one.kind == "DynamoGraphDeployment" else ():
             if "scalingAdapter" in part:
                 yield "DynamoGraphDeploymentScalingAdapter", f"{one.name}-{str(part['name']).lower()}"
@@ -211,6 +229,9 @@ def _of_pods(group: Pods, named: set[tuple[str, str]]) -> Iterator[str]:
             wanted = at(volume, key, name)
             if wanted and (kind, wanted) not in named:
                 yield f"its volume {volume['name']} is the {kind} {wanted}, which is not in this folder"
+    for claim in group.spec.get("resourceClaims") or ():
+        if ("ResourceClaimTemplate", claim.get("resourceClaimTemplateName")) not in named:
+            yield f"its claim {claim.get('name')} is of the template {claim.get('resourceClaimTemplateName')}, which nothing here makes"
     for one in group.containers:
         missing = [mount["name"] for mount in one.get("volumeMounts") or () if mount["name"] not in volumes]
         yield from (f"{one['name']} mounts the volume {name}, which the pod does not have" for name in missing if not group.open)

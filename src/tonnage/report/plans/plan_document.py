@@ -302,7 +302,7 @@ def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
     if isinstance(document, dict) and document.get("schema") == SCHEMA:
         raise InputError(
             f"{path}: holds several use cases, and one plan is needed; size each scenario alone, `tonnage size SCENARIO.yaml --output "
-            "PLAN.json`, and deploy each plan into its own namespace"
+            "PLAN.json`"
         )
     if isinstance(document, dict) and document.get("schema") == COMPARISON and isinstance(document.get("plans"), list):
         return tuple(map(Plan.from_json, document["plans"]))

@@ -1,0 +1,94 @@
+"""Several use cases in one namespace: a folder for each, applied together, without two objects of one name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.plans import dense
+from tonnage import api
+from tonnage.deploy.targets import TARGETS, TOGETHER
+from tonnage.errors import InputError
+from tonnage.plan.pool import Identity
+from tonnage.plan.use_cases import Arrangement, UseCasePool, UseCases
+
+NAMES = ("Chat", "Long answers")
+
+
+def cases(**changed: Any) -> UseCases:
+    """Two use cases of one model with five and three instances on one system."""
+    plan = dense()
+    pools = [_pool(plan.candidates[0].identity, instances) for instances in (5, 3)]
+    apart = Arrangement(pools=tuple(pools), systems=())
+    values = {"names": NAMES, "plans": (plan, plan), "separate": apart, "shared": None, "not_shared": None, "chosen": "separate", **changed}
+    return UseCases(**values)
+
+
+def _pool(named: Identity, instances: int) -> UseCasePool:
+    words = {name: getattr(named, name) for name in ("gpu", "precision", "tp", "pp", "dp", "ep", "engine", "engine_preset")}
+    return UseCasePool(**words, system="dgx-h100", gpus_per_system=8, knobs=None, instances=instances, instances_exact=instances, cases=())
+
+
+def saved(folder: Path, **changed: Any) -> Path:
+    path = folder / "plan.json"
+    path.write_text(json.dumps(cases(**changed).to_json()), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("target", TOGETHER)
+def test_two_use_cases_share_a_namespace(target: str, tmp_path: Path) -> None:
+    done = api.deploy(saved(tmp_path), target=target, output=tmp_path / "out")
+    assert {name.split("/")[0] for name in done.files} == {"chat", "long-answers", "kustomization.yaml", "README.md"}
+    assert yaml.safe_load((tmp_path / "out/kustomization.yaml").read_text())["resources"] == ["chat", "long-answers"]
+    assert api.verify_folder(tmp_path / "out").faults == ()
+    for folder, instances in (("chat", 5), ("long-answers", 3)):
+        plan = json.loads((tmp_path / "out" / folder / "plan.json").read_text())
+        assert plan["candidates"][0]["pools"][0]["instances"] == instances
+        rules = yaml.safe_load((tmp_path / "out" / folder / "alerts.yaml").read_text())
+        assert rules["metadata"]["name"] == f"{folder}-llama-3-1-8b"
+        assert all(f'deployment="{folder}-llama-3-1-8b"' in str(group) for group in rules["spec"]["groups"][1:])
+    if target == "llm-d":
+        for folder in ("chat", "long-answers"):
+            rule = yaml.safe_load((tmp_path / "out" / folder / "route.yaml").read_text())["spec"]["rules"][0]
+            assert rule["matches"][0]["path"]["value"] == f"/{folder}/v1"
+            assert f'--url "http://$HOST/{folder}"' in (tmp_path / "out" / folder / "README.md").read_text()
+
+
+def test_verify_finds_what_clashes(tmp_path: Path) -> None:
+    api.deploy(saved(tmp_path), target="kubernetes", output=tmp_path / "out")
+    for path in (tmp_path / "out/long-answers").glob("*.yaml"):
+        path.write_text(path.read_text().replace("long-answers-llama", "chat-llama"))
+    (tmp_path / "out/kustomization.yaml").write_text("resources: [chat]\n")
+    found = api.verify_folder(tmp_path / "out").faults
+    assert "long-answers/service.yaml: Service chat-llama-3-1-8b is written in chat too" in found
+    assert "kustomization.yaml: long-answers is not applied" in found
+
+
+@pytest.mark.parametrize(
+    ("target", "changed", "line"),
+    [
+        *((target, {}, f"target: {target} has no namespaces") for target in TARGETS if target not in TOGETHER),
+        ("kubernetes", {"chosen": "shared", "shared": cases().separate}, "plan: its use cases share one pool"),
+        ("kubernetes", {"chosen": None, "separate": None}, "plan: its use cases have no deployment"),
+        ("kubernetes", {"names": ("Chat", "chat!")}, "plan: the use cases Chat, chat! get names that are alike"),
+        ("kubernetes", {"names": ("a", "a-llama-3.1-8b-b")}, "get names that are alike"),
+    ],
+)
+def test_what_cannot_stand_side_by_side_is_refused_in_a_line(target: str, changed: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        api.deploy(saved(tmp_path, **changed), target=target, output=tmp_path / "out")
+    assert line in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_instances_of_the_whole_answer_leave_a_plan_as_it_is(tmp_path: Path) -> None:
+    plan = dense()
+    alone = Arrangement(pools=(_pool(plan.candidates[0].identity, 8),), systems=())
+    path = saved(tmp_path, names=("Chat",), plans=(plan,), separate=replace(alone))
+    api.deploy(path, target="kubernetes", output=tmp_path / "out")
+    assert json.loads((tmp_path / "out/chat/plan.json").read_text()) == json.loads(json.dumps(plan.to_json()))
