@@ -1,4 +1,4 @@
-"""The peak against scipy and a table."""
+"""The peak of a Poisson count against scipy and a table."""
 
 from __future__ import annotations
 

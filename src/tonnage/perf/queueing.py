@@ -1,4 +1,4 @@
-"""The busiest interval of Poisson arrivals."""
+"""The peak of a Poisson count."""
 
 from __future__ import annotations
 
