@@ -79,8 +79,8 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     [
         (
             ("nomad", DENSE_CHECKPOINT),
-            "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve, llm-d, dynamo, production-stack, ray-serve, "
-            "nim, triton",
+            "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve, llm-d, dynamo, production-stack, "
+            "ray-serve, nim, triton",
         ),
         (("kubernetes", "a b"), "--checkpoint: 'a b' is no name of a checkpoint"),
     ],
