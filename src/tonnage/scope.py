@@ -58,14 +58,9 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
             r"prune|sparsify",
             "pruning changes the weights and their quality; give the pruned model's config.json, or +2:4 as a number format",
         ),
-        (r"quantize|quantise", "checkpoints are not changed here; size estimates what each format would do (precision all)"),
+        (r"quantize|quantise", "tonnage compress makes the checkpoint; size estimates what each format would do (precision all)"),
     ),
     "option": (
-        (
-            r"(enable-)?(lora|loras|adapters?|max-loras?)(-\w+)*",
-            "what adapters cost in steps and memory is not estimated; leave out the GPU memory that they take, or calibrate with "
-            "them loaded",
-        ),
         (
             r"(cpu-)?offload(ing)?(-\w+)*|swap-space|kv-offload(-\w+)*",
             "reading weights or KV cache over PCIe is too slow for interactive latency limits; choose a format or a degree that fits",

@@ -12,6 +12,7 @@ from tests.deploy.plans import dense, started
 from tests.deploy.written import check_files, objects_of
 from tonnage.deploy.service import Service
 from tonnage.deploy.targets import deployed, target_files
+from tonnage.deploy.verify.folder import read_files
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
 from tonnage.spec.deployment import Parallelism
@@ -24,7 +25,7 @@ def changed(engine: str, *, split: Parallelism | None = None, **more: Any) -> Pl
     assert pool.knobs is not None
     if split is not None:
         command = started(engine, pool.model, split, pool.knobs, kv_8bit=False)
-        more |= {"tp": split.tp, "pp": split.pp, "instances": 2, "systems": 2 * split.pp, **command}
+        more = {"tp": split.tp, "pp": split.pp, "instances": 2, "systems": 2 * split.pp} | more | command
     return replace(plan, candidates=(replace(plan.candidates[0], pools=(replace(pool, **more),)),))
 
 
@@ -60,11 +61,45 @@ def test_an_instance_of_two_systems_is_a_group_of_two_pods(engine: str, target: 
     assert "leaderworkerset" in files["README.md"]
 
 
+RACK = {"gpu": "gb200-186gb", "system": "gb200-nvl72", "gpus_per_system": 72}
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "llm-d"])
+def test_an_instance_on_two_trays_of_a_rack_has_a_channel_of_its_nvlink_domain(target: str) -> None:
+    service, files = written("vllm-0.32", target, split=Parallelism(tp=8), **RACK)
+    check_files(files, service)
+    assert "compute-domain.yaml" in yaml.safe_load(files["kustomization.yaml"])["resources"]
+    objects = objects_of(files)
+    template = objects["ComputeDomain", "llama-3-1-8b"]["spec"]["channel"]["resourceClaimTemplate"]["name"]
+    group = objects["LeaderWorkerSet", "llama-3-1-8b"]["spec"]["leaderWorkerTemplate"]
+    assert group["size"] == 2
+    for name in ("leaderTemplate", "workerTemplate"):
+        pod = group[name]["spec"]
+        (claim,), (engine,) = pod["resourceClaims"], pod["containers"]
+        assert claim["resourceClaimTemplateName"] == template
+        assert engine["resources"]["claims"] == [{"name": claim["name"]}]
+        assert engine["resources"]["limits"]["nvidia.com/gpu"] == 4
+        assert pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["topologyKey"] == "nvidia.com/gpu.clique"
+    changed_files = {**files, "compute-domain.yaml": files["compute-domain.yaml"].replace("-channel", "-channels")}
+    assert any("llama-3-1-8b-channel, which nothing here makes" in one for one in read_files(changed_files, service).faults)
+
+
+def test_a_tray_of_a_rack_is_a_machine() -> None:
+    for split, one in ((Parallelism(), "deployment.yaml"), (Parallelism(tp=4), "deployment.yaml")):
+        assert one in written("vllm-0.32", "kubernetes", split=split, **RACK)[1]
+    plan = changed("vllm-0.32", systems=1, instances=72, **RACK)
+    files = target_files(deployed(plan, "compose"), "compose")
+    assert [name for name in files if name.startswith("machine-")] == [f"machine-{place}.yaml" for place in range(1, 19)]
+    for target in ("compose", "dynamo"):
+        with pytest.raises(InputError, match="an instance of 8 GPUs spans several machines"):
+            written("vllm-0.32", target, split=Parallelism(tp=8), **RACK)
+
+
 def test_where_an_instance_of_two_systems_is_refused() -> None:
     split = Parallelism(tp=8, pp=2)
     for engine, target, why in (
-        ("vllm-0.32", "compose", "spans several systems, which deploy does not write for vllm on compose"),
-        ("tensorrt-llm-1.2", "kubernetes", "spans several systems, which deploy does not write for tensorrt-llm on kubernetes"),
+        ("vllm-0.32", "compose", "spans several machines, which deploy does not write for vllm on compose"),
+        ("tensorrt-llm-1.2", "kubernetes", "spans several machines, which deploy does not write for tensorrt-llm on kubernetes"),
         ("vllm-0.10", "kubernetes", r"vllm-0.10 \(0.10.2\) has no flag --nnodes"),
     ):
         with pytest.raises(InputError, match=why):

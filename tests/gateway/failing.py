@@ -18,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from tonnage.api.running.processes import gateway_before, served_instances
 from tonnage.serve.supervision.child import Child
 from tonnage.serve.supervision.supervisor import Supervisor
-from tonnage.simulator.kernel import warm_up
 
 MODEL = "llama-3.1-8b"
 CLIENTS, TOKENS = 24, 50
@@ -112,7 +111,6 @@ def fail_one(logs: Path, number: int, *, frozen_s: float = 6.0, before_s: float 
         frozen_s: seconds from one to the other.
         before_s, after_s: seconds of load before the signal, and after the worker is back.
     """
-    warm_up()  # so that three processes do not compile the simulator at once
     programs = served_instances(["--engine", "simulated", "--model", MODEL], 3)
     front = gateway_before(programs, policy="round-robin")
     front = replace(front, argv=(*front.argv, "--idle-timeout", str(IDLE_S)))

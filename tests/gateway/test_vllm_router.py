@@ -16,7 +16,6 @@ from tonnage.api.running.gateway import POLICIES, VERSION
 from tonnage.api.running.processes import served_instances
 from tonnage.serve.supervision.child import Program
 from tonnage.serve.supervision.supervisor import Supervisor, free_ports
-from tonnage.simulator.kernel import warm_up
 
 pytestmark = pytest.mark.engines
 
@@ -26,7 +25,6 @@ REQUESTS = 40
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Program]]:
     """Two simulated instances, each a process of its own."""
-    warm_up()
     programs = served_instances(["--engine", "simulated", "--model", MODEL], 2)
     with Supervisor(programs, tmp_path_factory.mktemp("workers"), grace_s=3) as supervisor:
         supervisor.wait_until_ready(timeout_s=120)

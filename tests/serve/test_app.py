@@ -50,9 +50,6 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    from tonnage.simulator.kernel import warm_up
-
-    warm_up()
     with in_thread(SERVED) as running:
         engines = running.service.engines
         assert isinstance(engines, Simulated)

@@ -15,7 +15,6 @@ from tonnage.api.bench import bench
 from tonnage.api.running.processes import Processes, gateway_before, processes, served_instances
 from tonnage.bench.benchmark import Measured
 from tonnage.errors import InputError
-from tonnage.simulator.kernel import warm_up
 
 MODEL = "llama-3.1-8b"
 
@@ -23,7 +22,6 @@ MODEL = "llama-3.1-8b"
 @contextmanager
 def fleet(logs: Path, own: list[list[str]]) -> Iterator[Processes]:
     """One process for each list of arguments."""
-    warm_up()
     instances = served_instances(["--engine", "simulated", "--model", MODEL, "--speed", "4"], len(own), own)
     gateway = gateway_before(instances, policy="round-robin")
     with processes(instances, gateway, logs, ready_s=60, grace_s=3, told=lambda line: None, seen=lambda ready, of: None) as up:

@@ -11,7 +11,6 @@ import pytest
 from tests.serve import openai_client
 from tonnage.api.running.processes import gateway_before, processes, served_instances
 from tonnage.bench.scrape import fetch, samples
-from tonnage.simulator.kernel import warm_up
 
 MODEL = "llama-3.1-8b"
 
@@ -19,7 +18,6 @@ MODEL = "llama-3.1-8b"
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The addresses of an instance, and of the gateway before two."""
-    warm_up()
     logs: Path = tmp_path_factory.mktemp("logs")
     instances = served_instances(["--engine", "simulated", "--model", MODEL, "--speed", "5"], 2)
     gateway = gateway_before(instances, policy="round-robin")

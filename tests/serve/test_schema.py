@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, settings
 
 from tonnage.api.running.processes import gateway_before, processes, served_instances
 from tonnage.bench.scrape import fetch
-from tonnage.simulator.kernel import warm_up
 
 pytestmark = pytest.mark.engines
 MODEL = "llama-3.1-8b"
@@ -64,7 +63,6 @@ SCHEMA = schemathesis.openapi.from_dict(
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The addresses of an instance and of the gateway before it."""
-    warm_up()
     instances = served_instances(["--engine", "simulated", "--model", MODEL, "--speed", "50"], 1)
     gateway = gateway_before(instances, policy="prefix-aware")
     logs = tmp_path_factory.mktemp("logs")

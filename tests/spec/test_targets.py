@@ -62,5 +62,5 @@ def test_reasons() -> None:
     assert of("dynamo", "tensorrt-llm-1.2", dp=2) == ""
     assert of("triton", pp=2) == "deploy writes no pipelines for triton"
     assert "does not exist in mxfp4" in of("triton", "tensorrt-llm-1.2", precision="mxfp4")
-    assert "spans several systems" in of("triton", tp=8, pp=1, dp=2) or of("triton", dp=2)
+    assert "spans several machines" in of("triton", tp=8, pp=1, dp=2) or of("triton", dp=2)
     assert "not mi300x by AMD" in of("nim", gpu="mi300x")

@@ -33,7 +33,7 @@ def files(service: Service) -> dict[str, str]:
         "nginx.conf": nginx(service),
         "envoy.yaml": yaml_text(envoy(service)),
         "prometheus.yaml": yaml_text(prometheus(service)),
-        "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances)),
+        "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances, fronted=True)),
         "grafana/datasource.yaml": yaml_text(_datasource()),
         "grafana/provider.yaml": yaml_text(_provider()),
         "grafana/dashboards/plan.json": dashboard_text(service),
@@ -51,7 +51,7 @@ def prometheus(service: Service) -> dict[str, Any]:
         [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)],
         [f"gpu-exporter:{EXPORTER_PORTS[service.gpu.vendor]}"],
     )
-    if service.pool.systems > 1:
+    if service.several:
         engines = [address(service, place) for place in range(service.pool.instances)]
         exporters = [f"{name}:{EXPORTER_PORT}" for name in _placed(service)]
     path = {"metrics_path": service.signals.path} if service.signals.path != "/metrics" else {}
@@ -103,7 +103,7 @@ ROUTER = "router.yaml"
 
 def services(service: Service) -> dict[str, dict[str, Any]]:
     """Compose's files by their names: one for one machine; of several one for each, and ``ROUTER``."""
-    several, placed = service.pool.systems > 1, _placed(service)
+    several, placed = service.several, _placed(service)
     exporter = {} if service.simulated else {"gpu-exporter": _exporter(service.gpu.vendor, several=several)}
     found = {}
     for machine, places in placed.items():
@@ -171,7 +171,7 @@ def _instance(service: Service, place: int) -> dict[str, Any]:
         resources["reservations"] = {"devices": [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]}
     return {
         "<<": Alias(name="engine"),
-        "ports": [_published(FIRST_PORT + first, PORT, several=service.pool.systems > 1)],
+        "ports": [_published(FIRST_PORT + first, PORT, several=service.several)],
         **devices,
         "deploy": {"resources": resources},
     }
@@ -239,7 +239,7 @@ def gateway(service: Service) -> dict[str, Any]:
     """What ``tonnage gateway --config`` reads."""
     bound = _bound(service)
     backends: Any = [f"http://{address(service, place)}" for place in range(service.pool.instances)]
-    if service.pool.systems > 1:
+    if service.several:
         backends = noted(backends, MACHINES)
     return {
         "backends": backends,
@@ -371,7 +371,7 @@ def _requests_per_second(service: Service) -> int:
 
 def readme(service: Service) -> str:
     """The page in Markdown."""
-    each, several = f"instances with {gpu_words(service)} each", service.pool.systems > 1
+    each, several = f"instances with {gpu_words(service)} each", service.several
     exporter = "" if service.simulated else " and an exporter"
     rows = [f"| `compose.yaml` | {service.per_machine} {each}, Prometheus, Grafana{exporter} |"]
     if several:
@@ -408,7 +408,7 @@ Prometheus reaches the gateway's metrics once the gateway listens on an address 
 
 def _start(service: Service) -> str:
     up = f"up --detach --wait --wait-timeout {service.startup_seconds + 120}"
-    if service.pool.systems == 1:
+    if not service.several:
         return f"docker compose {up}"
     router = f"docker compose --file {ROUTER} --project-name router up --detach --wait"
     return f"docker compose --file machine-1.yaml {up}    # on each machine, with its file\n{router}"
@@ -418,10 +418,10 @@ def _needs(service: Service) -> str:
     """Requirements of the machine, and the steps for several machines."""
     docker = "Docker and AMD's driver" if service.gpu.vendor == "AMD" else "Docker with NVIDIA's container toolkit"
     docker = "Docker" if service.simulated else docker
-    if service.pool.systems == 1:
+    if not service.several:
         return f"The machine needs {docker}, and tonnage."
     return paragraph(
-        f"Docker Compose manages one machine, and the plan has {service.pool.systems}: each has a file. Copy this folder to each machine, "
+        f"Docker Compose manages one machine, and the plan has {len(_placed(service))}: each has a file. Copy this folder to each machine, "
         "and replace `machine-1` and so on in `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Start each machine's file "
         f"on it; the other commands are for the router's machine, which may be one of them. Every machine needs {docker}, and the router's "
         "needs tonnage too. The engines' ports are not protected by keys: keep them on a private network."

@@ -25,7 +25,7 @@ from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.interfaces import Interface, find_interface
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import WIDE, find_precision
-from tonnage.spec.targets import SPANNING
+from tonnage.spec.targets import SPANNING, machine_gpus
 from tonnage.version import VERSION
 
 PORT = 8000
@@ -175,12 +175,28 @@ class Service:
     def prerequisites(self) -> str:
         """What a cluster needs for the engines, at the beginning of a list; nothing where they are simulated."""
         groups = ", LeaderWorkerSet 0.6 or newer" if self.spans > 1 else ""
+        groups += ", NVIDIA's DRA driver with ComputeDomains (Kubernetes 1.33 or newer)" if self.racked else ""
         return "" if self.simulated else f"{self.gpu.vendor}'s GPU operator{groups}, a storage class with ReadWriteMany, "
 
     @property
     def spans(self) -> int:
-        """Systems of one instance."""
-        return 1 if self.simulated else -(-self.gpus // self.pool.gpus_per_system)
+        """Machines of one instance."""
+        return 1 if self.simulated else -(-self.gpus // self.machine_gpus)
+
+    @property
+    def racked(self) -> bool:
+        """Whether NVLink joins the machines of an instance (MNNVL of GB200 and GB300), which then needs an IMEX channel."""
+        return self.spans > 1 and self.machine_gpus < self.pool.gpus_per_system
+
+    @property
+    def machine_gpus(self) -> int:
+        """GPUs of one machine, which for a rack is one of its trays."""
+        return machine_gpus(self.pool.gpu, self.pool.gpus_per_system)
+
+    @property
+    def several(self) -> bool:
+        """Whether the instances are on several machines."""
+        return self.pool.systems > 1 or self.pool.instances > self.per_machine
 
     @property
     def gpus(self) -> int:
@@ -190,11 +206,11 @@ class Service:
     @property
     def per_machine(self) -> int:
         """Instances per machine; the last machine may have fewer."""
-        return min(self.pool.instances, self.pool.gpus_per_system // self.gpus)
+        return min(self.pool.instances, self.machine_gpus // self.gpus)
 
     def machine_of(self, place: int) -> str:
         """Host of an instance, counted from 0: a placeholder name, or 127.0.0.1 if the plan has one machine."""
-        return f"machine-{place // self.per_machine + 1}" if self.pool.systems > 1 else "127.0.0.1"
+        return f"machine-{place // self.per_machine + 1}" if self.several else "127.0.0.1"
 
     @property
     def weight_bytes(self) -> int:
@@ -306,10 +322,13 @@ def obstacle(candidate: Candidate) -> str:
         return f"no command is known that serves {pool.precision.upper()}"
     if not pool.launch or interface is None:
         return f"no command or image is known for {pool.engine}"
-    gpu, family, spans = find_gpu(pool.gpu), engine.family, pool.parallelism.gpus > pool.gpus_per_system
+    gpu, family = find_gpu(pool.gpu), engine.family
+    spans = pool.parallelism.gpus > machine_gpus(pool.gpu, pool.gpus_per_system)
     if not interface.image_on(gpu):
         return f"no image of {engine.name} is known for {gpu.name} by {gpu.vendor}"
     further = (*pool.launch, *(node_words(family, nodes=2, rank="0") if spans and family in SPANNING else ()))
+    if spans and len(candidate.pools) > 1:
+        return f"an instance of {pool.parallelism.gpus} GPUs of one of two pools spans several machines, which deploy does not write"
     if fault := interface.fault(further, pool.launch_file):
         return fault
     return ""

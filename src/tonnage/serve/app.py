@@ -222,7 +222,7 @@ async def completed(service: Service, kind: Kind, request: Request, body: Any = 
     body = await json_body(request) if body is None else body
     asked = replace(asked_of(kind, body, reader=service.reader, limits=service.limits), came_at=came_at, rank=_rank(request))
     given = body.get("request_id") if isinstance(body.get("request_id"), str) else None
-    number = request.headers.get("x-request-id") or given or secrets.token_hex(8)
+    number = request.headers.get("x-request-id", given or secrets.token_hex(8))
     reply = reply_of(service, asked, f"{'chatcmpl' if kind == 'chat' else 'cmpl'}-{number}")
     transfers = service.transfers
     if transfers is not None and asked.transfer:
@@ -266,14 +266,19 @@ def _failing(fault: Fault) -> Refused:
     return Refused("Internal server error; a fault on demand.", status=500, kind="InternalServerError")
 
 
+def check_type(request: Request) -> None:
+    """Refuse a body that says it is no JSON."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused("1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed", kind="Bad Request")
+
+
 async def json_body(request: Request) -> Any:
     """The JSON body.
 
     Raises:
         Refused: it is too large, or no JSON.
     """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused("1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed", kind="Bad Request")
+    check_type(request)
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

@@ -65,6 +65,8 @@ def _check(said: Mapping[str, Any]) -> None:
         Refused: it does not hold.
     """
     most, thinking = said["max_tokens"], said.get("thinking") or {}
+    if not said["model"]:
+        raise value_error("Model is required", said["model"], "model")
     if most <= 0:
         raise value_error("max_tokens must be positive", most, "max_tokens")
     if thinking.get("type") == "enabled" and thinking["budget_tokens"] >= most:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.rules import ENABLES_EMBEDS, check_before, check_choices, check_sampling, refusal
+from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, refusal
 from tonnage.serve.schema import checked
 from tonnage.serve.tokens import Message, Prompt
 
@@ -47,6 +47,12 @@ class Sampling:
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed")
 _ENDING = ("min_tokens", "ignore_eos")
+
+PARTS = (
+    *("audio_embeds", "audio_url", "image_embeds", "image_pil", "image_url", "input_audio", "input_image", "input_text", "output_text"),
+    *("prompt_embeds", "refusal", "text", "thinking", "tool_reference", "video_embeds", "video_url"),
+)
+"""Kinds of parts that vLLM knows in the content of a message."""
 
 _NEVER = -100
 """The bias of a token that is never taken."""
@@ -219,6 +225,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     osl = _osl(kind, said, prompts, limits)
     sampling = _sampling(said)
     alone = kind == "completions" and said["echo"] and said["max_tokens"] == 0
+    _check_by_limits(said, prompts[0].tokens if alone else 0, limits)
     logprobs = (said["top_logprobs"] or 0 if said["logprobs"] else None) if kind == "chat" else said["logprobs"]
     greedy = sampling.temperature == 0
     check_sampling(said, osl=1 if alone else osl, logprobs=logprobs, greedy=greedy, vocabulary=limits.vocabulary)
@@ -254,6 +261,19 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         transfer=said.get("kv_transfer_params"),
         **({**_tools(said), **_speaks(said)} if kind == "chat" else {}),
     )
+
+
+def _check_by_limits(said: Mapping[str, Any], alone: int, limits: Limits) -> None:
+    """Refuse what this server has no room for; ``alone`` are the tokens of a prompt after which nothing is generated."""
+    if said.get("thinking_token_budget") is not None and not limits.reasons:
+        words = "thinking_token_budget is set but reasoning_config is not configured. Please set"
+        raise Refused(f"{words} {PARSES} and/or {CONFIGURES} to use thinking_token_budget.")
+    if 0 < limits.max_context <= alone:
+        words = (
+            f"The decoder prompt (length {alone}) plus the number of requested output tokens (at least 1) is longer than the maximum model"
+        )
+        words += f" length of {limits.max_context}. Make sure that `max_model_len` is no smaller than the number of text tokens (prompt + "
+        raise Refused(f"{words}requested output tokens).")
 
 
 def _speaks(said: Mapping[str, Any]) -> dict[str, str]:
@@ -385,6 +405,10 @@ def _text_of(message: Mapping[str, Any], model: str) -> str:
     after = json.dumps(list(calls)) if calls else ""
     if content is None or isinstance(content, str):
         return (content or "") + after
+    for part in content:
+        if not isinstance(part, str) and (kind := part.get("type", "text")) not in PARTS:
+            words = f"Unsupported chat content part type: '{kind}'. Supported types: {', '.join(PARTS)}."
+            raise refusal(words, "type", kind)
     parts = [part if isinstance(part, str) else part.get("text") or part.get("refusal") or part.get("thinking") for part in content]
     if not all(isinstance(part, str) for part in parts):
         raise Refused(f"{model} is not a multimodal model")

@@ -16,7 +16,7 @@ from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_bo
 from tonnage.serve.dialect import Refused
 from tonnage.serve.replies import Made, event
 from tonnage.serve.request import Asked, asked_of, check_model
-from tonnage.serve.rules import refusal
+from tonnage.serve.rules import check_salt, refusal
 from tonnage.serve.schema import checked
 
 if TYPE_CHECKING:
@@ -33,9 +33,25 @@ KEPT = 1_000
 """Responses that later ones may follow on."""
 
 _NOTHING = (
-    *("max_tool_calls", "previous_response_id", "prompt", "user", "metadata", "reasoning", "text", "instructions", "top_logprobs"),
-    *("kv_transfer_params", "ec_transfer_params", "input_messages", "output_messages"),
+    *("prompt", "top_logprobs", "kv_transfer_params", "ec_transfer_params", "input_messages", "output_messages"),
+    *(_SAID := ("max_tool_calls", "previous_response_id", "user", "metadata", "reasoning", "text", "instructions")),
 )
+_AS_CHAT = (
+    *(
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "seed",
+        "stop",
+        "logit_bias",
+    ),
+    *("stop_token_ids", "ignore_eos", "include_stop_str_in_output", "structured_outputs", "cache_salt", "include_reasoning"),
+)
+"""Fields that are those of a chat."""
 
 
 class Kept(OrderedDict[str, tuple[dict[str, Any], list[Any]]]):
@@ -117,6 +133,7 @@ def check_response(body: dict[str, Any]) -> None:
         raise refusal("background can only be used when `store` is true", "background")
     if body.get("prompt") is not None:
         raise refusal("prompt template is not supported", "prompt")
+    check_salt(body)
     choice, tools = body.get("tool_choice", "auto"), body.get("tools") or []
     named = choice.get("name") if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom") else None
     if choice == "required" and not tools:
@@ -137,7 +154,7 @@ def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
     given = said["input"]
     messages += [{"role": "user", "content": given}] if isinstance(given, str) else [_message(item) for item in given]
     body: dict[str, Any] = {"model": said.get("model"), "messages": messages, "max_completion_tokens": said.get("max_output_tokens")}
-    body |= {name: said[name] for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty") if said.get(name) is not None}
+    body |= {name: said[name] for name in _AS_CHAT if said.get(name) is not None}
     form = (said.get("text") or {}).get("format") or {}
     if form.get("type") == "json_schema":
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": form["name"], "schema": form.get("schema")}}
@@ -158,6 +175,8 @@ def _chat_body(said: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
 def _message(item: Any) -> dict[str, Any]:
     """An item of the input as a message of a chat."""
     kind = item.get("type") or "message"
+    if kind == "item_reference":
+        raise refusal(f"Unsupported input item type: {kind}", "input")
     if kind == "function_call":
         function = {"name": item["name"], "arguments": item["arguments"]}
         return {"role": "assistant", "content": None, "tool_calls": [{"id": item["call_id"], "type": "function", "function": function}]}
@@ -190,7 +209,7 @@ class Writer:
     def body(self, status: str, output: list[Any], usage: Any = None, incomplete: Any = None) -> dict[str, Any]:
         """The response as it is at a moment."""
         said, asked, given = self.said, self.asked, dict.fromkeys(_NOTHING)
-        given |= {name: said.get(name) for name in ("instructions", "metadata", "user", "previous_response_id", "text", "reasoning")}
+        given |= {name: said.get(name) for name in _SAID}
         given["top_logprobs"] = asked.logprobs
         return {
             "id": self.reply.id,
@@ -199,7 +218,7 @@ class Writer:
             "model": self.reply.model,
             "object": "response",
             "output": output,
-            "parallel_tool_calls": asked.parallel_calls,
+            "parallel_tool_calls": said.get("parallel_tool_calls") is not False,
             "temperature": asked.sampling.temperature,
             "tool_choice": said.get("tool_choice") or "auto" if said.get("tools") else "none",
             "tools": [_tool(one) for one in said.get("tools") or []],

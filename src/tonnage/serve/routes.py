@@ -13,12 +13,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tonnage.serve.app import Handler, Service, completed, counted, seen
+from tonnage.serve.app import Handler, Service, check_type, completed, counted, seen
 from tonnage.serve.control import control_routes
 from tonnage.serve.dialect import Refused
 from tonnage.serve.embeddings import embedding_routes
 from tonnage.serve.messages import message_routes
 from tonnage.serve.native import native_routes
+from tonnage.serve.published import VLLM
 from tonnage.serve.responses import response_routes
 from tonnage.serve.utilities import utility_routes
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def application(service: Service) -> Starlette:
@@ -44,6 +44,7 @@ def application(service: Service) -> Starlette:
 
     async def invocations(request: Request) -> Response:
         """SageMaker's path, which takes the bodies of both."""
+        check_type(request)
         try:
             body = json.loads(await request.body())
         except json.JSONDecodeError as error:
@@ -51,7 +52,9 @@ def application(service: Service) -> Starlette:
         return await completed(service, "chat" if isinstance(body, dict) and "messages" in body else "completions", request, body)
 
     async def metrics(request: Request) -> Response:
-        return Response(service.engines.metrics.text(), media_type=_METRICS_TYPE)
+        newer = (request.method, request.url.path) == ("GET", "/metrics") and service.dialect.published is VLLM
+        version = "1.0.0" if newer else "0.0.4"
+        return Response(service.engines.metrics.text(), media_type=f"text/plain; version={version}; charset=utf-8")
 
     async def not_there(request: Request, error: Exception) -> Response:
         status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Internal Server Error")

@@ -13,6 +13,7 @@ from typing import Any
 from tonnage.serve.dialect import Refused
 
 ENABLES_EMBEDS, TRUSTS_ARGUMENTS, TRUSTS_TEMPLATES = "--enable-prompt-embeds", "--trust-request-mm-kwargs", "--trust-request-chat-template"
+PARSES, CONFIGURES = "--reasoning-parser", "--reasoning-config"
 """Options of vLLM's server that its errors name."""
 
 MOST_LOGPROBS = 20
@@ -43,9 +44,7 @@ def check_before(kind: str, body: Mapping[str, Any]) -> None:
     Raises:
         Refused: the first thing that is wrong.
     """
-    salt = body.get("cache_salt")
-    if salt is not None and not (isinstance(salt, str) and salt):
-        raise refusal("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
+    check_salt(body)
     if body.get("stream_options") and not body.get("stream"):
         raise refusal("Stream options can only be defined when `stream=True`.", "stream_options")
     if kind == "chat":
@@ -58,6 +57,17 @@ def check_before(kind: str, body: Mapping[str, Any]) -> None:
         _check_prompt(body)
     _check_structures(body)
     _check_logprobs(kind, body)
+
+
+def check_salt(body: Mapping[str, Any]) -> None:
+    """What keeps a request's blocks apart is a text, if there is one.
+
+    Raises:
+        Refused: it is none.
+    """
+    salt = body.get("cache_salt")
+    if salt is not None and not (isinstance(salt, str) and salt):
+        raise refusal("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
 
 
 def _check_trust(body: Mapping[str, Any]) -> None:

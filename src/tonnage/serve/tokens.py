@@ -219,6 +219,8 @@ class TokenReader:
 
     def text(self, text: str, *, special: bool = True) -> Prompt:
         """A text has one token at least."""
+        if any("\ud800" <= one <= "\udfff" for one in text):
+            raise Refused("TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]")
         return Prompt(ids=tuple(self.tokens.ids(text, special=special) or self.tokens.ids(" ")), text=text)
 
     def chat(self, messages: Sequence[Message]) -> Prompt:

@@ -34,7 +34,7 @@ class TargetRuns:
         pools: whether it runs prefill and decode in two pools.
         ranks: families whose attention may run in data-parallel ranks.
         stages: whether an instance may be a pipeline.
-        across: families of which an instance may span several systems.
+        across: families of which an instance may span several machines.
         vendors: of GPUs.
         formats: weights that an engine family is limited to.
     """
@@ -70,6 +70,15 @@ TARGETS: dict[str, TargetRuns] = {
 }
 
 
+TRAYS = {"gb200-186gb": 4, "gb300-279gb": 4}
+"""GPUs of one machine of the racks whose machines NVLink joins (18 trays of four; a machine of a cloud is p6e-gb200.36xlarge)."""
+
+
+def machine_gpus(gpu: str, gpus_per_system: int) -> int:
+    """GPUs of one machine: of a system, or where that is a rack of one of its trays."""
+    return min(TRAYS.get(gpu, gpus_per_system), gpus_per_system)
+
+
 def target_runs(name: str, *, at: str = "target") -> TargetRuns:
     """What the target of that name runs.
 
@@ -88,8 +97,8 @@ def target_lacks(name: str, *, engine: EnginePreset, gpu: Gpu, split: Parallelis
         f"{name} runs only {' and '.join(runs.engines)}, not {engine.name}": family not in runs.engines,
         f"deploy writes only NVIDIA GPUs for {name}, not {gpu.name} by {gpu.vendor}": gpu.vendor not in runs.vendors,
         f"deploy writes whole GPUs for {name}, no MIG slice such as {gpu.name}": "-mig-" in gpu.name,
-        f"an instance of {split.gpus} GPUs spans several systems, which deploy does not write for {family} on {name}": (
-            split.gpus > gpus_per_system and family not in runs.across
+        f"an instance of {split.gpus} GPUs spans several machines, which deploy does not write for {family} on {name}": (
+            split.gpus > machine_gpus(gpu.name, gpus_per_system) and family not in runs.across
         ),
         f"deploy writes no data-parallel attention of {family} for {name}": split.dp > 1 and family not in runs.ranks,
         f"deploy writes no pipelines for {name}": split.pp > 1 and not runs.stages,

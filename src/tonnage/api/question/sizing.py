@@ -12,17 +12,19 @@ from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of
 from tonnage.api.question.arguments import Faults, Many, attainments, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.question.changes import check_scaling
 from tonnage.api.question.deployment import limited, sized_pools
-from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
+from tonnage.api.question.lengths import LengthsFound, images_of, lengths_found, replays_lengths
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.recorded_sessions import check_no_sessions, sessions_questions
 from tonnage.api.question.sessions import check_lengths, check_load, shared_blocks, sharing_of, sized_router
+from tonnage.deploy.checkpoint import judged
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import DefaultPart, UseCaseDefaults
+from tonnage.plan.note import DefaultPart, Judged, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
+from tonnage.spec.adapters import parse_adapters
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
 from tonnage.spec.deployment import LIMITED, METRICS, Limit, Slo, parse_limit, parse_speculation
@@ -60,7 +62,9 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
     _check_given(scenario, faults)
-    models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
+    names = _names(scenario.model, option("model"), faults)
+    models = [faults.named(option("model"), find_model, name) for name in names]
+    made = [faults.of(judged, name) for name in names]
     held = faults.of(sessions_of_file, scenario.demand)
     if held is not None:
         rest = {"slo": _limits(scenario.limits, faults), **_search(scenario, faults, Sharing(recorded=held))}
@@ -70,7 +74,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     faults.of(check_no_sessions, scenario)
     recorded = faults.of(recording_of, scenario.demand)
     recording = None if recorded is None else shared_blocks(recorded, scenario)
-    lengths = lengths_found(scenario.lengths, recording, faults)
+    lengths = lengths_found(scenario.lengths, recording, faults, images_of(scenario.lengths, models, faults))
     lengths = None if lengths is None else _spread(lengths, scenario, recording, models)
     sharing = None if lengths is None else faults.of(sharing_of, scenario, lengths, recording)
     demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
@@ -89,13 +93,19 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     if lengths is None or demand is None:
         raise InputError("nothing was asked")
     whole = lengths.isl if sharing is None or sharing.recording is not None else sharing.best(lengths.osl).isl
-    asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs, "remarks": (*remarks, *lengths.remarks)}
-    asked |= {"sharing": sharing}
+    asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs}
+    asked |= {"sharing": sharing, "images": lengths.pictured}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
     named = rest.pop("precisions")
     return tuple(
-        Question(model=model, precisions=named or usual_precisions(model, rest["gpus"]), **asked, **rest)
-        for model in models
+        Question(
+            model=model,
+            precisions=named or (_own(model, note) if any(made) else usual_precisions(model, rest["gpus"])),
+            remarks=(*remarks, *lengths.remarks, *(() if note is None else (note,))),
+            **asked,
+            **rest,
+        )
+        for model, note in zip(models, made, strict=True)
         if model is not None
     )
 
@@ -113,6 +123,11 @@ def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | No
             continue
         return spread
     return lengths
+
+
+def _own(model: Model, made: Judged | None) -> tuple[Precision, ...]:
+    """The format of a checkpoint, where one that ``compress`` made is compared with its original."""
+    return (find_precision(model.usual_precision if made is None else made.precision),)
 
 
 def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]:
@@ -304,6 +319,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "have": have or (),
         "growth_per_month": growth,
         "speculation": faults.of(parse_speculation, asked.speculation),
+        "adapters": faults.of(parse_adapters, asked.lora),
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
         "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }

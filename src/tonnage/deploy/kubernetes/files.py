@@ -9,6 +9,7 @@ from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes.workload import (
     adapter,
     bundle,
+    compute_domain,
     deployment,
     disruptions,
     hpa,
@@ -174,6 +175,8 @@ def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[
         **({} if service.simulated else {"model-cache.yaml": yaml_text(model_cache(service))}),
         "disruption-budget.yaml": yaml_text(disruption_budget(service)),
     }
+    if service.racked:
+        found["compute-domain.yaml"] = yaml_text(compute_domain(service))
     if service.file_text:
         found["engine-config.yaml"] = yaml_text(engine_config(service))
     if service.target_in_flight is not None:

@@ -12,7 +12,7 @@ from tonnage.deploy.dashboard import dashboard_text
 from tonnage.deploy.flags import WORKER, node_words
 from tonnage.deploy.plan_text import argv_notes, image_note, least_line, startup_line
 from tonnage.deploy.service import Service
-from tonnage.deploy.yaml_comments import noted, yaml_text
+from tonnage.deploy.yaml_comments import Noted, noted, yaml_text
 from tonnage.spec.hardware import Gpu
 
 # On which nodes the instances may run: those with the plan's GPUs, as NVIDIA's GPU feature discovery labels them.
@@ -111,13 +111,46 @@ def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, furth
     }
 
 
+ACROSS = "The pipeline's stages talk over the network between them: add your fabric's resource (such as rdma/ib) to both templates."
+RACKED = "They are in one rack, where NVLink joins them through the channel that each gets of the ComputeDomain."
+CHANNEL = "compute-domain-channel"
+
+
+def compute_domain(service: Service) -> dict[str, Any]:
+    """The domain in which pods on several machines share memory over NVLink; NVIDIA's DRA driver makes the template of its claims.
+
+    Read on 2026-11-25: kubernetes-sigs/dra-driver-nvidia-gpu api/nvidia.com/resource/v1beta1/computedomain.go at 61de3f2f94eb.
+    """
+    return {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": metadata(service),
+        "spec": {
+            "numNodes": noted(0, "Pods join as they start (the driver's default since it gives its daemons DNS names)."),
+            "channel": {"resourceClaimTemplate": {"name": f"{service.name}-channel"}},
+        },
+    }
+
+
+def _in_one_rack(service: Service, placed: Mapping[str, Any]) -> dict[str, Any]:
+    """The placing of a pod next to those of its group, and its claim of a channel."""
+    group = {
+        "labelSelector": {"matchLabels": {"app.kubernetes.io/name": service.name}},
+        "matchLabelKeys": ["leaderworkerset.sigs.k8s.io/group-key"],
+        "topologyKey": "nvidia.com/gpu.clique",
+    }
+    affinity = placed.get("affinity", Noted(value={}))
+    joined = {**affinity.value, "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [group]}}
+    told = f"{affinity.note} The pods of one instance are in one NVLink domain.".lstrip()
+    claims = [{"name": CHANNEL, "resourceClaimTemplateName": f"{service.name}-channel"}]
+    return {**placed, "affinity": noted(joined, told), "resourceClaims": claims}
+
+
 def leader_worker_set(service: Service, *, further: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The groups of pods of instances that span several systems; ``further`` are labels of a pod."""
+    """The groups of pods of instances that span several machines; ``further`` are labels of a pod."""
     named = {"metadata": {"labels": {**labels(service), **(further or {})}}}
-    told = (
-        f"One instance: {service.spans} pods with {service.gpus // service.spans} GPUs each. The pipeline's stages talk over the network "
-        "between them: add your fabric's resource (such as rdma/ib) to both templates."
-    )
+    told = f"One instance: {service.spans} pods with {service.gpus // service.spans} GPUs each. "
+    told += RACKED if service.racked else ACROSS
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
     group = {
         "size": noted(service.spans, told),
@@ -138,7 +171,7 @@ def leader_worker_set(service: Service, *, further: Mapping[str, str] | None = N
 
 
 def pod(service: Service, rank: str = "0") -> dict[str, Any]:
-    """One instance, or the pod of this rank where it spans several systems."""
+    """One instance, or the pod of this rank where it spans several machines."""
     memory = noted({"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"}, "Shared memory of NCCL and the engine's processes.")
     volumes: list[Any] = [model_volume(service), {"name": "shared-memory", "emptyDir": memory}]
     if service.file_text:
@@ -150,7 +183,7 @@ def pod(service: Service, rank: str = "0") -> dict[str, Any]:
         ),
         "automountServiceAccountToken": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        **placing(service),
+        **(_in_one_rack(service, placing(service)) if service.racked else placing(service)),
         "containers": [container(service, rank)],
         "volumes": volumes,
     }
@@ -225,7 +258,8 @@ def resources(service: Service) -> dict[str, Any]:
     told = (
         "The weights on their way to the GPUs, 16 GiB for the processes, and shared memory; two cores for each front end, one for each GPU."
     )
-    return {"requests": noted({"cpu": service.cpus, **shared}, told), "limits": shared}
+    claims = {"claims": [{"name": CHANNEL}]} if service.racked else {}
+    return {"requests": noted({"cpu": service.cpus, **shared}, told), "limits": shared, **claims}
 
 
 # The names and labels that the objects of a deployment share.
@@ -244,7 +278,7 @@ def selector(service: Service) -> dict[str, str]:
 
 
 def scaled_object(service: Service) -> dict[str, str]:
-    """What holds the instances: a Deployment, or a LeaderWorkerSet where each spans several systems."""
+    """What holds the instances: a Deployment, or a LeaderWorkerSet where each spans several machines."""
     if service.spans > 1:
         return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": service.name}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "name": service.name}

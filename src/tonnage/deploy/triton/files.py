@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -113,8 +114,7 @@ def readme(service: Service) -> str:
         f"--publish 8000:8000 --publish 8102:8002 \\\n"
         f"    --volume $PWD:/deployment --workdir /deployment {image} tritonserver --model-repository /deployment/repository"
     )
-    bench = bench_command(service, f"http://127.0.0.1:8000/v2/models/{service.name}/generate_stream", instances=1)
-    bench = bench.replace("tonnage bench", "tonnage bench --endpoint-type generate", 1)
+    bench = bench_command(service, "http://127.0.0.1:8000", instances=1, triton=True)
     return f"""# {service.served} with Triton
 
 {summary(service)}
@@ -139,7 +139,7 @@ curl --fail --retry 100 --retry-connrefused --retry-delay 10 http://127.0.0.1:80
 
 
 def _further(service: Service) -> str:
-    machines = service.pool.systems
+    machines = math.ceil(service.pool.instances / service.per_machine)
     several = f" ({service.per_machine} per machine; copy this folder to all {machines} machines)" if machines > 1 else ""
     return paragraph(
         f"The second command starts one of the plan's {service.pool.instances} instances, on {gpu_words(service)}. Start each further "

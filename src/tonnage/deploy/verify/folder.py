@@ -345,6 +345,6 @@ def _of_machine(file: str, services: Mapping[str, Any], values: Mapping[str, Seq
         for gpu in (str(found) for device in devices for found in device.get("device_ids") or ()):
             if gpu in taken:
                 yield f"{file}: {name} and {taken[gpu]} have GPU {gpu} both"
-            if int(gpu) >= service.pool.gpus_per_system:
-                yield f"{file}: {name} has GPU {gpu} of a machine with {service.pool.gpus_per_system}"
+            if int(gpu) >= service.machine_gpus:
+                yield f"{file}: {name} has GPU {gpu} of a machine with {service.machine_gpus}"
             taken[gpu] = name

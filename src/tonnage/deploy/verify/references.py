@@ -159,6 +159,8 @@ def _made_by_controllers(objects: Sequence[Written]) -> Iterator[tuple[str, str]
     for one in objects:
         if one.kind == "InferenceService":
             yield "Deployment", f"{one.name}-predictor"
+        if template := at(one.value, "spec", "channel", "resourceClaimTemplate", "name") if one.kind == "ComputeDomain" else None:
+            yield "ResourceClaimTemplate", template
         for model in (at(one.value, "servingEngineSpec", "modelSpec") or ()) if one.kind == VALUES else ():
             yield "Deployment", deployment_name(str(at(one.value, "servingEngineSpec", "labels", "release")), str(model.get("name")))
         for part in (at(one.value, "spec", "components") or ()) if one.kind == "DynamoGraphDeployment" else ():
@@ -227,6 +229,9 @@ def _of_pods(group: Pods, named: set[tuple[str, str]]) -> Iterator[str]:
             wanted = at(volume, key, name)
             if wanted and (kind, wanted) not in named:
                 yield f"its volume {volume['name']} is the {kind} {wanted}, which is not in this folder"
+    for claim in group.spec.get("resourceClaims") or ():
+        if ("ResourceClaimTemplate", claim.get("resourceClaimTemplateName")) not in named:
+            yield f"its claim {claim.get('name')} is of the template {claim.get('resourceClaimTemplateName')}, which nothing here makes"
     for one in group.containers:
         missing = [mount["name"] for mount in one.get("volumeMounts") or () if mount["name"] not in volumes]
         yield from (f"{one['name']} mounts the volume {name}, which the pod does not have" for name in missing if not group.open)
