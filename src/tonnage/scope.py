@@ -58,7 +58,7 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
             r"prune|sparsify",
             "pruning changes the weights and their quality; give the pruned model's config.json, or +2:4 as a number format",
         ),
-        (r"quantize|quantise", "checkpoints are not changed here; size estimates what each format would do (precision all)"),
+        (r"quantize|quantise", "tonnage compress makes the checkpoint; size estimates what each format would do (precision all)"),
     ),
     "option": (
         (

@@ -12,53 +12,48 @@ from pathlib import Path
 
 import pytest
 
-from tonnage import api
+from tests.compress.conftest import Made
 from tonnage.compress.environment import python_of
-from tonnage.compress.recipes import LLM_COMPRESSOR
+from tonnage.compress.recipes import LLM_COMPRESSOR, MODELOPT
 from tonnage.compress.run import Compressed
 from tonnage.deploy.checkpoint import MANIFEST
 from tonnage.errors import InputError
 
 pytestmark = pytest.mark.compress
 DENSE = ("fp8", "fp8-block", "int8", "w4a16-gptq", "w4a8", "nvfp4", "mxfp4", "kv-fp8")
-WRITTEN = {"llama": DENSE, "windows": tuple(one for one in DENSE if one != "int8"), "experts": ("fp8", "mxfp4")}
-REFUSED = {"llama": ("w4a16-awq",), "windows": ("int8", "w4a16-awq"), "experts": ("w4a16-gptq", "nvfp4")}
+WRITTEN = [
+    *(("llama", form, LLM_COMPRESSOR) for form in DENSE),
+    *(("windows", form, LLM_COMPRESSOR) for form in DENSE if form != "int8"),
+    *(("experts", form, LLM_COMPRESSOR) for form in ("fp8", "mxfp4")),
+    *((model, "2:4", MODELOPT) for model in ("llama", "windows", "experts")),
+]
+"""Models, formats and tools whose checkpoint transformers reads."""
 
-MAKE = """
-import random, sys
-from pathlib import Path
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM,
-                          PreTrainedTokenizerFast)
-rng, out = random.Random(0), Path(sys.argv[1])
-words = ["".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randint(2, 9))) for _ in range(600)]
-t = Tokenizer(models.BPE())
-t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-t.train_from_iterator([" ".join(rng.choices(words, k=50)) for _ in range(300)], trainers.BpeTrainer(
-    vocab_size=1024, special_tokens=["<s>", "</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-for name in ("text", "held"):
-    (out / f"{name}.txt").write_text(" ".join(rng.choices(words, k=2000)))
-common = dict(vocab_size=t.get_vocab_size(), hidden_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, 
-              head_dim=64, max_position_embeddings=2048, bos_token_id=0, eos_token_id=1, tie_word_embeddings=False)
-for name, kind, config in (
-    ("llama", LlamaForCausalLM, LlamaConfig(intermediate_size=512, **common)),
-    ("experts", MixtralForCausalLM, MixtralConfig(intermediate_size=256, num_local_experts=4, num_experts_per_tok=2, **common)),
-    ("windows", Gemma2ForCausalLM, Gemma2Config(intermediate_size=512, sliding_window=64, query_pre_attn_scalar=64, **common)),
-):
-    torch.manual_seed(0)
-    kind(config).to(torch.bfloat16).save_pretrained(out / name)
-    PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>").save_pretrained(out / name)
-"""
+FOR_ENGINES = [
+    *(("experts", form, LLM_COMPRESSOR) for form in ("int8", "w4a16-gptq", "w4a8", "nvfp4", "kv-fp8")),
+    *((model, form, MODELOPT) for model in ("llama", "windows") for form in ("fp8", "w4a16-awq", "w4a8", "kv-fp8")),
+    *(("experts", form, MODELOPT) for form in ("fp8", "kv-fp8")),
+]
+"""Those whose checkpoint engines alone read: the model in memory was judged."""
+
+REFUSED = [
+    *((model, "w4a16-awq", LLM_COMPRESSOR, "needs a GPU") for model in ("llama", "windows")),
+    ("windows", "int8", LLM_COMPRESSOR, "ruins models of the kind gemma2"),
+    ("experts", "fp8-block", LLM_COMPRESSOR, "transformers cannot load"),
+    ("llama", "nvfp4", MODELOPT, "needs a GPU"),
+    *(("experts", form, MODELOPT, "does not write experts") for form in ("w4a16-awq", "w4a8")),
+]
+ALGORITHMS = {"fp8": "FP8", "w4a16-awq": "W4A16_AWQ", "w4a8": "W4A8_AWQ", "kv-fp8": None}
+"""What Model Optimizer calls them."""
 
 JUDGE = """
 import json, sys
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-ids = AutoTokenizer.from_pretrained(sys.argv[1])(open(sys.argv[3]).read())["input_ids"]
+ids = AutoTokenizer.from_pretrained(sys.argv[2])(open(sys.argv[1]).read())["input_ids"]
 rows = [torch.tensor([ids[at : at + 512]]) for at in range(0, 16 * 512, 512) if at + 1 < len(ids)]
 found = []
-for folder in sys.argv[1:3]:
+for folder in sys.argv[2:]:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
     with torch.no_grad():
         losses = [(torch.nn.functional.cross_entropy(model(row, use_cache=False).logits[0, :-1].float(), row[0, 1:], reduction="sum"),
@@ -67,41 +62,117 @@ for folder in sys.argv[1:3]:
 print(json.dumps(found))
 """
 
+TENSORS = """
+import json, sys
+from pathlib import Path
+import torch
+from safetensors.torch import load_file
+def tensors(folder):
+    return {name: one for file in Path(folder).glob("*.safetensors") for name, one in load_file(file).items()}
+"""
+ERRORS = (
+    TENSORS
+    + """
+original, made, found = tensors(sys.argv[1]), tensors(sys.argv[2]), {}
+for name, weight in made.items():
+    if weight.dtype == torch.float8_e4m3fn:
+        dense, other = weight.double() * made[name + "_scale"].double(), original[name].double()
+        found[name] = ((dense - other).norm() / other.norm()).item()
+print(json.dumps(found))
+"""
+)
+ZEROS = (
+    TENSORS
+    + """
+found = []
+for name, weight in tensors(sys.argv[1]).items():
+    if "self_attn" in name and name.endswith("proj.weight"):
+        found += (weight.reshape(-1, 4) == 0).sum(1).unique().tolist()
+print(json.dumps(found))
+"""
+)
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    subprocess.run([str(python_of(LLM_COMPRESSOR, print)), "-c", MAKE, str(folder)], check=True, timeout=600)
-    return folder
+
+def judged_again(models: Path, found: Compressed, model: str) -> list[float]:
+    """The perplexity of the original on the held-back text, and of the checkpoint where transformers reads it."""
+    read = [models / model, *([found.folder] if found.manifest["judged"].startswith("reloaded") else [])]
+    words = [str(python_of(LLM_COMPRESSOR, print)), "-c", JUDGE, str(models / "held.txt"), *map(str, read)]
+    perplexities: list[float] = json.loads(
+        subprocess.run(words, check=True, capture_output=True, text=True, timeout=600).stdout.splitlines()[-1]
+    )
+    return perplexities
 
 
-def made(models: Path, model: str, form: str, output: Path) -> Compressed:
-    found = api.compress(models / model, format=form, output=output, text=models / "text.txt", held_back=models / "held.txt", told=print)
-    assert isinstance(found, Compressed)
-    return found
-
-
-@pytest.mark.parametrize(("model", "form"), [(model, form) for model, forms in WRITTEN.items() for form in forms])
-def test_what_is_written_is_read_again_with_the_figures_of_its_manifest(models: Path, model: str, form: str, tmp_path: Path) -> None:
-    found = made(models, model, form, tmp_path / "made")
+@pytest.mark.parametrize(("model", "form", "tool"), WRITTEN)
+def test_what_is_written_is_read_again_with_the_figures_of_its_manifest(models: Path, made: Made, model: str, form: str, tool: str) -> None:
+    found = made(model, form, tool)
     kept = json.loads((found.folder / MANIFEST).read_text(encoding="utf-8"))
-    words = [str(python_of(LLM_COMPRESSOR, print)), "-c", JUDGE, str(models / model), str(found.folder), str(models / "held.txt")]
-    before, after = json.loads(subprocess.run(words, check=True, capture_output=True, text=True, timeout=600).stdout.splitlines()[-1])
+    before, after = judged_again(models, found, model)
     assert kept["figures"]["held_back"]["perplexity_original"] == pytest.approx(before, rel=1e-3)
     assert kept["figures"]["held_back"]["perplexity"] == pytest.approx(after, rel=1e-3)
+    assert kept["figures"]["held_back"]["kl_nats"] > 0 or form == "kv-fp8"
     assert kept["bytes"] == sum(file.stat().st_size for file in found.folder.glob("*.safetensors"))
-    if form != "kv-fp8":
-        assert kept["bytes"] < kept["original_bytes"]
-        assert kept["figures"]["held_back"]["kl_nats"] > 0
+    assert kept["bytes"] < kept["original_bytes"] or form in ("kv-fp8", "2:4")
+    said = json.loads((found.folder / "config.json").read_text(encoding="utf-8")).get("quantization_config", {})
+    assert said.get("quant_method") == (None if form == "2:4" else "compressed-tensors")
+
+
+@pytest.mark.parametrize(("model", "form", "tool"), FOR_ENGINES)
+def test_what_engines_alone_read_was_judged_in_memory(models: Path, made: Made, model: str, form: str, tool: str) -> None:
+    found = made(model, form, tool)
+    assert found.manifest["judged"].startswith("in memory")
+    (before,) = judged_again(models, found, model)
+    figures = found.manifest["figures"]["held_back"]
+    assert figures["perplexity_original"] == pytest.approx(before, rel=1e-3)
+    assert figures["perplexity"] == pytest.approx(before, rel=0.05)
+    assert figures["kl_nats"] > 0
     said = json.loads((found.folder / "config.json").read_text(encoding="utf-8"))["quantization_config"]
-    assert said["quant_method"] == "compressed-tensors"
+    if tool == MODELOPT:
+        assert said["quant_method"] == "modelopt"
+        assert said.get("quant_algo") == ALGORITHMS[form]
+    else:
+        assert said["quant_method"] == "compressed-tensors"
 
 
-@pytest.mark.parametrize(("model", "form"), [(model, form) for model, forms in REFUSED.items() for form in forms])
-def test_what_the_tool_cannot_write_is_refused_and_leaves_nothing(models: Path, model: str, form: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        made(models, model, form, tmp_path / "made")
+@pytest.mark.parametrize("model", ["llama", "windows", "experts"])
+def test_the_files_of_model_optimizer_hold_the_matrices_that_were_judged(models: Path, made: Made, model: str) -> None:
+    found = made(model, "fp8", MODELOPT)
+    words = [str(python_of(MODELOPT, print)), "-c", ERRORS, str(models / model), str(found.folder)]
+    errors = json.loads(subprocess.run(words, check=True, capture_output=True, text=True, timeout=600).stdout.splitlines()[-1])
+    judged = found.manifest["figures"]["weight_errors"]
+    both = sorted(set(errors) & set(judged))
+    assert len(both) >= 8  # four matrices of the attention of two layers; experts have other names in memory
+    assert [judged[name] for name in both] == pytest.approx([errors[name] for name in both], rel=0.02)
+
+
+@pytest.mark.parametrize("model", ["llama", "windows", "experts"])
+def test_two_of_four_weights_are_zero(models: Path, made: Made, model: str) -> None:
+    words = [str(python_of(MODELOPT, print)), "-c", ZEROS, str(made(model, "2:4", MODELOPT).folder)]
+    shares = json.loads(subprocess.run(words, check=True, capture_output=True, text=True, timeout=600).stdout.splitlines()[-1])
+    assert len(shares) >= 8
+    assert set(shares) == {2}
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: "-".join(case[:3]))
+def test_what_the_tool_cannot_write_is_refused_and_leaves_nothing(made: Made, case: tuple[str, str, str, str], tmp_path: Path) -> None:
+    *key, reason = case
+    with pytest.raises(InputError, match=reason):
+        made(*key, output=tmp_path / "made")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["fp8", "fp8-block", "int8", "nvfp4", "mxfp4"])
+def test_a_real_model_keeps_its_perplexity(smollm2: Path, made: Made, form: str) -> None:
+    """SmolLM2 135M on a page that the calibration did not see; the page of docs has the figures."""
+    found = made("smollm2", form, below=smollm2).manifest
+    figures = found["figures"]["held_back"]
+    print(
+        f"\nsmollm2 {form}: {found['bytes'] / found['original_bytes']:.0%} of the bytes, perplexity {figures['perplexity_original']:.2f} "
+        f"before, {figures['perplexity']:.2f} after, same top token {figures['top1_agreement']:.1%}, KL {figures['kl_nats']:.4f} nats"
+    )
+    assert 5 < figures["perplexity_original"] < 100
+    assert figures["perplexity"] == pytest.approx(figures["perplexity_original"], rel=0.05 if "8" in form else 0.6)
+    assert figures["top1_agreement"] > (0.8 if "8" in form else 0.5)
 
 
 def test_an_interrupted_run_leaves_no_folder_that_looks_whole(models: Path, tmp_path: Path) -> None:

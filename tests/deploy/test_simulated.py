@@ -112,6 +112,9 @@ def test_what_is_no_rehearsal_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(["deploy", "rehearse", str(tmp_path)]) == 2
     assert "instance-1" in (said := capsys.readouterr().err)
     assert "is a real engine" in said
+    (tmp_path / "compose.yaml").rename(tmp_path / "router.yaml")
+    assert run(["deploy", "rehearse", str(tmp_path)]) == 2
+    assert "is for several machines; a rehearsal takes a plan of one system" in capsys.readouterr().err
 
 
 ASKED = ["--model", "llama-3.1-8b", "--isl", "2000", "--osl", "200", "--peak-rps", "300", "--ttft", "p95<=500ms", "--tpot", "p95<=50ms"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tonnage import api
 from tonnage.errors import DataError, InputError, UnknownName
 from tonnage.spec.catalog import accuracy, accuracy_and_calibration, engines, find_engine, find_gpu, find_quality, gpus, models, trade_offs
-from tonnage.spec.catalog.accuracy import find_score, listed_scores, read_scores
+from tonnage.spec.catalog.accuracy import find_score, listed_scores, published_loss, read_scores
 from tonnage.spec.precision import ALIASES, BITS, PRECISIONS, WIDE, find_precision
 
 BITS_PER_WEIGHT = {
@@ -204,6 +204,16 @@ def test_published_words() -> None:
     assert accuracy_and_calibration(find_precision("awq+experts"), released="awq+experts") == ("none", "none")
     assert accuracy_and_calibration(PRECISIONS["fp16"], released="bf16") == accuracy_and_calibration(PRECISIONS["fp16"]) == ("", "")
     assert accuracy_and_calibration(find_precision("fp8+2:4")) == ("very low (fp8) and high (2:4)", "minutes (fp8) and fine-tuning (2:4)")
+
+
+def test_the_published_loss_of_the_model_nearest_in_size() -> None:
+    assert published_loss(PRECISIONS["fp8"], 7e9) == ("llama-3.1-8b", 1.50)
+    assert published_loss(PRECISIONS["awq"], 70e9) == ("llama-3.1-70b", 1.07)
+    assert published_loss(PRECISIONS["w4a8"], 400e9) == ("llama-3.1-70b", 1.20)
+    assert published_loss(PRECISIONS["int8-sq"], 200e9) == ("falcon-180b", 2.56)
+    assert published_loss(PRECISIONS["nvfp4"], 7e9) is None
+    assert published_loss(find_precision("fp8+2:4"), 7e9) is None
+    assert published_loss(PRECISIONS["fp8"], 7e9, "GSM8K") is None
 
 
 # Every published score has a source and a date, belongs to a model of the catalog and stands there once.

@@ -19,6 +19,7 @@ def compress(
     tool: str | None = None,
     text: str | Path | None = None,
     held_back: str | Path | None = None,
+    lm_eval: tuple[str | Path, str | Path] | None = None,
     dry_run: bool = False,
     told: Callable[[str], None] = lambda line: None,
 ) -> Compressed | str:
@@ -31,6 +32,8 @@ def compress(
         plan: file with the plan's JSON; its GPU, engine and model must suit the format.
         tool: "llm-compressor" or "modelopt" (default: the first that the plan's engine loads).
         text, held_back: files with text to calibrate and judge on, and to judge on alone.
+        lm_eval: results of lm-evaluation-harness for the original and for ``output``, which is made already: they are added to its
+            manifest, and nothing else is done.
         dry_run: whether only the script is wanted; memory and disk of this machine are not checked then.
         told: takes lines about progress.
 
@@ -39,10 +42,12 @@ def compress(
         TonnageError: the tool failed.
     """
     from tonnage.compress import checks
-    from tonnage.compress.run import recipe_of, run
+    from tonnage.compress.run import recipe_of, run, with_tasks
     from tonnage.report.plans.plan_document import read_plans
     from tonnage.spec.catalog import find_model
 
+    if lm_eval is not None:
+        return with_tasks(Path(output), *map(Path, lm_eval))
     plans = read_plans(plan) if plan is not None else ()
     pools = [pool for one in plans if one.choice is not None for pool in one.choice.pools]
     form = checks.asked_format(format, pools)
@@ -56,6 +61,6 @@ def compress(
     if dry_run:
         return recipe_of(job, output=job.output)
     checks.check_texts(form, chosen, texts)
-    checks.check_here(form, chosen, job.model)
+    checks.check_here(job)
     checks.check_room(job)
     return run(job, told)

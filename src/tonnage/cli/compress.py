@@ -21,6 +21,7 @@ def compress(
     tool: str | None = None,
     text: Path | None = None,
     held_back: Path | None = None,
+    lm_eval: tuple[Path, Path] | None = None,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
@@ -45,6 +46,8 @@ def compress(
         File with text like that of the service, for calibration; both checkpoints are judged on it.
     held_back
         File with further text, to judge both on what the calibration did not see.
+    lm_eval
+        Results of lm_eval for the original and for OUTPUT, two files or folders: they are judged and kept in OUTPUT, nothing is made.
     dry_run
         Print the tool's own script, to be run where the GPU is.
     json
@@ -61,6 +64,7 @@ def compress(
         tool=tool,
         text=text,
         held_back=held_back,
+        lm_eval=lm_eval,
         dry_run=dry_run,
         told=lambda line: print(f"tonnage: {line}", file=sys.stderr, flush=True),
     )

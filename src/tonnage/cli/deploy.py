@@ -41,8 +41,8 @@ def deploy(
     Parameters
     ----------
     plan
-        File with the plan's JSON, which tonnage size wrote with --output; or with a service of models that are not LLMs
-        (docs/services.md), which is sized first, for triton or kserve.
+        File with the plan's JSON, which tonnage size wrote with --output (of several use cases each gets a folder); or with a service of
+        models that are not LLMs (docs/services.md), which is sized first, for triton or kserve.
     target
         Target: compose or triton for single machines; kubernetes, kserve, llm-d, dynamo, production-stack, ray-serve or nim for a cluster.
         If the target cannot run the plan's choice, deploy writes the nearest other deployment of the plan and prints how many systems it

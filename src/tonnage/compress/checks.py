@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 BASE_BYTES = 2 * 2**30
 """Allowance for Python with torch and the tool's packages."""
 
+GROUP = 128
+"""Weights with one scale in llm-compressor's schemes of INT4."""
+
 UNMAPPED = ("gemma2", "gemma3")
 """Kinds of model whose norms SmoothQuant of llm-compressor 0.14 scales wrongly: logits changed by 109 % on a random Gemma 2, 2026-11-25."""
 
@@ -51,6 +54,16 @@ class Job:
     def weight_bytes(self) -> int:
         """Bytes of the original's weights."""
         return sum(file.stat().st_size for file in self.model.glob("*.safetensors"))
+
+    @property
+    def reloaded(self) -> bool:
+        """Whether transformers reads what the tool writes.
+
+        Engines alone read what Model Optimizer quantizes, and the matrices of single experts that llm-compressor calibrates.
+        """
+        if self.tool == MODELOPT:
+            return self.form.methods[self.tool] == "none"
+        return self.spec.experts == 1 or not self.form.calibrated(self.tool)
 
     @property
     def memory_bytes(self) -> int:
@@ -173,14 +186,23 @@ def check_plan_model(spec: Model, planned: Model) -> None:
         raise InputError(f"{option('plan')}: is for {planned.name} ({told[1]}), and the folder holds {told[0]}; give the plan's model")
 
 
-def check_here(form: Format, tool: str, model: Path) -> None:
+def check_here(job: Job) -> None:
     """Refuse what the tool cannot do on this machine or with this model. Raises InputError: with the reason."""
-    gpu = shutil.which("nvidia-smi") is not None
-    if not gpu and (form.name, tool) == ("w4a16-awq", LLM_COMPRESSOR):
-        raise InputError(f"{option('format')}: AWQ of llm-compressor needs a GPU; print the script by {option('dry_run')} for one")
-    if not gpu and (form.name, tool) == ("nvfp4", MODELOPT):
+    gpu, form = shutil.which("nvidia-smi") is not None, job.form
+    if not gpu and (form.name, job.tool) == ("w4a16-awq", LLM_COMPRESSOR):
+        raise InputError(
+            f"{option('format')}: AWQ of llm-compressor needs a GPU; print the script by {option('dry_run')} for one, or write "
+            f"{option('tool')} {MODELOPT} for TensorRT-LLM"
+        )
+    if not gpu and (form.name, job.tool) == ("nvfp4", MODELOPT):
         raise InputError(f"{option('format')}: NVFP4 of Model Optimizer needs a GPU; write {option('tool')} {LLM_COMPRESSOR}")
-    kind = str(json.loads((model / "config.json").read_text(encoding="utf-8")).get("model_type", ""))
+    if job.spec.experts > 1 and form.methods[job.tool] == "modelopt-int4":
+        raise InputError(f"{option('format')}: AWQ of Model Optimizer does not write experts; write fp8")
+    if "W4A" in form.modifiers and job.spec.hidden % GROUP:
+        raise InputError(
+            f"{option('format')}: {form.name} has groups of {GROUP} weights, and rows have {job.spec.hidden}; write nvfp4 or fp8"
+        )
+    kind = str(json.loads((job.model / "config.json").read_text(encoding="utf-8")).get("model_type", ""))
     if form.name == "int8" and kind.startswith(UNMAPPED):
         raise InputError(f"{option('format')}: SmoothQuant of {LLM_COMPRESSOR} ruins models of the kind {kind}; write fp8 or w4a16-gptq")
 

@@ -33,7 +33,7 @@ class Format:
         precision: the same as ``spec.precision`` writes it, which is what a plan assumes.
         scheme: llm-compressor's scheme where no calibration is needed: the safetensors are converted without loading the model.
         modifiers: llm-compressor's modifiers where it calibrates, as Python, with the imports that they need.
-        config: Model Optimizer's configuration; empty where it has none.
+        config: Model Optimizer's configuration, as Python; empty where it has none.
         methods: quantisation method of the checkpoint (``quantisation.yaml``), by tool.
     """
 
@@ -51,6 +51,7 @@ class Format:
 
 
 _BOTH = {LLM_COMPRESSOR: "compressed-tensors", MODELOPT: "modelopt"}
+_INT4 = {LLM_COMPRESSOR: "compressed-tensors", MODELOPT: "modelopt-int4"}
 
 FORMATS = {
     made.name: made
@@ -59,7 +60,7 @@ FORMATS = {
             name="fp8",
             precision="fp8",
             scheme="FP8_DYNAMIC",
-            config="FP8_DEFAULT_CFG",
+            config="mtq.FP8_DEFAULT_CFG",
             methods={LLM_COMPRESSOR: "compressed-tensors-fp8", MODELOPT: "modelopt"},
         ),
         Format(name="fp8-block", precision="fp8", scheme="FP8_BLOCK", methods={LLM_COMPRESSOR: "compressed-tensors-fp8"}),
@@ -75,8 +76,8 @@ FORMATS = {
             precision="awq",
             modifiers='[AWQModifier(), QuantizationModifier(targets="Linear", scheme="W4A16_ASYM", ignore=KEPT)]',
             imports=(_QUANTIZATION, "from llmcompressor.modifiers.transform.awq import AWQModifier"),
-            config="INT4_AWQ_CFG",
-            methods=_BOTH,
+            config="mtq.INT4_AWQ_CFG",
+            methods=_INT4,
         ),
         Format(
             name="w4a16-gptq",
@@ -90,15 +91,15 @@ FORMATS = {
             precision="w4a8",
             modifiers='[GPTQModifier(targets="Linear", scheme="W4AFP8", ignore=KEPT)]',
             imports=(_GPTQ,),
-            config="W4A8_AWQ_BETA_CFG",
-            methods=_BOTH,
+            config="mtq.W4A8_AWQ_BETA_CFG",
+            methods=_INT4,
         ),
         Format(
             name="nvfp4",
             precision="nvfp4",
             modifiers='[QuantizationModifier(targets="Linear", scheme="NVFP4", ignore=KEPT)]',
             imports=(_QUANTIZATION,),
-            config="NVFP4_DEFAULT_CFG",
+            config="mtq.NVFP4_DEFAULT_CFG",
             methods=_BOTH,
         ),
         Format(name="mxfp4", precision="mxfp4", scheme="MXFP4", methods={LLM_COMPRESSOR: "compressed-tensors"}),
@@ -108,7 +109,7 @@ FORMATS = {
             modifiers="[QuantizationModifier(kv_cache_scheme={"
             '"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True})]',
             imports=(_QUANTIZATION,),
-            config="FP8_KV_CFG",
+            config='mtq.utils.update_quant_cfg_with_kv_cache_quant({"quant_cfg": None}, mtq.FP8_KV_CFG["quant_cfg"])',
             methods=_BOTH,
         ),
         Format(name="2:4", precision="bf16+2:4", config="sparsegpt", methods={MODELOPT: "none"}),
@@ -215,7 +216,7 @@ def script(form: Format, tool: str, *, model: str, output: str, text: str, name:
     else:
         imports = ["import modelopt.torch.quantization as mtq", "import torch", "from modelopt.torch.export import export_hf_checkpoint"]
         imports, body = [*imports, _LOADED], _WINDOWS + _MODELOPT
-    call = f"model = mtq.quantize(model, mtq.{form.config}, forward)"
+    call = f"model = mtq.quantize(model, {form.config}, forward)"
     export = "export_hf_checkpoint(model, export_dir=OUTPUT)"
     if form.config == "sparsegpt":
         call = (

@@ -14,9 +14,11 @@ from typing import Any
 
 from tonnage.compress.checks import Job
 from tonnage.compress.environment import python_of, version
-from tonnage.compress.recipes import MODELOPT, TOOLS, script
+from tonnage.compress.recipes import LLM_COMPRESSOR, MODELOPT, TOOLS, script
 from tonnage.deploy.checkpoint import MANIFEST
 from tonnage.errors import InputError, TonnageError, option
+from tonnage.formats.lm_eval import task_scores
+from tonnage.results.store import write_json
 
 SCHEMA = "tonnage-compress/1"
 RECIPE = "recipe.py"
@@ -57,11 +59,39 @@ def run(job: Job, told: Callable[[str], None]) -> Compressed:
         recipe = recipe_of(job, output=made)
         figures = _worked(python, job, recipe, made, told)
         manifest = _manifest(job, recipe.replace(str(made), str(job.output)), made, figures)
-        (made / MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        write_json(made / MANIFEST, manifest)
         made.rename(job.output)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return Compressed(folder=job.output, manifest=manifest)
+
+
+def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
+    """Read what lm-evaluation-harness found for both, and add the tasks that both did to the manifest of the folder.
+
+    Raises InputError: the folder has no manifest, a file is no result of the harness, or they have no task and metric in common.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise InputError(f"{option('lm_eval')}: {folder} has no {MANIFEST}; make the checkpoint first, without {option('lm_eval')}")
+    manifest = json.loads(file.read_text(encoding="utf-8"))
+    before, after = task_scores(original), task_scores(made)
+    tasks = {
+        name: {
+            "metric": one.metric,
+            "original": one.score,
+            "original_error": one.error,
+            "made": after[name].score,
+            "error": after[name].error,
+        }
+        for name, one in before.items()
+        if name in after and after[name].metric == one.metric
+    }
+    if not tasks:
+        raise InputError(f"{option('lm_eval')}: {original} and {made} have no task in common; run lm_eval with the same tasks on both")
+    manifest["figures"]["tasks"] = tasks
+    write_json(file, manifest)
+    return Compressed(folder=folder, manifest=manifest)
 
 
 def _worked(python: Path, job: Job, recipe: str, made: Path, told: Callable[[str], None]) -> dict[str, Any]:
@@ -72,8 +102,8 @@ def _worked(python: Path, job: Job, recipe: str, made: Path, told: Callable[[str
         "output": str(made),
         "texts": {name: str(path) for name, path in job.texts.items()},
         "needs": _needs(job),
-        "reload": job.tool != MODELOPT,
-        "scaled": job.form.name in ("int8", "w4a16-awq"),
+        "reload": job.reloaded,
+        "scaled": "AWQ" in job.form.config if job.tool == MODELOPT else job.form.name in ("int8", "w4a16-awq"),
     }
     found: dict[str, Any] = {}
     words = [str(python), str(Path(__file__).with_name("worker.py"))]
@@ -105,7 +135,7 @@ def _worked(python: Path, job: Job, recipe: str, made: Path, told: Callable[[str
 
 def _needs(job: Job) -> str:
     """The kind of calibration for which the tool must know the model; empty where it needs none."""
-    named = {"w4a16-awq": "awq", "int8": "smoothquant"}
+    named = {"w4a16-awq": "awq", "int8": "smoothquant"} if job.tool == LLM_COMPRESSOR else {}
     return named.get(job.form.name, "calibration") if job.form.calibrated(job.tool) else ""
 
 
@@ -120,9 +150,12 @@ def _manifest(job: Job, recipe: str, made: Path, figures: dict[str, Any]) -> dic
         "tool": {"name": TOOLS[job.tool], "version": version(job.tool)},
         "recipe": recipe,
         "texts": {name: _hash(path) for name, path in job.texts.items()},
+        "original": str(job.model),
+        "parameters": job.spec.parameters,
         "original_bytes": job.weight_bytes,
         "bytes": sum(file.stat().st_size for file in files if file.suffix == ".safetensors"),
         "files": {str(file.relative_to(made)): _hash(file) for file in files},
+        "judged": "reloaded by transformers" if job.reloaded else "in memory, before it was written",
         "figures": figures,
     }
 

@@ -142,7 +142,7 @@ def work(job: dict[str, Any]) -> None:
     recipe["OUTPUT"] = job["output"]
     made = recipe["compressed"]()
     figures: dict[str, Any] = {}
-    if not job["reload"]:  # what Model Optimizer writes is read by engines alone, so the model in memory is judged before it is written
+    if not job["reload"]:
         figures = judged(job, made.eval(), texts)
     say(step="writing the checkpoint")
     recipe["write"](made)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tonnage.errors import InputError, option
+from tonnage.plan.note import Judged
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog.accuracy import published_loss
 from tonnage.spec.catalog.checkpoints import (
     HALF,
     Checkpoint,
@@ -76,12 +78,37 @@ def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", 
     return _made_at_start(model, wanted, spec) or _made_first(model, wanted, spec)
 
 
+def judged(model: str) -> Judged | None:
+    """What ``compress`` found of a checkpoint next to its original; None for a model that it did not make.
+
+    Args:
+        model: the folder, its config.json, or any other name of a model.
+
+    Raises InputError: its manifest is damaged.
+    """
+    place = Path(model)
+    file = place / MANIFEST if place.is_dir() else place.with_name(MANIFEST) if place.is_file() else place
+    if file.name != MANIFEST or not file.is_file():
+        return None
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        figures = manifest["figures"]
+        text = next((name for name in ("held_back", "calibration") if name in figures), "")
+        found = {name: figures[text][name] for name in ("perplexity_original", "perplexity", "top1_agreement")} if text else {}
+        scores = {task: (one["original"], one["made"]) for task, one in figures.get("tasks", {}).items()}
+        precision, original = find_precision(manifest["precision"]), manifest["original"]
+        like, loss = published_loss(precision, manifest["parameters"]) or ("", 0.0)
+        return Judged(precision=precision.name, original=original, text=text, scores=scores, like=like, loss=loss, **found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{file}: is no manifest of tonnage compress; make the checkpoint again") from None
+
+
 def _check_made(folder: str, wanted: Precision) -> None:
     """Refuse what ``compress`` wrote in another format than the plan's. Raises InputError: with both."""
-    file = Path(folder) / MANIFEST
-    if not file.is_file():
+    found = judged(folder)
+    if found is None:
         return
-    made = find_precision(str(json.loads(file.read_text(encoding="utf-8"))["precision"]))
+    made = find_precision(found.precision)
     if not same_weights(made.weight_format, wanted.weight_format) or made.sparse != wanted.sparse:
         raise InputError(
             f"{option('checkpoint')}: {folder} is in {made.name}, and the plan is for {wanted.name}; size again with "

@@ -37,7 +37,7 @@ def route(service: Service) -> dict[str, Any]:
     behind = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": service.name}
     rule = {
         "matches": [{"path": {"type": "PathPrefix", "value": f"{_prefix(service)}/v1"}}],
-        **({"filters": [_shortened("/v1")]} if service.case else {}),
+        **({"filters": [REWRITTEN]} if service.case else {}),
         "backendRefs": [behind],
         "timeouts": noted({"request": "0s"}, "Streams last as long as they last."),
     }
@@ -54,9 +54,8 @@ def _prefix(service: Service) -> str:
     return f"/{dns_label(service.case)}" if service.case else ""
 
 
-def _shortened(path: str) -> dict[str, Any]:
-    """The filter that puts a path in place of the prefix that a rule matched."""
-    return {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": path}}}
+REWRITTEN = {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/v1"}}}
+"""The filter that puts the engines' own path in place of a prefix."""
 
 
 # The endpoint picker: a Deployment that the gateway asks which pod gets a request.

@@ -224,6 +224,31 @@ class InvalidRun:
     code: Literal["invalid-run"] = "invalid-run"
 
 
+@strict
+class Judged:
+    """The model is a checkpoint that ``compress`` made, and was judged next to its original.
+
+    Attributes:
+        precision: of the checkpoint.
+        original: the original's folder.
+        text: "held_back", or "calibration" where there was no other; "" where there was none.
+        perplexity_original, perplexity, top1_agreement: on that text; 0 where there was none.
+        scores: of each task of lm-evaluation-harness, the original's and the checkpoint's.
+        like, loss: the model nearest in size with a published loss in the format, and that loss in MMLU in per cent; "" where none is.
+    """
+
+    precision: str
+    original: str
+    text: str = ""
+    perplexity_original: float = 0.0
+    perplexity: float = 0.0
+    top1_agreement: float = 0.0
+    scores: dict[str, tuple[float, float]]
+    like: str = ""
+    loss: float = 0.0
+    code: Literal["judged"] = "judged"
+
+
 Note = Annotated[
     UseCaseDefaults
     | LengthInWords
@@ -242,7 +267,8 @@ Note = Annotated[
     | PointsLeftOut
     | GpusNotMeasured
     | UnsteadyPoints
-    | InvalidRun,
+    | InvalidRun
+    | Judged,
     Tagged("code"),
 ]
 

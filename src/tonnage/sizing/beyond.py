@@ -99,7 +99,8 @@ def _hardware(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
         return
     generation = rows.generation(deployment)
     of_engine = rows.by_gpu(generation)
-    if find_engine(deployment.engine).coefficients in shipped()["origins"]["engines"]:
+    engine = find_engine(deployment.engine)
+    if regime.before_rows or engine.coefficients in shipped()["origins"]["engines"]:
         yield Unmeasured(code="engine", name=deployment.engine, nearest=generation)
     elif not regime.known_engine and of_engine[gpu.name] < FEWEST:
         near = nearest_gpu(gpu, (name for name, count in of_engine.items() if count >= FEWEST))

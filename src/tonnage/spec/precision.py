@@ -279,8 +279,8 @@ def _groups(quantized: Mapping[str, Any]) -> str:
     weight_bits = weights.get("num_bits")
     if not isinstance(weight_bits, int) or not isinstance(activation_bits, int):
         return ""
-    if weights.get("type") == "int" and weight_bits == 4 and weights.get("group_size") == FINE_GROUPS:
-        return "int4-g32"
+    if weight_bits == 4 and weights.get("group_size") == FINE_GROUPS:
+        return "int4-g32" if weights.get("type") == "int" else "mxfp4"
     return GROUPS.get((str(weights.get("type")), weight_bits, activation_bits), "")
 
 

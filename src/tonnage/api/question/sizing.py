@@ -16,11 +16,12 @@ from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_le
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.recorded_sessions import check_no_sessions, sessions_questions
 from tonnage.api.question.sessions import check_lengths, check_load, shared_blocks, sharing_of, sized_router
+from tonnage.deploy.checkpoint import judged
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import DefaultPart, UseCaseDefaults
+from tonnage.plan.note import DefaultPart, Judged, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
 from tonnage.spec.calibration import read_calibration
@@ -60,7 +61,9 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
     _check_given(scenario, faults)
-    models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
+    names = _names(scenario.model, option("model"), faults)
+    models = [faults.named(option("model"), find_model, name) for name in names]
+    made = [faults.of(judged, name) for name in names]
     held = faults.of(sessions_of_file, scenario.demand)
     if held is not None:
         rest = {"slo": _limits(scenario.limits, faults), **_search(scenario, faults, Sharing(recorded=held))}
@@ -89,13 +92,19 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     if lengths is None or demand is None:
         raise InputError("nothing was asked")
     whole = lengths.isl if sharing is None or sharing.recording is not None else sharing.best(lengths.osl).isl
-    asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs, "remarks": (*remarks, *lengths.remarks)}
+    asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs}
     asked |= {"sharing": sharing}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
     named = rest.pop("precisions")
     return tuple(
-        Question(model=model, precisions=named or usual_precisions(model, rest["gpus"]), **asked, **rest)
-        for model in models
+        Question(
+            model=model,
+            precisions=named or (_own(model, note) if any(made) else usual_precisions(model, rest["gpus"])),
+            remarks=(*remarks, *lengths.remarks, *(() if note is None else (note,))),
+            **asked,
+            **rest,
+        )
+        for model, note in zip(models, made, strict=True)
         if model is not None
     )
 
@@ -113,6 +122,11 @@ def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | No
             continue
         return spread
     return lengths
+
+
+def _own(model: Model, made: Judged | None) -> tuple[Precision, ...]:
+    """The format of a checkpoint, where one that ``compress`` made is compared with its original."""
+    return (find_precision(model.usual_precision if made is None else made.precision),)
 
 
 def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]:

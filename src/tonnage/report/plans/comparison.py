@@ -7,11 +7,13 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tonnage.plan.cost import WAYS
+from tonnage.plan.note import Judged
 from tonnage.report.document import Facts, Section, Table, Text, section
-from tonnage.report.numbers import ABSENT, number, percent, usd
+from tonnage.report.numbers import ABSENT, number, percent, usd, whole
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.cost import NAMES, cheapest, course_way_text, no_cost_text, owned, yearly
 from tonnage.report.plans.deployments import bought, deployment, load_text, systems
+from tonnage.report.plans.notes import quality_text
 from tonnage.spec.catalog.accuracy import BENCHMARK, find_score
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ COSTS = tuple((way, f"USD a year, {'owned' if way == 'on-prem' else NAMES[way]}"
 """A column for each way of serving, so that no price is under the name of another way."""
 
 CHEAPEST = "cheapest way"
+ENERGY = "kWh a year"
+NEXT = "next to the original"
 SPARED = (
     *("req/s per instance", "TTFT mean ms", "GPUs", "TPOT ms", "E2E ms", "req/s per 8 GPUs", "TTFT p95 ms"),
     *(title for _, title in reversed(COSTS)),
@@ -43,6 +47,8 @@ QUALITY = (
 
 SHORT = ("model", f"{BENCHMARK} %", "systems", "exactly", "GPUs", "TTFT p95 ms", "TPOT ms", "E2E ms")
 """Columns of a first screen, whose lines name the deployment and the cost."""
+BOUGHT = ("model", "systems", "exactly", "GPUs", COSTS[0][1], ENERGY, NEXT)
+"""Its columns where a checkpoint that ``compress`` made is among the models: what the loss of quality buys."""
 
 
 def compared(plans: Sequence[Plan], answers: Sequence[str], names: Sequence[str] = ()) -> Section:
@@ -62,10 +68,14 @@ def compared_table(plans: Sequence[Plan], *, short: bool = False) -> Table:
     shown = [(way, title) for way, title in COSTS if any(_usd(cost, way) != ABSENT for cost in costs)]
     header = (*HEADER, *(title for _, title in shown), *((CHEAPEST,) if len(shown) > 1 else ()))
     rows = tuple(compared_row(plan, tuple(way for way, _ in shown)) for plan in plans)
+    made = any(_judged(plan) for plan in plans)
+    if made:
+        header = (*header, ENERGY, NEXT)
+        rows = tuple((*row, _energy(plan), _judged(plan) or ABSENT) for row, plan in zip(rows, plans, strict=True))
     peaks = all(plan.choice is None or plan.choice.at_peak is not None for plan in plans)
-    kept = [i for i, name in enumerate(header) if not short or name in SHORT]
+    kept = [i for i, name in enumerate(header) if not short or name in (BOUGHT if made else SHORT)]
     return Table(
-        caption="The same question for each model",
+        caption="What the loss buys" if made else "The same question for each model",
         header=tuple(header[i] for i in kept),
         rows=tuple(tuple(row[i] for i in kept) for row in rows),
         spare=SPARED,
@@ -90,6 +100,17 @@ def compared_row(plan: Plan, shown: Sequence[Where]) -> tuple[str, ...]:
         *(_usd(cost, way) for way in shown),
         *((ABSENT if least is None else NAMES[least.where],) if len(shown) > 1 else ()),
     )
+
+
+def _judged(plan: Plan) -> str:
+    """What a checkpoint that ``compress`` made lost; "" for every other model."""
+    return next((quality_text(note) for note in plan.notes if isinstance(note, Judged)), "")
+
+
+def _energy(plan: Plan) -> str:
+    """KWh that the owned systems take in a year."""
+    way = owned(yearly(plan))
+    return ABSENT if way is None or way.energy is None else whole(way.energy.kwh_per_year)
 
 
 def _usd(cost: YearlyCost | None, where: Where) -> str:

@@ -99,6 +99,18 @@ def _per_token(note: notes.LengthInWords | notes.LengthInCharacters) -> str:
     return f" at {plain(note.words_per_token)} words a token{' (English)' if note.words_per_token == ENGLISH else ''}"
 
 
+def quality_text(note: notes.Judged) -> str:
+    """What a compressed checkpoint lost next to its original."""
+    tasks = [f"{task} {one:.1%} → {other:.1%}" for task, (one, other) in note.scores.items()]
+    if note.text:
+        text = "" if note.text == "held_back" else " on the calibration text"
+        perplexity = f"perplexity {note.perplexity_original:.4g} → {note.perplexity:.4g}{text}"
+        tasks += [perplexity, f"same top token {note.top1_agreement:.1%}"]
+    if not note.scores and note.like:
+        tasks += [f"published MMLU loss {note.loss:g}% ({note.like})"]
+    return ", ".join(tasks) or "not judged on any text"
+
+
 def note_text(note: notes.Note) -> str:
     """One note as a sentence."""
     if isinstance(note, Measured):
@@ -134,7 +146,7 @@ def note_text(note: notes.Note) -> str:
 
 Data = notes.PointsLeftOut | notes.GpusNotMeasured | notes.UnsteadyPoints | notes.InvalidRun
 """What is wrong with measured points, or which of them were left out: warnings of a first screen, not notes below it."""
-Measured = notes.BenchmarkAsMeasured | Data
+Measured = notes.BenchmarkAsMeasured | notes.Judged | Data
 
 
 def data_texts(plan: Plan) -> tuple[str, ...]:
@@ -154,6 +166,8 @@ def _measured(note: Measured) -> str:
             return f"{note.left_out} of {note.points} points are of other models, lengths or deployments and were left out."
         case notes.GpusNotMeasured():
             return f"The benchmark holds no point of {', '.join(note.gpus)}, which was asked for."
+        case notes.Judged():
+            return f"The model is a checkpoint in {note.precision} of {note.original}: {quality_text(note)}."
         case notes.InvalidRun():
             return InvalidRun(run=note.run, why=note.why, counts=note.counts).sentence
         case notes.UnsteadyPoints():

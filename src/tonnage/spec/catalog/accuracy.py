@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from functools import cache
 from types import MappingProxyType
@@ -126,6 +127,16 @@ NATIVE = "none"
 
 
 @strict
+class Loss:
+    """A published loss of score in a benchmark: relative to 16 bits, in per cent, by model; and where and when that was read."""
+
+    benchmark: str
+    percent: dict[str, float]
+    source: str
+    date: str
+
+
+@strict
 class TradeOff:
     """What has been published about one number format.
 
@@ -135,6 +146,7 @@ class TradeOff:
         accuracy_impact: from "very low" to "high".
         calibration: how long it takes, in words; minutes are of no named model, and grow with its size.
         source, date: where that is given, and when it was taken down.
+        losses: what models lost in benchmarks.
     """
 
     name: str
@@ -144,6 +156,7 @@ class TradeOff:
     calibration: str
     source: str
     date: str
+    losses: tuple[Loss, ...] = ()
 
 
 @cache
@@ -159,6 +172,22 @@ def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:
     """
     names = (precision.weight_format, *((SPARSE,) if precision.sparse else ()))
     return tuple(_trade_offs()[name] for name in names if name in _trade_offs())
+
+
+def published_loss(precision: Precision, parameters: float, benchmark: str = BENCHMARK) -> tuple[str, float] | None:
+    """The model nearest in size that publishes what it lost in a precision, and how much, in per cent; None where none does.
+
+    Args:
+        parameters: how many the model in question has; sizes of the others are those in their names.
+    """
+    found = [
+        (abs(math.log(parameters / (1e9 * float(name.rpartition("-")[2].removesuffix("b"))))), name, percent)
+        for one in trade_offs(precision)
+        for loss in one.losses
+        if loss.benchmark == benchmark
+        for name, percent in loss.percent.items()
+    ]
+    return min(found, key=lambda one: one[0])[1:] if found and len(trade_offs(precision)) == 1 else None
 
 
 def accuracy_and_calibration(precision: Precision, released: str = "") -> tuple[str, str]:
