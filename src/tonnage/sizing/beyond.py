@@ -82,6 +82,10 @@ def unmeasured(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
         yield Unmeasured(code="pipeline", name=f"PP {deployment.parallelism.pp}")
     if deployment.speculation is not None:
         yield Unmeasured(code="speculation", name=str(deployment.speculation))
+    if deployment.adapters is not None:
+        yield Unmeasured(code="adapters", name=str(deployment.adapters))
+    if deployment.images is not None:
+        yield Unmeasured(code="images", name=str(deployment.images))
 
 
 def _hardware(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
