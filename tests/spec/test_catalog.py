@@ -138,7 +138,7 @@ def test_a_bare_engine_name_is_the_newest_preset(family: str) -> None:
     assert find_engine(family).name == max(since, key=lambda name: since[name])
 
 
-@pytest.mark.parametrize("name", ["sglang 0.3", "nanoserve 0.5", "vllm 0.6.3", "tensorrt-llm 0.5", "0.15", "", "vllm 0..3"])
+@pytest.mark.parametrize("name", ["sglang 0.3", "nanoserve 0.5", "vllm 0.6.3", "tensorrt-llm 0.4", "0.15", "", "vllm 0..3"])
 def test_unknown_engines(name: str) -> None:
     with pytest.raises(UnknownName, match=r"^unknown engine "):
         find_engine(name)

@@ -62,6 +62,7 @@ class MemoryReport:
             "activation_bytes": p.activation_bytes,
             "reserve_bytes": p.reserve_bytes,
             **({"speculation": str(d.speculation), "drafter_bytes": p.drafter_bytes} if d.speculation is not None else {}),
+            **({"lora": str(d.adapters), "adapter_bytes": p.adapter_bytes} if d.adapters is not None else {}),
             "kv_bytes": p.kv_budget_bytes,
             "kv_bytes_per_token": p.kv_bytes_per_token,
             "kv_tokens": p.tokens,
@@ -88,8 +89,9 @@ def memory(
     isl: int | None = None,
     osl: int | None = None,
     speculation: str | None = None,
+    lora: str | None = None,
 ) -> MemoryReport:
-    """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache too.
+    """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache, and slots of LoRA adapters too.
 
     Where no GPU and no degree is given and the model is too large for an H100, it is the smallest of the usual instances that holds it;
     with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is given, shorter where the model's
@@ -105,7 +107,7 @@ def memory(
     place: dict[str, Any] = {"model": model, "precision": precision, "dp": dp, "ep": ep, "engine": engine}
     tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
     tried = tried if dp == ep == 1 else tried[:1]
-    deployments = (deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation) for name, n in tried)
+    deployments = (deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation, lora=lora) for name, n in tried)
     first = next(deployments)
     deployment = first if _holds(first) else next((found for found in deployments if _holds(found)), first)
     most = deployment.model.max_context

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.bench.connection import Connection, Secured, Target
+from tonnage.bench.grpc import Http2
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import COMPLETED, TIMED_OUT, Exchange, Reply
 
@@ -118,7 +119,7 @@ class Client:
                 connected.setblocking(False)
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 await loop.sock_connect(connected, address)
-                secured = None if self._tls is None else Secured(self._tls, target.host)
+                secured = Http2(target.authority) if target.grpc else None if self._tls is None else Secured(self._tls, target.host)
                 if secured is not None:
                     await secured.shake_hands(loop, connected)
                 return Connection(loop, self, self._receiver, connected, secured)

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from tonnage.bench.conversations import History, Pieces
 from tonnage.bench.endpoints import Endpoint
+from tonnage.bench.grpc import Http2
 from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.infer import Tensors
 from tonnage.bench.prompts import PromptMaker, Prompts, body_bytes
@@ -63,6 +64,10 @@ class Secured:
     def encrypted(self, data: bytes) -> bytes:
         """What to send for ``data``."""
         self._tls.write(data)
+        return self._out.read()
+
+    def answers(self) -> bytes:
+        """What the peer must hear of what it sent."""
         return self._out.read()
 
     def decrypted(self, data: bytes) -> tuple[bytes, bool]:
@@ -129,7 +134,7 @@ class Connection:
         owner: Owner,
         receiver: Receiver,
         connected: socket.socket,
-        secured: Secured | None = None,
+        secured: Secured | Http2 | None = None,
     ) -> None:
         self.socket = connected
         self.receive = connected.recvmsg
@@ -186,6 +191,9 @@ class Connection:
                 data, ended = self._secured.decrypted(data)
             except ssl.SSLError:
                 data, ended = b"", True
+            if not ended and (answers := self._secured.answers()):
+                self._unsent += answers
+                self._write()
         pieces = self._pieces
         if data:
             ns = max(ns, self._latest_ns)
@@ -299,12 +307,14 @@ class Target:
         host, port: where to connect.
         tls: whether the connection is encrypted.
         path: what is before an endpoint's own path, without a slash at its end.
+        grpc: whether requests are calls of gRPC.
     """
 
     host: str
     port: int
     tls: bool = False
     path: str = ""
+    grpc: bool = False
 
     @property
     def authority(self) -> str:
@@ -313,8 +323,8 @@ class Target:
         return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
 
 
-def parse_url(url: str) -> Target:
-    """Read "http://127.0.0.1:8000", "localhost:8000" or "https://host/prefix".
+def parse_url(url: str, *schemes: str) -> Target:
+    """Read "http://127.0.0.1:8000", "localhost:8000" or "https://host/prefix"; ``schemes`` may add "grpc".
 
     Raises:
         InputError: another scheme, no host, a port that is none, or a password inside the URL.
@@ -327,7 +337,7 @@ def parse_url(url: str) -> Target:
         port = parts.port
     except ValueError:
         raise InputError(f"{where}: '{url}' is not a URL; {example}") from None
-    if parts.scheme not in ("http", "https"):
+    if parts.scheme not in ("http", "https", *schemes):
         raise InputError(f"{where}: '{url}' has the scheme '{parts.scheme}'; {example}")
     if "@" in parts.netloc:
         raise InputError(f"{where}: holds a user name or password; give a key in the environment ({option('api_key_env')})")
@@ -336,7 +346,8 @@ def parse_url(url: str) -> Target:
     if parts.query or parts.fragment:
         raise InputError(f"{where}: '{url}' has a query or fragment; give the server's address alone, {example}")
     tls = parts.scheme == "https"
-    return Target(host=parts.hostname, port=port or (443 if tls else 80), tls=tls, path=parts.path.rstrip("/"))
+    grpc = parts.scheme == "grpc"
+    return Target(host=parts.hostname, port=port or (443 if tls else 8001 if grpc else 80), tls=tls, path=parts.path.rstrip("/"), grpc=grpc)
 
 
 def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tuple[str, str], ...] = ()) -> bytes:

@@ -360,7 +360,7 @@ class Generate(Endpoint):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infer(Endpoint):
-    """``POST /v2/models/MODEL/infer``: one reply without tokens, so that its end-to-end latency is what counts."""
+    """``POST /v2/models/MODEL/infer``, or gRPC's call: one reply without tokens, so that its end-to-end latency is what counts."""
 
     kind = "infer"
 

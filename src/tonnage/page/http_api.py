@@ -41,7 +41,7 @@ LOOKS_S = 0.25
 """Seconds between two looks at whether a client is still there."""
 EVENTS = "text/event-stream"
 NUMBERS = ("tp", "dp", "ep", "isl", "osl")
-MEMORY = ("model", "gpu", "precision", "engine", "speculation", *NUMBERS)
+MEMORY = ("model", "gpu", "precision", "engine", "speculation", "lora", *NUMBERS)
 
 T = TypeVar("T")
 

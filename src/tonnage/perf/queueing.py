@@ -1,7 +1,4 @@
-"""Closed forms of queueing theory: first guesses for a search, and oracles for the simulator.
-
-Rates are per second, times in seconds, offered load in erlangs (arrival rate × mean service time).
-"""
+"""The peak of a Poisson count."""
 
 from __future__ import annotations
 
@@ -69,72 +66,3 @@ def _weights_above(mean: float, mode: int) -> list[float]:
         if weight < _NEGLIGIBLE:
             return weights
         weights.append(weight)
-
-
-def erlang_b(offered: float, servers: int) -> float:
-    """Probability that an arrival finds all servers busy and is lost (M/G/c/c).
-
-    B(0) = 1, B(c) = a·B(c−1) / (c + a·B(c−1)) with a = ``offered`` erlangs; stable for any size.
-    Source: A. K. Erlang 1917; Cooper, Introduction to Queueing Theory, 2nd ed., §3.3.
-    """
-    _check(offered, servers)
-    blocked = 1.0
-    for server in range(1, servers + 1):
-        blocked = offered * blocked / (server + offered * blocked)
-    return blocked
-
-
-def erlang_c(offered: float, servers: int) -> float:
-    """Probability that an arrival has to wait (M/M/c): C = B / (1 − ρ·(1 − B)), ρ = a / c; 1 at ρ ≥ 1.
-
-    Source: Cooper, Introduction to Queueing Theory, 2nd ed., §3.4.
-    """
-    _check(offered, servers)
-    if offered >= servers:
-        return 1.0
-    blocked = erlang_b(offered, servers)
-    return blocked / (1 - offered / servers * (1 - blocked))
-
-
-def mmc_wait(rate: float, service_s: float, servers: int) -> float:
-    """Mean wait before service in M/M/c: W = C(c, a)·s / (c − a) seconds; infinite at a ≥ c.
-
-    Source: Cooper, Introduction to Queueing Theory, 2nd ed., §3.4.
-    """
-    offered = rate * service_s
-    waits = erlang_c(offered, servers)
-    return waits * service_s / (servers - offered) if offered < servers else math.inf
-
-
-def mg1_wait(rate: float, service_s: float, service_cv: float) -> float:
-    """Mean wait before service in M/G/1: W = ρ·s·(1 + cv²) / (2·(1 − ρ)) seconds; infinite at ρ ≥ 1.
-
-    Source: the Pollaczek–Khinchine formula; Kleinrock, Queueing Systems vol. 1, §5.6.
-
-    Args:
-        rate: arrivals per second.
-        service_s: mean service time in seconds.
-        service_cv: standard deviation of the service time over its mean.
-    """
-    _check(rate * service_s, 1)
-    utilisation = rate * service_s
-    if utilisation >= 1:
-        return math.inf
-    return utilisation * service_s * (1 + service_cv**2) / (2 * (1 - utilisation))
-
-
-def mm1_wait(rate: float, service_s: float) -> float:
-    """Mean wait before service in M/M/1: ρ·s / (1 − ρ) seconds; M/G/1 with cv = 1."""
-    return mg1_wait(rate, service_s, 1.0)
-
-
-def md1_wait(rate: float, service_s: float) -> float:
-    """Mean wait before service in M/D/1: ρ·s / (2·(1 − ρ)) seconds; M/G/1 with cv = 0."""
-    return mg1_wait(rate, service_s, 0.0)
-
-
-def _check(offered: float, servers: int) -> None:
-    if not (math.isfinite(offered) and offered >= 0):
-        raise InputError(f"an offered load of {offered:g} erlangs cannot be; write a number from 0")
-    if servers < 1:
-        raise InputError(f"{servers} servers cannot serve; write 1 or more")

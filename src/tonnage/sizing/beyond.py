@@ -87,6 +87,10 @@ def unmeasured(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
         yield Unmeasured(code="pipeline", name=f"PP {deployment.parallelism.pp}")
     if deployment.speculation is not None:
         yield Unmeasured(code="speculation", name=str(deployment.speculation))
+    if deployment.adapters is not None:
+        yield Unmeasured(code="adapters", name=str(deployment.adapters))
+    if deployment.images is not None:
+        yield Unmeasured(code="images", name=str(deployment.images))
 
 
 def _hardware(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
@@ -104,7 +108,8 @@ def _hardware(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
         return
     generation = rows.generation(deployment)
     of_engine = rows.by_gpu(generation)
-    if find_engine(deployment.engine).coefficients in shipped()["origins"]["engines"]:
+    engine = find_engine(deployment.engine)
+    if regime.before_rows or engine.coefficients in shipped()["origins"]["engines"]:
         yield Unmeasured(code="engine", name=deployment.engine, nearest=generation)
     elif not regime.known_engine and of_engine[gpu.name] < FEWEST:
         near = nearest_gpu(gpu, (name for name, count in of_engine.items() if count >= FEWEST))

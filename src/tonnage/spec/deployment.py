@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from tonnage.errors import InputError, option
+from tonnage.spec.adapters import Adapters
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.hardware import Gpu
+from tonnage.spec.images import Images
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.spec.step_times import StepSource
@@ -294,6 +296,8 @@ class Deployment:
         calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
         speculation: speculative decoding; None without.
         step_source: whose step times price it; None for the fitted terms.
+        adapters: LoRA adapters that requests use; None without.
+        images: of every prompt; None without.
     """
 
     model: Model
@@ -305,6 +309,8 @@ class Deployment:
     calibration: Calibration | None = None
     speculation: Speculation | None = None
     step_source: StepSource | None = None
+    adapters: Adapters | None = None
+    images: Images | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

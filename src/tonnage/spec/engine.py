@@ -163,6 +163,7 @@ class EnginePreset:
         vendors: makers of the accelerators that it runs on.
         knobs: defaults where no ``by_memory`` applies.
         coefficients: name of the fitted preset under ``perf/coefficients``.
+        before_rows: whether its versions are older than every one that was measured, so that its terms are those of a later one.
         replicated_embedding: every GPU of an instance keeps the whole embedding table.
         narrow_activation_bytes_per_hidden: further activations per token of a full step and element of the residual
             stream, in bytes, where weights are narrower than 16 bits.
@@ -191,6 +192,7 @@ class EnginePreset:
     by_memory: tuple[MemoryDefault, ...] = ()
     without: tuple[str, ...] = ()
     front_ends_per_rank: bool = False
+    before_rows: bool = False
     launch: Launch | None = None
     source: str = ""
     date: str = ""

@@ -114,11 +114,6 @@ class Model:
         return not self.kinds.isdisjoint(WITH_LATENT)
 
     @property
-    def has_state(self) -> bool:
-        """Whether a layer keeps a state per sequence."""
-        return not self.kinds.isdisjoint(WITH_STATE)
-
-    @property
     def mixing_layers(self) -> int:
         """Layers that mix tokens."""
         return sum(some.layers for some in self.by_kind)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import InputError, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
+from tonnage.spec.adapters import parse_adapters
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler, parse_speculation
@@ -43,6 +44,7 @@ def deployment_of(
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
     speculation: str | None = None,
+    lora: str | None = None,
     power_cap: str | None = None,
     gpu_clock: float | None = None,
 ) -> Deployment:
@@ -82,6 +84,7 @@ def deployment_of(
         calibration=calibration,
         step_source=source,
         speculation=parse_speculation(speculation),
+        adapters=parse_adapters(lora),
     )
 
 

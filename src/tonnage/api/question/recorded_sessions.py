@@ -95,7 +95,7 @@ def check_sessions_alone(scenario: Scenario) -> None:
     demand, search = scenario.demand, scenario.search
     others = ("peak_rps", "mean_rps", "users", "calls_per_year", "profile", "requests", "peak_percentile", "peak_factor")
     said = [name for name in others if getattr(demand, name) is not None]
-    said += [name for name in ("isl", "osl", "pairs", "mixture") if getattr(scenario.lengths, name) is not None]
+    said += [name for name in ("isl", "osl", "pairs", "mixture", "images") if getattr(scenario.lengths, name) is not None]
     said += [name for name in ("turns", "shared_prefix", "tool_calls") if getattr(scenario.sessions, name) is not None]
     said += [name for name in ("disaggregated", "speculation", "arrivals", "load") if getattr(search, name) is not None]
     said += ["autoscale"] if scenario.scaling.autoscale else []

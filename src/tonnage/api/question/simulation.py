@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.arguments import Faults, Many, ScenarioLike, document_of, listed, plain, rates, seed_of, slo, whole_numbers
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
-from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
+from tonnage.api.question.lengths import LengthsFound, images_of, lengths_found, replays_lengths
 from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
 from tonnage.api.question.recorded_sessions import longest_pause_of, served_by
 from tonnage.api.question.sessions import sessions_of, simulated_tiers
@@ -108,8 +108,10 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     written = scenario_of(displaced(document, given), given, source)
     found, _ = with_defaults(written)
     faults = Faults(source, given)
-    lengths = _lengths(found, faults)
     deployment = _deployment(found, own, faults)
+    lengths = _lengths(found, deployment, faults)
+    if deployment is not None and lengths is not None:
+        deployment = replace(deployment, images=lengths.pictured)
     sessions = faults.of(sessions_of, found, lengths) if lengths is not None else None
     tiers = faults.of(simulated_tiers, found.search.kv_tiers, deployment) if deployment is not None else None
     faults.of(seed_of, found.seed or 0)
@@ -297,7 +299,7 @@ def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, lo
     return {"instances": instances, "router": router, "failures": failures, "autoscale": autoscale, "seasons": seasons}
 
 
-def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
+def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> LengthsFound | None:
     from tonnage.api.question.sizing import recording_of
 
     asked, trace = found.lengths, found.demand.trace
@@ -308,7 +310,8 @@ def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
     if missing:
         said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
         faults.say(f"{', '.join(option(name) for name in missing)}: missing; for example {said}")
-    return lengths_found(asked, recording, faults)
+    images = None if deployment is None else images_of(asked, [deployment.model], faults)
+    return lengths_found(asked, recording, faults, images)
 
 
 def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Deployment | None:
@@ -326,7 +329,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
-    whose = {name: getattr(search, name) for name in ("coefficients", "step_model", "speculation", "power_cap", "gpu_clock")}
+    whose = {name: getattr(search, name) for name in ("coefficients", "step_model", "speculation", "lora", "power_cap", "gpu_clock")}
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, **whose)
 
 

@@ -12,7 +12,7 @@ from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of
 from tonnage.api.question.arguments import Faults, Many, attainments, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.question.changes import check_scaling
 from tonnage.api.question.deployment import limited, sized_pools
-from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
+from tonnage.api.question.lengths import LengthsFound, images_of, lengths_found, replays_lengths
 from tonnage.api.question.loads import recording_from, sessions_of_file
 from tonnage.api.question.recorded_sessions import check_no_sessions, sessions_questions
 from tonnage.api.question.sessions import check_lengths, check_load, shared_blocks, sharing_of, sized_router
@@ -24,6 +24,7 @@ from tonnage.plan.limit import limit_of
 from tonnage.plan.note import DefaultPart, Judged, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
+from tonnage.spec.adapters import parse_adapters
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
 from tonnage.spec.deployment import LIMITED, METRICS, Limit, Slo, parse_limit, parse_speculation
@@ -73,7 +74,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     faults.of(check_no_sessions, scenario)
     recorded = faults.of(recording_of, scenario.demand)
     recording = None if recorded is None else shared_blocks(recorded, scenario)
-    lengths = lengths_found(scenario.lengths, recording, faults)
+    lengths = lengths_found(scenario.lengths, recording, faults, images_of(scenario.lengths, models, faults))
     lengths = None if lengths is None else _spread(lengths, scenario, recording, models)
     sharing = None if lengths is None else faults.of(sharing_of, scenario, lengths, recording)
     demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
@@ -93,7 +94,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
         raise InputError("nothing was asked")
     whole = lengths.isl if sharing is None or sharing.recording is not None else sharing.best(lengths.osl).isl
     asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs}
-    asked |= {"sharing": sharing}
+    asked |= {"sharing": sharing, "images": lengths.pictured}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
     named = rest.pop("precisions")
     return tuple(
@@ -318,6 +319,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "have": have or (),
         "growth_per_month": growth,
         "speculation": faults.of(parse_speculation, asked.speculation),
+        "adapters": faults.of(parse_adapters, asked.lora),
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
         "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }

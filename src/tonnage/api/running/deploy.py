@@ -98,7 +98,7 @@ def deploy(
         lines = (instead_line(service), service.loading.told, *service.loading.make)
         told += [f"{folder}: {line}" if folder else line for line in lines if line]
     if cases is not None:
-        files |= together(services, target)
+        files |= together(cases, services, target)
     write_folder(Path(output), files)
     return Deployed(files=tuple(files), checkpoint=", ".join({one.checkpoint: None for one in services.values()}), notes=tuple(told))
 

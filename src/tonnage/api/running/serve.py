@@ -88,7 +88,7 @@ def serve_simulated(
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
-        emulate: the engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang or nim.
+        emulate: the engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang, nim or triton.
         fault: what goes wrong, such as "slow factor=5 instance=1 from=10s" (``serve.faults``).
         seed: of which requests faults meet.
         host, port: where to listen.

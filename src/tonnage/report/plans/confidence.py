@@ -131,6 +131,8 @@ PARTS = {
     "pipeline": "pipelines ({})",
     "speculation": "speculative decoding",
     "prefix-caching": "prompts from a cache",
+    "adapters": "LoRA adapters",
+    "images": "images",
 }
 RANGES = {
     "isl": "prompts of {} tokens",

@@ -34,6 +34,7 @@ PARTS = {
     "system_prompt": "system prompt",
     "retrieved": "retrieved passages",
     "history": "chat history",
+    "images": "image",
     "shared_prefix": "shared prefix",
 }
 ENGLISH = 0.75

@@ -298,6 +298,8 @@ def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
     sizes: dict[MemoryUse, int] = {
         "weights": m.weight_bytes,
         **({"drafter": m.drafter_bytes} if m.drafter_bytes else {}),
+        **({"adapters": m.adapter_bytes} if m.adapter_bytes else {}),
+        **({"encoder": m.encoder_bytes} if m.encoder_bytes else {}),
         "activations": m.activation_bytes,
         "reserve": m.reserve_bytes,
         "kv_cache": m.kv_budget_bytes,

@@ -62,6 +62,7 @@ class EngineEntry(EngineKnobs):
     by_memory: tuple[MemoryEntry, ...] = ()
     without: tuple[str, ...] = ()
     front_ends_per_rank: bool = False
+    before_rows: bool = False
     launch: LaunchEntry | None = None
     source: str
     date: str

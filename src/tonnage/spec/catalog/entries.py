@@ -16,6 +16,7 @@ from tonnage.errors import DataError, InputError
 from tonnage.spec.catalog.engine_presets import read_presets
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
+from tonnage.spec.images import Encoder
 from tonnage.spec.kv_tiers import Offloading
 from tonnage.spec.model import Model
 from tonnage.spec.typed_values import parse_yaml, read_entries, strict
@@ -123,6 +124,12 @@ def system_shelf() -> Shelf[System]:
 def offloadings() -> tuple[Offloading, ...]:
     """The offloaders of ``offloading.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
     return read_entries(Offloading, shipped_yaml("offloading.yaml"), "offloading.yaml")
+
+
+@cache
+def encoders() -> tuple[Encoder, ...]:
+    """The image encoders of ``encoders.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
+    return read_entries(Encoder, shipped_yaml("encoders.yaml"), "encoders.yaml")
 
 
 def generic_system(gpu: Gpu, gpus: int = 8) -> System:
