@@ -9,16 +9,16 @@ import pytest
 
 from tests.results.test_metrics import record
 from tonnage import api
-from tonnage.api.question.changes import Scaling, autoscale_of, failures_of, scaling_of, seasons_of
+from tonnage.api.question.changes import autoscale_of, failures_of, scaling_of, seasons_of
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.question.simulation import simulation_of
-from tonnage.api.simulated_run import FleetFacts
 from tonnage.errors import InputError, InputErrors
 from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
 from tonnage.report.simulated import fleet_lines
 from tonnage.results.breakdown import violations
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.simulator.changes import Failures, Restarts
+from tonnage.simulator.simulated_run import FleetFacts
 from tonnage.spec.arrivals import HourlyArrivals
 from tonnage.spec.deployment import Limit
 from tonnage.spec.scenario import ScalingAsked
@@ -163,9 +163,9 @@ def test_what_cannot_be_scaled_is_refused_in_one_line(asked, words) -> None:
 
 
 def test_a_share_and_a_start_are_read_and_nothing_is_asked_without_the_switch() -> None:
-    assert scaling_of(ScalingAsked(autoscale=True, broken_hours="5%", start_time="3min")) == Scaling(broken_share=0.05, start_s=180.0)
-    assert scaling_of(ScalingAsked(autoscale=True, broken_hours=0.1)) == Scaling(broken_share=0.1)
-    assert scaling_of(ScalingAsked(autoscale=True)) == Scaling()
+    assert scaling_of(ScalingAsked(autoscale=True, broken_hours="5%", start_time="3min")) == (0.05, 180.0)
+    assert scaling_of(ScalingAsked(autoscale=True, broken_hours=0.1)) == (0.1, None)
+    assert scaling_of(ScalingAsked(autoscale=True)) == (0.0, None)
     assert scaling_of(ScalingAsked(autoscale=False)) is scaling_of(ScalingAsked()) is None
 
 

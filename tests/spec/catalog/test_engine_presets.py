@@ -15,8 +15,7 @@ from tonnage import api
 from tonnage.errors import DataError, DataErrors
 from tonnage.spec.catalog import checkpoints, engines, find_engine
 from tonnage.spec.catalog.checkpoints import find_checkpoints, find_maker, listed_checkpoints, reads
-from tonnage.spec.catalog.engine_presets import read_presets
-from tonnage.spec.catalog.entries import engine_shelf, model_shelf, shipped_yaml
+from tonnage.spec.catalog.entries import engine_shelf, model_shelf, read_presets, shipped_yaml
 from tonnage.spec.precision import find_precision
 
 WHOLE = json.loads((Path(__file__).parents[2] / "golden" / "engine-presets.json").read_text(encoding="utf-8"))
