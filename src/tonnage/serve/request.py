@@ -259,11 +259,11 @@ def _check_by_limits(said: Mapping[str, Any], alone: int, limits: Limits) -> Non
         words = "thinking_token_budget is set but reasoning_config is not configured. Please set"
         raise Refused(f"{words} {PARSES} and/or {CONFIGURES} to use thinking_token_budget.")
     if 0 < limits.max_context <= alone:
-        words = (
-            f"The decoder prompt (length {alone}) plus the number of requested output tokens (at least 1) is longer than the maximum model"
+        words = f"The decoder prompt (length {alone}) plus the number of requested output tokens (at least 1) is longer than the maximum "
+        words += (
+            f"model length of {limits.max_context}. Make sure that `max_model_len` is no smaller than the number of text tokens (prompt "
         )
-        words += f" length of {limits.max_context}. Make sure that `max_model_len` is no smaller than the number of text tokens (prompt + "
-        raise Refused(f"{words}requested output tokens).")
+        raise Refused(f"{words}+ requested output tokens).")
 
 
 def _speaks(said: Mapping[str, Any]) -> dict[str, str]:

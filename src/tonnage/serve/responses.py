@@ -37,19 +37,8 @@ _NOTHING = (
     *(_SAID := ("max_tool_calls", "previous_response_id", "user", "metadata", "reasoning", "text", "instructions")),
 )
 _AS_CHAT = (
-    *(
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "presence_penalty",
-        "frequency_penalty",
-        "repetition_penalty",
-        "seed",
-        "stop",
-        "logit_bias",
-    ),
-    *("stop_token_ids", "ignore_eos", "include_stop_str_in_output", "structured_outputs", "cache_salt", "include_reasoning"),
+    *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed", "logit_bias"),
+    *("stop", "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "structured_outputs", "cache_salt", "include_reasoning"),
 )
 """Fields that are those of a chat."""
 

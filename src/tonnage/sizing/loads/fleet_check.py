@@ -97,7 +97,7 @@ def fleet_record(
     """The requests of a fleet that count, and how many were simulated.
 
     ``rate`` is of all; statistics leave out ramp and drain, but for ``replayed`` traffic, all of which counts. ``seed`` is added.
-    ``runs`` keeps the runs of single instances with recorded sessions.
+    ``runs`` is the memory of the search, which keeps the runs of single instances with recorded sessions.
     """
     router, traffic = router or instance.traffic.router, instance.traffic
     if (held := instance.recorded_sessions) is not None:
