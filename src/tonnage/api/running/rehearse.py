@@ -122,11 +122,7 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
 
 
 def _engines(folder: Path) -> tuple[list[Program], str]:
-    """The programs of the instances that ``compose.yaml`` describes, on the ports that it publishes, and the model's name.
-
-    Raises:
-        InputError: no such file, or an engine in it that is not the simulated one.
-    """
+    """The programs of the instances that ``compose.yaml`` describes, on the ports that it publishes, and the model's name."""
     import yaml
 
     from tonnage.deploy.compose import ROUTER
