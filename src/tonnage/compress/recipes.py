@@ -106,7 +106,7 @@ FORMATS = {
         Format(
             name="kv-fp8",
             precision="bf16+kv-fp8",
-            modifiers="[QuantizationModifier(kv_cache_scheme={"
+            modifiers="[QuantizationModifier(ignore=KEPT, kv_cache_scheme={"  # else a tied output head is written apart, which vLLM refuses
             '"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True})]',
             imports=(_QUANTIZATION,),
             config='mtq.utils.update_quant_cfg_with_kv_cache_quant({"quant_cfg": None}, mtq.FP8_KV_CFG["quant_cfg"])',
