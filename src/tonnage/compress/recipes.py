@@ -231,7 +231,11 @@ def script(form: Format, tool: str, *, model: str, output: str, text: str, name:
             'collect = {"data_loader": [torch.tensor([ids]) for ids in windows()], "collect_func": lambda ids: ids.to(model.device)}\n'
             '    model = mts.sparsify(model, "sparsegpt", config=collect)'
         )
-        export = "mts.export(model).save_pretrained(OUTPUT)"
+        export = (
+            "found = mts.export(model)\n"
+            "    found.tie_weights()  # the export copies a tied output head, which vLLM refuses\n"
+            "    found.save_pretrained(OUTPUT)"
+        )
     return (_HEAD + body + _MAIN).format(
         format=form.name,
         name=Path(model).name,
