@@ -42,7 +42,21 @@ PAGES = (
         "services",
     ),
     ("bench", "score", "calibrate", "workload", "verify", "watch", "chain", "metrics", "accuracy", "intervals", "fit", "step-models"),
-    ("simulate", "serve", "gateway", "load-balancing", "memory", "catalog", "deploy", "compress", "which-path", "ui", "agents", "python"),
+    (
+        "simulate",
+        "serve",
+        "gateway",
+        "load-balancing",
+        "memory",
+        "images-and-adapters",
+        "catalog",
+        "deploy",
+        "compress",
+        "which-path",
+        "ui",
+        "agents",
+        "python",
+    ),
     ("why", "limits", "scope", "glossary", "design"),
 )
 GROUPS = ("What do you have?", "Size", "Measure and calibrate", "Simulate, serve and deploy", "About Tonnage")

@@ -62,11 +62,6 @@ REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "option": (
         (
-            r"(enable-)?(lora|loras|adapters?|max-loras?)(-\w+)*",
-            "what adapters cost in steps and memory is not estimated; leave out the GPU memory that they take, or calibrate with "
-            "them loaded",
-        ),
-        (
             r"(cpu-)?offload(ing)?(-\w+)*|swap-space|kv-offload(-\w+)*",
             "reading weights or KV cache over PCIe is too slow for interactive latency limits; choose a format or a degree that fits",
         ),

@@ -64,7 +64,7 @@ def test_what_is_to_be_typed_is_understood(ours: str) -> None:
         ("simulate --qps 5", "--qps: unknown option; type --request-rate 20"),
         ("bench --num-prompts 5", "--num-prompts: unknown option; type --request-count 1000"),
         ("simulate --requests ten", "--requests: 'ten' is not a whole number; Requests per point"),
-        ("size --lora 5", "--lora is not covered: "),
+        ("size --max-loras 5", '--max-loras: unknown option; type --lora "rank=16 adapters=8"'),
     ],
 )
 def test_other_lines_say_what_to_type(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

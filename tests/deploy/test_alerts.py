@@ -16,6 +16,7 @@ from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tonnage.deploy.alerts import objectives, rules
 from tonnage.deploy.dashboard import dashboard_text
 from tonnage.deploy.service import Service, service_of
+from tonnage.deploy.targets import deployed, target_files
 from tonnage.deploy.yaml_comments import plain, yaml_text
 from tonnage.plan.limit import Limit
 
@@ -115,6 +116,21 @@ def test_failures_missing_instances_load_and_idle_gpus(tmp_path: Path) -> None:
     }
     done = fired(tmp_path, series, expected)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("engine", "target", "counter"),
+    [
+        ("vllm-0.32", "compose", "http_requests_total"),
+        ("tensorrt-llm-1.2", "compose", "tonnage_gateway_requests_total"),
+        ("sglang-0.5.9", "compose", "tonnage_gateway_requests_total"),
+        ("tensorrt-llm-1.2", "nim", "request_failure_total"),
+        ("tensorrt-llm-1.2", "kubernetes", ""),
+    ],
+)
+def test_failures_are_counted_by_the_engine_or_the_gateway_before_it(engine: str, target: str, counter: str) -> None:
+    text = target_files(deployed(dense(engine), target), target)["alerts.yaml"]
+    assert ("FailingRequests" in text, counter in text) == (bool(counter), True)
 
 
 @pytest.mark.promtool

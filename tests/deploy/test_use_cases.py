@@ -15,7 +15,7 @@ from tonnage import api
 from tonnage.deploy.targets import TARGETS, TOGETHER
 from tonnage.errors import InputError
 from tonnage.plan.pool import Identity
-from tonnage.plan.use_cases import Arrangement, UseCasePool, UseCases
+from tonnage.plan.use_cases import Arrangement, PoolSystems, UseCasePool, UseCases
 
 NAMES = ("Chat", "Long answers")
 
@@ -24,7 +24,7 @@ def cases(**changed: Any) -> UseCases:
     """Two use cases of one model with five and three instances on one system."""
     plan = dense()
     pools = [_pool(plan.candidates[0].identity, instances) for instances in (5, 3)]
-    apart = Arrangement(pools=tuple(pools), systems=())
+    apart = Arrangement(pools=tuple(pools), systems=(PoolSystems(system="dgx-h100", systems=1, gpus=8),))
     values = {"names": NAMES, "plans": (plan, plan), "separate": apart, "shared": None, "not_shared": None, "chosen": "separate", **changed}
     return UseCases(**values)
 
@@ -45,6 +45,7 @@ def test_two_use_cases_share_a_namespace(target: str, tmp_path: Path) -> None:
     done = api.deploy(saved(tmp_path), target=target, output=tmp_path / "out")
     assert {name.split("/")[0] for name in done.files} == {"chat", "long-answers", "kustomization.yaml", "README.md"}
     assert yaml.safe_load((tmp_path / "out/kustomization.yaml").read_text())["resources"] == ["chat", "long-answers"]
+    assert "The plan's systems for all of them: 1 × dgx-h100." in (tmp_path / "out/README.md").read_text()
     assert api.verify_folder(tmp_path / "out").faults == ()
     for folder, instances in (("chat", 5), ("long-answers", 3)):
         plan = json.loads((tmp_path / "out" / folder / "plan.json").read_text())
@@ -75,6 +76,7 @@ def test_verify_finds_what_clashes(tmp_path: Path) -> None:
         *((target, {}, f"target: {target} has no namespaces") for target in TARGETS if target not in TOGETHER),
         ("kubernetes", {"chosen": "shared", "shared": cases().separate}, "plan: its use cases share one pool"),
         ("kubernetes", {"chosen": None, "separate": None}, "plan: its use cases have no deployment"),
+        ("production-stack", {"plans": (dense(), dense("sglang-0.5.9"))}, "runs on production-stack (use case Long answers); size each"),
         ("kubernetes", {"names": ("Chat", "chat!")}, "plan: the use cases Chat, chat! get names that are alike"),
         ("kubernetes", {"names": ("a", "a-llama-3.1-8b-b")}, "get names that are alike"),
     ],

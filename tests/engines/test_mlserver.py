@@ -66,7 +66,8 @@ def free_ports(count: int) -> list[int]:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
+def urls(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Its addresses over HTTP and gRPC."""
     program = os.environ.get("TONNAGE_MLSERVER")
     assert program, "TONNAGE_MLSERVER names no mlserver; run ./check --engines"
     http, grpc, metrics = free_ports(3)
@@ -84,13 +85,32 @@ def url(tmp_path: Path) -> Iterator[str]:
                 break
             except OSError:
                 time.sleep(0.2)
-        yield address
+        yield address, f"grpc://127.0.0.1:{grpc}"
     finally:
         server.terminate()
         server.wait(timeout=30)
 
 
-def test_the_size_of_a_measured_service_holds_when_it_is_measured(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_over_grpc_the_same_is_measured(urls: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("h2", reason="./check --engines installs it")
+    asked = ["bench", "--endpoint-type", "infer", "--no-selftest", "--metrics-url", "none", "--items", "8", "--concurrency", "1", "--json"]
+    found = []
+    for url in urls:
+        run([*asked, "--url", url, "--model", "sleeper", "--request-count", "60"])
+        found.append(json.loads(capsys.readouterr().out))
+    with capsys.disabled():
+        print(f"\nE2E of 8 items: HTTP {found[0]['e2e_ms']}, gRPC {found[1]['e2e_ms']}")
+    assert found[1]["e2e_ms"]["p50"] == pytest.approx(found[0]["e2e_ms"]["p50"], rel=0.15)
+    run([*asked, "--url", urls[1], "--model", "sleeper", "--tensor", "x=FP32[100000]", "--request-count", "4"])  # beyond HTTP/2's window
+    assert json.loads(capsys.readouterr().out)["requests"]["completed"] == 4
+    run([*asked, "--url", urls[1], "--model", "nobody", "--tensor", "x=FP32[4]", "--request-count", "2"])
+    assert json.loads(capsys.readouterr().out)["requests"]["completed"] == 0
+
+
+def test_the_size_of_a_measured_service_holds_when_it_is_measured(
+    urls: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, _ = urls
     service, made = tmp_path / "service.yaml", tmp_path / "measured.yaml"
     service.write_text(SERVICE, encoding="utf-8")
     bench = ["bench", "--url", url, "--model", "sleeper", "--endpoint-type", "infer", "--no-selftest", "--metrics-url", "none"]

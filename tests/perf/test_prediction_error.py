@@ -248,6 +248,15 @@ def test_what_no_row_is_of_widens_the_interval_and_never_fails(change: dict[str,
             assert width(shipped_residuals().interval(metric, 1.0, found)) > width(shipped_residuals().interval(metric, 1.0, known))
 
 
+def test_an_engine_older_than_every_one_with_rows_has_intervals_that_hold_the_courses_measurement() -> None:
+    asked = {"model": "llama-2-70b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 4}
+    old, fitted = (regime_of(api.deployment_of(**asked, engine=f"tensorrt-llm-0.{n}"), isl=3500, osl=99, batch=8) for n in (5, 9))
+    assert replace(old, before_rows=False) == fitted
+    for metric, predicted, measured in (("ttft_ms", 2_002, 2_600), ("itl_ms", 20.6, 26.8)):
+        (low, high), (_, near) = (shipped_residuals().interval(metric, predicted, one) for one in (old, fitted))
+        assert low < predicted < near < measured < high
+
+
 def test_rates_of_static_batches_err_as_their_token_latency_does_the_other_way() -> None:
     table, batch = shipped_residuals(), regime("small batch")
     assert table.log_error("requests_s", batch, 0.9) == pytest.approx(-table.log_error("itl_ms", batch, 0.1))

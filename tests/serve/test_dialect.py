@@ -103,4 +103,4 @@ def test_an_engine_that_nobody_emulates_is_refused() -> None:
     from tonnage.api import serve_simulated
 
     with pytest.raises(InputError, match="there are vllm, tensorrt-llm, sglang"):
-        serve_simulated(model="llama-3.1-8b", emulate="triton")
+        serve_simulated(model="llama-3.1-8b", emulate="lmdeploy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import socket
 import threading
 import time
@@ -16,8 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.deploy.plans import dense
 from tests.serve.engines import SERVED, Asking, ask
 from tonnage.api import serve_simulated
+from tonnage.cli.main import run
+from tonnage.deploy.service import service_of
+from tonnage.deploy.targets import target_files
 from tonnage.serve.dialect import DIALECTS
 from tonnage.serve.faults import parse_fault
 from tonnage.serve.server import Served, in_thread, serve
@@ -227,3 +232,21 @@ def test_servers_of_ranks_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
     made[1].should_exit = True
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_a_stream_in_the_shape_of_tritons_files_has_a_ttft(capsys: pytest.CaptureFixture[str]) -> None:
+    page = target_files(service_of(dense("tensorrt-llm-1.2"), checkpoint="a/b"), "triton")["README.md"].replace("\\\n", " ")
+    (line,) = (one for one in page.splitlines() if one.startswith("tonnage bench --endpoint-type generate"))
+    words = shlex.split(line)[2:]
+    asked = dict(pairwise(words))
+    with in_thread(served(model=asked["--model"], dialect=DIALECTS["triton"])) as running:
+        url = asked["--url"].replace("127.0.0.1:8000", f"127.0.0.1:{running.port}")
+        more = ["--no-selftest", "--isl", "40", "--osl", "12", "--concurrency", "2", "--request-count", "6", "--json"]
+        run(["bench", "--endpoint-type", "generate", "--model", asked["--model"], "--url", url, *more])
+        said = json.loads(capsys.readouterr().out)
+        assert said["requests"]["completed"] == 6
+        assert 0 < said["ttft_ms"]["mean"] < said["e2e_ms"]["mean"]
+        asking = Asking(running.port)
+        status, reply = asking.post(f"/v2/models/{asked['--model']}/generate", {"text_input": "a b c", "max_tokens": 3, "min_length": 3})
+        assert (status, reply["model_name"], bool(reply["text_output"])) == (200, asked["--model"], True)
+        assert asking.post(f"/v2/models/{asked['--model']}/generate", {"prompt": "a"})[0] == 400

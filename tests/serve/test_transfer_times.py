@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tonnage.api import serve_simulated
 from tonnage.api.question.deployment import deployment_of
+from tonnage.api.running.processes import served_instances
 from tonnage.results.requests import Requests
-from tonnage.serve.server import in_thread
+from tonnage.serve.supervision.supervisor import Supervisor
 from tonnage.simulator.disaggregated import Disaggregated, simulate_disaggregated
-from tonnage.simulator.kernel import warm_up
 from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_S
 
@@ -25,7 +24,7 @@ CLOCK_MS, HOPS_MS = 2.0, 6.0
 """How far times may be off, and the TTFT on the wall's clock: a second request over HTTP takes longer than the cache takes on the link."""
 
 COUNT, ISL, OSL, RATE = 30, 1000, 40, 5.0
-MODEL = {"model": "llama-3.1-8b", "precision": "fp8", "gpu": "h100-sxm-80gb"}
+MODEL = ("--model", "llama-3.1-8b", "--precision", "fp8", "--gpu", "h100-sxm-80gb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,9 @@ def simulated(due_s: np.ndarray) -> Requests:
 
 @pytest.mark.engines
 @pytest.mark.parametrize(("speed", "off_ms"), [(0.1, CLOCK_MS), (1.0, HOPS_MS)])
-def test_both_pools_take_the_time_of_the_simulation(speed: float, off_ms: float, capsys: pytest.CaptureFixture[str]) -> None:
-    warm_up()
+def test_both_pools_take_the_time_of_the_simulation(
+    speed: float, off_ms: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rng = np.random.default_rng(5)
     due_s = np.cumsum(rng.exponential(1 / RATE, COUNT))
     predicted = simulated(due_s)
@@ -90,15 +90,17 @@ def test_both_pools_take_the_time_of_the_simulation(speed: float, off_ms: float,
         requests = zip((due_s[:count] / speed).tolist(), prompts, strict=True)
         return await asyncio.gather(*(routed(ports, began + due, prompt, speed) for due, prompt in requests))
 
-    with ExitStack() as servers:
-        served = [serve_simulated(port=0, kv_role=role, speed=speed, **MODEL) for role in ("producer", "consumer")]
-        sides = [servers.enter_context(in_thread(side)) for side in served]
-        asyncio.run(run((sides[0].port, sides[1].port), 3))  # the first requests of a server are slower
-        found = asyncio.run(run((sides[0].port, sides[1].port), COUNT))
-    measured = np.median([one.ttft for one in found]), np.median([one.tpot for one in found])
+    words = ["--engine", "simulated", *MODEL, "--speed", f"{speed:g}", "--kv-role"]
+    sides = [served_instances([*words, role], 1)[0] for role in ("producer", "consumer")]
+    first, second = (int(side.address.rpartition(":")[2]) for side in sides)
+    with Supervisor(sides, tmp_path) as supervisor:
+        supervisor.wait_until_ready(timeout_s=60)
+        asyncio.run(run((first, second), 3))  # the first requests of a server are slower
+        found = asyncio.run(run((first, second), COUNT))
+    measured = np.array([one.ttft for one in found]), np.array([one.tpot for one in found])
     ttft, tpot = (predicted.first_token_ns - predicted.due_ns) / 1e6, (predicted.last_token_ns - predicted.first_token_ns) / 1e6 / (OSL - 1)
-    off = measured[0] - np.median(ttft), measured[1] - np.median(tpot)
+    off = np.median(measured[0] - ttft), np.median(measured[1] - tpot)
     with capsys.disabled():
-        print(f"at speed {speed:g}, TTFT and TPOT of two pools are {off[0]:+.2f} and {off[1]:+.2f} ms off")
+        print(f"at speed {speed:g}, TTFT and TPOT are {off[0]:+.2f} and {off[1]:+.2f} ms off those of two simulated pools, by the median")
     assert abs(off[0]) < off_ms
     assert abs(off[1]) < CLOCK_MS

@@ -54,17 +54,18 @@ BREACH = Breach(limit=Limit(metric="ttft", statistic="p95", milliseconds=1_000.0
 
 @dataclass
 class Holds:
-    """A fleet that holds from some number of systems on."""
+    """A fleet that holds from some number of systems on, with each further seed from one more on."""
 
     least: int
     span: int = 1
+    seeds: tuple[int, ...] = (0,)
 
     @property
     def layout(self) -> Fleet:
         return fleet(8 * self.span, 8)
 
-    def run(self, systems: int, router: str = "") -> FleetRun:
-        holds = systems >= self.least
+    def run(self, systems: int, router: str = "", seed: int = 0) -> FleetRun:
+        holds = systems >= self.least + seed
         worst = None if holds else BREACH
         nothing = Latencies()
         return FleetRun(
@@ -88,8 +89,8 @@ class Drawn(Holds):
 
     held: frozenset[int] = frozenset()
 
-    def run(self, systems: int, router: str = "") -> FleetRun:
-        return replace(super().run(systems, router), holds=systems in self.held)
+    def run(self, systems: int, router: str = "", seed: int = 0) -> FleetRun:
+        return replace(super().run(systems, router, seed), holds=systems in self.held)
 
 
 @pytest.mark.parametrize("span", [1, 2])
@@ -110,6 +111,12 @@ def test_the_check_goes_up_to_the_least_number_that_holds(division: int, factor:
         assert said.endswith("meet every limit")
     else:
         assert f"break a limit (TTFT p95 2 s > 1 s); {verdict.systems:,} systems meet all of them, and the plan takes these" in said
+
+
+def test_a_fleet_holds_with_every_seed() -> None:
+    verdict = check(Holds(least=5, seeds=(0, 1, 2)), 5)  # type: ignore[arg-type]
+    assert [run.holds for run in verdict.runs] == [False, False, True]
+    assert verdict.systems == 7
 
 
 def test_where_no_number_holds_the_check_says_so() -> None:

@@ -52,16 +52,13 @@ class MemoryReport:
         """All sizes in bytes per GPU."""
         p, d = self.plan, self.plan.deployment
         return {
-            "model": d.model.name,
-            "gpu": d.gpu.name,
-            "precision": d.precision.name,
-            "tp": d.parallelism.tp,
-            **d.parallelism.further,
+            **d.named,
             "engine": d.engine,
             "weight_bytes": p.weight_bytes,
             "activation_bytes": p.activation_bytes,
             "reserve_bytes": p.reserve_bytes,
             **({"speculation": str(d.speculation), "drafter_bytes": p.drafter_bytes} if d.speculation is not None else {}),
+            **({"lora": str(d.adapters), "adapter_bytes": p.adapter_bytes} if d.adapters is not None else {}),
             "kv_bytes": p.kv_budget_bytes,
             "kv_bytes_per_token": p.kv_bytes_per_token,
             "kv_tokens": p.tokens,
@@ -88,8 +85,9 @@ def memory(
     isl: int | None = None,
     osl: int | None = None,
     speculation: str | None = None,
+    lora: str | None = None,
 ) -> MemoryReport:
-    """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache too.
+    """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache, and slots of LoRA adapters too.
 
     Where no GPU and no degree is given and the model is too large for an H100, it is the smallest of the usual instances that holds it;
     with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is given, shorter where the model's
@@ -105,7 +103,7 @@ def memory(
     place: dict[str, Any] = {"model": model, "precision": precision, "dp": dp, "ep": ep, "engine": engine}
     tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
     tried = tried if dp == ep == 1 else tried[:1]
-    deployments = (deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation) for name, n in tried)
+    deployments = (deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation, lora=lora) for name, n in tried)
     first = next(deployments)
     deployment = first if _holds(first) else next((found for found in deployments if _holds(found)), first)
     most = deployment.model.max_context
@@ -212,29 +210,17 @@ class LessonArguments(TypedDict, total=False):
     """Everything that ``lesson`` takes: the fields of ``simulator.lesson.LessonConfig``, at their defaults where they are left out."""
 
     batcher: Literal["static", "in-flight", "one-prefill"]
-    """Who may enter a free slot, and when."""
     slots: int
-    """Requests that run at once."""
     prefill_ticks: float
-    """Ticks to prefill one prompt, alone and whole."""
     itl_ticks: float
-    """Ticks of a step that only decodes."""
     prefill_chunks: int
-    """Steps that one prefill is divided over."""
     initial_batch: int | None
-    """Requests at time 0, with none later."""
     concurrency: int | str | None
-    """Requests at any time, running or queued."""
     tick_rate: float | None
-    """Requests that arrive per tick, evenly."""
     osl_mean: float
-    """Mean output length, in tokens."""
     osl_std: float
-    """Standard deviation of the output length, in tokens."""
     seed: int
-    """Seed of the output lengths."""
     until: float
-    """Ticks to simulate."""
 
 
 @with_signature(LessonArguments)

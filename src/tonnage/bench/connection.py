@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from tonnage.bench.conversations import History, Pieces
 from tonnage.bench.endpoints import Endpoint
+from tonnage.bench.grpc import Http2
 from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.infer import Tensors
 from tonnage.bench.prompts import PromptMaker, Prompts, body_bytes
@@ -36,12 +37,7 @@ class Secured:
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=name)
 
     async def shake_hands(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
-        """Agree on keys, and check the peer's certificate.
-
-        Raises:
-            ssl.SSLError: it is not to be trusted, or does not speak TLS.
-            OSError: the connection was lost.
-        """
+        """Agree on keys, and check the peer's certificate. Raises ssl.SSLError: not to be trusted; OSError: the connection was lost."""
         done = False
         while not done:
             try:
@@ -63,6 +59,10 @@ class Secured:
     def encrypted(self, data: bytes) -> bytes:
         """What to send for ``data``."""
         self._tls.write(data)
+        return self._out.read()
+
+    def answers(self) -> bytes:
+        """What the peer must hear of what it sent."""
         return self._out.read()
 
     def decrypted(self, data: bytes) -> tuple[bytes, bool]:
@@ -129,7 +129,7 @@ class Connection:
         owner: Owner,
         receiver: Receiver,
         connected: socket.socket,
-        secured: Secured | None = None,
+        secured: Secured | Http2 | None = None,
     ) -> None:
         self.socket = connected
         self.receive = connected.recvmsg
@@ -186,6 +186,9 @@ class Connection:
                 data, ended = self._secured.decrypted(data)
             except ssl.SSLError:
                 data, ended = b"", True
+            if not ended and (answers := self._secured.answers()):
+                self._unsent += answers
+                self._write()
         pieces = self._pieces
         if data:
             ns = max(ns, self._latest_ns)
@@ -239,11 +242,7 @@ class Connection:
         self._finish(exchange)
 
     def _read(self, reply: Reply) -> None:
-        """Read the pieces that have come.
-
-        Raises:
-            BrokenReply: they are not what the endpoint should send.
-        """
+        """Read the pieces that have come."""
         pieces, self._pieces = self._pieces, []
         reply.read(pieces)
 
@@ -299,12 +298,14 @@ class Target:
         host, port: where to connect.
         tls: whether the connection is encrypted.
         path: what is before an endpoint's own path, without a slash at its end.
+        grpc: whether requests are calls of gRPC.
     """
 
     host: str
     port: int
     tls: bool = False
     path: str = ""
+    grpc: bool = False
 
     @property
     def authority(self) -> str:
@@ -313,8 +314,8 @@ class Target:
         return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
 
 
-def parse_url(url: str) -> Target:
-    """Read "http://127.0.0.1:8000", "localhost:8000" or "https://host/prefix".
+def parse_url(url: str, *schemes: str) -> Target:
+    """Read "http://127.0.0.1:8000", "localhost:8000" or "https://host/prefix"; ``schemes`` may add "grpc".
 
     Raises:
         InputError: another scheme, no host, a port that is none, or a password inside the URL.
@@ -327,7 +328,7 @@ def parse_url(url: str) -> Target:
         port = parts.port
     except ValueError:
         raise InputError(f"{where}: '{url}' is not a URL; {example}") from None
-    if parts.scheme not in ("http", "https"):
+    if parts.scheme not in ("http", "https", *schemes):
         raise InputError(f"{where}: '{url}' has the scheme '{parts.scheme}'; {example}")
     if "@" in parts.netloc:
         raise InputError(f"{where}: holds a user name or password; give a key in the environment ({option('api_key_env')})")
@@ -336,7 +337,8 @@ def parse_url(url: str) -> Target:
     if parts.query or parts.fragment:
         raise InputError(f"{where}: '{url}' has a query or fragment; give the server's address alone, {example}")
     tls = parts.scheme == "https"
-    return Target(host=parts.hostname, port=port or (443 if tls else 80), tls=tls, path=parts.path.rstrip("/"))
+    grpc = parts.scheme == "grpc"
+    return Target(host=parts.hostname, port=port or (443 if tls else 8001 if grpc else 80), tls=tls, path=parts.path.rstrip("/"), grpc=grpc)
 
 
 def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tuple[str, str], ...] = ()) -> bytes:
@@ -363,14 +365,7 @@ def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tup
 
 
 def request_bytes(head: bytes, number: int, body: bytes, further: bytes = b"") -> bytes:
-    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid next to the client's.
-
-    Args:
-        head: what all requests share.
-        number: of the request.
-        body: of the request.
-        further: header lines of this body alone.
-    """
+    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid next to the client's."""
     return b"%s%sX-Request-Id: %d\r\nContent-Length: %d\r\n\r\n%s" % (head, further, number, len(body), body)
 
 

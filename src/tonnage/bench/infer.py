@@ -1,7 +1,7 @@
 """``infer`` of the v2 protocol (KServe's open inference protocol): what Triton, MLServer and KServe's servers answer for any model.
 
 A request holds tensors of so many items. The inputs' names, types and shapes are what the server's metadata says, or what the caller
-says where it leaves lengths open. Tensors travel as JSON, or as bytes behind the JSON (the binary tensor extension).
+says where it leaves lengths open. Tensors travel as JSON, as bytes behind the JSON (the binary tensor extension), or in a message of gRPC.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tonnage.bench.grpc import infer_message
 from tonnage.errors import InputError, option
 from tonnage.spec.service import Tensor
 from tonnage.spec.service_file import read_tensor
@@ -32,12 +33,14 @@ class Tensors:
         inputs: of the model, with the dimensions of one item.
         batched: whether items are the first dimension; a model without batches takes one.
         binary: whether values travel as bytes.
+        called: the model's name where requests are messages of gRPC; "" over HTTP.
         seed: of the values.
     """
 
     inputs: tuple[Tensor, ...]
     batched: bool = True
     binary: bool = False
+    called: str = ""
     seed: int = 0
     counter: None = None
     characters: float = 1.0
@@ -71,12 +74,14 @@ class Tensors:
                 raise InputError(f"{option('items')}: {items} items of '{tensor.name}' are more than {MOST_BODY:,} bytes; ask for fewer")
             values = _values(tensor.data_type, shape, rng)
             one: dict[str, Any] = {"name": tensor.name, "shape": shape, "datatype": tensor.data_type}
-            if self.binary:
+            if self.binary or self.called:
                 parts.append(_bytes_of(values))
                 one["parameters"] = {"binary_data_size": len(parts[-1])}
             else:
                 one["data"] = values.ravel().tolist()
             described.append(one)
+        if self.called:
+            return b"", infer_message(self.called, described, parts)
         head = json.dumps({"inputs": described, **extra}, separators=(",", ":")).encode()
         if not self.binary:
             return b"", head
@@ -101,15 +106,14 @@ def _bytes_of(values: Any) -> bytes:
     return b"".join(len(text).to_bytes(4, "little") + text.encode() for text in values.ravel())
 
 
-def tensors(page: str, metadata: str, *, written: tuple[str, ...], binary: bool, seed: int) -> Tensors:
-    """The inputs of a model: as the caller writes them, the rest as the server describes them.
+def tensors(page: str, metadata: str, *, written: tuple[str, ...], binary: bool, seed: int, called: str = "") -> Tensors:
+    """The inputs of a model: as ``written`` ("pixels=FP32[3,224,224]", the dimensions of one item), the rest as the server describes them.
 
     Args:
         page: address of the model's metadata, for messages.
         metadata: the text there; "" where there is none.
-        written: inputs such as "pixels=FP32[3,224,224]", with the dimensions of one item.
         binary: whether values travel as bytes.
-        seed: of the values.
+        called: the model's name where requests are messages of gRPC.
 
     Raises:
         InputError: no such model, no inputs known, or a length that neither says.
@@ -128,7 +132,7 @@ def tensors(page: str, metadata: str, *, written: tuple[str, ...], binary: bool,
             raise InputError(f"{where}: '{one.name}' has an open length; write one, such as '{one.name}={one.data_type}[128]'")
         if one.data_type not in KINDS_OF_NUMPY and one.data_type != "BYTES":
             raise InputError(f"{where}: '{one.name}' is {one.data_type}, of which no values are made; send another type")
-    return Tensors(inputs=inputs, batched=batched or bool(given), binary=binary, seed=seed)
+    return Tensors(inputs=inputs, batched=batched or bool(given), binary=binary, called=called, seed=seed)
 
 
 def _written(text: str) -> tuple[str, Tensor]:

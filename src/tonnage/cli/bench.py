@@ -115,8 +115,8 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
         asked.setdefault("benchmark_duration", "20s")
     prepared = _prepared(asked)
     from tonnage.api import bench as api
+    from tonnage.cli.live_view import live_view
     from tonnage.cli.printing import provenance
-    from tonnage.cli.progress import live_view
     from tonnage.report.measured import maximum
 
     found = api.run_find_max(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)
@@ -127,8 +127,8 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
 def _measure(asked: dict[str, Any], output: Path | None, *, selftest: bool, json: bool) -> int:
     prepared = _prepared(asked)
     from tonnage.api import bench as api
+    from tonnage.cli.live_view import live_view
     from tonnage.cli.printing import provenance
-    from tonnage.cli.progress import live_view
     from tonnage.report.measured import measured
 
     runs = api.run_bench(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)

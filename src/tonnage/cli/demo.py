@@ -22,7 +22,7 @@ def demo(
     Nothing is downloaded, nothing listens beyond this machine, and every process that was started has ended when the command does.
     """
     from tonnage import api
-    from tonnage.cli.progress import live_view
+    from tonnage.cli.live_view import live_view
     from tonnage.report.measured import demonstrated
     from tonnage.simulator.kernel import warm_up
 

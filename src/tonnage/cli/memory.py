@@ -29,6 +29,7 @@ class Instance:
     isl: int | None = about("Prompt tokens of one request, to count the requests that fit at once (default: 2000, or what fits).")
     osl: int | None = about("Output tokens of one request (default: 200).")
     speculation: str | None = about('Speculative decoding, whose drafter takes memory too, such as "eagle k=3 acceptance=0.7".')
+    lora: str | None = about('LoRA adapters, for which memory is set aside, such as "rank=16 adapters=8".')
 
 
 @with_flags(*flags_of(Instance))

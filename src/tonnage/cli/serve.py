@@ -63,7 +63,7 @@ class Simulated:
     kv_overlap: bool | None = about("Whether a layer's KV cache is sent as soon as it is computed (default: no).")
     rank_ports: bool | None = about("Give every instance, or attention rank, a separate port, from --port on.", negative=False)
     emulate: str | None = about(
-        "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang or nim (default: vllm)."
+        "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang, nim or triton (default: vllm)."
     )
     fault: list[str] | None = about('What goes wrong, such as "slow factor=5 instance=1 from=10s"; once for each (docs/serve.md).')
     seed: int | None = about("Seed of which requests faults meet (default: 0).")

@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from tonnage.cli.flags import OUTPUT, flags_of, given, leaf_flags, with_flags
 from tonnage.cli.printing import print_answer
-from tonnage.cli.progress import compile_if_needed, progress_bar
+from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, simulate_service
 from tonnage.errors import InputError, option
 from tonnage.spec.scenario import simulated_leaves
@@ -132,10 +132,11 @@ def _lesson(asked: dict[str, Any], *, json: bool) -> None:
 
 
 def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None:
-    from tonnage import api
-    from tonnage.cli.printing import provenance
-    from tonnage.report.simulated import simulated
-    from tonnage.results.store import check_free
+    with without_collection():
+        from tonnage import api
+        from tonnage.cli.printing import provenance
+        from tonnage.report.simulated import simulated
+        from tonnage.results.store import check_free
 
     output, timeline = asked.pop("output", None), asked.pop("timeline", None)
     if timeline is not None:

@@ -53,6 +53,7 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--prefix-caching",): "enable-prefix-caching enable-block-reuse",
     ("--no-prefix-caching",): "disable-radix-cache no-enable-prefix-caching",
     ('--speculation "eagle k=3 acceptance=0.7"',): "speculative-config speculative-model speculative-algorithm num-speculative-tokens",
+    ('--lora "rank=16 adapters=8"',): "enable-lora max-loras max-lora-rank lora-modules lora-paths adapters",
     ("--engine vllm",): "backend framework server inference-server",
     ("--arrivals gamma --cv 2",): "burstiness arrival-smoothness request-rate-mode",
     ('--budget "400k USD"',): "max-usd max-cost max-budget max-price cost-limit usd",

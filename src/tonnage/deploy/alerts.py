@@ -57,15 +57,12 @@ IDLE = 0.1
 """Share of the time in which a GPU works, below which it is called idle."""
 
 
-def rules(service: Service, gpus: str, least: int) -> dict[str, Any]:
-    """The groups of rules, as a rule file or a ``PrometheusRule`` holds them.
+def rules(service: Service, gpus: str, least: int, *, fronted: bool = False) -> dict[str, Any]:
+    """The groups of rules, as a rule file or a ``PrometheusRule`` holds them; ``least`` instances are always there.
 
-    Of two pools there are none on limits and load: each engine's histograms hold one half of a request.
-
-    Args:
-        service: that they watch.
-        gpus: PromQL of the use of its GPUs in percent, one series each, from NVIDIA's DCGM exporter.
-        least: instances that are always there.
+    Of two pools there are none on limits and load: each engine's histograms hold one half of a request. ``gpus`` is PromQL of the use of
+    the GPUs in percent, one series each, from NVIDIA's DCGM exporter. ``fronted``: whether ``tonnage gateway`` is before them and scraped,
+    which counts failures where the engine does not.
     """
     found = objectives(service) if len(service.halves) == 1 else ()
     shares = [one for one in found if one.budget is not None]
@@ -78,7 +75,7 @@ def rules(service: Service, gpus: str, least: int) -> dict[str, Any]:
     burning = [rule for one in found for rule in _burning(service, one)]
     if burning:
         groups.append(noted({"name": f"{service.name}-limits", "rules": burning}, _about(found)))
-    groups.append({"name": f"{service.name}-service", "rules": list(_service_rules(service, least))})
+    groups.append({"name": f"{service.name}-service", "rules": list(_service_rules(service, least, fronted))})
     if len(service.halves) == 1:
         about = "Drift since the plan; `tonnage diff plan.json URL` says how many systems it takes."
         groups.append(noted({"name": f"{service.name}-drift", "interval": "30m", "rules": list(_drift_rules(service))}, about))
@@ -133,16 +130,13 @@ def _mean(service: Service, one: Objective) -> dict[str, Any]:
     return _alert(service, f"{one.title}_1h", expr, "page", told)
 
 
-def _service_rules(service: Service, least: int) -> Iterator[Any]:
+def _service_rules(service: Service, least: int, fronted: bool) -> Iterator[Any]:
     """Failures, missing instances, load beyond the plan, idle GPUs."""
     at = f'deployment="{service.name}"'
-    responses = service.signals.responses
-    if responses:
-        total = f'sum(rate({responses}{{{at},handler=~"/v1/.*"}}[5m]))'
-        failed = f'sum(rate({responses}{{{at},handler=~"/v1/.*",status="5xx"}}[5m]))'
+    if share := _failing(service, at, fronted):
         told = f"more than {ERRORS:.0%} of the responses of {service.served} failed in the last 5 minutes"
-        rule = _alert(service, "FailingRequests", f"{failed} / {total} > {ERRORS:g}", "page", told, wait="2m")
-        yield noted(rule, "Streams that break after their first byte have status 200 and are not counted by the engine.")
+        rule = _alert(service, "FailingRequests", f"{share[0]} > {ERRORS:g}", "page", told, wait="2m")
+        yield noted(rule, share[1])
     told = f"fewer than {least} instances of {service.served} answer their health checks and scrapes"
     yield _alert(service, "InstancesMissing", f"(sum(up{{{at}}}) or vector(0)) < {least}", "page", told, wait="10m")
     if len(service.halves) == 1:
@@ -150,6 +144,23 @@ def _service_rules(service: Service, least: int) -> Iterator[Any]:
     used = gpu_use(service)
     told = f"the GPUs of {service.served} worked less than {IDLE:.0%} of the last 6 hours"
     yield _alert(service, "IdleGpus", f"avg(avg_over_time({used}[6h])) < {100 * IDLE:g}", "ticket", told, wait="30m")
+
+
+def _failing(service: Service, at: str, fronted: bool) -> tuple[str, str] | None:
+    """PromQL of the share of requests that fail, and what it counts; None where nothing counts them."""
+    signals = service.signals
+    if signals.responses:
+        total = f'sum(rate({signals.responses}{{{at},handler=~"/v1/.*"}}[5m]))'
+        failed = f'sum(rate({signals.responses}{{{at},handler=~"/v1/.*",status="5xx"}}[5m]))'
+        return f"{failed} / {total}", "Streams that break after their first byte have status 200 and are not counted by the engine."
+    if signals.failed:
+        failed = f"sum(rate({signals.failed}{{{at}}}[5m]))"
+        return f"{failed} / ({failed} + sum(rate({signals.requests}{{{at}}}[5m])))", "NIM's own count of requests that failed."
+    if fronted:
+        counted = "tonnage_gateway_requests_total"
+        failed, total = (f'sum(rate({counted}{{outcome=~"{ends}"}}[5m]))' for ends in ("error|cut|failed", "ok|error|cut|failed"))
+        return f"{failed} / {total}", "The engine counts no failures: the gateway's count of its responses, with streams that broke off."
+    return None
 
 
 def _load_rules(service: Service, at: str) -> Iterator[Any]:

@@ -33,7 +33,7 @@ def files(service: Service) -> dict[str, str]:
         "nginx.conf": nginx(service),
         "envoy.yaml": yaml_text(envoy(service)),
         "prometheus.yaml": yaml_text(prometheus(service)),
-        "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances)),
+        "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances, fronted=True)),
         "grafana/datasource.yaml": yaml_text(_datasource()),
         "grafana/provider.yaml": yaml_text(_provider()),
         "grafana/dashboards/plan.json": dashboard_text(service),

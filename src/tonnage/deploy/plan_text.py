@@ -159,11 +159,12 @@ _TAKEN = re.compile(r"\d+|\d+\+-\d+|(lognormal|uniform):[\d,-]+")
 """Lengths that ``bench`` takes in the form in which the plan has them."""
 
 
-def bench_command(service: Service, url: str, *, instances: int) -> str:
-    """The plan's peak, or the share of it that so many instances get, for five minutes."""
+def bench_command(service: Service, url: str, *, instances: int, triton: bool = False) -> str:
+    """The plan's peak, or the share of it that so many instances get, for five minutes; Triton has another name and path."""
     rate = service.plan.demand.sizing_requests_per_second * instances / service.pool.instances
     scenario = service.plan.scenario
-    words = ["tonnage", "bench", "--url", url, "--model", service.served]
+    kind, model = (("--endpoint-type", "generate"), service.name) if triton else ((), service.served)
+    words = ["tonnage", "bench", *kind, "--url", url, "--model", model]
     for name, text in bench_lengths(service.plan).items():
         words += [f"--{name}", text]
     words += ["--request-rate", f"{rate:.6g}", "--benchmark-duration", "300s"]

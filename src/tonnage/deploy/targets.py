@@ -138,8 +138,8 @@ def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, S
         given: as for ``deployed``.
 
     Raises:
-        InputError: a target without namespaces, use cases that share a pool or have none, or two whose names are alike.
-        NothingRuns: no deployment of one of the plans runs on the target.
+        InputError: a target without namespaces or that runs no deployment of one of the plans, use cases that share a pool or have none,
+            or two whose names are alike.
     """
     alone = f"size each scenario alone with {option('output')}, and deploy each plan"
     if target not in TOGETHER:
@@ -150,7 +150,10 @@ def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, S
         raise InputError(f"{option('plan')}: its use cases {why}; {alone}")
     found = {}
     for name, plan, pool in zip(cases.names, cases.plans, cases.separate.pools, strict=True):
-        service = deployed(_with_instances(plan, pool), target, **given)
+        try:
+            service = deployed(_with_instances(plan, pool), target, **given)
+        except NothingRuns as refused:
+            raise InputError(f"{refused.marked} (use case {name}); {alone}") from None
         found[dns_label(name)] = replace(service, case=name)
     begun = sorted(f"{service.name}-" for service in found.values())
     if len(found) < len(cases.names) or any(after.startswith(before) for before, after in pairwise(begun)):
@@ -168,13 +171,15 @@ def _with_instances(plan: Plan, pool: UseCasePool) -> Plan:
     return around(replace(plan, candidates=tuple(one for one in plan.candidates if one is not choice)), fewer)
 
 
-def together(services: Mapping[str, Service], target: str) -> dict[str, str]:
+def together(cases: UseCases, services: Mapping[str, Service], target: str) -> dict[str, str]:
     """The files above the folders of several use cases."""
+    systems = " and ".join(f"{one.systems} × {one.system}" for one in (cases.separate.systems if cases.separate else ()))
     kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(services)}
     rows = "\n".join(f"| `{folder}` | {service.case} | {choice_line(service)} |" for folder, service in services.items())
     page = f"""# {len(services)} use cases on {target}
 
 The names of all objects begin with their use case, so that they share a namespace; each has its own instances, rules and dashboard.
+The plan's systems for all of them: {systems}. The table below has those of each alone.
 
 ```sh
 kubectl apply --kustomize .

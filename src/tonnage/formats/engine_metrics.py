@@ -24,6 +24,7 @@ class Signals:
         isl, osl: histograms of the prompt and output tokens of single requests; empty where there are none.
         cache_queries, cache_hits: counters of the prompt tokens that a prefix cache was asked for, and had; empty where there are none.
         ended: counter of the requests that ended, where no histogram counts them.
+        failed: counter of the requests that failed, where ``responses`` does not tell; empty where there is none.
     """
 
     path: str
@@ -39,6 +40,7 @@ class Signals:
     cache_queries: str = ""
     cache_hits: str = ""
     ended: str = ""
+    failed: str = ""
 
     @property
     def requests(self) -> str:
@@ -128,6 +130,7 @@ HISTORIES: dict[str, Signals] = {
         responses="",
         isl="request_prompt_tokens",
         osl="request_generation_tokens",
+        failed="request_failure_total",
     ),
     "triton": Signals(  # Triton Inference Server user guide, Metrics (docs.nvidia.com), read 2026-11-25
         path="/metrics",

@@ -16,7 +16,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DataErrors, DoesNotFit
+from tonnage.perf.adapters import adapter_bytes
 from tonnage.perf.coefficient_files import content
+from tonnage.perf.encoder import encoder_bytes
 from tonnage.perf.links import check_split
 from tonnage.spec.catalog import find_engine, gpus
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, Windows
@@ -296,6 +298,7 @@ class MemoryPlan:
         request_bytes: bytes per prompt token that a request of a static batch takes next to its KV cache; 0 where the pool is paged.
         logit_bytes: bytes that a request of a static batch takes for its logits; 0 where the pool is paged.
         drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
+        adapter_bytes, encoder_bytes: slots of LoRA adapters, and the GPU's share of an image encoder; 0 without.
         window_tokens: the tokens that the layers with a window keep.
         index_bytes_per_token: what of ``kv_bytes_per_token`` the keys of indexers take.
         state_bytes: states of one sequence, however long, in layers of linear attention and state-space layers.
@@ -310,6 +313,8 @@ class MemoryPlan:
     request_bytes: float = 0.0
     logit_bytes: float = 0.0
     drafter_bytes: int = 0
+    adapter_bytes: int = 0
+    encoder_bytes: int = 0
     window_bytes_per_token: int = 0
     window_tokens: int = 0
     index_bytes_per_token: int = 0
@@ -358,7 +363,12 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     """
     plan = _unchecked(deployment)
     if plan.blocks < 1:
-        raise DoesNotFit(_does_not_fit(plan))
+        gpu, gpus = plan.deployment.gpu, plan.deployment.parallelism.stage_gpus
+        weights = format_gb((plan.weight_bytes + plan.drafter_bytes + plan.adapter_bytes + plan.encoder_bytes) * gpus)
+        rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * gpus)
+        fraction = plan.deployment.knobs.kv_fraction
+        share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule in OF_ALL_MEMORY and fraction < 1 else ""
+        raise DoesNotFit(f"weights {weights} + {rest} do not fit {share}{gpus} × {gpu.memory_gb:g} GB")
     return plan
 
 
@@ -370,8 +380,12 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
     left_out = static or knobs.kv_rule == "mem_fraction_static"
     activations = 0 if left_out else step_activation_bytes(deployment)
     reserve = reserve_bytes(deployment)
-    drafter = drafter_bytes(deployment)
-    taken = weights + drafter + activations + reserve
+    beside = {
+        "drafter_bytes": drafter_bytes(deployment),
+        "adapter_bytes": adapter_bytes(deployment),
+        "encoder_bytes": encoder_bytes(deployment),
+    }
+    taken = weights + sum(beside.values()) + activations + reserve
     if knobs.kv_rule in OF_ALL_MEMORY:
         budget = knobs.kv_fraction * gpu.memory_bytes - taken
     else:
@@ -385,7 +399,7 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
         kv_bytes_per_token=kv_bytes_per_token(deployment),
         request_bytes=activation_bytes_per_token(deployment) if static else 0.0,
         logit_bytes=logit_bytes_per_sequence(deployment.model) if static else 0.0,
-        drafter_bytes=drafter,
+        **beside,
         window_bytes_per_token=window_bytes_per_token(deployment),
         window_tokens=window_tokens(deployment),
         index_bytes_per_token=index_bytes_per_token(deployment),
@@ -404,12 +418,3 @@ def static_peak_bytes(deployment: Deployment, batch: int, isl: int, osl: int) ->
     activations = activation_bytes_per_token(deployment) * batch * isl
     logits = logit_bytes_per_sequence(deployment.model) * batch
     return weight_bytes(deployment) + kv + activations + logits + context_bytes(deployment)
-
-
-def _does_not_fit(plan: MemoryPlan) -> str:
-    gpu, gpus = plan.deployment.gpu, plan.deployment.parallelism.stage_gpus
-    weights = format_gb((plan.weight_bytes + plan.drafter_bytes) * gpus)
-    rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * gpus)
-    fraction = plan.deployment.knobs.kv_fraction
-    share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule in OF_ALL_MEMORY and fraction < 1 else ""
-    return f"weights {weights} + {rest} do not fit {share}{gpus} × {gpu.memory_gb:g} GB"

@@ -9,7 +9,7 @@ from tonnage.spec.layers import KINDS, FullAttention, LatentLayer, Mixer
 
 def equations(plan: MemoryPlan, isl: int = 0, osl: int = 0) -> list[str]:
     """One line for each part of the plan; where ``isl`` or ``osl`` is given, the last line counts requests of that many tokens."""
-    lines = [_weight_equation(plan), *_drafter_equation(plan), *_rest_equations(plan), _budget_equation(plan), *_token_equations(plan)]
+    lines = [_weight_equation(plan), *_beside_equations(plan), *_rest_equations(plan), _budget_equation(plan), *_token_equations(plan)]
     if isl + osl > 0:
         count, slots = plan.concurrent_requests(isl, osl), plan.deployment.knobs.max_batch_size
         lines.append(f"requests of {isl:,} + {osl:,} tokens at once = {count:,} (at most {slots:,} slots)")
@@ -37,9 +37,15 @@ def _weight_equation(plan: MemoryPlan) -> str:
     )
 
 
-def _drafter_equation(plan: MemoryPlan) -> list[str]:
-    asked = plan.deployment.speculation
-    return [] if asked is None else [f"drafter ({asked}) = {_gb(plan.drafter_bytes)} per GPU"]
+def _beside_equations(plan: MemoryPlan) -> list[str]:
+    d = plan.deployment
+    images = None if d.images is None else d.images.encoder.name
+    beside = (
+        ("drafter", d.speculation, plan.drafter_bytes),
+        ("LoRA adapters", d.adapters, plan.adapter_bytes),
+        ("image encoder", images, plan.encoder_bytes),
+    )
+    return [f"{what} ({asked}) = {_gb(size)} per GPU" for what, asked, size in beside if asked is not None]
 
 
 def _rest_equations(plan: MemoryPlan) -> list[str]:
@@ -57,10 +63,15 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
 
 def _budget_equation(plan: MemoryPlan) -> str:
     knobs, memory = plan.deployment.knobs, _gb(plan.deployment.gpu.memory_bytes)
-    taken = " − ".join(_gb(size) for size in (plan.weight_bytes, plan.drafter_bytes, plan.activation_bytes, plan.reserve_bytes) if size)
+    taken = " − ".join(_gb(size) for size in _taken(plan) if size)
     if knobs.kv_rule in OF_ALL_MEMORY:
         return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU ({knobs.kv_rule})"
     return f"KV cache = {knobs.kv_fraction:g} × ({memory} − {taken}) = {_gb(plan.kv_budget_bytes)} per GPU (free_gpu_memory_fraction)"
+
+
+def _taken(plan: MemoryPlan) -> tuple[int, ...]:
+    beside = plan.drafter_bytes, plan.adapter_bytes, plan.encoder_bytes
+    return plan.weight_bytes, *beside, plan.activation_bytes, plan.reserve_bytes
 
 
 def _token_equations(plan: MemoryPlan) -> list[str]:

@@ -41,7 +41,8 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         load = "light" if clients <= FEW_CLIENTS else "heavy" if clients >= MANY_CLIENTS else "middle"
     else:
         load = "open"
-    terms, gpu, preset = shipped(), deployment.gpu.name, find_engine(deployment.engine).coefficients
+    terms, gpu, engine = shipped(), deployment.gpu.name, find_engine(deployment.engine)
+    preset = engine.coefficients
     calibration = deployment.calibration if calibrated_for(deployment, preset) else None
     own_terms = calibration is not None and bool(calibration.terms)
     bits = fitted_bits(deployment.gpu.executes(deployment.precision))
@@ -55,6 +56,7 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         known_model=own_terms or measured_model(deployment.model),
         newer_kinds=not deployment.model.kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER)),
         known_engine=own_terms or (deployment.step_source is None and fitted_engine(preset, gpu)),
+        before_rows=engine.before_rows and calibration is None,
         known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,
         known_family=_known_family(deployment.model, preset, terms["origins"]),
         current=preset in terms["origins"].get("engine_rows", {}),

@@ -11,7 +11,9 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tonnage.perf.adapters import MARK as ADAPTERS_MARK
 from tonnage.perf.coefficient_files import content
+from tonnage.perf.encoder import MARK as ENCODER_MARK
 from tonnage.perf.external.measured_steps import source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, unfitted_formats
 from tonnage.perf.power import limit_mark
@@ -194,6 +196,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found.append(f"{deployment.model.name}: no measurements of this model")
     if deployment.speculation is not None:
         found.append(DRAFTING_MARK)
+    found += [mark for mark, asked in ((ADAPTERS_MARK, deployment.adapters), (ENCODER_MARK, deployment.images)) if asked is not None]
     if deployment.knobs.scheduler == "static" and terms["engines"][engine].get("frontend_s", 0.0) > 0:
         found.append(STATIC_MARK)
     if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):

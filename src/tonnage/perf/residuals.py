@@ -50,6 +50,7 @@ class Regime:
         known_model: whether rows of this model, or of one of the same sizes, were.
         newer_kinds: whether the model has indexers, compressed entries or states (``spec.layers``).
         known_engine: whether rows of this engine generation were; never where step times come from elsewhere.
+        before_rows: whether the engine is older than every one that has rows, so that it has the terms of a later one.
         known_format: whether weights of this format were.
         known_family: whether experts or latent attention in this engine were.
         current: whether the engine is of a generation whose steps were measured one system at a time (``silicon_sample.csv``).
@@ -67,6 +68,7 @@ class Regime:
     known_model: bool = True
     newer_kinds: bool = False
     known_engine: bool = True
+    before_rows: bool = False
     known_format: bool = True
     known_family: bool = True
     current: bool = False
@@ -107,6 +109,10 @@ UNSEEN_ENGINE = 2.2
 of four sets (TPOT of static batches 8.3 / 4.4, of NIM 18 / 4.3, of silicon_sample 12.6 / 6.4, tokens/s of 0.15 10.5 / 4.6). It does not
 apply after a calibration: ten points of a deployment of 2026 calibrate the terms of another engine nearly as well as its own. Of the
 deployment's other times per token 70 and 74 % were inside the 80 % interval of a known engine (``./benchmark measurement --points``)."""
+
+OLDER_ENGINE = 4.3
+"""The same for an engine older than any with rows: errors of the engines of 2024 with the terms of each later one of their maker, over the
+width of an engine with rows; median of both metrics (``./benchmark engine_age``, 2026-11-25)."""
 
 UNSEEN_MODEL, UNSEEN_KINDS = 1.35, 2.2
 """The same for a model that no row is of, and for one with indexers, compressed entries or states: the points of 2026 with a model left
@@ -217,20 +223,16 @@ class Residuals:
             (regime.known_generation, UNSEEN_GENERATION),
             (regime.known_model, UNSEEN_KINDS if regime.newer_kinds else UNSEEN_MODEL),
             (regime.kind == "calibrated" or (regime.known_engine and kind == regime.kind), engine),
+            (not regime.before_rows, OLDER_ENGINE),
             (regime.known_format, UNSEEN_FORMAT),
             (regime.known_family, UNSEEN_FAMILY),
         )
         return math.sqrt(1.0 + sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known))
 
     def interval(self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0) -> tuple[float, float]:
-        """Where a measurement is with probability ``share``, for a predicted value.
+        """Where a measurement is with probability ``share``, for a predicted value of a column such as "ttft_ms".
 
-        Args:
-            metric: a column such as "ttft_ms".
-            value: the prediction.
-            regime: what it is of.
-            share: of measurements inside.
-            noise: standard error of the prediction itself as a share of it: that of a finite run.
+        ``noise`` is the standard error of the prediction itself as a share of it: that of a finite run.
         """
         tail = (1 - share) / 2
         high, low = self.log_error(metric, regime, tail), self.log_error(metric, regime, 1 - tail)

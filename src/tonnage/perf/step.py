@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf.step_terms import (
     ACTIVATION,
+    ADAPTER_MISS,
+    ADAPTERS,
     ATTENTION,
     BOUNDED,
     COEFFICIENTS,
@@ -26,6 +28,7 @@ from tonnage.perf.step_terms import (
     COMM_TOKEN,
     CONTEXT,
     EAGER,
+    ENCODER,
     EXPERT_BYTES,
     EXPERT_FLOPS,
     EXPERT_MISS,
@@ -98,9 +101,9 @@ def launched(c: NDArray[np.float64], seconds: float, tokens: int) -> float:
 
 
 def attention_seconds(c: NDArray[np.float64], prefill_tokens: int, attention_pairs_2: int) -> float:
-    """Seconds of prefill attention: by pairs, by pairs up to a bound per token, and by tokens."""
+    """Seconds of prefill attention, by pairs, by pairs up to a bound per token and by tokens, and those of an image encoder."""
     bounded = min(0.5 * c[SPARSE] * attention_pairs_2, c[SPARSE_MOST] * prefill_tokens)
-    seconds: float = 0.5 * c[ATTENTION] * attention_pairs_2 + bounded + c[SCAN] * prefill_tokens
+    seconds: float = 0.5 * c[ATTENTION] * attention_pairs_2 + bounded + c[SCAN] * prefill_tokens + c[ENCODER] * prefill_tokens
     return seconds
 
 
@@ -127,6 +130,8 @@ def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int, share: fl
     elif c[STARVED_FROM] < tokens <= c[STARVED_TO]:
         communication += c[STARVED]
     seconds: float = linear + head + c[ACTIVATION] * tokens + communication + c[HOST_STEP] + (c[HOST_SEQUENCE] + c[BOUNDED]) * sequences
+    if c[ADAPTERS] > 0.0:
+        seconds += c[ADAPTERS] * (1.0 - c[ADAPTER_MISS] ** sequences)
     if len(c) > COEFFICIENTS:
         seconds += tabulated_seconds(c, tokens)
     return seconds

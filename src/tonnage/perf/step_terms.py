@@ -358,6 +358,26 @@ BOUNDED = _term(
     fed_by=(*DECODE, "attention", "latent_bandwidth", "latent_arithmetic", "walk_s", "gathered", "state_bandwidth"),
 )
 
+ADAPTERS = _term(
+    "adapters",
+    "the pass over LoRA adapters, as if the step used every one of them",
+    unit="s",
+    part="compute",
+    stages="times",
+)
+ADAPTER_MISS = _term(
+    "adapter_miss",
+    "factor by which one more sequence shrinks the share of adapters that no sequence uses",
+    unit="1",
+    stages="root",
+)
+ENCODER = _term(
+    "encoder",
+    "the image encoder, spread over the new tokens of prompts",
+    unit="s/token",
+    part="compute",
+)
+
 TERMS: tuple[StepTerm, ...] = tuple(_described)
 """Every term, by its place."""
 
@@ -374,7 +394,7 @@ MESSAGES = ((COMM_STEP, COMM_SMALL), (COMM_LARGE, COMM_TOKEN))
 """Places of latency and of seconds per token, for each of the two kinds of messages between GPUs: small ones and large ones."""
 
 
-ARITHMETIC = (LINEAR_FLOPS, EXPERT_FLOPS, HEAD_FLOPS, ATTENTION, SPARSE, SPARSE_MOST, SCAN)
+ARITHMETIC = (LINEAR_FLOPS, EXPERT_FLOPS, HEAD_FLOPS, ATTENTION, SPARSE, SPARSE_MOST, SCAN, ENCODER)
 """Places of what multiprocessors compute: durations that follow their clock."""
 
 

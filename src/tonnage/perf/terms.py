@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf import step_terms as at
+from tonnage.perf.adapters import add_adapters
 from tonnage.perf.attention import AttentionTerms, add_attention, attention_terms
+from tonnage.perf.encoder import encoded_seconds, transformer
 from tonnage.perf.experts import ExpertTerms, add_dispatch, add_experts, expert_terms
 from tonnage.perf.external.measured_steps import reduction
 from tonnage.perf.formats import matrix_rate
@@ -24,13 +26,14 @@ from tonnage.perf.step import Drafting, StepModel
 from tonnage.perf.terms_file import engine_terms, groups_of, terms_of
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Parallelism
-from tonnage.spec.precision import WIDE
+from tonnage.spec.precision import WIDE, find_precision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tonnage.spec.deployment import Deployment, EngineKnobs
     from tonnage.spec.hardware import Gpu
+    from tonnage.spec.images import Encoder
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
 
@@ -126,7 +129,12 @@ def step_model(deployment: Deployment) -> StepModel:
     groups = terms_of(deployment)
     terms = resolve(groups, deployment.model, deployment.gpu, deployment.precision, split, preset)
     engine = engine_terms(groups, preset)
-    array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split, deployment.knobs))
+    found = coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split, deployment.knobs)
+    add_adapters(found, deployment)
+    if (images := deployment.images) is not None:
+        each = encoder_seconds(deployment, images.encoder, images.encoder.sequences(images.width, images.height))
+        found[at.ENCODER] = images.count * each / images.prompt_tokens
+    array = np.array(found)
     return StepModel(
         coefficients=array,
         frontend_s=terms.host.frontend_s,
@@ -143,6 +151,16 @@ def _drafter(deployment: Deployment, model: Model) -> list[float]:
     terms = resolve(terms_of(deployment), model, deployment.gpu, deployment.precision, placed, preset)
     host = replace(terms.host, step_s=0.0, sequence_s=0.0, prefill_s=0.0, launch_s=0.0, eager_s=0.0)
     return coefficients(replace(terms, host=host), model, deployment.gpu, deployment.precision, placed, deployment.knobs)
+
+
+def encoder_seconds(deployment: Deployment, encoder: Encoder, sequences: Sequence[int]) -> float:
+    """Seconds in which an image encoder on the deployment's GPUs, kernel by kernel, takes sequences of patches in one step."""
+    preset, placed, wide = find_engine(deployment.engine).coefficients, Parallelism(tp=deployment.parallelism.tp), find_precision("fp16")
+    layers = transformer(encoder)
+    terms = resolve(terms_of(deployment), layers, deployment.gpu, wide, placed, preset)
+    host = replace(terms.host, step_s=0.0, sequence_s=0.0, prefill_s=0.0)
+    c = coefficients(replace(terms, host=host), layers, deployment.gpu, wide, placed)
+    return encoded_seconds(c, encoder, deployment.model.hidden, sequences)
 
 
 def client_turnaround_s(deployment: Deployment) -> float:

@@ -65,7 +65,7 @@ def _whole(k: Floats, steps: Steps, drafted: int) -> Floats:
         - (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * drafted * decodes
     )
     seconds = seconds + attention_seconds(k, prefill, steps.attention_pairs_2) + context_seconds(k, decodes) * steps.context_tokens
-    seconds = seconds + prefill_seconds(k, prefill)
+    seconds = seconds + prefill_seconds(k, prefill) + k[at.ENCODER] * prefill
     alone = launched_alone(k, prefill, tokens)
     return np.asarray(np.where(alone, np.maximum(seconds + k[at.EAGER], k[at.LAUNCHES]), seconds))
 
@@ -91,6 +91,7 @@ def parts(k: Floats, steps: Steps, drafting: Drafting | None = None) -> dict[str
     add(at.ATTENTION, attention_seconds(k, prefill, steps.attention_pairs_2))
     add(at.CONTEXT, context_seconds(k, decodes) * steps.context_tokens)
     add(at.BOUNDED, k[at.BOUNDED] * (starts + decodes))
+    add(at.ENCODER, k[at.ENCODER] * prefill + adapter_seconds(k, sequences))
     add(at.HEAD_BYTES, head_seconds(k, sequences))
     add(at.COMM_LARGE, communication_seconds(k, tokens))
     add(at.HOST_STEP, k[at.HOST_STEP] + k[at.HOST_SEQUENCE] * (starts + decodes))
@@ -114,7 +115,7 @@ def batch_seconds(k: Floats, tokens: Floats, sequences: Floats, share: Floats | 
     if (k[at.EXPERT_BYTES] > 0.0).any():
         linear = linear + np.where(k[at.EXPERT_BYTES] > 0.0, _joined(*expert_seconds(k, tokens * share), p), 0.0)
     seconds = linear + head_seconds(k, sequences) + k[at.ACTIVATION] * tokens + communication_seconds(k, tokens)
-    seconds = seconds + k[at.HOST_STEP] + (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * sequences
+    seconds = seconds + k[at.HOST_STEP] + (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * sequences + adapter_seconds(k, sequences)
     return np.asarray(seconds + tabulated_seconds(k, tokens) if len(k) > COEFFICIENTS else seconds)
 
 
@@ -149,9 +150,14 @@ def head_seconds(k: Floats, sequences: Floats) -> Floats:
 
 
 def attention_seconds(k: Floats, prefill_tokens: Floats, attention_pairs_2: Floats) -> Floats:
-    """Prefill attention, from new tokens and twice the number of pairs, as ``step.attention_seconds``."""
+    """Prefill attention, from new tokens and twice the number of pairs, as ``step.attention_seconds`` without the encoder."""
     bounded = np.minimum(0.5 * k[at.SPARSE] * attention_pairs_2, k[at.SPARSE_MOST] * prefill_tokens)
     return np.asarray(0.5 * k[at.ATTENTION] * attention_pairs_2 + bounded + k[at.SCAN] * prefill_tokens)
+
+
+def adapter_seconds(k: Floats, sequences: Floats) -> Floats:
+    """The pass over the LoRA adapters that so many sequences use."""
+    return np.asarray(k[at.ADAPTERS] * (1.0 - k[at.ADAPTER_MISS] ** sequences))
 
 
 def context_seconds(k: Floats, decode_sequences: Floats) -> Floats:

@@ -11,7 +11,7 @@ from tonnage.spec.scenario import Mode, UseCase
 from tonnage.spec.typed_values import strict
 
 Which = Literal["isl", "osl"]
-Part = Literal["system_prompt", "retrieved", "history"]
+Part = Literal["system_prompt", "retrieved", "history", "images"]
 
 
 @strict

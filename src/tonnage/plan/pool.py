@@ -95,7 +95,7 @@ class Identity:
 # Where the memory of one GPU goes.
 
 
-MemoryUse = Literal["weights", "drafter", "activations", "reserve", "kv_cache", "unused"]
+MemoryUse = Literal["weights", "drafter", "adapters", "encoder", "activations", "reserve", "kv_cache", "unused"]
 """``reserve`` is the CUDA context, communication buffers and CUDA graphs."""
 
 

@@ -198,8 +198,8 @@ class Unmeasured:
 
     Attributes:
         code: a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the engine ``on``, a "format" of
-            weights, "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline", "speculation", or
-            "prefix-caching".
+            weights, "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline", "speculation",
+            "prefix-caching", "adapters" or "images".
         name: its name in the plan, such as "kimi-k3".
         on: the GPU or the engine with which it was not measured; "" where it was not measured at all.
         bits: the width of its arithmetic where the GPU was measured only in another width; None elsewhere.
@@ -207,7 +207,20 @@ class Unmeasured:
         nearest: the nearest measured one; "" where nothing is near.
     """
 
-    code: Literal["model", "gpu", "engine", "layers", "format", "step-times", "ranks", "pipeline", "speculation", "prefix-caching"]
+    code: Literal[
+        "model",
+        "gpu",
+        "engine",
+        "layers",
+        "format",
+        "step-times",
+        "ranks",
+        "pipeline",
+        "speculation",
+        "prefix-caching",
+        "adapters",
+        "images",
+    ]
     name: str
     on: str = ""
     bits: int | None = None

@@ -72,6 +72,7 @@ DEFINITIONS: dict[str, str] = {
 }
 
 
+_NEVER_NS = 2**63 - 1
 _PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 
@@ -146,15 +147,18 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
             those two moments. Gap percentiles are always those of the whole run.
         by_request: whether the latencies of single requests are kept, for joint attainment.
     """
-    rows, done, seconds, words = _window(requests, window)
-    whole = rows.size == len(requests)
+    import numpy as np
+
+    counted, completed, seconds, words = _window(requests, window)
+    rows, done = (slice(None), slice(None)) if counted.size == len(requests) else (counted, completed)  # a slice copies nothing
     columns = (requests.due_ns, requests.sent_ns, requests.first_token_ns, requests.last_token_ns, requests.osl)
-    due, sent, first, last, osl = columns if whole else (column[rows] for column in columns)
+    due, sent, first, last, osl = (column[rows] for column in columns)
     e2e, ttft = _statistics(last - due), _statistics(first - due)
     decode, gaps = last - first, osl - 1
     if not (gaps > 0).all():
         decode, gaps = decode[gaps > 0], gaps[gaps > 0]
-    rate = done.size / seconds if seconds > 0 else math.nan
+    rate = completed.size / seconds if seconds > 0 else math.nan
+    counts = np.bincount(requests.status, minlength=len(STATUS_NAMES))
     return Summary(
         requests_per_second=rate,
         output_tokens_per_second=int(requests.osl[done].sum()) / seconds if seconds > 0 else math.nan,
@@ -162,16 +166,16 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
         itl_ms=_gap_statistics(requests.gaps, int(decode.sum()), int(gaps.sum())),
         tpot_ms=_statistics(decode / gaps),
         e2e_ms=e2e,
-        ttft_from_send_ms=ttft if (sent == due).all() else _statistics(first - sent),
-        requests=_by_status(requests),
-        counted=int(rows.size),
+        ttft_from_send_ms=ttft if requests.sent_ns is requests.due_ns or (sent == due).all() else _statistics(first - sent),
+        requests={name: int(count) for name, count in zip(STATUS_NAMES, counts, strict=True)},
+        counted=int(counted.size),
         window_s=seconds,
         window=words,
         concurrency=math.nan if e2e.mean is None else rate * e2e.mean / 1e3,
         preemptions=int(requests.preemptions[rows].sum()),
         input_tokens_per_second=int(requests.isl[done].sum()) / seconds if seconds > 0 else math.nan,
         by_request=latencies_by_request(requests) if by_request else None,
-        sessions=None if requests.turns is None else session_latencies(requests, requests.turns, rows),
+        sessions=None if requests.turns is None else session_latencies(requests, requests.turns, counted),
     )
 
 
@@ -233,13 +237,6 @@ def counted_rows(requests: Requests) -> NDArray[np.int64]:
     return _window(requests, "run")[0]
 
 
-def _by_status(requests: Requests) -> dict[str, int]:
-    import numpy as np
-
-    counts = np.bincount(requests.status, minlength=len(STATUS_NAMES))
-    return {name: int(count) for name, count in zip(STATUS_NAMES, counts, strict=True)}
-
-
 def _window(requests: Requests, window: Window) -> tuple[NDArray[np.int64], NDArray[np.int64], float, str]:
     """Rows whose latencies count, rows whose completion counts, seconds of the window, and words for it."""
     import numpy as np
@@ -261,8 +258,8 @@ def _window(requests: Requests, window: Window) -> tuple[NDArray[np.int64], NDAr
         seconds = requests.window_ns / 1e9
         return rows, rows, seconds, f"requests completed in the first {seconds:.6g} s, over that time"
     rows = np.flatnonzero(completed)
-    started, ended = due[due >= 0], ends[ends >= 0]
-    seconds = (int(ended.max()) - int(started.min())) / 1e9 if started.size and ended.size else math.nan
+    started, ended = int(due.min(where=due >= 0, initial=_NEVER_NS)), int(ends.max(initial=-1))
+    seconds = (ended - started) / 1e9 if started < _NEVER_NS and ended >= 0 else math.nan
     return rows, rows, seconds, f"whole run: {seconds:.6g} s from the first due request to the last token of all"
 
 

@@ -151,7 +151,9 @@ OF_SGLANG = Dialect(
 
 OF_NIM = replace(OF_VLLM, name="nim", source=f"{OF_VLLM.source}; NIM LLM 2 is vLLM behind a few more paths (serve/native.py)")
 
-DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM)}
+OF_TRITON = replace(OF_TENSORRT_LLM, name="triton", source=f"{OF_TENSORRT_LLM.source}; and Triton's generate (serve/native.py)")
+
+DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM, OF_TRITON)}
 
 
 # The error that a client gets in place of an answer.

@@ -1,7 +1,8 @@
-"""Paths that only one family of engines has: SGLang's native ones, and what NIM says of its deployment.
+"""Paths that only one family of engines has: SGLang's native ones, what NIM says of its deployment, and Triton's generate.
 
 SGLang's are those of python/sglang/srt/entrypoints/http_server.py at 0025436e and managers/tokenizer_manager.py (0.5), read 2026-11-25;
-NIM's those of its API reference (NIM LLM 2.1.6, read 2026-11-25): management paths before vLLM.
+NIM's those of its API reference (NIM LLM 2.1.6, read 2026-11-25): management paths before vLLM. Triton's are those of its generate
+extension (docs/protocol/extension_generate.md, recalled), with the inputs of the ensemble that ``deploy --target triton`` writes.
 """
 
 from __future__ import annotations
@@ -36,9 +37,8 @@ _STRUCTURES = {"json_schema": "json", "regex": "regex", "ebnf": "grammar"}
 
 def native_routes(service: Service) -> list[Route]:
     """The routes of the engine that is emulated."""
-    if service.dialect.name == "sglang":
-        return _sglang_routes(service)
-    return _nim_routes(service) if service.dialect.name == "nim" else []
+    own = {"sglang": _sglang_routes, "nim": _nim_routes, "triton": _triton_routes}.get(service.dialect.name)
+    return [] if own is None else own(service)
 
 
 def _sglang_routes(service: Service) -> list[Route]:
@@ -96,11 +96,7 @@ def _several(given: Mapping[str, Any]) -> bool:
 
 
 def _completion(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same request as a completion.
-
-    Raises:
-        Refused: neither text nor tokens.
-    """
+    """The same request as a completion."""
     if (given.get("text") is None) == (given.get("input_ids") is None):
         raise Refused("Either text, input_ids or input_embeds should be provided.")
     said = given.get("sampling_params") or {}
@@ -176,3 +172,33 @@ def _nim_routes(service: Service) -> list[Route]:
     documents["/v1/manifest"] = {"manifest_file": manifest, "repository_override": ""}
     documents["/v1/version"] = {"release": service.version, "api": "1.0.0"}
     return [Route(path, saying(partial(dict, one))) for path, one in documents.items()]
+
+
+def _triton_routes(service: Service) -> list[Route]:
+    model, named = f"/v2/models/{service.model}", {"model_name": service.model, "model_version": "1"}
+
+    async def generate(request: Request) -> Response:
+        after = await admitted(service, request)
+        given = await json_body(request)
+        if not isinstance(given, dict) or not isinstance(given.get("text_input"), str):
+            raise Refused("expected a text as input 'text_input'")
+        streamed, least = request.url.path.endswith("_stream"), given.get("min_length")
+        body = {"prompt": given["text_input"], "stream": streamed, "max_tokens": given.get("max_tokens", _OSL)}
+        body |= {"min_tokens": least, "ignore_eos": True} if least else {}
+        asked = asked_of("completions", body, reader=service.reader, limits=service.limits)
+        reply = reply_of(service, asked, "")
+        made = begun(service, asked)
+        if streamed:
+            return Stream(texts(made[0]), made, after)
+        (one,) = await whole(request, reply, made)
+        return JSONResponse({**named, "text_output": one.text})
+
+    async def texts(answer: Answer) -> AsyncIterator[bytes]:
+        async for piece in answer.pieces():
+            yield event({**named, "text_output": piece.text})
+
+    ready = (f"/v2/health/{state}" for state in ("live", "ready"))
+    return [
+        *(Route(f"{model}/{verb}", counted(service, generate), methods=["POST"]) for verb in ("generate", "generate_stream")),
+        *(Route(path, counted(service, saying(dict))) for path in (*ready, f"{model}/ready")),
+    ]

@@ -200,11 +200,7 @@ class Reader(Protocol):
         """Of a chat, with the model's template."""
 
     def ids(self, ids: Sequence[int]) -> Prompt:
-        """Of token ids.
-
-        Raises:
-            Refused: ids that the model does not have.
-        """
+        """Of token ids. Raises Refused: ids that the model does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +215,7 @@ class TokenReader:
 
     def text(self, text: str, *, special: bool = True) -> Prompt:
         """A text has one token at least."""
-        if any("\ud800" <= one <= "\udfff" for one in text):
-            raise Refused("TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]")
-        return Prompt(ids=tuple(self.tokens.ids(text, special=special) or self.tokens.ids(" ")), text=text)
+        return Prompt(ids=tuple(self.tokens.ids(_whole(text), special=special) or self.tokens.ids(" ")), text=text)
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
         """The texts, each between two tokens before it and two after it, and the two with which the answer begins.
@@ -231,7 +225,7 @@ class TokenReader:
         found: list[int] = []
         for message in messages:
             role = _role(message.role)
-            found += [1, role, *self.tokens.ids(message.text, special=False), 0, role]
+            found += [1, role, *self.tokens.ids(_whole(message.text), special=False), 0, role]
         return Prompt(ids=(*found, 1, _role("assistant")))
 
     def ids(self, ids: Sequence[int]) -> Prompt:
@@ -240,6 +234,15 @@ class TokenReader:
         if beyond is not None:
             raise Refused(f"Token id {beyond} is out of vocabulary")
         return Prompt(ids=tuple(ids))
+
+
+def _whole(text: str) -> str:
+    """A text that no half of a character is in."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Refused("TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]") from None
+    return text
 
 
 def _role(name: str) -> int:

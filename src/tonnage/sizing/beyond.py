@@ -49,12 +49,7 @@ benchmark; rows of NIM, the only ones that state a p95)."""
 
 
 def beyond(best: Sized, chosen: Candidate) -> tuple[Beyond, ...]:
-    """Every item, of hardware and software first; empty where the question is inside what was measured.
-
-    Args:
-        best: the choice.
-        chosen: the same as the plan states it.
-    """
+    """Every item, of hardware and software first; empty where the question is inside what was measured."""
     question, deployment = best.contender.question, best.ready.trial.deployment
     regime = best.contender.errors["requests_s"].regime
     cached = question.sharing is not None and best.contender.instance.knobs.prefix_caching
@@ -87,6 +82,10 @@ def unmeasured(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
         yield Unmeasured(code="pipeline", name=f"PP {deployment.parallelism.pp}")
     if deployment.speculation is not None:
         yield Unmeasured(code="speculation", name=str(deployment.speculation))
+    if deployment.adapters is not None:
+        yield Unmeasured(code="adapters", name=str(deployment.adapters))
+    if deployment.images is not None:
+        yield Unmeasured(code="images", name=str(deployment.images))
 
 
 def _hardware(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
@@ -104,7 +103,8 @@ def _hardware(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
         return
     generation = rows.generation(deployment)
     of_engine = rows.by_gpu(generation)
-    if find_engine(deployment.engine).coefficients in shipped()["origins"]["engines"]:
+    engine = find_engine(deployment.engine)
+    if regime.before_rows or engine.coefficients in shipped()["origins"]["engines"]:
         yield Unmeasured(code="engine", name=deployment.engine, nearest=generation)
     elif not regime.known_engine and of_engine[gpu.name] < FEWEST:
         near = nearest_gpu(gpu, (name for name, count in of_engine.items() if count >= FEWEST))

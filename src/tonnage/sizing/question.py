@@ -12,9 +12,11 @@ from tonnage.plan.candidate import CONFIDENCE
 from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
 from tonnage.simulator.router import DEFAULT_ROUTER
+from tonnage.spec.adapters import Adapters
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import LIMITED, METRICS, Limit, LimitMetric, Slo, Speculation
 from tonnage.spec.hardware import Gpu, System
+from tonnage.spec.images import Images
 from tonnage.spec.kv_tiers import OFF, KvTiers
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.model import Model
@@ -304,6 +306,8 @@ class Question:
         step_factor: every engine step takes this many times as long as the step model says.
         calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
         speculation: speculative decoding that is tried beside none; None to try none.
+        adapters: LoRA adapters that requests use; None without.
+        images: of every prompt; None without.
         step_source: whose step times price the candidates; None for the fitted terms.
         router: what gives requests to the instances, a name of ``simulator.router``.
         sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
@@ -349,6 +353,8 @@ class Question:
     step_factor: float = 1.0
     calibration: Calibration | None = None
     speculation: Speculation | None = None
+    adapters: Adapters | None = None
+    images: Images | None = None
     step_source: StepSource | None = None
     router: str = DEFAULT_ROUTER
     sharing: Sharing | None = None
@@ -382,11 +388,7 @@ class Question:
         return replace(self.sharing, fleet_rate=self.demand.sizing_requests_per_second)
 
     def check(self) -> None:
-        """Refuse what no candidate could answer.
-
-        Raises:
-            InputError: the lengths exceed the model's context, or a list is empty.
-        """
+        """Refuse what no candidate could answer. Raises InputError: the lengths exceed the model's context, or a list is empty."""
         check_context(self.model, self.isl, self.osl, self.pairs)
         for name, values in (
             (option("gpu"), self.gpus),

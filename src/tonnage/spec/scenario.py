@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from tonnage.spec.typed_values import strict
@@ -40,12 +41,11 @@ Counts = int | str | list[int] | None
 
 
 def leaf(about: str, *, one: str = "", file: bool = False, unit: Unit = "") -> Any:
-    """A leaf of the tree: None unless it is given.
+    """A leaf of the tree, None unless it is given; ``unit`` are the units that its number may have.
 
     Args:
         one: what it says to ``simulate``, where that takes one value of what ``size`` tries or chooses.
         file: whether it is the path of a file.
-        unit: the units that a number may be written in.
     """
     return field(default=None, metadata={"about": about, "one": one, "file": file, "unit": unit})
 
@@ -66,6 +66,9 @@ class LengthsAsked:
     system_prompt: Length = leaf("Length of the system prompt in tokens, words or characters; it is added to every prompt.")
     retrieved: Length = leaf("Retrieved passages that are added to every prompt, such as 5x400.")
     history: Length = leaf("Earlier turns of the chat that are added to every prompt, such as 3x700.")
+    images: Text = leaf(
+        "Images of every prompt, such as 1024x768 or 3x1024x768: their tokens by the model's rule are added to it, and its encoder's time."
+    )
     words_per_token: Number = leaf("Words per token (default: 0.75, as in English).")
 
 
@@ -218,6 +221,10 @@ class SearchAsked:
         "Speculative decoding to try beside plain decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, "
         'such as "eagle k=3 acceptance=0.7".',
         one='Speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too.',
+    )
+    lora: Text = leaf(
+        'LoRA adapters that requests use, such as "rank=16 adapters=8": the highest rank, and how many are loaded at once; on=attention '
+        "where they change attention alone."
     )
     load: Literal["open", "closed"] | None = leaf(
         "open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."
@@ -416,15 +423,15 @@ class Leaf:
         return int(found) if found.is_integer() else None
 
 
-def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
+@cache
+def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> tuple[Leaf, ...]:
     """Every leaf of the tree, in the order of its questions."""
-    hints = get_type_hints(branch)
+    hints, found = get_type_hints(branch), list[Leaf]()
     for part in fields(branch):
         kind = hints[part.name]
-        if is_dataclass(kind) and isinstance(kind, type):
-            yield from leaves(kind, (*path, part.name))
-        else:
-            yield Leaf(path=(*path, part.name), kind=kind, **part.metadata)
+        below = is_dataclass(kind) and isinstance(kind, type)
+        found += leaves(kind, (*path, part.name)) if below else [Leaf(path=(*path, part.name), kind=kind, **part.metadata)]
+    return tuple(found)
 
 
 OF_SIZE = ("system", "pp", "load", "deploy_on")

@@ -15,6 +15,8 @@ from tonnage.bench.benchmark import Wanted
 from tonnage.bench.connection import Setup, Target, parse_url, request_head, tls_context
 from tonnage.bench.conversations import read_conversations
 from tonnage.bench.endpoints import find_endpoint, model_path
+from tonnage.bench.grpc import SERVICE as GRPC
+from tonnage.bench.grpc import model_metadata
 from tonnage.bench.infer import Tensors, tensors
 from tonnage.bench.load import PATTERNS, Question, Talk
 from tonnage.bench.prompts import FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
@@ -71,8 +73,11 @@ class Bench:
 def prepare_bench(**asked: Any) -> Bench:
     """Everything about a measurement checked, before anything is sent. Raises InputError: anything that cannot be used, in one line."""
     a = BenchArguments(**asked)
-    target = parse_url(a.url)
+    target = parse_url(a.url, "grpc")
     infers = a.endpoint_type == "infer"
+    if target.grpc and (not infers or a.extra_inputs):
+        lacks = f"{option('endpoint_type')} infer" if not infers else f"no {option('extra_inputs')}, which are JSON"
+        raise InputError(f"{option('url')}: gRPC has {lacks}; or give the server's address for HTTP")
     streaming = a.streaming and not infers
     endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=streaming, pinned=a.pin_output, extra=_extra(a.extra_inputs))
     arrivals, pairs = _arrivals(a.concurrency, a.request_rate, a.trace, a.arrival_pattern, a.cv)
@@ -89,7 +94,9 @@ def prepare_bench(**asked: Any) -> Bench:
         target=target,
         endpoint=endpoint,
         prompts=made,
-        head=request_head(target, endpoint.path, key=os.environ.get(a.api_key_env, ""), headers=headers),
+        head=request_head(
+            target, f"{GRPC}/ModelInfer" if target.grpc else endpoint.path, key=os.environ.get(a.api_key_env, ""), headers=headers
+        ),
         timeout_s=_positive("request_timeout", a.request_timeout),
         tls=_tls(target, a.ca_file),
         reuse=a.reuse_connections,
@@ -115,10 +122,7 @@ OF_TEXT = ("isl", "osl", "trace", "conversation_num", "conversation_turns", "con
 
 
 def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[Lengths, ...]]:
-    """The question in the terms of a text, whose length is that of the items; and each number of items.
-
-    Raises InputError: what belongs to an inference without one, or to a text with one.
-    """
+    """The question in the terms of a text, whose length is that of the items; and each number of items."""
     if not infers:
         for name in ("items", "tensor", "binary_tensors"):
             if getattr(a, name) not in (None, (), [], False):
@@ -134,20 +138,18 @@ def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[L
 def _made(a: BenchArguments, target: Target, infers: bool) -> Prompts | FilePrompts | Tensors:
     """What gives each request its prompt or its tensors."""
     if infers:
-        page = _address(target) + model_path(a.model)
-        return tensors(page, fetch(page), written=tuple(a.tensor), binary=a.binary_tensors, seed=a.seed)
+        page, called = _address(target) + model_path(a.model), a.model if target.grpc else ""
+        said = model_metadata(target.host, target.port, a.model) if target.grpc else fetch(page)
+        return tensors(page, said, written=tuple(a.tensor), binary=a.binary_tensors, seed=a.seed, called=called)
     return _prompts(a.prompt_file, a.tokenizer, a.characters_per_token, a.shared_prefix, a.seed)
 
 
 def _address(target: Target) -> str:
-    return f"{'https' if target.tls else 'http'}://{target.authority}{target.path}"
+    return f"{'grpc' if target.grpc else 'https' if target.tls else 'http'}://{target.authority}{target.path}"
 
 
 def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
-    """The requested conversations, or None.
-
-    Raises InputError: what belongs to conversations without them, or what does not go with them.
-    """
+    """The requested conversations, or None."""
     names = ("conversation_num", "conversation_turns", "conversation_turn_delay", "conversation_file", "sessions")
     given = [name for name in names if getattr(a, name) is not None]
     if not given:
@@ -180,10 +182,7 @@ def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
 
 
 def _sessions(a: BenchArguments, path: str) -> RecordedSessions:
-    """The recorded sessions of a file.
-
-    Raises InputError: it has none, its prompts name no blocks, or lengths and pauses were given that the file says.
-    """
+    """The recorded sessions of a file."""
     for name in ("isl", "osl", "conversation_turns", "conversation_turn_delay", "conversation_file", "ramp"):
         if getattr(a, name) is not None:
             raise InputError(f"{option(name)}: recorded sessions have their own; leave it out beside {option('sessions')}")
@@ -290,6 +289,8 @@ def _pages(target: Target, urls: Sequence[str]) -> tuple[str, ...]:
             if not url.startswith(("http://", "https://")):
                 raise InputError(f"{option('metrics_url')}: '{url}' is not a URL; write for example http://127.0.0.1:8002/metrics")
         return tuple(urls)
+    if target.grpc:
+        return ()
     own = f"{'https' if target.tls else 'http'}://{target.authority}/metrics"
     return (own,) if samples(fetch(own, timeout_s=1.0)) else ()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import InputError, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
+from tonnage.spec.adapters import parse_adapters
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler, parse_speculation
@@ -43,6 +44,7 @@ def deployment_of(
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
     speculation: str | None = None,
+    lora: str | None = None,
     power_cap: str | None = None,
     gpu_clock: float | None = None,
 ) -> Deployment:
@@ -67,7 +69,8 @@ def deployment_of(
             raise InputError(f"{option(name)}: {value} is not possible; write {f'at most {MOST:,}' if value > MOST else '1 or more'}")
     chosen: EngineKnobs = replace(default_knobs(spec, found_gpu, dp), **set_knobs)  # type: ignore[arg-type]
     _check_waits(chosen, spec.name)
-    _check_long_prompts(chosen, spec.name)
+    if chosen.long_prefill_token_threshold > 0 and chosen.scheduler != "vllm":
+        raise InputError(f"{option('long_prefill_token_threshold')}: {spec.name} has no such setting, vLLM does ({option('engine')} vllm)")
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
@@ -82,13 +85,8 @@ def deployment_of(
         calibration=calibration,
         step_source=source,
         speculation=parse_speculation(speculation),
+        adapters=parse_adapters(lora),
     )
-
-
-def _check_long_prompts(knobs: EngineKnobs, engine: str) -> None:
-    """Refuse a limit on the chunks of long prompts where there is none."""
-    if knobs.long_prefill_token_threshold > 0 and knobs.scheduler != "vllm":
-        raise InputError(f"{option('long_prefill_token_threshold')}: {engine} has no such setting, vLLM does ({option('engine')} vllm)")
 
 
 def _check_waits(knobs: EngineKnobs, engine: str) -> None:

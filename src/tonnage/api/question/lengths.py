@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tonnage.api.question.arguments import Faults
 from tonnage.errors import option
 from tonnage.plan.note import LengthInCharacters, LengthInWords, LengthsVary, Note, Part, PromptPart, PromptParts, Which
+from tonnage.spec.images import Images, parse_images
 from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part, read_pairs
+from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import LengthsAsked
 from tonnage.spec.use_cases import mixture_of
@@ -22,6 +25,12 @@ class LengthsFound:
     pairs: Pairs | None
     remarks: tuple[Note, ...]
     added: int = 0
+    images: Images | None = None
+
+    @property
+    def pictured(self) -> Images | None:
+        """The images, with the mean prompt that they are part of."""
+        return None if self.images is None else replace(self.images, prompt_tokens=self.isl.mean)
 
     def spread(self, share: float) -> LengthsFound:
         """With single numbers as means, around which lengths vary evenly by a share of them; ``exact:`` ones stay as they are."""
@@ -40,7 +49,18 @@ def replays_lengths(asked: LengthsAsked) -> bool:
     return asked.isl is None and asked.osl is None and asked.pairs is None and asked.mixture is None
 
 
-def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faults) -> LengthsFound | None:
+def images_of(asked: LengthsAsked, models: Sequence[Model | None], faults: Faults) -> Images | None:
+    """The images of every prompt, by the rule of the one model in question; None without, or where something is wrong."""
+    known = [model for model in models if model is not None]
+    if asked.images is None or not known:
+        return None
+    if len(known) > 1:
+        faults.say(f"{option('images')}: become other tokens in each model; ask about one model at a time, or leave it out")
+        return None
+    return faults.of(parse_images, asked.images, known[0].name)
+
+
+def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faults, images: Images | None = None) -> LengthsFound | None:
     """Lengths with everything added up; None where a text among them is none."""
     words = WORDS_PER_TOKEN if asked.words_per_token is None else asked.words_per_token
     if not 0.01 <= words <= 100:
@@ -50,7 +70,7 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
         faults.say(twice)
         return None
     before = len(faults.messages)
-    added, remarks = _added(asked, words, faults)
+    added, remarks = _added(asked, words, faults, images)
     pairs = faults.of(read_pairs, asked.pairs, option("pairs")) if asked.pairs is not None else None
     pairs = pairs if asked.mixture is None else faults.of(mixture_of, asked.mixture, option("mixture"))
     if pairs is None and recording is not None and replays_lengths(asked):
@@ -60,16 +80,19 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
     if pairs is not None:
         longer = pairs.longer(added)
         isl, osl = longer.lengths()
-        return LengthsFound(isl=isl, osl=osl, pairs=longer, remarks=tuple(remarks))
+        return LengthsFound(isl=isl, osl=osl, pairs=longer, remarks=tuple(remarks), images=images)
     if asked.isl is None or asked.osl is None:
         return None
-    texts: tuple[tuple[Which, str], ...] = (("isl", _text(asked.isl)), ("osl", _text(asked.osl)))
+    texts: tuple[tuple[Which, str], ...] = (("isl", as_text(asked.isl)), ("osl", as_text(asked.osl)))
     isl_own, osl_own = (faults.of(parse_lengths, text, option(name), words) for name, text in texts)
     if isl_own is None or osl_own is None or len(faults.messages) > before:
         return None
-    remarks += _in_words(texts, (isl_own, osl_own), words)
-    remarks += _in_characters(texts, (isl_own, osl_own))
-    return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks), added=added)
+    for (name, text), own in zip(texts, (isl_own, osl_own), strict=True):
+        if "word" in text:
+            remarks.append(LengthInWords(which=name, written=text, tokens=own.mean, words_per_token=words))
+        if "char" in text.lower():
+            remarks.append(LengthInCharacters(which=name, written=text, tokens=own.mean, characters_per_token=CHARACTERS_PER_TOKEN))
+    return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks), added=added, images=images)
 
 
 def _given_twice(asked: LengthsAsked) -> str:
@@ -83,36 +106,20 @@ def _given_twice(asked: LengthsAsked) -> str:
     return ""
 
 
-def _text(value: float | str) -> str:
+def as_text(value: float | str) -> str:
+    """A value as it would be written."""
     return value if isinstance(value, str) else f"{value:.15g}"
 
 
-def _in_words(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...], words: float) -> list[Note]:
-    """A note on each length that was written in words."""
-    return [
-        LengthInWords(which=name, written=text, tokens=found.mean, words_per_token=words)
-        for (name, text), found in zip(texts, lengths, strict=True)
-        if "word" in text
-    ]
-
-
-def _in_characters(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...]) -> list[Note]:
-    """A note on each length that was written in characters."""
-    return [
-        LengthInCharacters(which=name, written=text, tokens=found.mean, characters_per_token=CHARACTERS_PER_TOKEN)
-        for (name, text), found in zip(texts, lengths, strict=True)
-        if "char" in text.lower()
-    ]
-
-
-def _added(asked: LengthsAsked, words: float, faults: Faults) -> tuple[int, list[Note]]:
-    """Tokens of system prompt, passages and history together, and how they add up."""
+def _added(asked: LengthsAsked, words: float, faults: Faults, images: Images | None) -> tuple[int, list[Note]]:
+    """Tokens of system prompt, passages, history and images together, and how they add up."""
     given: dict[Part, float | str | None] = {"system_prompt": asked.system_prompt, "retrieved": asked.retrieved, "history": asked.history}
     found = []
     for name, value in given.items():
         if value is not None:
-            part = faults.of(parse_part, _text(value), option(name), words)
+            part = faults.of(parse_part, as_text(value), option(name), words)
             if part is not None:
                 found.append(PromptPart(part=name, count=part[0], tokens=part[1]))
+    found += [] if images is None else [PromptPart(part="images", count=images.count, tokens=images.tokens)]
     total = round(sum(part.count * part.tokens for part in found))
     return total, [PromptParts(tokens=total, parts=tuple(found))] if found else []

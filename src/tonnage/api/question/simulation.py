@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.arguments import Faults, Many, ScenarioLike, document_of, listed, plain, rates, seed_of, slo, whole_numbers
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
-from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
+from tonnage.api.question.lengths import LengthsFound, images_of, lengths_found, replays_lengths
 from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
 from tonnage.api.question.recorded_sessions import longest_pause_of, served_by
 from tonnage.api.question.sessions import sessions_of, simulated_tiers
@@ -20,7 +20,7 @@ from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
 from tonnage.sizing.question import check_context
 from tonnage.spec.deployment import Deployment, Slo
-from tonnage.spec.scenario import DemandAsked, LimitsAsked, Scenario, SimulationAsked
+from tonnage.spec.scenario import DemandAsked, Scenario, SimulationAsked
 from tonnage.spec.sessions import Sessions
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Simulated, TraceArrivals, Workload
@@ -108,8 +108,10 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     written = scenario_of(displaced(document, given), given, source)
     found, _ = with_defaults(written)
     faults = Faults(source, given)
-    lengths = _lengths(found, faults)
     deployment = _deployment(found, own, faults)
+    lengths = _lengths(found, deployment, faults)
+    if deployment is not None and lengths is not None:
+        deployment = replace(deployment, images=lengths.pictured)
     sessions = faults.of(sessions_of, found, lengths) if lengths is not None else None
     tiers = faults.of(simulated_tiers, found.search.kv_tiers, deployment) if deployment is not None else None
     faults.of(seed_of, found.seed or 0)
@@ -162,11 +164,7 @@ def check_sessions(sessions: Sessions, asked: Simulation) -> None:
 
 
 def _check_shared(asked: Simulation) -> None:
-    """Refuse what is not simulated where requests follow one another.
-
-    Raises:
-        InputError: two pools, or attention ranks.
-    """
+    """Refuse what is not simulated where requests follow one another."""
     whose = ", ".join(option(n) for n in ("turns", "shared_prefix", "trace"))
     if asked.pools is not None:
         raise InputError(f"{whose}: two pools are simulated without shared prompts so far; leave out {option('disaggregated')}")
@@ -212,14 +210,9 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
         window_s=window_s,
         seed=found.seed or 0,
         pools=pools,
-        limits=limits_asked(found.limits),
+        limits=slo(ttft=found.limits.ttft, itl=found.limits.itl, tpot=found.limits.tpot, e2e=found.limits.e2e, attain=found.limits.attain),
         **_fleet(own, found.search.router, deployment, loads),
     )
-
-
-def limits_asked(asked: LimitsAsked) -> Slo:
-    """The limits whose violations are counted. Raises InputError: one that cannot be read."""
-    return slo(ttft=asked.ttft, itl=asked.itl, tpot=asked.tpot, e2e=asked.e2e, attain=asked.attain)
 
 
 def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
@@ -237,10 +230,7 @@ def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
 
 
 def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
-    """The trace of the demand, once as it came, or stretched to each rate that is given.
-
-    Raises InputError: there is no trace, or the load is a closed loop.
-    """
+    """The trace of the demand, once as it came, or stretched to each rate that is given."""
     from tonnage.api.question.sizing import recording_of
 
     recording = recording_of(found.demand)
@@ -254,10 +244,7 @@ def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
 
 
 def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
-    """The profile of the demand, as it is or with each mean that is given.
-
-    Raises InputError: there is no profile, or the load is a closed loop.
-    """
+    """The profile of the demand, as it is or with each mean that is given."""
     from tonnage.api.question.sizing import demand_asked
 
     hours = demand_asked(found.demand).profile if found.demand.profile is not None else None
@@ -268,10 +255,7 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
 
 
 def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated]) -> dict[str, Any]:
-    """How many instances there are, and what is between them.
-
-    Raises InputError: no such router or number, or a load that a router does not share.
-    """
+    """How many instances there are, and what is between them."""
     instances, router = own.get("instances", 1), router_of(asked, by_content=True)
     if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
         raise InputError(f"{option('instances')}: {instances} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
@@ -297,7 +281,7 @@ def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, lo
     return {"instances": instances, "router": router, "failures": failures, "autoscale": autoscale, "seasons": seasons}
 
 
-def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
+def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> LengthsFound | None:
     from tonnage.api.question.sizing import recording_of
 
     asked, trace = found.lengths, found.demand.trace
@@ -308,7 +292,8 @@ def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
     if missing:
         said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
         faults.say(f"{', '.join(option(name) for name in missing)}: missing; for example {said}")
-    return lengths_found(asked, recording, faults)
+    images = None if deployment is None else images_of(asked, [deployment.model], faults)
+    return lengths_found(asked, recording, faults, images)
 
 
 def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Deployment | None:
@@ -326,7 +311,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
     knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
-    whose = {name: getattr(search, name) for name in ("coefficients", "step_model", "speculation", "power_cap", "gpu_clock")}
+    whose = {name: getattr(search, name) for name in ("coefficients", "step_model", "speculation", "lora", "power_cap", "gpu_clock")}
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, **whose)
 
 
@@ -350,10 +335,7 @@ def _knob(value: Any, name: str) -> Any:
 
 
 def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
-    """Refuse a scenario whose demand would have to be the load: that is what all instances together carry.
-
-    Raises InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
-    """
+    """Refuse a scenario whose demand would have to be the load: that is what all instances together carry."""
     if (
         found.search.arrivals in ("trace", "profile", "mmpp")
         or found.demand == DemandAsked()

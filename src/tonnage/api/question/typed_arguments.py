@@ -29,6 +29,7 @@ class SharedArguments(TypedDict, total=False):
     system_prompt: Length
     retrieved: Length
     history: Length
+    images: Text
     words_per_token: Number
     shared_prefix: Length
     shared_prefix_share: Number
@@ -57,6 +58,7 @@ class SharedArguments(TypedDict, total=False):
     stream_interval: int | None
     front_ends: int | None
     speculation: Text
+    lora: Text
     arrivals: Literal["poisson", "constant", "gamma", "mmpp", "trace", "profile"] | None
     mmpp: Text
     cv: Number

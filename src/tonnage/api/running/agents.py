@@ -216,7 +216,7 @@ def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
     return made
 
 
-MEMORY = ("model", "gpu", "precision", "tp", "dp", "ep", "engine", "isl", "osl", "speculation")
+MEMORY = ("model", "gpu", "precision", "tp", "dp", "ep", "engine", "isl", "osl", "speculation", "lora")
 
 
 QUESTIONS = {

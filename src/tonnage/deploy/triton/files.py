@@ -114,8 +114,7 @@ def readme(service: Service) -> str:
         f"--publish 8000:8000 --publish 8102:8002 \\\n"
         f"    --volume $PWD:/deployment --workdir /deployment {image} tritonserver --model-repository /deployment/repository"
     )
-    bench = bench_command(service, f"http://127.0.0.1:8000/v2/models/{service.name}/generate_stream", instances=1)
-    bench = bench.replace("tonnage bench", "tonnage bench --endpoint-type generate", 1)
+    bench = bench_command(service, "http://127.0.0.1:8000", instances=1, triton=True)
     return f"""# {service.served} with Triton
 
 {summary(service)}

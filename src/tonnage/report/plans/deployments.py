@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MEMORY = {
     "weights": "weights",
     "drafter": "drafter",
+    "adapters": "LoRA adapters",
+    "encoder": "image encoder",
     "activations": "activations",
     "reserve": "context, communication and graphs",
     "kv_cache": "KV cache",
@@ -181,9 +183,9 @@ def memory_text(parts: Sequence[MemoryPart], kv_tokens: int | None) -> str:
     if not parts:
         return ""
     sizes = {part.part: part.bytes_per_gpu for part in parts}
-    drafter = f"{format_gb(sizes['drafter'])} drafter + " if "drafter" in sizes else ""
+    beside = "".join(f"{format_gb(sizes[part])} {MEMORY[part]} + " for part in ("drafter", "adapters", "encoder") if part in sizes)
     held = "" if kv_tokens is None else f" ({kv_tokens:,} tokens)"
     return (
-        f"{format_gb(sizes['weights'])} weights + {drafter}{format_gb(sizes['activations'] + sizes['reserve'])} activations and reserve + "
+        f"{format_gb(sizes['weights'])} weights + {beside}{format_gb(sizes['activations'] + sizes['reserve'])} activations and reserve + "
         f"{format_gb(sizes['kv_cache'])} KV cache per GPU{held}"
     )

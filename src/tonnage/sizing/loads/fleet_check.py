@@ -15,17 +15,20 @@ from tonnage.sizing.loads.instance import WITHIN_S, Instance, burst_factor, midd
 from tonnage.sizing.loads.load_scan import statistic_s
 from tonnage.sizing.loads.ready import STABLE
 from tonnage.sizing.loads.runs import Seen
-from tonnage.sizing.loads.session_load import MOST_TOGETHER, session_fleet
+from tonnage.sizing.loads.session_load import ANSWERS, MOST_TOGETHER, session_fleet, session_requests, session_run
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.loads.shared_load import replayed as recorded
 from tonnage.spec.workload import OpenLoop, TraceArrivals
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tonnage.plan.fleet import Fleet
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
     from tonnage.sizing.loads.runs import Runs
     from tonnage.spec.deployment import Limit, Slo
+    from tonnage.spec.recorded_sessions import RecordedSessions
     from tonnage.spec.recording import Recording
 
 
@@ -46,6 +49,9 @@ MOST_TIMES = 4
 
 SEED_STEP = 2
 """Added to the seed of the question, which the search used."""
+
+SESSION_SEEDS = (0, 1, 2)
+"""``FleetAtPeak.seeds`` of recorded sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,29 +78,30 @@ def fleet_seen(
     stretched = () if replayed is None else (replayed.recording.mean_rps, replayed.lengths)
 
     def made() -> Seen:
-        record, simulated = fleet_record(instance, rate, instances, router, replayed=replayed, seed=seed)
+        record, simulated = fleet_record(instance, rate, instances, router, replayed=replayed, seed=seed, runs=runs)
         return Seen(summary=runs.summary(record), requests=simulated)
 
     return runs.once((instance, "fleet", rate, instances, router or instance.traffic.router, seed, *stretched), made)
 
 
 def fleet_record(
-    instance: Instance, rate: float, instances: int, router: str = "", *, replayed: Replayed | None = None, seed: int = 0
+    instance: Instance,
+    rate: float,
+    instances: int,
+    router: str = "",
+    *,
+    replayed: Replayed | None = None,
+    seed: int = 0,
+    runs: Runs | None = None,
 ) -> tuple[Requests, int]:
     """The requests of a fleet that count, and how many were simulated.
 
-    Args:
-        instance: one of them.
-        rate: requests per second in all; the statistics leave out ramp and drain.
-        instances: how many.
-        router: in place of the requested one.
-        replayed: traffic in place of ``rate``; all of its requests count.
-        seed: added to that of the check.
+    ``rate`` is of all; statistics leave out ramp and drain, but for ``replayed`` traffic, all of which counts. ``seed`` is added.
+    ``runs`` is the memory of the search, which keeps the runs of single instances with recorded sessions.
     """
     router, traffic = router or instance.traffic.router, instance.traffic
     if (held := instance.recorded_sessions) is not None:
-        drawn = traffic.seed + SEED_STEP + seed
-        record, simulated = session_fleet(instance.tiered, held, rate, instances, seed=drawn, alone_ns=instance.alone_ns)
+        record, simulated = session_fleet(runs_of(instance, held, seed, runs), held, rate, instances)
         return middle(record), simulated
     if replayed is not None:
         arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
@@ -119,6 +126,21 @@ def fleet_record(
     trace = balanced_trace(instance.workload(arriving, round(each * shown)), arriving, drawn)
     record = instance.together(trace, shown, router)
     return middle(record), len(record)
+
+
+def runs_of(instance: Instance, held: RecordedSessions, seed: int, runs: Runs | None) -> Callable[[int, int], Requests]:
+    """What happens to so many recorded sessions on one instance of a fleet, for each place in it: other sessions at other seeds."""
+
+    def run(clients: int, place: int) -> Requests:
+        drawn = instance.traffic.seed + SEED_STEP + MOST_TOGETHER * seed + place
+        requests = session_requests(held, clients * held.pace, len(ANSWERS) - 1)
+
+        def made() -> Requests:
+            return session_run(instance.tiered, held, clients, requests, seed=drawn, alone_ns=instance.alone_ns)
+
+        return made() if runs is None else runs.once((instance, "sessions", clients, drawn), made)
+
+    return run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +170,11 @@ class FleetAtPeak:
     def instances(self, systems: int) -> int:
         """Instances on a number of systems."""
         return self.layout.of(systems).instances
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Draws with each of which a fleet has to hold: more than one of recorded sessions, of which an instance holds few."""
+        return (0,) if self.instance.recorded_sessions is None else SESSION_SEEDS
 
     def could_carry(self, systems: int) -> bool:
         """Whether so many systems complete the load within ``STABLE`` of saturation."""
@@ -199,11 +226,19 @@ class FleetAtPeak:
 def check(fleet: FleetAtPeak, needed: int) -> FleetCheck:
     """The fleet at the number of systems that the search asks for, and at more where a limit breaks, up to ``MOST_TIMES`` as many.
 
-    ``FleetCheck.holds`` is false where these do not hold either.
+    ``FleetCheck.holds`` is false where these do not hold either. The run of a number of systems is that of the first seed that breaks a
+    limit, or of the last one.
     """
-    runs, systems = [fleet.run(needed)], needed
+
+    def run(systems: int) -> FleetRun:
+        found = fleet.run(systems, seed=fleet.seeds[0])
+        for seed in fleet.seeds[1:]:
+            found = fleet.run(systems, seed=seed) if found.holds else found
+        return found
+
+    runs, systems = [run(needed)], needed
     while not runs[-1].holds and systems < MOST_TIMES * needed:
         systems += max(1, systems // fleet.layout.systems_per_instance // 64) * fleet.layout.systems_per_instance
-        runs.append(fleet.run(systems))
+        runs.append(run(systems))
     held = next((run.systems for run in runs if run.holds), needed)
     return FleetCheck(by_division=needed, systems=held, runs=tuple(runs))

@@ -18,6 +18,8 @@ from tonnage.simulator.spec import pooled
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from tonnage.simulator.spec import EngineSpec
@@ -105,16 +107,20 @@ def alone_run(spec: EngineSpec, recorded: RecordedSessions) -> Requests:
     return with_turns(record, [trace], [np.arange(len(trace))], recorded, alone)
 
 
-def session_fleet(
-    spec: EngineSpec, recorded: RecordedSessions, rate: float, instances: int, *, seed: int, alone_ns: NDArray[np.int64]
-) -> tuple[Requests, int]:
-    """The sessions of a whole fleet, shared out evenly; and how many requests were simulated."""
+def session_fleet(run: Callable[[int, int], Requests], recorded: RecordedSessions, rate: float, instances: int) -> tuple[Requests, int]:
+    """The sessions of a whole fleet, shared out evenly; and how many requests were simulated.
+
+    Of the simulated instances at least the share of the fleet's that has one session more than the others has one more.
+
+    Args:
+        run: what happens on one instance with so many sessions, for a draw of them.
+        recorded: the sessions.
+        rate: requests per second in all.
+        instances: of the fleet.
+    """
     clients = max(instances, clients_at(recorded, rate))
-    shown = min(instances, MOST_TOGETHER)
-    parts = []
-    for place in range(shown):  # the first have the most
-        share = clients // instances + (place < clients % instances)
-        requests = session_requests(recorded, share * recorded.pace, len(ANSWERS) - 1)
-        parts.append(session_run(spec, recorded, share, requests, seed=seed + place, alone_ns=alone_ns))
+    shown, share, more = min(instances, MOST_TOGETHER), clients // instances, clients % instances
+    fuller = math.ceil(shown * more / instances)
+    parts = [run(share + (place < fuller), place) for place in range(shown)]
     record = pooled(parts) if shown > 1 else parts[0]
     return record, len(record)

@@ -48,6 +48,8 @@ def trials(question: Question) -> Iterator[Trial]:
                 calibration=question.calibration,
                 speculation=speculation,
                 step_source=question.step_source,
+                adapters=question.adapters,
+                images=question.images,
             )
             yield Trial(deployment=deployment, system=system)
 

@@ -4,6 +4,7 @@ from tonnage.spec.catalog.accuracy import QualityScore, TradeOff, accuracy_and_c
 from tonnage.spec.catalog.lookup import (
     Entry,
     engines,
+    find_encoder,
     find_engine,
     find_gpu,
     find_model,
@@ -23,6 +24,7 @@ __all__ = [
     "TradeOff",
     "accuracy_and_calibration",
     "engines",
+    "find_encoder",
     "find_engine",
     "find_gpu",
     "find_model",

@@ -13,7 +13,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tonnage.errors import UnknownName
+from tonnage.errors import InputError, UnknownName, option
 from tonnage.spec.catalog import entries
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.engine import EnginePreset
@@ -24,6 +24,7 @@ from tonnage.spec.typed_values import read_entries, strict
 
 if TYPE_CHECKING:
     from tonnage.spec.catalog.entries import Shelf, T
+    from tonnage.spec.images import Encoder
 
 
 Entry = Model | Gpu | System | EnginePreset
@@ -201,6 +202,16 @@ def find_offloading(name: str) -> Offloading:
 def usual_offloading(family: str) -> Offloading:
     """The usual offloader of the engines of a family; one without memories where none is known."""
     return next((each for each in entries.offloadings() if family in each.engines), PLAIN)
+
+
+def find_encoder(model: str) -> Encoder:
+    """The image encoder of a model of the catalog. Raises InputError: it takes no images, or its encoder is not known."""
+    known = entries.encoders()
+    found = next((each for each in known if model in each.models), None)
+    if found is None:
+        some = ", ".join(each.models[0] for each in known)
+        raise InputError(f"{option('images')}: no image encoder of {model} is known; those of {some} and their families are")
+    return found
 
 
 def find_engine(name: str) -> EnginePreset:

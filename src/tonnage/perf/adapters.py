@@ -1,0 +1,119 @@
+"""LoRA adapters: the memory that an engine sets aside for them, and what a step with them takes longer.
+
+An adapter puts two narrow matrices, A (rank × in) and B (out × rank), next to every matrix that it changes. vLLM sets a slot aside for each
+adapter that may be in a step, of the highest rank, in 16 bits: a matrix that is split by its outputs has all of A on every GPU and a
+share of B, one that is split by its inputs a share of A and all of B (S-LoRA's rule without ``fully_sharded_loras``). In a step every
+token's inputs are read once more for A, and the outputs read and written once more for B. Arithmetic and slots are small next to two
+durations that rank and shapes do not explain: two kernels for each changed group of matrices, and the pass of these over each adapter
+that any sequence of the step uses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.perf import step_terms as at
+
+if TYPE_CHECKING:
+    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.model import Model
+
+GROUP_S, ADAPTER_S = 33.3e-6, 3.57e-6
+"""Seconds of a step for each changed group of matrices of a layer, and for each adapter in use as well: what vLLM 0.8 (V1, CUDA graphs)
+took for Llama 3.1 8B on one H100 (4 groups, rank 16), fitted to runs of FerranAgulloLopez/GPULLMAdapterOptimization, the data of arXiv
+2508.08343; ``./benchmark published`` prints the fit and what others measured."""
+
+MARK = (
+    "LoRA adapters: estimated from their shapes and from what vLLM 0.8 took for each layer and adapter in use on one H100 "
+    "(arXiv 2508.08343), not fitted to this engine"
+)
+
+BYTES_16 = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """Matrices of one group, such as queries, keys and values, as far as adapters see them.
+
+    Attributes:
+        copies: of the group in the model: layers, times experts where each has its own.
+        used: of these a token passes.
+        layers: layers that launch kernels for it.
+        inputs, outputs: widths, summed over the matrices of the group; of inputs once for each matrix.
+        by_outputs: split over GPUs by outputs, otherwise by inputs.
+    """
+
+    copies: int
+    used: int
+    layers: int
+    inputs: int
+    outputs: int
+    by_outputs: bool
+
+    def widths(self, tp: int) -> tuple[float, float]:
+        """Inputs and outputs on each of ``tp`` GPUs."""
+        return (self.inputs, self.outputs / tp) if self.by_outputs else (self.inputs / tp, self.outputs)
+
+
+def changed(model: Model, on: str) -> list[Changed]:
+    """What adapters change: the projections of the layers that mix tokens, and those of MLPs and experts where they change all."""
+    found = []
+    for some in model.by_kind:
+        width, inner = some.mixer.width, some.mixer.parameters(model.hidden) // model.hidden - some.mixer.width
+        found += _group(some.layers, 1, 1, (3 * model.hidden, inner), (width, model.hidden))
+    if on == "attention":
+        return found
+    for layers, experts, used, hidden, ffn in _perceptrons(model):
+        gates = 2 if model.gated else 1
+        found += _group(layers, experts, used, (gates * hidden, gates * ffn), (ffn, hidden))
+    return found
+
+
+def _perceptrons(model: Model) -> list[tuple[int, int, int, int, int]]:
+    """MLPs: layers, experts of each, how many a token uses, and their widths."""
+    experts = model.experts if model.is_moe else 1
+    found = [(model.expert_layers, experts, model.experts_per_token if model.is_moe else 1, model.expert_width, model.ffn)]
+    found += [(model.dense_layers, 1, 1, model.hidden, model.dense_ffn)] if model.dense_layers else []
+    return found + ([(model.expert_layers, 1, 1, model.hidden, model.shared_inner)] if model.shared_inner else [])
+
+
+def _group(layers: int, copies: int, used: int, first: tuple[int, int], last: tuple[int, int]) -> list[Changed]:
+    """The matrices before and after what a layer does, each a group."""
+    return [
+        Changed(copies=layers * copies, used=layers * used, layers=layers, inputs=inputs, outputs=outputs, by_outputs=before)
+        for (inputs, outputs), before in ((first, True), (last, False))
+    ]
+
+
+def adapter_bytes(deployment: Deployment) -> int:
+    """Bytes of the slots of all adapters on each GPU; 0 without adapters."""
+    asked, split = deployment.adapters, deployment.parallelism
+    if asked is None:
+        return 0
+    size = 0.0
+    for group in changed(deployment.model, asked.on):
+        spread = group.copies // group.layers if group.copies > group.used else 1  # experts are on all GPUs of a stage
+        inputs, outputs = group.widths(split.tp if spread == 1 else split.moe_tp)
+        size += group.copies * (inputs + outputs) / (split.ep if spread > 1 else 1)
+    return math.ceil(asked.count * asked.rank * BYTES_16 * size)
+
+
+def add_adapters(c: list[float], deployment: Deployment) -> None:
+    """Put what adapters take into a coefficient array; nothing without adapters."""
+    asked, tp, gpu = deployment.adapters, deployment.parallelism.tp, deployment.gpu
+    if asked is None:
+        return
+    moved, narrow, launches = 0.0, 0.0, 0
+    for group in changed(deployment.model, asked.on):
+        inputs, outputs = group.widths(tp)
+        moved += group.used * (inputs + 2 * outputs)
+        narrow += group.used * (inputs + outputs)
+        launches += group.layers
+    bandwidth = gpu.memory_bandwidth_gb_s * 1e9
+    c[at.HOST_STEP] += GROUP_S * launches
+    c[at.ACTIVATION] += BYTES_16 * moved / bandwidth
+    c[at.LINEAR_FLOPS] += 2 * asked.rank * narrow / (gpu.fp16_tflops * 1e12)
+    c[at.ADAPTERS] = asked.count * (ADAPTER_S * launches + BYTES_16 * asked.rank * narrow / bandwidth)
+    c[at.ADAPTER_MISS] = 1 - 1 / asked.count

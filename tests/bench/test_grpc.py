@@ -1,0 +1,51 @@
+"""The messages of the inference protocol over gRPC; ``tests/engines/test_mlserver.py`` sends them to a server."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from tonnage.api.question.bench import prepare_bench
+from tonnage.bench.grpc import enveloped, field, fields, infer_message, metadata_of, outputs_of, varint
+from tonnage.errors import InputError
+
+ASKED: dict[str, Any] = {"url": "grpc://127.0.0.1:9", "model": "m", "concurrency": 1}
+
+
+def test_numbers_and_fields_are_written_as_protobuf_writes_them() -> None:
+    assert varint(300) == b"\xac\x02"  # protobuf.dev, Encoding, "Base 128 Varints"
+    assert field(2, "testing") == b"\x12\x07testing"  # the same, "Length-Delimited Records"
+    message = field(1, "m") + b"\x18" + varint(2**40) + b"\x2d\x00\x00\x00\x00" + b"\x31" + bytes(8)
+    assert list(fields(message)) == [(1, b"m"), (3, 2**40), (5, bytes(4)), (6, bytes(8))]
+    for broken in (b"\x12\x07test", b"\x08", b"\x0b", b"\x80"):
+        with pytest.raises(ValueError, match="no "):
+            list(fields(broken))
+
+
+def test_a_request_has_a_description_and_values_of_each_input() -> None:
+    raw = struct.pack("<4f", 1, 2, 3, 4)
+    sent = infer_message("m", [{"name": "x", "datatype": "FP32", "shape": [1, 300]}], [raw])
+    assert sent[:5] == struct.pack(">BI", 0, len(sent) - 5)
+    parts = list(fields(sent[5:]))
+    assert [number for number, _ in parts] == [1, 5, 7]
+    assert dict(fields(bytes(parts[1][1]))) == {1: b"x", 2: b"FP32", 3: b"\x01\xac\x02"}  # type: ignore[arg-type]
+    assert parts[2][1] == raw
+    assert enveloped(b"") == bytes(5)
+
+
+def test_answers_become_the_documents_of_http() -> None:
+    assert outputs_of(field(1, "m") + field(5, field(1, "y") + field(2, "FP32"))) == {"outputs": [{"name": "y"}]}
+    open_length = b"\xff" * 9 + b"\x01"
+    one = field(1, "x") + field(2, "FP32") + field(3, open_length + b"\x04")
+    unpacked = field(1, "k") + field(2, "INT64") + b"\x18\x05\x18\x07"
+    assert metadata_of(field(1, "m") + field(4, one) + field(4, unpacked)) == {
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}, {"name": "k", "datatype": "INT64", "shape": [5, 7]}]
+    }
+
+
+def test_grpc_is_of_inferences_alone() -> None:
+    for asked in ({}, {"endpoint_type": "infer", "extra_inputs": ("a:1",)}):
+        with pytest.raises(InputError, match=r"url: gRPC has (endpoint_type infer|no extra_inputs)"):
+            prepare_bench(**ASKED, **asked)
