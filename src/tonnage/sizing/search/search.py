@@ -305,7 +305,8 @@ class Contest:
         if not self.search.prune:
             needed *= IN_FULL
         elif best is not None and (bound := one.bound(slowdown)) <= needed:
-            return Outdone(at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=needed / gpus)
+            enough = needed / gpus if math.isfinite(needed) else None
+            return Outdone(at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=enough)
         found = self.search.aim.sized(one, slowdown, needed, self.care)
         if not isinstance(found, tuple):
             if isinstance(found, BrokenEarly) and best is not None and needed > 0.0:
