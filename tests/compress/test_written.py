@@ -30,7 +30,6 @@ WRITTEN = [
 """Models, formats and tools whose checkpoint transformers reads."""
 
 FOR_ENGINES = [
-    *(("experts", form, LLM_COMPRESSOR) for form in ("int8", "w4a16-gptq", "w4a8", "nvfp4", "kv-fp8")),
     *((model, form, MODELOPT) for model in ("llama", "windows") for form in ("fp8", "w4a16-awq", "w4a8", "kv-fp8")),
     *(("experts", form, MODELOPT) for form in ("fp8", "kv-fp8")),
 ]
@@ -39,7 +38,7 @@ FOR_ENGINES = [
 REFUSED = [
     *((model, "w4a16-awq", LLM_COMPRESSOR, "needs a GPU") for model in ("llama", "windows")),
     ("windows", "int8", LLM_COMPRESSOR, "ruins models of the kind gemma2"),
-    ("experts", "fp8-block", LLM_COMPRESSOR, "transformers cannot load"),
+    *(("experts", form, LLM_COMPRESSOR, "transformers") for form in ("fp8-block", "w4a16-gptq", "nvfp4")),
     ("llama", "nvfp4", MODELOPT, "needs a GPU"),
     *(("experts", form, MODELOPT, "does not write experts") for form in ("w4a16-awq", "w4a8")),
 ]
@@ -127,11 +126,8 @@ def test_what_engines_alone_read_was_judged_in_memory(models: Path, made: Made, 
     assert figures["perplexity"] == pytest.approx(before, rel=0.05)
     assert figures["kl_nats"] > 0
     said = json.loads((found.folder / "config.json").read_text(encoding="utf-8"))["quantization_config"]
-    if tool == MODELOPT:
-        assert said["quant_method"] == "modelopt"
-        assert said.get("quant_algo") == ALGORITHMS[form]
-    else:
-        assert said["quant_method"] == "compressed-tensors"
+    assert said["quant_method"] == "modelopt"
+    assert said.get("quant_algo") == ALGORITHMS[form]
 
 
 @pytest.mark.parametrize("model", ["llama", "windows", "experts"])

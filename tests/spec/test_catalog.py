@@ -15,18 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError, UnknownName
-from tonnage.spec.catalog import (
-    engines,
-    find_engine,
-    find_gpu,
-    find_model,
-    find_system,
-    gpus,
-    models,
-    search,
-    system_of,
-    systems,
-)
+from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, find_system, gpus, models, search, system_of, systems
 from tonnage.spec.engine import default_knobs
 
 if TYPE_CHECKING:

@@ -81,10 +81,7 @@ def test_a_misspelt_knob_is_refused() -> None:
     with pytest.raises(DataErrors, match=r"engines\.yaml: vllm-0\.12: max_num_token: unknown key; did you mean max_num_tokens"):
         read_presets(rows(max_num_token=5), "engines.yaml")
     with pytest.raises(DataErrors, match=r"vllm-0\.12: by_memory\.0\.except: unknown key; known here: min_gib, excluded"):
-        read_presets(
-            rows(by_memory=[{"min_gib": 1, "max_batch_size": 1, "max_num_tokens": 1, "except": "a100"}]),
-            "engines.yaml",
-        )
+        read_presets(rows(by_memory=[{"min_gib": 1, "max_batch_size": 1, "max_num_tokens": 1, "except": "a100"}]), "engines.yaml")
 
 
 # The published checkpoints: every entry says where it was seen, and no name is given twice.
