@@ -83,7 +83,7 @@ def again(search: Search, question: Question, best: Sized | None = None, *, care
     """The answer to another question, without what is said next to the best, which ``best`` is likely to be.
 
     With ``care`` QUICK short runs choose the deployment and its knobs; where rounding up to systems leaves a doubt about their number, the
-    longest count them, and choose anew where that deployment does not hold.
+    longest count them, and search again where that deployment does not hold.
     """
     asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
     another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care, first=first)
