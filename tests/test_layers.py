@@ -136,8 +136,7 @@ def test_the_reader_of_sources_sees_each_fault(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["from datetime import date\ndate(2026, 1, 1)", "import numpy as np\nnp.random.default_rng(1)", "import urllib.parse"],
+    "source", ["from datetime import date\ndate(2026, 1, 1)", "import numpy as np\nnp.random.default_rng(1)", "import urllib.parse"]
 )
 def test_the_reader_of_sources_lets_the_rest_pass(source: str) -> None:
     assert faults(ast.parse(source)) == []

@@ -45,11 +45,7 @@ def read_text(path: str | Path, where: str = "") -> str:
 
 
 def text_lines(path: str | Path, where: str = "") -> list[str]:
-    """The lines of a text file without their ends.
-
-    Raises:
-        InputError: as ``read_text``.
-    """
+    """The lines of a text file without their ends. Raises InputError: as ``read_text``."""
     return read_text(path, where).replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.results.test_metrics import record
 from tonnage import api
-from tonnage.api.question.changes import Scaling, autoscale_of, failures_of, scaling_of, seasons_of
+from tonnage.api.question.changes import autoscale_of, failures_of, scaling_of, seasons_of
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.question.simulation import simulation_of
-from tonnage.api.simulated_run import FleetFacts
 from tonnage.errors import InputError, InputErrors
 from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
 from tonnage.report.simulated import fleet_lines
 from tonnage.results.breakdown import violations
-from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, Requests
+from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.simulator.changes import Failures, Restarts
+from tonnage.simulator.simulated_run import FleetFacts
 from tonnage.spec.arrivals import HourlyArrivals
 from tonnage.spec.deployment import Limit
 from tonnage.spec.scenario import ScalingAsked
@@ -106,24 +107,11 @@ def test_requests_come_by_the_hour() -> None:
 
 def test_violations_are_counted_by_request_and_by_hour() -> None:
     """Two hours of four requests each: in the second, two answers come late and one is lost."""
-    hour, second = 3_600 * 10**9, 10**9
-    due = np.array([0, 1, 2, 3, hour, hour + 1, hour + 2, hour + 3])
-    first = due + np.array([1, 1, 1, 1, 1, 5, 5, 0]) * second
-    record = Requests(
-        due_ns=due,
-        sent_ns=due,
-        first_token_ns=first,
-        last_token_ns=first + 2 * second,
-        isl=np.ones(8, np.int64),
-        osl=np.full(8, 3),
-        cached_tokens=np.zeros(8, np.int64),
-        instance=np.zeros(8, np.int32),
-        status=np.array([COMPLETED] * 7 + [FAILED], np.int8),
-        preemptions=np.zeros(8, np.int32),
-        gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64),
-    )
+    due = [0, 1, 2, 3, *(3_600_000 + late for late in range(4))]
+    first = [at + wait for at, wait in zip(due, (1_000,) * 5 + (5_000, 5_000, 0), strict=True)]
+    found = record(due, first, [at + 2_000 for at in first], [3] * 8, status=[COMPLETED] * 7 + [FAILED])
     ttft, e2e, tpot = violations(
-        record,
+        found,
         tuple(Limit(metric=m, statistic=s, seconds=x) for m, s, x in (("ttft", "p95", 2.0), ("e2e", "mean", 4.0), ("tpot", "p50", 1.0))),
     )
     assert (ttft.share, ttft.broken_hours, ttft.hours) == (3 / 8, 1, 2)
@@ -175,9 +163,9 @@ def test_what_cannot_be_scaled_is_refused_in_one_line(asked, words) -> None:
 
 
 def test_a_share_and_a_start_are_read_and_nothing_is_asked_without_the_switch() -> None:
-    assert scaling_of(ScalingAsked(autoscale=True, broken_hours="5%", start_time="3min")) == Scaling(broken_share=0.05, start_s=180.0)
-    assert scaling_of(ScalingAsked(autoscale=True, broken_hours=0.1)) == Scaling(broken_share=0.1)
-    assert scaling_of(ScalingAsked(autoscale=True)) == Scaling()
+    assert scaling_of(ScalingAsked(autoscale=True, broken_hours="5%", start_time="3min")) == (0.05, 180.0)
+    assert scaling_of(ScalingAsked(autoscale=True, broken_hours=0.1)) == (0.1, None)
+    assert scaling_of(ScalingAsked(autoscale=True)) == (0.0, None)
     assert scaling_of(ScalingAsked(autoscale=False)) is scaling_of(ScalingAsked()) is None
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import assert_type
 
 import tonnage
-from tonnage.api.simulated_run import SimulatedRun
+from tonnage.simulator.simulated_run import SimulatedRun
 
 
 def right_calls() -> None:

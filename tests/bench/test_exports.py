@@ -145,11 +145,7 @@ BROKEN = {
     "not JSON": ("x.json", "{", "not JSON"),
     "an AIPerf line that is none": ("x.jsonl", '{"metadata": 3}\n', "line 1"),
     "an empty AIPerf file": ("x.jsonl", "\n", "no request"),
-    "vLLM without details": (
-        "x.json",
-        json.dumps({"num_prompts": 1, "total_output_tokens": 1, "mean_ttft_ms": 1.0}),
-        "--save-detailed",
-    ),
+    "vLLM without details": ("x.json", json.dumps({"num_prompts": 1, "total_output_tokens": 1, "mean_ttft_ms": 1.0}), "--save-detailed"),
 }
 
 

@@ -7,6 +7,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tests.bench.test_truth import SEEN, record
 from tonnage.bench.benchmark import Measured
 from tonnage.bench.find_max import Maximum, Threshold, find_max, judged
+from tonnage.bench.intervals import rank_interval
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Tally
 from tonnage.bench.steady import find_steady
@@ -105,6 +107,14 @@ def test_a_run_that_breaks_one_of_its_limits_has_failed_and_names_it() -> None:
         trial = judged(run.load.rate, run, limits)
         assert not trial.passed
         assert trial.why == "E2E mean was 200 ms, the limit is 150 ms"
+
+
+def test_of_few_samples_a_percentile_is_as_sure_as_its_own_ranks() -> None:
+    run = measured(38.0, seconds=1.0, seed=2)
+    e2e = np.sort(run.requests.last_token_ns - run.requests.due_ns) / 1e6
+    low, high = (float(e2e[rank]) for rank in rank_interval(len(e2e), 50, 0.95))
+    found = judged(38.0, run, (parse_limit("e2e", "p50<=215ms"),))
+    assert found.sure == pytest.approx(NormalDist(float(np.median(e2e)), (high - low) / (2 * 1.96)).cdf(215), abs=1e-3)
 
 
 def test_a_client_that_is_too_slow_ends_the_search_and_says_so() -> None:

@@ -61,13 +61,7 @@ def test_first_tokens_are_stamped_when_the_server_wrote_them(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("fault", "outcome"),
-    [
-        ("429", "HTTP 429"),
-        ("500", "HTTP 500"),
-        ("cut", "cut off"),
-        ("error", "error in the reply"),
-        ("hang", "timed out"),
-    ],
+    [("429", "HTTP 429"), ("500", "HTTP 500"), ("cut", "cut off"), ("error", "error in the reply"), ("hang", "timed out")],
 )
 def test_a_fault_is_counted_as_what_it_is(fault: Fault, outcome: str, tmp_path: Path) -> None:
     schedule = Schedule(ttft_s=0.01, itl_s=0.002, fault=fault, fault_every=3)

@@ -318,7 +318,6 @@ def test_requests_beyond_the_slots_begin_when_one_is_free(monkeypatch: pytest.Mo
 def test_the_exact_server_s_own_arithmetic() -> None:
     schedule = Schedule(ttft_s=0.05, itl_s=0.01, tokens_per_event=4, slots=3)
     assert schedule.service_s(11) == pytest.approx(0.15)
-    assert schedule.capacity_rps(11) == pytest.approx(20)
     assert schedule.sends(10) == [(pytest.approx(0.08), 4), (pytest.approx(0.12), 4), (pytest.approx(0.14), 2)]
 
 

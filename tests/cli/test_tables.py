@@ -32,11 +32,7 @@ FIXED = ["--gpu", "h100-sxm-80gb", "--tp", "1,2", "--precision", "fp8", "--engin
 POINT = ["simulate", "--model", "gpt-j-6b", "--isl", "300", "--osl", "20", "--requests", "40"]
 QUESTIONS = [MIXED, MANY, [*SIZED, "--model", "llama-3.1-8b,llama-3-8b", *FIXED]]
 VERBS = {
-    "size": [
-        *QUESTIONS,
-        *([*question, "--full"] for question in QUESTIONS),
-        ["size", "examples/training-data.yaml", "--explain"],
-    ],
+    "size": [*QUESTIONS, *([*question, "--full"] for question in QUESTIONS), ["size", "examples/training-data.yaml", "--explain"]],
     "simulate": [[*POINT, "--concurrency", "1,9"], [*POINT, "--request-rate", "2"], ["simulate", "--ticks"]],
     "catalog": [["catalog"], ["catalog", "formats"]],
     "memory": [["memory", "--model", "llama-3.1-8b", "--gpu", "h100-sxm-80gb"]],

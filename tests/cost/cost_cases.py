@@ -42,10 +42,7 @@ COURSE_SERVING = Serving(
     watts_from="highest power of dgx-h100, 10,200 W",
 )
 COURSE_TRAFFIC = Traffic(
-    peak_requests_per_second=COURSE_PEAK,
-    mean_requests_per_second=COURSE_REQUESTS / SECONDS_PER_YEAR,
-    input_tokens=2_000,
-    output_tokens=200,
+    peak_requests_per_second=COURSE_PEAK, mean_requests_per_second=COURSE_REQUESTS / SECONDS_PER_YEAR, input_tokens=2_000, output_tokens=200
 )
 
 RATES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 20.0, 41.3])

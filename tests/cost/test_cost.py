@@ -241,8 +241,7 @@ def test_scaled_traffic_is_the_same_day(traffic: Traffic, factor: float) -> None
     assert more.requests_per_year is not None
     assert math.isclose(more.requests_per_year, traffic.requests_per_year * factor)
     assert math.isclose(
-        max(each.sized_requests_per_second for each in more.hours),
-        max(each.sized_requests_per_second for each in traffic.hours) * factor,
+        max(each.sized_requests_per_second for each in more.hours), max(each.sized_requests_per_second for each in traffic.hours) * factor
     )
 
 

@@ -187,10 +187,7 @@ def test_a_job_on_prices_that_are_not_known() -> None:
 def test_owning_is_cheaper_from_the_break_even_on(requests: int, seconds: float, serving: Serving, prices: Prices) -> None:
     cost = cost_of_of_job(requests, seconds, serving, prices)
     assert cost.owned.total_usd_per_year is not None
-    for each, jobs in (
-        (cost.cloud_usd_per_job, cost.jobs_per_year_against_cloud),
-        (cost.api_usd_per_job, cost.jobs_per_year_against_api),
-    ):
+    for each, jobs in ((cost.cloud_usd_per_job, cost.jobs_per_year_against_cloud), (cost.api_usd_per_job, cost.jobs_per_year_against_api)):
         assert each is not None
         if jobs is None:
             assert (each - cost.power_usd_per_job) * cost.most_jobs_per_year < cost.owned.total_usd_per_year

@@ -92,6 +92,9 @@ def test_hosting_that_cannot_hold_the_electricity_is_said() -> None:
     (unpaid,) = (note for note in compare(busy, COURSE_SERVING, PRICES).notes if isinstance(note, OwnedElectricity))
     assert (unpaid.added, unpaid.hosting_usd_per_year) == (False, 3_000.0)
     assert "more than the whole hosting of 3,000 USD" in cost_note_texts(unpaid)[1]
+    whole = compare(busy, COURSE_SERVING, PRICES.with_overrides({"hosting_usd_per_system_year": unpaid.usd_per_year}))
+    (held,) = (note for note in whole.notes if isinstance(note, OwnedElectricity))
+    assert (held.usd_per_year, held.hosting_usd_per_year) == (unpaid.usd_per_year, None)
     priced = compare(busy, COURSE_SERVING, PRICES.with_overrides({"power_usd_per_kwh": 0.13}))
     (paid,) = (note for note in priced.notes if isinstance(note, OwnedElectricity))
     assert (paid.added, paid.hosting_usd_per_year) == (True, None)

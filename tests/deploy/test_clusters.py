@@ -274,11 +274,7 @@ def test_flags_become_keywords() -> None:
 
 
 def test_the_gpu_is_called_as_ray_calls_it_or_not_at_all() -> None:
-    for gpu, system, name in (
-        ("b300-sxm-270gb", "dgx-b300", "B300"),
-        ("a100-sxm-80gb", "dgx-a100", "A100-80G"),
-        ("l20", "8xl20", None),
-    ):
+    for gpu, system, name in (("b300-sxm-270gb", "dgx-b300", "B300"), ("a100-sxm-80gb", "dgx-a100", "A100-80G"), ("l20", "8xl20", None)):
         text = files(service_of(dense(gpu=gpu, system=system)))["serve.yaml"]
         (config,) = yaml.safe_load(text)["applications"][0]["args"]["llm_configs"]
         assert config.get("accelerator_type") == name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -133,6 +134,17 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run(["size", *ASKED, "--output", str(folder / "plan.json")]) == 0
     assert run(["deploy", str(folder / "plan.json"), "--target", "compose", "--output", str(folder / "files"), "--simulated"]) == 0
     return folder / "files"
+
+
+def test_a_rehearsal_does_not_take_another_process_for_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
+    assert run(["deploy", str(plan), "--target", "compose", "--output", str(tmp_path / "out"), "--simulated"]) == 0
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        file = tmp_path / "out" / "compose.yaml"
+        file.write_text(file.read_text(encoding="utf-8").replace(":8001:", f":{taken.getsockname()[1]}:"), encoding="utf-8")
+        assert run(["deploy", "rehearse", str(tmp_path / "out")]) == 2
+    assert "of instance-1 is taken; stop what listens there" in capsys.readouterr().err
 
 
 @pytest.mark.engines

@@ -153,7 +153,7 @@ ANSWERED: dict[str, Sent] = {
                 "tool_calls": [{"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
             },
             {"role": "tool", "tool_call_id": "c", "content": "rain"},
-        ],
+        ]
     ),
     "chat, json_schema": ending(chat(response_format=schema_format(DIGIT))),
     "chat, json_schema, streamed": ending(chat(response_format=schema_format(DIGIT), stream=True)),

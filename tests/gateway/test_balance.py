@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fakes import Fake, Got, asked, before, bounded, fine, get, post, replies, silent, talk, until
-from tonnage.gateway.balancer import BLOCK, Prefixes
+from tonnage.gateway.core import BLOCK, Prefixes
 from tonnage.gateway.request import Request
 from tonnage.simulator.router import ROUTERS
 from tonnage.version import VERSION
@@ -113,7 +113,7 @@ def test_prefixes_are_unbroken_and_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert matched == [BLOCK, BLOCK // 2]  # 4 bytes a token
     prefixes.match(prefixes.blocks(b"x" + body), matched)
     assert matched == [0, 0]
-    monkeypatch.setattr("tonnage.gateway.balancer.MOST_BLOCKS", 3)
+    monkeypatch.setattr("tonnage.gateway.core.MOST_BLOCKS", 3)
     prefixes.sent(prefixes.blocks(bytes(BLOCK * 5)), 0)
     prefixes.match(prefixes.blocks(body), matched)
     assert matched == [0, 0]

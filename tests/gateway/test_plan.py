@@ -94,14 +94,7 @@ def test_the_other_program_takes_the_place_of_this_one_with_its_settings(router:
     assert str(router) in done.stderr
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"policy": "least-kv"},
-        {"backends": ["a:1=2"]},
-        {"idle_timeout": 5.0},
-    ],
-)
+@pytest.mark.parametrize("given", [{"policy": "least-kv"}, {"backends": ["a:1=2"]}, {"idle_timeout": 5.0}])
 def test_what_it_does_not_have_is_refused_rather_than_lost(given: dict[str, Any], router: Path) -> None:
     settings = api.gateway_settings(**{"backends": ["a:1"], "policy": "round-robin", **given})
     with pytest.raises(InputError, match="vllm-router"):

@@ -47,7 +47,7 @@ def test_few_sequences_leave_old_kernels_head_by_head() -> None:
 
 def test_current_kernels_read_a_context_at_most_at_the_bandwidth() -> None:
     d = deployment(precision="fp8", engine="tensorrt-llm-0.15")
-    per_token = d.model.kv_elements_per_token / (d.gpu.memory_bandwidth_gb_s * 1e9)
+    per_token = d.model.kv_elements_per_gpu(1) / (d.gpu.memory_bandwidth_gb_s * 1e9)
     assert context_seconds(step_model(d).coefficients, 64) == pytest.approx(per_token, rel=0.25)
     assert context_seconds(step_model(d).coefficients, 64) >= per_token
 

@@ -87,8 +87,7 @@ def test_no_gpu_draws_more_than_its_limit_and_none_below_it_draws_less(share: fl
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [("much", "not a power"), ("300W", "too low"), ("0W", "too low"), ("59%", "too low"), ("-5W", "not a power")],
+    ("text", "says"), [("much", "not a power"), ("300W", "too low"), ("0W", "too low"), ("59%", "too low"), ("-5W", "not a power")]
 )
 def test_limits_that_cannot_be(text: str, says: str) -> None:
     with pytest.raises(InputError, match=says):

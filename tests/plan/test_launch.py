@@ -22,13 +22,7 @@ from tonnage.spec.kv_tiers import AskedTier
 
 
 def started(
-    engine: str,
-    parallelism: Parallelism,
-    *,
-    kv_8bit: bool = False,
-    speculation: str | None = None,
-    host: int = 0,
-    **knobs: object,
+    engine: str, parallelism: Parallelism, *, kv_8bit: bool = False, speculation: str | None = None, host: int = 0, **knobs: object
 ) -> Command:
     spec = find_engine(engine)
     chosen = replace(default_knobs(spec, find_gpu("h100-sxm-80gb")), **knobs)
@@ -219,10 +213,7 @@ FILE_BASE = {
         ({"overlap_schedule": False}, {"disable_overlap_scheduler": True}),
         ({"dp": 2}, {"enable_attention_dp": True}),
         ({"batch_wait_steps": 20, "batch_wait_ratio": 0.9}, {"batch_wait_timeout_iters": 20, "batch_wait_max_tokens_ratio": 0.9}),
-        (
-            {"speculation": "mtp k=2 acceptance=0.7"},
-            {"speculative_config": {"decoding_type": "MTP", "num_nextn_predict_layers": 2}},
-        ),
+        ({"speculation": "mtp k=2 acceptance=0.7"}, {"speculative_config": {"decoding_type": "MTP", "num_nextn_predict_layers": 2}}),
         (
             {"speculation": "eagle k=3 acceptance=0.7"},
             {"speculative_config": {"decoding_type": "Eagle", "max_draft_len": 3, "speculative_model_dir": "{drafter}"}},

@@ -27,13 +27,7 @@ from tonnage.spec.deployment import METRICS, STATISTICS
 MS = 1_000_000
 
 
-def record(
-    due: list[int],
-    first: list[int],
-    last: list[int],
-    osl: list[int],
-    **other: Any,
-) -> Requests:
+def record(due: list[int], first: list[int], last: list[int], osl: list[int], **other: Any) -> Requests:
     """A record in milliseconds; -1 stays -1. Others: status, sent (as due), gaps (none), window_ns."""
     status, sent, gaps = (other.pop(name, None) for name in ("status", "sent", "gaps"))
     histogram = np.zeros((POSITION_BUCKETS, GAP_BINS), dtype=np.int64)
@@ -84,13 +78,7 @@ def test_three_requests_by_hand() -> None:
 
 
 def test_only_completed_requests_count() -> None:
-    r = record(
-        [0, 0, 0, 900],
-        [50, -1, 60, 950],
-        [150, -1, 2000, 1000],
-        [11, 0, 5, 6],
-        status=[COMPLETED, REJECTED, UNFINISHED, COMPLETED],
-    )
+    r = record([0, 0, 0, 900], [50, -1, 60, 950], [150, -1, 2000, 1000], [11, 0, 5, 6], status=[COMPLETED, REJECTED, UNFINISHED, COMPLETED])
     s = summarize(r)
     assert s.requests == {"completed": 2, "rejected": 1, "unfinished": 1, "failed": 0}
     assert s.ttft_ms.mean == 50

@@ -23,10 +23,7 @@ def read(kind: Kind, body: Any, max_context: int = 1000, **more: Any) -> Asked:
 def test_a_chat_counts_its_messages_and_what_a_template_adds() -> None:
     body = {
         "model": "m",
-        "messages": [
-            {"role": "system", "content": "be brief"},
-            {"role": "user", "content": [{"type": "text", "text": "one two three"}]},
-        ],
+        "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": [{"type": "text", "text": "one two three"}]}],
         "max_completion_tokens": 7,
         "max_tokens": 9,
         "stream": True,
@@ -39,10 +36,7 @@ def test_a_chat_counts_its_messages_and_what_a_template_adds() -> None:
     assert (asked.osl, asked.choices, asked.stream, asked.usage, asked.stop) == (7, 2, True, True, ("x",))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "isl"),
-    [("a b c", (2,)), ([5, 6, 7, 8], (4,)), (["a b", "c"], (1, 1)), ([[1, 2], [3]], (2, 1))],
-)
+@pytest.mark.parametrize(("prompt", "isl"), [("a b c", (2,)), ([5, 6, 7, 8], (4,)), (["a b", "c"], (1, 1)), ([[1, 2], [3]], (2, 1))])
 def test_a_prompt_is_text_or_token_ids_or_a_list_of_them(prompt: Any, isl: tuple[int, ...]) -> None:
     assert tuple(one.tokens for one in read("completions", {"prompt": prompt}).prompts) == isl
 

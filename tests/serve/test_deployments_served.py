@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.deployments import deployment
-from tonnage.api.running.serve import Deployed, engines_of
+from tonnage.api.running.deploy import Instances
+from tonnage.api.running.serve import engines_of
 from tonnage.evidence.replay import replay
 from tonnage.results.requests import COMPLETED
 from tonnage.serve.clock import WallClock
@@ -38,7 +39,7 @@ def test_tokens_are_handed_out_when_the_simulator_makes_them(kind: str) -> None:
     asked = simulate(PLAIN, LOAD, seed=3)
     told = replay(asked, deployed, gpus_per_system=GPUS)
     mean = round(float(asked.isl.mean()))
-    make = engines_of(Deployed(deployment=deployed, instances=1, gpus_per_system=GPUS, prompt_tokens=mean))
+    make = engines_of(Instances(deployment=deployed, instances=1, gpus_per_system=GPUS, prompt_tokens=mean))
     now_ns = [0]
     ranks = deployed.parallelism.dp
     fleet = Fleet([Instance(str(i), make(), WallClock(1.0, lambda: now_ns[0])) for i in range(ranks)], "least-outstanding", ranks=ranks)
@@ -85,14 +86,14 @@ def submitted(fleet: Fleet) -> tuple[int, str]:
 
 
 def test_requests_go_to_the_ranks_of_an_instance_in_turn() -> None:
-    make = engines_of(Deployed(deployment=KINDS["ranks"], instances=2, gpus_per_system=GPUS, prompt_tokens=1))
+    make = engines_of(Instances(deployment=KINDS["ranks"], instances=2, gpus_per_system=GPUS, prompt_tokens=1))
     fleet = Fleet([Instance(str(i), make(), WallClock(1.0, lambda: 0)) for i in range(8)], "round-robin", ranks=4)
     names = [submitted(fleet)[1] for _ in range(10)]
     assert names == ["0", "4", "1", "5", "2", "6", "3", "7", "0", "4"]
 
 
 def test_a_router_counts_the_requests_of_all_ranks_of_an_instance() -> None:
-    make = engines_of(Deployed(deployment=KINDS["ranks"], instances=2, gpus_per_system=GPUS, prompt_tokens=1))
+    make = engines_of(Instances(deployment=KINDS["ranks"], instances=2, gpus_per_system=GPUS, prompt_tokens=1))
     fleet = Fleet([Instance(str(i), make(), WallClock(1.0, lambda: 0)) for i in range(4)], "least-outstanding", ranks=2)
     sent = [submitted(fleet) for _ in range(4)]
     assert sorted(name for _, name in sent) == ["0", "1", "2", "3"]

@@ -20,6 +20,7 @@ from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
 from tonnage.simulator import reference
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel import run
+from tonnage.simulator.member import Member
 from tonnage.simulator.request import CANCELLED, Happened, Request
 from tonnage.spec.workload import Trace
 
@@ -185,6 +186,7 @@ def test_an_engine_says_what_it_holds_and_when_it_goes_on(kind) -> None:
     assert len(engine.advance(5 * MS + 1)) == 0
     assert engine.next_event() == 6 * MS
     assert (list(engine.running), engine.kv_blocks_used, engine.kv_blocks_free) == ([0], 5, 95)
+    assert Member(engine).kv_used == 0.05
     assert engine.advance(6 * MS).tokens.tolist() == [1]
     assert engine.outstanding_tokens == 2
     assert engine.advance().at.tolist() == [7 * MS, 8 * MS]

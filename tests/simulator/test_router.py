@@ -53,6 +53,13 @@ def test_only_available_instances_are_chosen_and_one_always_is(name: str, view: 
         assert chosen == NO_INSTANCE
 
 
+@given(seed=st.integers(-(2**70), 2**70) | st.sampled_from([2**63 - 1, 2**63, -(2**63) - 1]))
+def test_a_seed_of_any_size_is_one_of_64_bits(seed: int) -> None:
+    (found,) = memory_of(1, seed).seed
+    assert -(2**63) <= found < 2**63
+    assert (found - seed) % 2**64 == 0
+
+
 @pytest.mark.parametrize("name", NAMES)
 @examples(0.4)
 @given(asked=st.lists(st.tuples(views(), requests()), min_size=1, max_size=12))

@@ -17,7 +17,8 @@ from tonnage.simulator import kernel
 from tonnage.simulator import simulate as module
 from tonnage.simulator.kernel import compiled, driven, run
 from tonnage.simulator.reference import run_reference
-from tonnage.simulator.simulate import answers_soon, simulate, simulate_many, simulate_recorded
+from tonnage.simulator.simulate import answers_soon, simulate, simulate_many
+from tonnage.simulator.spec import spec_of
 from tonnage.simulator.steps import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, Parallelism, parse_speculation
@@ -94,14 +95,14 @@ def test_longer_than_the_context_is_rejected() -> None:
 
 def test_recorded_steps_explain_the_durations() -> None:
     d, w = deployment(), workload(ClosedLoop(concurrency=8))
-    requests, record = simulate_recorded(d, w, seed=2, most_steps=100_000)
+    requests, record = spec_of(d).recorded(w.trace(2), most_steps=100_000)
     assert same(requests, simulate(d, w, seed=2))
     assert record.count == len(record.steps)
     pure = record.steps[record.steps[:, PREFILL_TOKENS] == 0]
     a, c = step_model(d).decode_line(8)
     batch = pure[:, 4]
     np.testing.assert_array_equal(pure[:, DURATION], a[batch] + c[batch] * pure[:, CONTEXT_TOKENS])
-    _, short = simulate_recorded(d, w, seed=2, most_steps=10)
+    _, short = spec_of(d).recorded(w.trace(2), most_steps=10)
     np.testing.assert_array_equal(short.steps, record.steps[:10])
     assert short.count == record.count
 

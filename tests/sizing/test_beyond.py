@@ -63,10 +63,7 @@ def test_a_deployment_of_measured_parts_has_no_item() -> None:
             {"gpu": "gh200-96gb-hbm3", "tp": 1, "model": "llama-3.1-8b"},
             Unmeasured(code="engine", name="vllm-0.32", on="gh200-96gb-hbm3", nearest="h100-sxm-80gb"),
         ),
-        (
-            {"gpu": "l40s", "model": "llama-3.1-8b", "tp": 1},
-            Unmeasured(code="engine", name="vllm-0.32", on="l40s", rows=4),
-        ),
+        ({"gpu": "l40s", "model": "llama-3.1-8b", "tp": 1}, Unmeasured(code="engine", name="vllm-0.32", on="l40s", rows=4)),
         ({"engine": "tensorrt-llm-0.10"}, Unmeasured(code="engine", name="tensorrt-llm-0.10", nearest="tensorrt-llm-0.9")),
         ({"precision": "awq"}, Unmeasured(code="format", name="awq", nearest="gptq")),
         ({"precision": "fp8+2:4"}, Unmeasured(code="format", name="fp8+2:4", nearest="fp8")),

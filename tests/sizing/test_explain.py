@@ -7,7 +7,6 @@ import pytest
 
 from tests.questions import contenders, question
 from tonnage.perf.step import step_seconds
-from tonnage.report.plans.question import limit_text
 from tonnage.simulator.steps import CONTEXT_TOKENS, PREFILL_TOKENS
 from tonnage.sizing.explain import explained, step_terms
 from tonnage.sizing.search.candidate import memory_parts
@@ -69,7 +68,7 @@ def test_one_gpu_has_no_link_term() -> None:
 
 def test_limits_are_shown_with_what_is_used_of_them() -> None:
     found = explained(carried(ttft="p95<=300ms", tpot="mean 1s"))
-    assert [limit_text(use.limit) for use in found.limits] == ["TTFT p95 ≤ 300 ms", "TPOT mean ≤ 1 s"]
+    assert [str(use.limit) for use in found.limits] == ["TTFT p95 ≤ 300 ms", "TPOT mean ≤ 1 s"]
     assert all(use.used is not None and 0 < use.used <= 1 for use in found.limits)
 
 

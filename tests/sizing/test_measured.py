@@ -54,8 +54,7 @@ def point(clients: int, ttft: float | None, rate: float | None, **other: object)
 
 
 @pytest.mark.parametrize(
-    ("limit", "clients", "per_8", "exact", "systems"),
-    [("mean<300ms", 10, 41.6, 4.8, 5), ("mean<500ms", 25, 70.7, 2.8, 3)],
+    ("limit", "clients", "per_8", "exact", "systems"), [("mean<300ms", 10, 41.6, 4.8, 5), ("mean<500ms", 25, 70.7, 2.8, 3)]
 )
 def test_the_answers_of_the_course(limit: str, clients: int, per_8: float, exact: float, systems: int) -> None:
     choice = size_measured(read_points(EXAMPLE), asked(("ttft", limit))).choice

@@ -11,7 +11,7 @@ import pytest
 from tests.questions import question
 from tonnage.errors import InputErrors
 from tonnage.plan.plan import Plan
-from tonnage.simulator.steps import DECODE_SEQUENCES, PREFILL_TOKENS
+from tonnage.simulator.steps import ALL_TOKENS, DECODE_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.fleet.routers import pools_instead, together_instead
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
@@ -87,7 +87,12 @@ def test_what_is_explained_is_the_pool_that_ends_the_load(plan: Plan) -> None:
     decoding, rate, steps = many.recorded(capacity, 1_000)
     assert rate == pytest.approx(8 * capacity.rate)
     assert decoding.traffic.osl.mean == 100
-    assert steps[0, DECODE_SEQUENCES] == pytest.approx(rate * capacity.summary.tpot_ms.mean / 1e3 * 99, abs=0.51)
+    decode = rate * capacity.summary.tpot_ms.mean / 1e3 * 99
+    assert steps[0, DECODE_SEQUENCES] == pytest.approx(decode, abs=0.51)
+    ranked = contender(pooled(model="deepseek-v3", gpu="h200", dp="8", ep="8", ttft="p95<=5s", itl="p99<=100ms"), Runs())
+    _, _, steps = replace(ranked, split=(7, 1), whole=8).recorded(capacity, 1_000)
+    assert steps[0, DECODE_SEQUENCES] == pytest.approx(decode / 8, abs=0.51), "of one of eight ranks"
+    assert steps[0, ALL_TOKENS] == 8 * steps[0, DECODE_SEQUENCES]
 
 
 def test_no_other_split_carries_more() -> None:

@@ -29,15 +29,7 @@ CASES: dict[str, dict[str, object]] = {
         "itl": "p99<=50ms",
         "peak_rps": 3_000,
     },
-    "whole answer, bursty": {
-        "isl": 1500,
-        "osl": 60,
-        "ttft": None,
-        "e2e": "p95<=4s",
-        "arrivals": "gamma",
-        "cv": 2,
-        "peak_rps": 2_000,
-    },
+    "whole answer, bursty": {"isl": 1500, "osl": 60, "ttft": None, "e2e": "p95<=4s", "arrivals": "gamma", "cv": 2, "peak_rps": 2_000},
 }
 
 

@@ -15,18 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError, UnknownName
-from tonnage.spec.catalog import (
-    engines,
-    find_engine,
-    find_gpu,
-    find_model,
-    find_system,
-    gpus,
-    models,
-    search,
-    system_of,
-    systems,
-)
+from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, find_system, gpus, models, search, system_of, systems
 from tonnage.spec.engine import default_knobs
 
 if TYPE_CHECKING:
@@ -77,7 +66,7 @@ def test_active_parameters_of_gpt_oss_are_published_without_one_table(name: str,
 
 @pytest.mark.parametrize(("name", "size"), [("llama-2-7b", 524_288), ("llama-3-8b", 131_072), ("llama-3.1-70b", 327_680)])
 def test_kv_bytes_per_token_in_16_bits(name: str, size: int) -> None:
-    assert find_model(name).kv_elements_per_token * 2 == size
+    assert find_model(name).kv_elements_per_gpu(1) * 2 == size
 
 
 def test_entries_have_source_and_date() -> None:

@@ -9,8 +9,7 @@ import pytest
 from tonnage.errors import DataErrors, InputError, UnknownName
 from tonnage.plan.launch import SETTINGS
 from tonnage.spec.catalog import engines, find_engine, find_model
-from tonnage.spec.catalog.engine_presets import read_presets
-from tonnage.spec.catalog.entries import shipped_yaml
+from tonnage.spec.catalog.entries import read_presets, shipped_yaml
 from tonnage.spec.deployment import METHODS, EngineKnobs, Parallelism, parse_limit, parse_speculation
 from tonnage.spec.engine import MODEL, Launch
 

@@ -142,7 +142,7 @@ def test_deepseek_as_its_report_counts_it() -> None:
     model = find_model("deepseek-ai/DeepSeek-R1")
     assert model.parameters / 1e9 == pytest.approx(671, rel=0.002)
     assert (model.active_parameters + model.head_parameters) / 1e9 == pytest.approx(36.6, rel=0.002)
-    assert model.kv_elements_per_token == 61 * 576
+    assert model.kv_elements_per_gpu(1) == 61 * 576
     assert model.kv_elements_per_gpu(8) == model.kv_elements_per_gpu(1)
     (latent,) = model.by_kind
     work = latent.mixer.work(16, 1)

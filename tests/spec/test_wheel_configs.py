@@ -32,7 +32,7 @@ def test_each_is_read_or_refused_with_the_reason(file: Path) -> None:
     if why is None:
         model = read_config(file)
         assert model.parameters > 5e8
-        assert model.kv_elements_per_token > 0
+        assert model.kv_elements_per_gpu(1) > 0
         return
     with pytest.raises(InputError) as error:
         read_config(file)

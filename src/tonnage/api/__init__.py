@@ -29,10 +29,10 @@ from tonnage.api.simulate import (
     simulate_sweep,
     write_timeline,
 )
-from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models, size_use_cases
 from tonnage.api.sweep import read_grid, sweep
 from tonnage.report.notebook import figures, plot
+from tonnage.simulator.simulated_run import SimulatedRun, write_runs
 
 __all__ = [
     "Asked",

@@ -89,17 +89,12 @@ def compare_plan(
         raise InputError(f"{plan}: rests on measured points and predicts nothing of its own; give a plan that was simulated")
     count, between = instances or choice.instances, router or ROUTER
     replayed = replay(found.requests, choice.deployment, gpus_per_system=choice.gpus_per_system, instances=count, router=between)
-    clients = _clients(found.scenario)
+    arrivals = found.scenario.get("arrivals")
+    clients = arrivals.get("concurrency") if isinstance(arrivals, dict) else None
+    clients = clients if isinstance(clients, int) and clients > 0 else None
     limits = tuple(limit.asked for limit in choice.plan.scenario.limits_that_count)
     beside = beside_plan(found.requests, replayed, choice.deployment, instances=count, router=between, clients=clients, slo=limits)
     return replace(beside, notes=(*beside.notes, *invalid.sentences))
-
-
-def _clients(scenario: Mapping[str, Any]) -> int | None:
-    """Clients of the closed loop that a run folder's scenario says; None for an open loop, or where it says nothing."""
-    arrivals = scenario.get("arrivals")
-    clients = arrivals.get("concurrency") if isinstance(arrivals, dict) else None
-    return clients if isinstance(clients, int) and clients > 0 else None
 
 
 # ``tonnage import``: single requests of another tool's run, as a run folder.

@@ -52,11 +52,7 @@ class MemoryReport:
         """All sizes in bytes per GPU."""
         p, d = self.plan, self.plan.deployment
         return {
-            "model": d.model.name,
-            "gpu": d.gpu.name,
-            "precision": d.precision.name,
-            "tp": d.parallelism.tp,
-            **d.parallelism.further,
+            **d.named,
             "engine": d.engine,
             "weight_bytes": p.weight_bytes,
             "activation_bytes": p.activation_bytes,
@@ -214,29 +210,17 @@ class LessonArguments(TypedDict, total=False):
     """Everything that ``lesson`` takes: the fields of ``simulator.lesson.LessonConfig``, at their defaults where they are left out."""
 
     batcher: Literal["static", "in-flight", "one-prefill"]
-    """Who may enter a free slot, and when."""
     slots: int
-    """Requests that run at once."""
     prefill_ticks: float
-    """Ticks to prefill one prompt, alone and whole."""
     itl_ticks: float
-    """Ticks of a step that only decodes."""
     prefill_chunks: int
-    """Steps that one prefill is divided over."""
     initial_batch: int | None
-    """Requests at time 0, with none later."""
     concurrency: int | str | None
-    """Requests at any time, running or queued."""
     tick_rate: float | None
-    """Requests that arrive per tick, evenly."""
     osl_mean: float
-    """Mean output length, in tokens."""
     osl_std: float
-    """Standard deviation of the output length, in tokens."""
     seed: int
-    """Seed of the output lengths."""
     until: float
-    """Ticks to simulate."""
 
 
 @with_signature(LessonArguments)

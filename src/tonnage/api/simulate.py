@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from tonnage.api.question.arguments import ScenarioLike, with_signature
 from tonnage.api.question.simulation import Simulation, simulation_of
 from tonnage.api.question.typed_arguments import SimulateArguments
-from tonnage.api.simulated_run import EqualLengths, SimulatedRun
 from tonnage.errors import InputError, option
+from tonnage.simulator.simulated_run import EqualLengths, SimulatedRun
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on both pools."""
-    from tonnage.api.simulated_run import SimulatedRun
     from tonnage.results.metrics import summarize
     from tonnage.simulator.disaggregated import simulate_disaggregated
     from tonnage.simulator.kernel import is_compiled
     from tonnage.simulator.simulate import answers_soon
+    from tonnage.simulator.simulated_run import SimulatedRun
 
     plain = not is_compiled() and answers_soon([(asks.deployment, workload) for workload in asks.workloads])
     for number, workload in enumerate(asks.workloads, 1):
@@ -141,21 +141,11 @@ def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]
     return {"shares": shares, "ranks": d.knobs.ranks, "grouped": d.parallelism.dp > 1 and asks.instances == 1}
 
 
-def _shared_fleet(asks: Simulation, workload: Workload) -> Requests:
-    """Instances with prefix caches."""
-    from tonnage.simulator.shared_fleet import simulate_shared_fleet
-    from tonnage.simulator.spec import spec_of
-
-    spec, trace = spec_of(asks.deployment), workload.trace(asks.seed)
-    engines = [spec.plain_engine(contents=trace.contents, tiers=asks.tiers) for _ in range(asks.instances)]
-    return simulate_shared_fleet(trace, engines, asks.router, seed=asks.seed).requests
-
-
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on all instances behind the router."""
-    from tonnage.api.simulated_run import facts_of
     from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import answers_soon as soon
+    from tonnage.simulator.simulated_run import facts_of
 
     d = asks.deployment
     changing = asks.changes
@@ -163,7 +153,12 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
     for number, workload in enumerate(asks.workloads, 1):
         facts = equal = None
         if workload.shares:
-            record = _shared_fleet(asks, workload)
+            from tonnage.simulator.shared_fleet import simulate_shared_fleet
+            from tonnage.simulator.spec import spec_of
+
+            spec, trace = spec_of(asks.deployment), workload.trace(asks.seed)
+            engines = [spec.plain_engine(contents=trace.contents, tiers=asks.tiers) for _ in range(asks.instances)]
+            record = simulate_shared_fleet(trace, engines, asks.router, seed=asks.seed).requests
         else:
             served = _served(asks, workload, plain=plain)
             record = served.requests

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tonnage.plan.demand import Demand
     from tonnage.plan.use_cases import UseCases
     from tonnage.sizing.fleet.standby import Reserve
-    from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.planner import Progress, Runs
     from tonnage.sizing.question import Owned, Question
     from tonnage.spec.scenario import DemandAsked
@@ -187,14 +186,7 @@ def answer(
 
 
 def _measured_beside(understood: Asked) -> Plan | None:
-    """The plan that a scenario's own ``benchmarks`` give for the same question; None where it names none.
-
-    The points are of the model, lengths and requested deployments; limits that the benchmark did not
-    measure are an error, as in ``size_measured``.
-
-    Raises:
-        InputError: the file cannot be used for that.
-    """
+    """The plan that a scenario's own ``benchmarks`` give for the same question, within its lengths and deployments; None without them."""
     scenario = understood.scenario
     if scenario.benchmarks is None:
         if scenario.include_invalid:
@@ -324,16 +316,12 @@ def _measured(
         data=str(benchmarks),
     )
     invalid = InvalidRuns(include=include_invalid)
-    plan = measured(read_points(benchmarks, _one_each(asked), invalid), asked)
-    return replace(plan, notes=(*plan.notes, *(InvalidRun(run=one.run, why=one.why, counts=one.counts) for one in invalid.met)))
-
-
-def _one_each(question: MeasuredQuestion) -> dict[str, str | int]:
-    """What the flags say of a report that does not say it itself: every choice that leaves one value."""
-    single: dict[str, str | int | None] = {"model": question.model, "isl": question.isl, "osl": question.osl}
-    choices = {"gpu": question.gpus, "precision": question.precisions, "tp": question.tps, "engine": question.engines}
+    single: dict[str, str | int | None] = {"model": asked.model, "isl": asked.isl, "osl": asked.osl}
+    choices = {"gpu": asked.gpus, "precision": asked.precisions, "tp": asked.tps, "engine": asked.engines}
     single.update({name: values[0] for name, values in choices.items() if values and len(values) == 1})
-    return {name: value for name, value in single.items() if value is not None}
+    said = {name: value for name, value in single.items() if value is not None}
+    plan = measured(read_points(benchmarks, said, invalid), asked)
+    return replace(plan, notes=(*plan.notes, *(InvalidRun(run=one.run, why=one.why, counts=one.counts) for one in invalid.met)))
 
 
 # ``tonnage.size`` for several use cases of one model on one fleet: one pool for all, or one for each.
@@ -411,10 +399,7 @@ def _check(name: str, one: Asked) -> None:
 
 
 def _check_together(names: Sequence[str], understood: Sequence[Asked]) -> Reserve | None:
-    """Standby systems for the fleet of all; refuse what the use cases ask differently, and objectives that compare no arrangements.
-
-    Raises InputError: naming the use case, or the objective.
-    """
+    """Standby systems for the fleet of all; refuse what the use cases ask differently, and objectives that compare no arrangements."""
     first, gpus = understood[0].scenario, {gpu.name for one in understood for gpu in one.questions[0].gpus}
     for name, one in zip(names, understood, strict=True):
         if one.scenario.standby != first.standby:

@@ -95,19 +95,12 @@ def benchmark(
     watchers: Sequence[Watcher] = (),
     metrics: Scraper | None = None,
 ) -> Measured:
-    """Measure one load and write its run folder.
+    """Measure one load and write its run folder, which must not be in use and stays if ``keep``. Raises InputError: it cannot be written.
 
     Args:
-        setup, load: the server and how to ask it; what to send and when.
-        directory, keep: the run folder, which must not be in use, and whether it stays when the run is over.
-        wanted: what is to be said of it.
         facts: what else belongs into ``run.json``: self-test, environment.
-        scenario, provenance: for the run folder.
         watchers: who looks on.
         metrics: reads the server's own metrics while the run lasts.
-
-    Raises:
-        InputError: the folder is in use or cannot be written.
     """
     writer = RunWriter(directory, tokens=wanted.tokens)
     try:
@@ -224,16 +217,9 @@ NOT_JUDGED = "the tool did not watch its own client: whether its latencies are t
 
 
 def write_imported(imported: ImportedRun, directory: Path, *, source: str, provenance: dict[str, Any]) -> tuple[Summary, dict[str, Any]]:
-    """Write the run folder; its summary, and its ``run.json``.
+    """Write a run that another tool made (``source`` names its file) as a run folder; its summary, and its ``run.json``.
 
-    Args:
-        imported: the run.
-        directory: the folder, which must not be in use.
-        source: the name of the file.
-        provenance: for the folder.
-
-    Raises:
-        InputError: the folder is in use or cannot be written.
+    Raises InputError: the folder is in use or cannot be written.
     """
     single = all(request.single for request in imported.requests)
     writer = RunWriter(directory, tokens=single)

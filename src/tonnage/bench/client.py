@@ -43,12 +43,9 @@ class Client:
 
         Args:
             loop: on whose thread everything happens.
-            target: the server.
             done: called with each exchange that is over.
             fresh_reply: makes the empty reply of a request that is sent again.
             timeout_s: from the moment a request was begun to the end of its reply.
-            tls: for an encrypted connection; certificates are checked as it says.
-            reuse: whether connections are kept for further requests.
         """
         self._loop = loop
         self._target = target
@@ -102,12 +99,7 @@ class Client:
                 connection.close()
 
     async def _open(self) -> Connection:
-        """A new connection, to the first address of the server that takes it.
-
-        Raises:
-            ssl.SSLError: it does not speak TLS, or is not to be trusted.
-            OSError: no address takes it.
-        """
+        """A new connection, to the first address of the server that takes it."""
         loop, target = self._loop, self._target
         if not self._addresses:
             found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)

@@ -79,13 +79,7 @@ class Comparison(InNotebooks):
 
 
 def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) -> Comparison:
-    """Compare two runs by their records alone.
-
-    Args:
-        first, second: the records; of a measurement and its prediction either may be either.
-        slo: limits on joint attainment, whose goodput is compared too.
-        seed: of the bootstrap.
-    """
+    """Compare two runs by their records alone, and the goodput of their joint attainment of ``slo``; a prediction's record will do too."""
     import numpy as np
 
     ours, theirs = latencies_ms(first), latencies_ms(second)

@@ -34,48 +34,62 @@ class Maker(Protocol):
         """The exchange of one request; ``number`` as in the record."""
 
 
-class Conductor:
-    """Runs one load over a client.
+class _Conducting:
+    """A load that is run over a client, of single requests or of conversations.
 
     Attributes:
         load: what is sent and when.
-        sent: requests begun.
-        over: requests that are over.
+        sent: requests, or turns, begun.
+        over: how many of these have ended.
         start_ns: when the run began, on the monotonic clock.
         stopped: whether it was ended from outside.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: Maker, taken: Callable[[Exchange], None]) -> None:
-        """Make the first requests ready; nothing is sent yet.
-
-        Args:
-            loop: on whose thread everything happens.
-            load: what is sent and when.
-            make: makes requests ready.
-            taken: called with each exchange that is over.
-        """
-        self._loop = loop
-        self.load = load
-        self._make = make
-        self._taken = taken
-        self._ready: deque[Exchange] = deque()
-        self._made = 0
-        self._bytes = 0
+    def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, taken: Callable[[Exchange], None], due: Callable[[], None]) -> None:
+        """Nothing is sent yet; ``taken`` gets each exchange that is over, on the loop's thread, and ``due`` is called at its time."""
+        self._loop, self.load, self._taken = loop, load, taken
         self._client: Client | None = None
         self._ended = asyncio.Event()
         self._closing = False
-        self._alarm = Alarm(loop, self._due)
-        self._deadline_ns = -1
-        self.sent = 0
-        self.over = 0
+        self._alarm = Alarm(loop, due)
+        self.sent = self.over = 0
         self.start_ns = -1
         self.stopped = False
-        self._prepare(min(max(load.concurrency, 64), AHEAD))
 
     def planned_start(self, moment_ns: int | None = None) -> int:
-        """Fix the moment that the schedule counts from: a millisecond from now, unless told."""
+        """Fix the moment that everything counts from: a millisecond from now, unless told."""
         self.start_ns = time.monotonic_ns() + 1_000_000 if moment_ns is None else moment_ns
         return self.start_ns
+
+    def stop(self) -> None:
+        """Send nothing more and give up what is in flight; what was measured stays."""
+        self.stopped = True
+        self._end_late()
+
+    def _end_late(self) -> None:
+        """The time and its grace are over: give up what is still in flight."""
+        self._closing = True
+        if self._client is not None:
+            self._client.give_up_all(CANCELLED)
+        self._check()
+
+    def _check(self) -> None:
+        """End where nothing is in flight and nothing will be sent."""
+        raise NotImplementedError
+
+
+class Conductor(_Conducting):
+    """Runs one load of single requests."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: Maker, taken: Callable[[Exchange], None]) -> None:
+        """Make the first requests ready."""
+        super().__init__(loop, load, taken, self._due)
+        self._make = make
+        self._ready: deque[Exchange] = deque()
+        self._made = 0
+        self._bytes = 0
+        self._deadline_ns = -1
+        self._prepare(min(max(load.concurrency, 64), AHEAD))
 
     async def run(self, client: Client) -> None:
         """Send everything and wait until it is over; ``planned_start`` has been called just before."""
@@ -97,18 +111,6 @@ class Conductor:
         self._alarm.close()
         if late is not None:
             late.cancel()
-
-    def stop(self) -> None:
-        """Send nothing more and give up what is in flight; what was measured stays."""
-        self.stopped = True
-        self._end_late()
-
-    def _end_late(self) -> None:
-        """The time and its grace are over: give up what is still in flight."""
-        self._closing = True
-        if self._client is not None:
-            self._client.give_up_all(CANCELLED)
-        self._check()
 
     def done(self, exchange: Exchange) -> None:
         """An exchange is over; in a closed loop its client goes on at once."""
@@ -177,15 +179,13 @@ class TurnMaker(Protocol):
     """Makes the request of one turn."""
 
     def __call__(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
-        """The exchange of one turn.
+        """The exchange of one turn, by its place among all.
 
         Args:
-            place: of the turn among all turns.
             isl, osl: tokens of its new part and of its answer.
             text: what is said; "" where it is made.
             pieces: of a recorded session, the numbers of the prompt's pieces, each with the token up to which it reaches; else empty.
-            before: tokens of the conversation so far.
-            history: the conversation so far.
+            before: tokens of the conversation so far, which ``history`` holds.
         """
 
 
@@ -199,33 +199,16 @@ class _Talk:
     history: History = field(default_factory=list)
 
 
-class TalkConductor:
-    """Runs conversations over a client; like ``Conductor`` seen from outside.
-
-    Attributes:
-        load: what is sent and when.
-        sent, over: turns begun, and over.
-        start_ns: when the run began, on the monotonic clock.
-        stopped: whether it was ended from outside.
-        unasked: turns that were not question, because their conversation had failed or the time was over.
-    """
+class TalkConductor(_Conducting):
+    """Runs conversations."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: TurnMaker, taken: Callable[[Exchange], None]) -> None:
-        """Set up; nothing is sent yet.
-
-        Args:
-            loop: on whose thread everything happens.
-            load: a load with conversations.
-            make: makes requests ready.
-            taken: called with each exchange that is over.
-        """
+        """As ``Conductor``, for a load with conversations."""
         if load.conversations is None:
             raise ValueError("a load without conversations has another conductor")
-        self._loop, self.load, self._make, self._taken = loop, load, make, taken
+        super().__init__(loop, load, taken, self._ring)
+        self._make = make
         self._talks: Conversations = load.conversations
-        self._client: Client | None = None
-        self._ended = asyncio.Event()
-        self._alarm = Alarm(loop, self._ring)
         graph = self._talks.graph()
         self._starts, self._rows, self._waits = graph.starts.tolist(), graph.rows.tolist(), graph.waits.tolist()
         self._ready = [0] * len(self._waits)
@@ -233,11 +216,7 @@ class TalkConductor:
         self._order = itertools.count()
         self._asked: dict[Exchange, tuple[_Talk, int]] = {}
         self._begun = 0
-        self._closing = False
         self._who, self._turn = array("q"), array("q")
-        self.sent = self.over = 0
-        self.start_ns = -1
-        self.stopped = False
 
     @property
     def log(self) -> TurnLog:
@@ -245,11 +224,6 @@ class TalkConductor:
         import numpy as np
 
         return TurnLog(conversation=np.array(self._who, dtype=np.int64), turn=np.array(self._turn, dtype=np.int64))
-
-    def planned_start(self, moment_ns: int | None = None) -> int:
-        """Fix the moment that everything counts from: a millisecond from now, unless told."""
-        self.start_ns = time.monotonic_ns() + 1_000_000 if moment_ns is None else moment_ns
-        return self.start_ns
 
     async def run(self, client: Client) -> None:
         """Hold every conversation and wait until the last is over; ``planned_start`` has been called just before."""
@@ -273,11 +247,6 @@ class TalkConductor:
         for handle in handles:
             handle.cancel()
 
-    def stop(self) -> None:
-        """Ask nothing more and give up what is in flight; what was measured stays."""
-        self.stopped = True
-        self._end_late()
-
     def done(self, exchange: Exchange) -> None:
         """An answer has come, or none will: turns that waited for it follow; after the last of a conversation another one begins."""
         self.over += 1
@@ -289,7 +258,12 @@ class TalkConductor:
             if self._talks.contents is None:
                 talk.history.append((exchange.question, "".join(reply.texts)))
                 talk.tokens = exchange.isl + (reply.tokens if reply.tokens >= 0 else exchange.osl)
-            self._follow(talk, place, reply.last_ns if reply.last_ns >= 0 else free_ns)
+            ended_ns = reply.last_ns if reply.last_ns >= 0 else free_ns
+            for row in self._rows[self._starts[place] : self._starts[place + 1]]:
+                self._waits[row] -= 1
+                self._ready[row] = max(self._ready[row], ended_ns)
+                if not self._waits[row]:
+                    self._plan(talk, row, self._ready[row] + int(self._talks.pause_ns[row]))
         if not self._closing and not talk.open and self._talks.due_ns is None:
             self._begin(free_ns)
         self._taken(exchange)
@@ -305,14 +279,6 @@ class TalkConductor:
     def _next_arrival(self) -> None:
         if self._talks.due_ns is not None and self._begun < len(self._talks):
             self._begin(self.start_ns + int(self._talks.due_ns[self._begun]))
-
-    def _follow(self, talk: _Talk, place: int, ended_ns: int) -> None:
-        """Plan the turns for which this one was the last that they waited for."""
-        for row in self._rows[self._starts[place] : self._starts[place + 1]]:
-            self._waits[row] -= 1
-            self._ready[row] = max(self._ready[row], ended_ns)
-            if not self._waits[row]:
-                self._plan(talk, row, self._ready[row] + int(self._talks.pause_ns[row]))
 
     def _plan(self, talk: _Talk, place: int, due_ns: int) -> None:
         """Make a turn of a conversation ready, and put it where its moment is."""
@@ -353,9 +319,7 @@ class TalkConductor:
 
     def _end_late(self) -> None:
         self._time_over()
-        if self._client is not None:
-            self._client.give_up_all(CANCELLED)
-        self._check()
+        super()._end_late()
 
     def _check(self) -> None:
         """End where nothing is in flight and nothing will be asked."""

@@ -37,12 +37,7 @@ class Secured:
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=name)
 
     async def shake_hands(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
-        """Agree on keys, and check the peer's certificate.
-
-        Raises:
-            ssl.SSLError: it is not to be trusted, or does not speak TLS.
-            OSError: the connection was lost.
-        """
+        """Agree on keys, and check the peer's certificate. Raises ssl.SSLError: not to be trusted; OSError: the connection was lost."""
         done = False
         while not done:
             try:
@@ -247,11 +242,7 @@ class Connection:
         self._finish(exchange)
 
     def _read(self, reply: Reply) -> None:
-        """Read the pieces that have come.
-
-        Raises:
-            BrokenReply: they are not what the endpoint should send.
-        """
+        """Read the pieces that have come."""
         pieces, self._pieces = self._pieces, []
         reply.read(pieces)
 
@@ -374,14 +365,7 @@ def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tup
 
 
 def request_bytes(head: bytes, number: int, body: bytes, further: bytes = b"") -> bytes:
-    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid next to the client's.
-
-    Args:
-        head: what all requests share.
-        number: of the request.
-        body: of the request.
-        further: header lines of this body alone.
-    """
+    """One request; its number travels in ``X-Request-Id``, so that a server's log can be laid next to the client's."""
     return b"%s%sX-Request-Id: %d\r\nContent-Length: %d\r\n\r\n%s" % (head, further, number, len(body), body)
 
 

@@ -105,15 +105,7 @@ def recorded(trace: Trace) -> Conversations:
 
 
 def drawn(*, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Pause, seed: int) -> Conversations:
-    """Conversations of drawn numbers of turns.
-
-    Args:
-        count: how many.
-        turns: how many turns each has.
-        isl, osl: tokens that each turn adds, and of its answer.
-        pause: between the turns.
-        seed: of every draw.
-    """
+    """So many conversations; ``isl`` and ``osl`` are tokens that each turn adds, and of its answer."""
     import numpy as np
 
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 1]).spawn(4)]
@@ -192,13 +184,7 @@ class ConversationFile:
         return tuple(turn for conversation in self.conversations for turn in conversation)
 
     def drawn(self, *, pause: Pause, osl: Sequence[int] | None, seed: int) -> Conversations:
-        """The conversations ready to be sent.
-
-        Args:
-            pause: where the file says none.
-            osl: the answers' lengths in place of the file's; None to take the file's.
-            seed: of the pauses.
-        """
+        """The conversations ready to be sent, with pauses where the file says none, and answers of ``osl`` where that is given."""
         import numpy as np
 
         starts = np.concatenate([[0], np.cumsum([len(each) for each in self.conversations])]).astype(np.int64)
@@ -217,11 +203,7 @@ class ConversationFile:
 
 
 def read_conversations(path: Path, *, counter: TokenizerFile | None, characters: float) -> ConversationFile:
-    """The conversations of a file.
-
-    Raises:
-        InputError: the file cannot be read as one of the formats above; the first bad line is named.
-    """
+    """The conversations of a file. Raises InputError: the file cannot be read as one of the formats above; the first bad line is named."""
     where = option("conversation_file")
     text = text_of_file(path, where)
 

@@ -61,15 +61,9 @@ class Endpoint:
         raise NotImplementedError
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
-        """The body of one turn of a conversation, before ``extra``.
+        """The body of one turn, before ``extra``; ``history`` has the questions so far, each with its answer.
 
-        Args:
-            history: the questions so far, each with its answer.
-            prompt: the next question.
-            osl: output tokens.
-
-        Raises:
-            InputError: an endpoint without conversations.
+        Raises InputError: an endpoint without conversations.
         """
         raise InputError(f"{option('endpoint_type')}: {self.kind} holds no conversations; use chat, responses or completions")
 
@@ -383,12 +377,7 @@ KINDS: dict[str, type[Endpoint]] = {kind.kind: kind for kind in (Chat, Completio
 
 
 def find_endpoint(kind: str, *, model: str, streaming: bool = True, pinned: bool = True, extra: dict[str, Any] | None = None) -> Endpoint:
-    """An endpoint by the name of its kind.
-
-    Raises:
-        UnknownName: no kind of that name.
-        InputError: a stream of embeddings or of an inference.
-    """
+    """An endpoint by the name of its kind. Raises UnknownName: no such kind; InputError: a stream of embeddings or of an inference."""
     if kind not in KINDS:
         raise UnknownName("endpoint type", kind, KINDS)
     if kind in ("embeddings", "infer") and streaming:

@@ -63,11 +63,7 @@ class Request:
 
 
 def parse_request(path: str, number: int, body: dict[str, Any]) -> Request:
-    """What a request asks for, by its path and body.
-
-    Raises:
-        InputError: a path or a body that no endpoint here takes.
-    """
+    """What a request asks for, by its path and body. Raises InputError: a path or a body that no endpoint here takes."""
     kind = path.rsplit("/", 1)[-1]
     if path.endswith("/chat/completions"):
         kind, prompt = "chat", " ".join(str(message.get("content", "")) for message in body.get("messages", ()))

@@ -63,10 +63,6 @@ class Schedule:
         """Seconds of service of a reply of ``tokens`` tokens."""
         return self.ttft_s + max(tokens - 1, 0) * self.itl_s
 
-    def capacity_rps(self, tokens: int) -> float:
-        """Requests per second that it can serve for ever; infinite without ``slots``."""
-        return self.slots / self.service_s(tokens) if self.slots else float("inf")
-
     def sends(self, tokens: int) -> list[tuple[float, int]]:
         """When each event leaves, in seconds from the start of service, and how many tokens it carries."""
         sizes = [min(self.tokens_per_event, tokens - start) for start in range(0, tokens, self.tokens_per_event)]
@@ -268,11 +264,7 @@ LONGEST_S = 86_400.0
 
 
 def serve(schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0, seconds: float = LONGEST_S) -> None:
-    """Serve until SIGINT or SIGTERM, or for ``seconds``; prints where it listens, once it does.
-
-    Raises:
-        OSError: the port is taken.
-    """
+    """Serve until SIGINT or SIGTERM, or for ``seconds``; prints where it listens, once it does. Raises OSError: the port is taken."""
     import uvloop
 
     async def run() -> None:

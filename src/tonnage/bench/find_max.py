@@ -69,13 +69,7 @@ class Threshold:
     """Where loads begin to fail, as far as the answers so far tell."""
 
     def __init__(self, start: float, *, whole: bool = False, precision: float = 0.05) -> None:
-        """Begin at a load that may pass or fail.
-
-        Args:
-            start: the first load.
-            whole: whether loads are whole numbers.
-            precision: width of the interval over its middle at which the search may end.
-        """
+        """Begin at a load that may pass or fail; ``precision`` is the width of the interval over its middle at which the search may end."""
         self._whole = whole
         self._precision = precision
         self._next = start
@@ -99,18 +93,12 @@ class Threshold:
         else:
             self._weigh(answer)
         if self._loads is not None:
-            self._next = self._following()
-
-    def _following(self) -> float:
-        """The load of the next run: the median, or what is between it and an end of the interval that is far away.
-
-        Once the median is settled, further runs there say little: a tail that an odd answer has left is cut off by a run inside it.
-        """
-        low, middle, high = (self._quantile(share) for share in ((1 - CONFIDENCE) / 2, 0.5, (1 + CONFIDENCE) / 2))
-        far = high if high / middle > middle / low else low
-        tail = abs(math.log(far / middle))
-        settled = len(self.answers) >= SETTLED and tail > TAIL
-        return math.sqrt(middle * far) if settled else middle
+            # the median, or once that is settled, what is between it and the far end: a run there cuts off the tail of an odd answer
+            low, middle, high = (self._quantile(share) for share in ((1 - CONFIDENCE) / 2, 0.5, (1 + CONFIDENCE) / 2))
+            far = high if high / middle > middle / low else low
+            tail = abs(math.log(far / middle))
+            settled = len(self.answers) >= SETTLED and tail > TAIL
+            self._next = math.sqrt(middle * far) if settled else middle
 
     def _bracket(self, answer: Answer) -> None:
         """Double or halve until one load has passed and one has failed; then weigh every answer on the grid between."""
@@ -266,15 +254,7 @@ class Maximum:
 
 
 def find_max(run: Callable[[float], Measured], slo: Slo, *, start: float, whole: bool, most_runs: int = MOST_RUNS) -> Maximum:
-    """Search the highest load inside ``slo``.
-
-    Args:
-        run: measures one load.
-        slo: every limit that must be met.
-        start: the first load.
-        whole: whether loads are numbers of clients; otherwise requests per second.
-        most_runs: runs at most.
-    """
+    """Search the highest load inside ``slo``, in ``most_runs`` at most; loads are ``whole`` numbers of clients, or requests per second."""
     search = Threshold(start, whole=whole)
     trials: list[Trial] = []
     client_limited = False

@@ -61,11 +61,7 @@ class SingleGaps:
 
 
 def single_gaps(offsets_ns: Integers, lengths: Integers) -> SingleGaps:
-    """The gaps of every request.
-
-    Args:
-        offsets_ns, lengths: the moments of all tokens, and how many belong to each request, as ``read_tokens`` gives them.
-    """
+    """The gaps of every request, of the moments of all tokens and how many belong to each request (``read_tokens``)."""
     import numpy as np
 
     owner = np.repeat(np.arange(len(lengths)), lengths)
@@ -81,11 +77,6 @@ def gap_intervals(gaps: SingleGaps, requests: Requests, *, seed: int) -> dict[st
     """Between which values mean, p50, p95 and p99 of the gaps lie with a confidence of 0.95, in milliseconds; NaN where there are too few.
 
     The bootstrap is that of ``intervals``: blocks are of neighbouring requests. Percentiles of a draw come from bins 1 % wide.
-
-    Args:
-        gaps: of the run.
-        requests: its record.
-        seed: of the draws.
     """
     import numpy as np
 
@@ -131,12 +122,7 @@ WORDS = {
 
 
 def other_definitions(requests: Requests, offsets_ns: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[str, Any]:
-    """Mean and percentiles of each, in milliseconds, with its definition.
-
-    Args:
-        requests: the record.
-        offsets_ns, lengths: the moments of all tokens after ``sent_ns``, and how many belong to each request.
-    """
+    """Mean and percentiles of each, in milliseconds, with its definition; arguments as of ``single_gaps``, and the record."""
     import numpy as np
 
     good = (requests.status == COMPLETED) & (lengths > 0)

@@ -86,11 +86,7 @@ class HttpResponse:
         return parts
 
     def _check(self, data: bytes) -> None:
-        """Refuse what has no end: the bytes since the last thing that was complete are counted.
-
-        Raises:
-            BrokenReply: they are too many, or the head says something that is refused.
-        """
+        """Refuse what has no end: the bytes since the last thing that was complete are counted."""
         if self._refused:
             raise BrokenReply(self._refused)
         in_body = self.complete or len(self._parts) > self._parts_before or self._until_close
@@ -145,11 +141,7 @@ class HttpResponse:
         self.complete = bool(self.status)
 
     def end(self) -> None:
-        """The peer has closed the connection.
-
-        Raises:
-            BrokenReply: in the middle of the response.
-        """
+        """The peer has closed the connection. Raises BrokenReply: in the middle of the response."""
         self.keep_alive, self._parser = False, None
         self.complete = self.complete or self._until_close
         if not self.complete:

@@ -107,14 +107,12 @@ def _bytes_of(values: Any) -> bytes:
 
 
 def tensors(page: str, metadata: str, *, written: tuple[str, ...], binary: bool, seed: int, called: str = "") -> Tensors:
-    """The inputs of a model: as the caller writes them, the rest as the server describes them.
+    """The inputs of a model: as ``written`` ("pixels=FP32[3,224,224]", the dimensions of one item), the rest as the server describes them.
 
     Args:
         page: address of the model's metadata, for messages.
         metadata: the text there; "" where there is none.
-        written: inputs such as "pixels=FP32[3,224,224]", with the dimensions of one item.
         binary: whether values travel as bytes.
-        seed: of the values.
         called: the model's name where requests are messages of gRPC.
 
     Raises:

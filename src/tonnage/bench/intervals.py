@@ -36,12 +36,8 @@ STATISTICS = ("mean", "p50", "p95", "p99")
 def block_draws(values: NDArray[np.float64], *, seed: int) -> NDArray[np.float64] | None:
     """Mean, p50, p95 and p99 of each draw of blocks, float64 of shape (DRAWS, 4); None where there are too few values.
 
-    The draws are spread about the statistics of the values themselves as widely as Student's t asks for, since the spread of
-    B block means is known from B values only.
-
-    Args:
-        values: one for each request, in the order of time.
-        seed: of the draws.
+    ``values`` are one for each request, in the order of time. The draws are spread about the statistics of the values themselves as widely
+    as Student's t asks for, since the spread of B block means is known from B values only.
     """
     import numpy as np
 
@@ -55,24 +51,13 @@ def block_draws(values: NDArray[np.float64], *, seed: int) -> NDArray[np.float64
 
 
 def widened(draws: NDArray[np.float64], middle: NDArray[np.float64], blocks: int) -> NDArray[np.float64]:
-    """Draws spread about the statistics of all values as widely as Student's t asks for.
-
-    Args:
-        draws: float64 of (draws, statistics).
-        middle: the statistics of the values themselves.
-        blocks: how many were drawn from.
-    """
+    """Draws (float64 of (draws, statistics)) spread about the statistics of all values as widely as Student's t asks for."""
     found: NDArray[np.float64] = middle + (draws - middle) * (student_t(0.975, blocks - 1) / _NORMAL)
     return found
 
 
 def block_intervals(values: NDArray[np.float64], *, seed: int) -> dict[str, tuple[float, float]]:
-    """Between which values mean, p50, p95 and p99 lie with a confidence of 0.95; NaN where there are too few values for blocks.
-
-    Args:
-        values: one for each request, in the order of time.
-        seed: of the draws.
-    """
+    """Between which values mean, p50, p95 and p99 lie with a confidence of 0.95; NaN where there are too few values for blocks."""
     import numpy as np
 
     draws = block_draws(values, seed=seed)
@@ -116,12 +101,7 @@ SAMPLES_CONFIDENCE = 0.99
 
 
 def needed(percentile: float, confidence: float = SAMPLES_CONFIDENCE) -> int:
-    """Samples that a percentile needs, such as 459 for 99.
-
-    Args:
-        percentile: above 0 and below 100.
-        confidence: above 0 and below 1.
-    """
+    """Samples that a percentile (above 0, below 100) needs at a confidence (above 0, below 1), such as 459 for 99."""
     share = max(percentile, 100 - percentile) / 100
     return math.ceil(math.log(1 - confidence) / math.log(share))
 

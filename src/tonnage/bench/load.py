@@ -146,11 +146,7 @@ class Question:
     talk: Talk | None = None
 
     def at(self, value: float) -> Question:
-        """The same question at another concurrency or rate.
-
-        Raises:
-            InputError: recorded traffic, which has the rate that it has.
-        """
+        """The same question at another concurrency or rate. Raises InputError: recorded traffic, which has the rate that it has."""
         if isinstance(self.arrivals, ClosedLoop):
             return replace(self, arrivals=replace(self.arrivals, concurrency=int(value)))
         if isinstance(self.arrivals, OpenLoop):
@@ -158,11 +154,7 @@ class Question:
         raise InputError(f"{option('trace')}: recorded traffic has one rate; leave out the sweep")
 
     def draw(self) -> Load:
-        """Every request of it; the same seed draws the same.
-
-        Raises:
-            InputError: neither a count nor a time ends the run.
-        """
+        """Every request of it; the same seed draws the same. Raises InputError: neither a count nor a time ends the run."""
         import numpy as np
 
         if self.talk is not None:

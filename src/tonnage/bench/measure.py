@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.bench.alarm import Heartbeat
@@ -82,15 +82,7 @@ Gate = Callable[[], int]
 
 
 def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[Watcher] = (), gate: Gate | None = None) -> Observed:
-    """Run one load to its end; Ctrl-C ends it early and keeps what was measured.
-
-    Args:
-        setup: the server, and how to ask it.
-        load: what to send and when.
-        writer: where rows go, batch by batch.
-        watchers: who looks on.
-        gate: of a worker, what it waits for before it begins; None for one process.
-    """
+    """Run one load to its end; Ctrl-C ends it early and keeps what was measured. A worker waits for its ``gate`` before it begins."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-4)  # the thread that writes must not hold up the loop for longer
     gc.collect()
@@ -117,7 +109,8 @@ def _run(measuring: Coroutine[Any, Any, Observed]) -> Observed:
 async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher], gate: Gate | None) -> Observed:
     loop = asyncio.get_running_loop()
     if setup.warmup and not await _warm_up(loop, setup, load):
-        load = _nothing(load)
+        due = None if load.due_ns is None else load.due_ns[:0]
+        load = replace(load, isl=load.isl[:0], osl=load.osl[:0], due_ns=due)
     recorder = Recorder(writer, count=setup.prompts.counter.count if setup.prompts.counter else None)
 
     def taken(exchange: Exchange) -> None:
@@ -184,14 +177,6 @@ async def _warm_up(loop: asyncio.AbstractEventLoop, setup: Setup, load: Load) ->
     await conductor.run(client)
     client.close()
     return not conductor.stopped
-
-
-def _nothing(load: Load) -> Load:
-    """The load with no request in it."""
-    from dataclasses import replace
-
-    due = None if load.due_ns is None else load.due_ns[:0]
-    return replace(load, isl=load.isl[:0], osl=load.osl[:0], due_ns=due)
 
 
 def _on_interrupt(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:

@@ -206,16 +206,9 @@ PLAIN_WORDS = tuple(
 
 
 def prompts(*, seed: int, tokenizer: Path | None, characters: float = CHARACTERS_PER_TOKEN, shared_tokens: int = 0) -> Prompts:
-    """A maker of prompts.
+    """A maker of prompts, by a local tokenizer.json or so many ``characters`` a token; ``shared_tokens`` begin them all and count.
 
-    Args:
-        seed: of every draw.
-        tokenizer: a local tokenizer.json, or None.
-        characters: characters per token, where there is no tokenizer.
-        shared_tokens: tokens of a prefix that all prompts share; they count towards each prompt's length.
-
-    Raises:
-        InputError: a tokenizer that cannot be read or used.
+    Raises InputError: a tokenizer that cannot be read or used.
     """
     import random
 
@@ -268,11 +261,7 @@ class FilePrompts:
 
 
 def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float) -> FilePrompts:
-    """The prompts of a file.
-
-    Raises:
-        InputError: the file cannot be read as one of the formats above; the first bad line is named.
-    """
+    """The prompts of a file. Raises InputError: the file cannot be read as one of the formats above; the first bad line is named."""
     where = option("prompt_file")
     text = text_of_file(path, where)
     kind = path.suffix.lower()
@@ -337,14 +326,9 @@ def _conversations(text: str, path: Path, where: str) -> list[Found]:
 
 
 def text_of_file(path: Path, where: str) -> str:
-    """The whole text of a file of prompts or conversations.
+    """The whole text of a file of prompts or conversations, which ``where`` named.
 
-    Args:
-        path: of the file.
-        where: what named it, for messages.
-
-    Raises:
-        InputError: it cannot be read, is no UTF-8 text, or is larger than ``MOST_BYTES``.
+    Raises InputError: it cannot be read, is no UTF-8 text, or is larger than ``MOST_BYTES``.
     """
     try:
         if path.stat().st_size > MOST_BYTES:

@@ -209,10 +209,7 @@ class Receiver:
 
 
 def _now_and_offset() -> tuple[int, int]:
-    """The moment on the monotonic clock, and what to add to the wall clock's to get it.
-
-    Both are read again where the process was held up between them.
-    """
+    """The moment on the monotonic clock, and what to add for the wall clock's; read again where the process was held up between the two."""
     while True:
         before, wall, after = _clock(), time.time_ns(), _clock()
         if after - before < HELD_UP_NS:

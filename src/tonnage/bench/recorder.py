@@ -49,12 +49,7 @@ class TokenTimes:
 
 
 def token_times(reply: Reply, counted: Sequence[int] | None = None) -> TokenTimes:
-    """The tokens of a reply.
-
-    Args:
-        reply: read to its end.
-        counted: tokens of each event by a tokenizer, where there is one.
-    """
+    """The tokens of a reply that was read to its end; ``counted`` are those of each event by a tokenizer, where there is one."""
     times, total = reply.times, reply.tokens
     if total < 0:
         if counted is not None:
@@ -144,13 +139,7 @@ class Recorder:
     """
 
     def __init__(self, writer: RunWriter, *, count: Callable[[str], int] | None = None, gaps: bool = True) -> None:
-        """Begin a record.
-
-        Args:
-            writer: where rows go.
-            count: counts the tokens of a text, for servers that do not; None where nothing can.
-            gaps: whether the moments of single events are known, so that there are gaps to be counted.
-        """
+        """Begin a record; ``count`` counts a text's tokens for servers that do not, ``gaps`` says whether single events have moments."""
         self._single = gaps
         self._writer = writer
         self._start = 0
@@ -212,10 +201,7 @@ class Recorder:
         )
 
     def _count_gaps(self, made: TokenTimes, offsets: list[int]) -> None:
-        """Single gaps: of an event with k tokens k times the k-th part of the time since the event before it.
-
-        Tokens that came together with the first have no gap that was measured and are left out.
-        """
+        """Single gaps: of an event with k tokens k times the k-th part of the time since the one before; none among the first event's."""
         if made.per_event is None:
             self._gaps.extend(map(int.__sub__, offsets[1:], offsets))
             self._positions.extend(range(1, len(offsets)))

@@ -88,11 +88,7 @@ class Reply:
             self.last_ns = pieces[-1][0]
 
     def feed(self, ns: int, data: bytes) -> None:
-        """Take a piece that was received at ``ns``.
-
-        Raises:
-            BrokenReply: it is not what the endpoint should send.
-        """
+        """Take a piece that was received at ``ns``. Raises BrokenReply: it is not what the endpoint should send."""
         self._feed(ns, data)
         stream = self._stream
         self._usual = bool(self._prefix) and self.http.between_chunks and stream is not None and stream.clean
@@ -140,11 +136,7 @@ class Reply:
             self._learn(event, delta.text)
 
     def _delta(self, data: bytes, how: str) -> Delta:
-        """What a document says.
-
-        Raises:
-            BrokenReply: it is not JSON, or not of the endpoint's shape.
-        """
+        """What a document says."""
         try:
             document = json.loads(data)
             if not isinstance(document, dict):
@@ -212,13 +204,7 @@ def _is_plain(text: bytes) -> bool:
 
 
 def kept_answer(kind: str, streaming: bool, responses: Sequence[tuple[float, bytes]]) -> Answer:
-    """What the responses that another client kept of one request hold (``formats.tool_format.Reading``), read as this client reads its own.
-
-    Args:
-        kind: of the endpoint.
-        streaming: whether the responses are pieces of one stream.
-        responses: each with its stamp in nanoseconds.
-    """
+    """What the responses that another client kept of one request (with stamps in nanoseconds) hold, read as this client reads its own."""
     endpoint, stream, answer = find_endpoint(kind, model="", streaming=streaming), EventStream(), Answer([])
     try:
         for stamp, data in responses:
@@ -236,11 +222,7 @@ def kept_answer(kind: str, streaming: bool, responses: Sequence[tuple[float, byt
 
 
 def _add(answer: Answer, endpoint: Endpoint, document: bytes) -> None:
-    """Add what a document says.
-
-    Raises:
-        BrokenReply: it is not of the endpoint's shape.
-    """
+    """Add what a document says."""
     if document == _DONE:
         return
     try:

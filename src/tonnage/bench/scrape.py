@@ -72,11 +72,7 @@ class DriverGpus:
     """
 
     def __init__(self) -> None:
-        """Load the library and count the GPUs.
-
-        Raises:
-            InputError: the package, the driver or a GPU is missing.
-        """
+        """Load the library and count the GPUs. Raises InputError: the package, the driver or a GPU is missing."""
         where, library = option("gpu_metrics"), _imported("pynvml")
         of_amd = AMD_DRIVER.exists() and (library is None or not NVIDIA_DRIVER.exists())
         faults: tuple[type[Exception], ...]
@@ -190,13 +186,7 @@ class Scraper:
     """Reads some pages again and again, from the beginning of a run to its end."""
 
     def __init__(self, urls: tuple[str, ...], *, gpus: DriverGpus | None = None, every_s: float = EVERY_S) -> None:
-        """Set up; nothing is read yet.
-
-        Args:
-            urls: of the pages.
-            gpus: of this machine, read with the pages; None for none.
-            every_s: seconds between two readings.
-        """
+        """Set up; nothing is read yet, then the pages, and this machine's GPUs if any, every so many seconds."""
         self._urls, self._gpus = urls, gpus
         self._every = every_s
         self._stop = threading.Event()

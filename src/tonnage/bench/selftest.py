@@ -71,10 +71,7 @@ class SelfTest:
 def self_test(*, streams: int = 64, requests: int = 0, schedule: Schedule | None = None) -> SelfTest:
     """Measure the exact server, and compare what the client says with what the server wrote down.
 
-    Args:
-        streams: requests in flight.
-        requests: how many; three per stream if not given.
-        schedule: of the server; 50 ms to the first token and 10 ms for each further one if not given.
+    ``requests`` are three per stream, and the ``schedule`` 50 ms to the first token and 10 ms for each further one, if not given.
     """
     count = requests or 3 * streams
     with exact_server(schedule or Schedule()) as url, tempfile.TemporaryDirectory() as folder:

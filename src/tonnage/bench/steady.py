@@ -93,10 +93,7 @@ def ttft_rise_ms(requests: Requests) -> float:
 
 
 def _stands_out(means: NDArray[np.float64]) -> bool:
-    """Whether the first block belongs to the start of the run: far from the median of the others, by their own spread too.
-
-    Median and median deviation, since the blocks after the first may belong to the start as well.
-    """
+    """Whether the first block is far from the median of the others, by their median deviation: later blocks may belong to the start too."""
     import numpy as np
 
     others = means[1:]
@@ -121,13 +118,7 @@ DEFINITION = "requests due in the window; rates count the requests that end in i
 
 
 def steady_metrics(requests: Requests, steady: Steady, gaps: SingleGaps | None) -> dict[str, Any] | None:
-    """TTFT, TPOT, E2E and ITL in milliseconds, and the rates, over the steady window; None where there is none.
-
-    Args:
-        requests: the record.
-        steady: where it is steady.
-        gaps: single gaps; None where the moments of tokens were not kept, which leaves ITL out.
-    """
+    """TTFT, TPOT, E2E and ITL in milliseconds, and the rates, over the steady window; None without one, and ITL out without ``gaps``."""
     import numpy as np
 
     if not steady.found:

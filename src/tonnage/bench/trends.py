@@ -26,11 +26,7 @@ DEFINITIONS = {
 
 
 def trends(requests: Requests) -> dict[str, Any]:
-    """Slopes with their standard errors, and the lengths; None where all lengths are alike or requests are too few.
-
-    Args:
-        requests: the record.
-    """
+    """Slopes with their standard errors, and the lengths; None where all lengths are alike or requests are too few."""
     import numpy as np
 
     rows = np.flatnonzero(requests.status == COMPLETED)
@@ -38,7 +34,9 @@ def trends(requests: Requests) -> dict[str, Any]:
         return {"ttft_ms_per_1000_prompt_tokens": None, "itl_ms_per_1000_output_tokens": None, "limits_tokens": None}
     isl, osl = requests.isl[rows], requests.osl[rows]
     ttft = (requests.first_token_ns[rows] - requests.due_ns[rows]) / 1e6
-    positions, gaps_ms, counts = _gaps_by_position(requests.gaps, positions_of_gaps(osl))
+    used = requests.gaps.any(axis=1)
+    counts = requests.gaps[used].sum(axis=1).astype("float64")
+    positions, gaps_ms = positions_of_gaps(osl)[used], (requests.gaps[used] * (gap_edges_ns() * 1.005 / 1e6)).sum(axis=1) / counts
     return {
         "ttft_ms_per_1000_prompt_tokens": _line(isl / 1e3, ttft, np.ones(rows.size)),
         "itl_ms_per_1000_output_tokens": _line(positions / 1e3, gaps_ms, counts),
@@ -54,9 +52,6 @@ def positions_of_gaps(osl: NDArray[np.int64]) -> NDArray[np.float64]:
     """The mean output position of the gaps of each bucket, float64 of ``POSITION_BUCKETS``; its middle where it holds none.
 
     Outputs end inside a bucket, so that its gaps are before its middle.
-
-    Args:
-        osl: output tokens of each request.
     """
     import numpy as np
 
@@ -67,17 +62,6 @@ def positions_of_gaps(osl: NDArray[np.int64]) -> NDArray[np.float64]:
         held = last - low + 1
         found[bucket] = float(((low + last) / 2 * held).sum() / held.sum()) if last.size else (low + high) / 2
     return found
-
-
-def _gaps_by_position(
-    gaps: NDArray[np.int64], places: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Of each bucket of output positions that holds gaps: its place, the mean gap in milliseconds, and how many there are."""
-    middles = gap_edges_ns() * 1.005 / 1e6
-    counts = gaps.sum(axis=1).astype("float64")
-    used = counts > 0
-    means = (gaps[used] * middles).sum(axis=1) / counts[used]
-    return places[used], means, counts[used]
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> dict[str, float] | None:

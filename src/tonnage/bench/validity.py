@@ -126,15 +126,7 @@ def judge(
     percentiles: Sequence[int] = (),
     error_rate: float = ERROR_RATE,
 ) -> Validity:
-    """The verdict on a run.
-
-    Args:
-        observed: what was seen of it.
-        requests, summary: its record.
-        steady: where it was steady.
-        percentiles: those requested by name; too few samples for one of them make the run invalid.
-        error_rate: share of requests that may have failed.
-    """
+    """The verdict on a run; too few samples for a percentile make it invalid, and more than ``error_rate`` failed requests."""
     checks = [
         *_lateness("event loop", observed.lateness_ns, summary),
         *_lateness("sending", observed.begun_lateness_ns, summary),

@@ -82,14 +82,7 @@ AHEAD_NS = 50_000_000
 def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: Scraper | None = None) -> Observed:
     """Run one load over ``setup.workers`` processes; Ctrl-C ends it early and keeps what was measured.
 
-    Args:
-        setup: the server, and how to ask it.
-        load: what to send and when.
-        writer: where the rows of all workers go.
-        metrics: reads the server's own metrics meanwhile.
-
-    Raises:
-        TonnageError: a worker ended before its time.
+    Raises TonnageError: a worker ended before its time.
     """
     workers = setup.workers
     with tempfile.TemporaryDirectory() as scratch, _interrupts_pass() as interrupted:
@@ -97,7 +90,9 @@ def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: 
         processes = [_start(setup, load, folder, place) for place, folder in enumerate(folders)]
         try:
             for process in processes:
-                _wait_ready(process)
+                line = process.stdout.readline() if process.stdout else b""
+                if line.strip().decode() != READY:
+                    raise TonnageError(f"a client process did not start; try with one, {option('workers')} 1")
             start_ns = time.monotonic_ns() + AHEAD_NS
             if metrics is not None:
                 metrics.start(start_ns)
@@ -107,7 +102,12 @@ def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: 
                 process.wait()
         finally:
             for process in processes:
-                _close(process)
+                process.kill()
+                process.wait()
+                for pipe in (process.stdin, process.stdout):
+                    if pipe is not None:
+                        with contextlib.suppress(BrokenPipeError):
+                            pipe.close()
             if metrics is not None:
                 metrics.end()
         seen = [_result(folder) for folder in folders]
@@ -142,27 +142,11 @@ def _start(setup: Setup, load: Load, folder: Path, place: int) -> subprocess.Pop
     return process
 
 
-def _close(process: subprocess.Popen[bytes]) -> None:
-    """End a worker that has not ended, and its pipes."""
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-
-
 def _say(process: subprocess.Popen[bytes], data: bytes) -> None:
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(data)
             process.stdin.flush()
-
-
-def _wait_ready(process: subprocess.Popen[bytes]) -> None:
-    line = process.stdout.readline() if process.stdout else b""
-    if line.strip().decode() != READY:
-        raise TonnageError(f"a client process did not start; try with one, {option('workers')} 1")
 
 
 def _result(folder: Path) -> Observed:

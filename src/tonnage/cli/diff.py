@@ -87,10 +87,7 @@ def _drifted(read: dict[str, Any], beside: dict[str, Any], report: Path | None, 
 
 
 def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
-    """What two files say differently, each of one plan, or each of several use cases.
-
-    Raises InputError: no plan, or files of different kinds.
-    """
+    """What two files say differently, each of one plan, or each of several use cases."""
     from tonnage.report.plans.diff import differences, use_case_differences
     from tonnage.report.plans.plan_document import read_use_cases
 

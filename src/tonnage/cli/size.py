@@ -90,10 +90,7 @@ OTHER_FORMATS = (".csv", ".tsv", ".xlsx", ".html", ".htm", ".md", ".pdf", ".txt"
 
 
 def _check_output(path: Path | None) -> None:
-    """Refuse a file whose name promises another format than JSON, before anything is simulated.
-
-    Raises InputError: naming what would be right.
-    """
+    """Refuse a file whose name promises another format than JSON, before anything is simulated."""
     if path is not None and path.suffix.lower() in OTHER_FORMATS:
         raise InputError(
             f"{option('output')}: {path}: the plan is written as JSON; name it {path.with_suffix('.json').name}, "

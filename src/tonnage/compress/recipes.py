@@ -203,15 +203,7 @@ _LOADED = "from transformers import AutoModelForCausalLM, AutoTokenizer"
 
 
 def script(form: Format, tool: str, *, model: str, output: str, text: str, name: str = "recipe.py") -> str:
-    """The tool's own script, as Python.
-
-    Args:
-        form: the format.
-        tool: one of ``TOOLS`` that has the format.
-        model, output: folder of the original, and the one that is written.
-        text: file with the calibration text; not read where the format needs none.
-        name: of the script, for its first line.
-    """
+    """The tool's own script, as Python; the calibration text is not read where the format needs none."""
     body, imports = "", []
     if tool == LLM_COMPRESSOR and form.scheme:
         imports, body = ["from llmcompressor import model_free_ptq"], _FREE

@@ -131,7 +131,8 @@ def break_evens(
     volume = traffic.requests_per_year
     if not volume:
         return ()
-    up_to = volume * _look_ahead(traffic, serving)
+    jumps = sum(needed(hours.sized_requests_per_second, serving) + 1 for hours in traffic.hours)
+    up_to = volume * min(LOOK_AHEAD, MOST_JUMPS / jumps)
     curves: dict[str, Curve] = {}
     owned = _owned_curve(traffic, serving, prices, min_instances, up_to)
     rented = _rented_curve(traffic, serving, prices, min_instances, up_to)
@@ -143,11 +144,6 @@ def break_evens(
         break_even(names, (curves[names[0]], curves[names[1]]), up_to, fleet if names == ("on-prem", "api") else None)
         for names in combinations(curves, 2)
     )
-
-
-def _look_ahead(traffic: Traffic, serving: Serving) -> float:
-    jumps = sum(needed(hours.sized_requests_per_second, serving) + 1 for hours in traffic.hours)
-    return min(LOOK_AHEAD, MOST_JUMPS / jumps)
 
 
 def power_per_request(serving: Serving, prices: Prices) -> float:

@@ -191,11 +191,6 @@ def instances_in(hours: Hours, serving: Serving, min_instances: int) -> int:
     return max(min_instances, needed(hours.sized_requests_per_second, serving))
 
 
-def _rented_hours(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int, owned: int) -> float:
-    """Hours a year of what is rented at once, beyond the owned instances."""
-    return sum(h.hours_per_year * rent.holding(max(0, instances_in(h, serving, min_instances) - owned)) for h in traffic.hours)
-
-
 def _rental(rent: Rent, rented_hours: float) -> tuple[CostPart, ...]:
     gpu_hours = rented_hours * rent.gpus
     shown = f"{gpu_hours:,.0f} GPU-hours × "
@@ -271,7 +266,7 @@ def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, *, 
     if isinstance(owned, NoCost):
         return WayCost(where=where, total_usd_per_year=None, reason=owned)
     held = instances_on(systems, serving)
-    rented = _rented_hours(traffic, serving, rent, min_instances, held)
+    rented = sum(h.hours_per_year * rent.holding(max(0, instances_in(h, serving, min_instances) - held)) for h in traffic.hours)
     energy = energy_of(serving, traffic, prices, held)
     parts = (*owned, *energy_part(energy), *(_rental(rent, rented) if rented or not systems else ()))
     low, high = ends(parts)
@@ -339,10 +334,7 @@ def beyond(traffic: Traffic, serving: Serving, systems: int) -> float:
 
 
 def _corners_beyond(traffic: Traffic, serving: Serving) -> list[int]:
-    """Numbers of owned systems of which one is the cheapest of all: none, and those around which some hour sends nothing on any more.
-
-    Between them every cost is a straight line over the number of systems.
-    """
+    """Numbers of owned systems of which one is the cheapest: none, and those around which some hour sends nothing on any more."""
     each, span = serving.fleet.instances_per_system, serving.fleet.systems_per_instance
     group = each * serving.requests_per_second_per_instance
     exact = {round(hours.sized_requests_per_second / group, 9) for hours in traffic.hours}

@@ -56,11 +56,7 @@ def _usd(priced: tuple[float, Rent]) -> float:
 
 
 def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Plan:
-    """The plan with the cost of its choice, and with the yearly cost of every candidate that has a price.
-
-    Args:
-        today: the day on which prices older than a year are named; none are if not given.
-    """
+    """The plan with the cost of its choice, and with the yearly cost of every candidate that has a price, by the day ``today``."""
     cost = cost_of(plan, prices, today=today, where=where)
     plan = replace(plan, cost=cost, autoscaling=with_rent(plan, prices), measurement=_worth(plan, cost))
     if not plan.pareto or plan.demand.offline:
@@ -85,10 +81,7 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
 
 
 def _worth(plan: Plan, cost: Cost | None) -> Measurement | None:
-    """What measuring the choice would save a year, by the cheaper of owning and renting it; its price is that of a share of the systems.
-
-    A year of one system fewer saves the same share of the cost, whatever part of it is owned, hosted or powered.
-    """
+    """What measuring the choice would save a year, owned or rented: a share of the systems saves that share of the cost."""
     found, choice = plan.measurement, plan.choice
     if found is None or choice is None or not isinstance(cost, YearlyCost):
         return found
@@ -138,12 +131,7 @@ class Outlay:
 def outlay(
     candidate: Candidate, traffic: Traffic, prices: Prices, *, spare: int = 0, model: str | None = None, where: Sequence[Where] = WAYS
 ) -> Outlay:
-    """What a candidate costs and draws; of two pools the cloud keeps one instance each.
-
-    Args:
-        spare: systems in addition to those that the load needs.
-        model: whose API price counts.
-    """
+    """What a candidate costs and draws, with ``spare`` systems more than the load needs; of two pools the cloud keeps one instance each."""
     serving = as_planned(serving_of(candidate, spare), traffic)
     least = len(candidate.pools)
     each = {
@@ -262,10 +250,7 @@ def job_cost(
 
 
 def _rental(job: JobDone, instances: int, rents: tuple[Rent, ...] | NoCost) -> _Rental | NoCost:
-    """The cheapest rental that holds the instances; every instance that fits on the machines works.
-
-    More machines would never cost less: they finish sooner, but each adds its own ramp-up and drain.
-    """
+    """The cheapest rental that holds the instances; more machines never cost less, as each adds its own ramp-up and drain."""
     if isinstance(rents, NoCost):
         return rents
     found = []

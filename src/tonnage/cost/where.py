@@ -158,7 +158,8 @@ MOST_MONTHS = 120
 
 def with_outlook(cost: YearlyCost, plan: Plan, prices: Prices, today: date | None) -> YearlyCost:
     """The cost with what it comes to."""
-    users = _users(plan)
+    day = None if plan.existing is None else plan.existing.a_day
+    users = plan.demand.source.users or (None if day is None else day.users)
     found = Outlook(
         ways=tuple(_ways(cost, users)),
         pays_off=_pays_off(cost, today),
@@ -166,12 +167,6 @@ def with_outlook(cost: YearlyCost, plan: Plan, prices: Prices, today: date | Non
         footprint=_footprint(cost, plan, prices),
     )
     return replace(cost, outlook=found)
-
-
-def _users(plan: Plan) -> float | None:
-    """The people whose load it is, as asked or as existing systems carry."""
-    day = None if plan.existing is None else plan.existing.a_day
-    return plan.demand.source.users or (None if day is None else day.users)
 
 
 def _ways(cost: YearlyCost, users: float | None) -> Iterator[WayOutlook]:

@@ -58,15 +58,11 @@ IDLE = 0.1
 
 
 def rules(service: Service, gpus: str, least: int, *, fronted: bool = False) -> dict[str, Any]:
-    """The groups of rules, as a rule file or a ``PrometheusRule`` holds them.
+    """The groups of rules, as a rule file or a ``PrometheusRule`` holds them; ``least`` instances are always there.
 
-    Of two pools there are none on limits and load: each engine's histograms hold one half of a request.
-
-    Args:
-        service: that they watch.
-        gpus: PromQL of the use of its GPUs in percent, one series each, from NVIDIA's DCGM exporter.
-        least: instances that are always there.
-        fronted: whether ``tonnage gateway`` is before them and scraped, which counts failures where the engine does not.
+    Of two pools there are none on limits and load: each engine's histograms hold one half of a request. ``gpus`` is PromQL of the use of
+    the GPUs in percent, one series each, from NVIDIA's DCGM exporter. ``fronted``: whether ``tonnage gateway`` is before them and scraped,
+    which counts failures where the engine does not.
     """
     found = objectives(service) if len(service.halves) == 1 else ()
     shares = [one for one in found if one.budget is not None]

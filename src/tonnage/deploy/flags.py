@@ -9,12 +9,7 @@ from tonnage.plan.pool import Role
 
 
 def without(words: Sequence[str], *left_out: str) -> list[str]:
-    """The words of a command without some flags and the values behind them.
-
-    Args:
-        words: flags and values.
-        left_out: flags with a value.
-    """
+    """The words of a command without some flags and the values behind them."""
     found: list[str] = []
     place = 0
     while place < len(words):

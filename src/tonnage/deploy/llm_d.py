@@ -182,11 +182,7 @@ CONNECTORS = {"vllm": "nixlv2", "sglang": "sglang"}
 
 
 def half(service: Service) -> dict[str, Any]:
-    """The Deployment of one pool.
-
-    Args:
-        service: one of ``Service.halves``.
-    """
+    """The Deployment of one pool, of ``Service.halves``."""
     role, spec = service.pool.role, pod(service)
     (engine,) = spec["containers"]
     if service.family == "vllm":

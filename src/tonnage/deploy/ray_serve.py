@@ -21,11 +21,7 @@ Value = bool | int | float | str | dict[str, Any]
 
 
 def engine_arguments(argv: Sequence[str]) -> dict[str, Value]:
-    """The flags of a command "vllm serve MODEL …" by the names of the engine's arguments; those of its server are left out.
-
-    Args:
-        argv: the whole command.
-    """
+    """The flags of a command "vllm serve MODEL …" by the names of the engine's arguments; those of its server are left out."""
     return {name: value for name, value in _pairs(argv[3:]) if name not in SERVER}
 
 

@@ -348,14 +348,11 @@ def service_of(
     why: str = "",
     simulated: bool = False,
 ) -> Service:
-    """A deployment of a plan.
+    """A deployment of a plan: its choice, or ``candidate`` with ``why`` as the reason against the choice.
 
     Args:
-        plan: the plan.
         checkpoint: Hugging Face name, or a folder inside the instance (default: from the catalog).
         drafter: checkpoint of the drafter, if the plan decodes speculatively with one.
-        candidate: the deployment (default: the plan's choice).
-        why: reason against the choice, as a clause, if ``candidate`` is another deployment.
         simulated: whether the simulated engine runs in place of the plan's.
 
     Raises:
@@ -399,11 +396,7 @@ def around(plan: Plan, candidate: Candidate) -> Plan:
 
 
 def _with_drafter(pool: Pool, drafter: str | None) -> Pool:
-    """The pool with its drafter's checkpoint in its command.
-
-    Raises:
-        InputError: one is needed and was not named, or the other way round.
-    """
+    """The pool with its drafter's checkpoint in its command."""
     started = Command(argv=pool.launch, file=pool.launch_file)
     if needs_drafter(started):
         if drafter is None:

@@ -41,12 +41,7 @@ def noted(value: Any, note: str) -> Noted:
 
 
 def yaml_text(*documents: Mapping[str, Any], head: str = "") -> str:
-    """The documents as YAML, each after a line of three hyphens where there are several.
-
-    Args:
-        documents: mappings of plain values, any of which may be ``Noted``.
-        head: comment at the beginning of the file.
-    """
+    """The documents (plain values, any may be ``Noted``) as YAML below a comment, each after a line of three hyphens if several."""
     texts = ["\n".join(_value(document)) + "\n" for document in documents]
     return "".join(f"{line}\n" for line in _comment(head)) + "---\n".join(texts)
 

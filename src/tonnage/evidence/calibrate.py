@@ -192,14 +192,7 @@ def calibrate(
 
 
 def calibrated(sample: Sample, *, data: str, set_aside: int = 0, progress: Progress | None = None) -> CalibrationReport:
-    """The same of rows that are checked and read.
-
-    Args:
-        sample: the rows.
-        data: says in words what they are.
-        set_aside: how many others are not steady.
-        progress: as in ``calibrate``.
-    """
+    """The same of rows that are checked and read; ``set_aside`` others are not steady."""
     return _Calibrating(sample, data=data, set_aside=set_aside, progress=progress).report()
 
 
@@ -221,10 +214,7 @@ def _one_of_each(rows: Sequence[Row], given: int, remarks: Sequence[str]) -> tup
 
 
 def _check_loads(rows: Sequence[Row]) -> None:
-    """Refuse rows that own terms cannot be fitted to.
-
-    Raises InputError: static batches, rows without TTFT and TPOT, or too few different loads.
-    """
+    """Refuse rows that own terms cannot be fitted to."""
     from tonnage.evidence.sample import FEWEST_LOADS
 
     if any(row.get("batch") is not None for row in rows):
@@ -261,6 +251,8 @@ class _Calibrating:
         self.done = 0
 
     def report(self) -> CalibrationReport:
+        import numpy as np
+
         sample = self.sample
         before = sample.shipped_errors(self.all)
         best, chosen, found = float("inf"), 0.0, []
@@ -273,6 +265,8 @@ class _Calibrating:
         kept = chosen > 0
         factors = sample.values(fitted.x)
         after = sample.errors(sample.vector(factors), self.all) if kept else before
+        errors = (left_out if kept else before).items()
+        known = {name: values[np.isfinite(values)] for name, values in errors if name in OWN_METRICS}
         return CalibrationReport(
             calibration=Calibration(
                 preset=sample.preset,
@@ -281,7 +275,7 @@ class _Calibrating:
                 terms=tuple(factors.items()) if kept and self.own else (),
                 data=self.data,
                 deployments=_deployments(sample.rows),
-                left_out=_root_mean_squares(left_out if kept else before),
+                left_out=tuple((n, round(float(np.sqrt(np.mean(v**2))), 4), len(v)) for n, v in sorted(known.items()) if len(v)),
                 by_curve=self.units == "curve",
             ),
             kept=kept,
@@ -334,19 +328,8 @@ def _deployments(rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(sorted({deployment_key(d.model.name, d.precision.name, d.parallelism.tp) for d in found}))
 
 
-def _root_mean_squares(errors: Errors) -> tuple[tuple[str, float, int], ...]:
-    """The root mean square of the logarithms of each metric, and their number; static batches have their own intervals."""
-    import numpy as np
-
-    known = {name: values[np.isfinite(values)] for name, values in errors.items() if name in OWN_METRICS}
-    return tuple((n, round(float(np.sqrt(np.mean(v**2))), 4), len(v)) for n, v in sorted(known.items()) if len(v))
-
-
 def _no_metric_worse(before: Errors, after: Errors) -> bool:
-    """Whether no metric's mean error grows by more than its standard error over the points.
-
-    Which step a wave of requests falls into can change the TTFT of single points by 20 % either way, whatever the terms are.
-    """
+    """Whether no metric's mean error grows by more than its standard error: waves change the TTFT of single points by 20 % either way."""
     import numpy as np
 
     for name, values in before.items():

@@ -57,16 +57,11 @@ def compare(
     remarks: tuple[str, ...] = (),
     include_invalid: bool = False,
 ) -> ModelScores:
-    """Predict every row with every step model and compare the errors.
+    """Predict every row with every step model and compare the errors; None among the ``sources`` stands for the fitted terms.
 
     Args:
-        measured: as in ``score``.
-        sources: whose step times to use; None stands for the fitted terms.
-        given: what a file does not say, as in ``measured_table``.
-        worst: how many of the worst rows of each to keep.
-        progress: called in the calling thread after each row.
+        measured, given, worst, include_invalid: as in ``score``.
         remarks: what the caller left out.
-        include_invalid: as in ``measured_table``.
 
     Raises:
         InputError: the file cannot be read, or a table of step times is of one deployment and the rows of several.

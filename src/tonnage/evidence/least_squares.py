@@ -112,13 +112,7 @@ def least_squares(residuals: Residuals, start: Floats, *, scale: Floats, evaluat
 
 
 def differences(residuals: Residuals, x: Floats, at: Floats) -> Floats:
-    """The Jacobian by forward differences, float64 (m, n).
-
-    Args:
-        residuals: the function.
-        x: where, float64 (n,).
-        at: its value there, float64 (m,).
-    """
+    """The Jacobian by forward differences, float64 (m, n), at ``x`` (n,), where the value is ``at`` (m,)."""
     columns = []
     for i, value in enumerate(x):
         moved = x.copy()

@@ -63,13 +63,7 @@ LEAST_SECONDS, LIFETIMES, STEP_SECONDS = 60, 10, 10
 
 
 def with_measurement(plan: Plan, question: Question, runs: Runs) -> Plan:
-    """The plan with what measuring its choice would buy.
-
-    Args:
-        plan: the finished answer.
-        question: what was asked.
-        runs: the memory of its search, from which all loads but a few short ones are read.
-    """
+    """The plan with what measuring its choice would buy; from ``runs``, its search's memory, all loads but a few short ones are read."""
     return replace(plan, measurement=measurement(question, plan, runs))
 
 
@@ -138,12 +132,7 @@ class Afterwards(StepErrors):
 
 
 def width_left(errors: StepErrors, left: float) -> float:
-    """The width of a prediction's error after a calibration, as a share of that before it.
-
-    Args:
-        errors: before it.
-        left: share of the variance that the measured points cannot tell, of what a calibration can tell at all.
-    """
+    """The width of a prediction's error after a calibration, over that before; ``left`` is the share of its variance that stays."""
     calibrated = replace(errors, regime=replace(errors.regime, calibrated=True))
     before, after = (math.log(one.factor(HALF_OF[1]) / one.factor(HALF_OF[0])) for one in (errors, calibrated))
     share = min((after / before) ** 2, 1.0)
@@ -241,10 +230,7 @@ class _Outcomes:
         return kept
 
     def _expected(self, level: float) -> float:
-        """The mean number of systems at a confidence over what a calibration may find; one that nobody would buy counts as the most.
-
-        The load of an instance is looked at at ``FOUND`` and interpolated between them, in logarithms.
-        """
+        """The mean number of systems at a confidence, between the loads of ``FOUND``; one that nobody would buy counts as the most."""
         least = self.contender.load / (MOST_TIMES * self.choice.instances)
         rates = [max(self._rate(self._after(level, found)), least) for found in FOUND]
         between = np.exp(np.interp(OUTCOMES, FOUND, np.log(rates)))

@@ -100,13 +100,7 @@ class Point:
 
 
 def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -> Point:
-    """The point of a row of ``results.measured_rows.read_measured``, under a calibration if there is one.
-
-    A row may hold ``knobs``, the ``EngineKnobs`` that the engine ran with; without them it is taken to have run with its defaults.
-
-    Raises:
-        UnknownName: the model, GPU, precision or engine is in no catalog; ``kind`` says which.
-    """
+    """The point of a row of ``read_measured``, with the engine's ``knobs`` if it has some. Raises UnknownName: with the name's ``kind``."""
     model, gpu = find_model(str(row["model"])), find_gpu(str(row["gpu"]))
     precision = find_precision(str(row["precision"]))
     static = row.get("batch") is not None
@@ -187,10 +181,7 @@ Load = Callable[[StepModel, float], Workload]
 def workload_of(point: Point, step: StepModel, *, turnaround_s: float) -> Workload:
     """The workload of a row; the constants of this module stand for what the row does not say.
 
-    Args:
-        point: the row.
-        step: its step model, which tells how many requests fit into a window.
-        turnaround_s: seconds that a client of a closed loop takes between an answer and its next request.
+    The step model tells how many requests fit into a window; a client takes ``turnaround_s`` between an answer and its next request.
     """
     if point.concurrency is not None:
         arrivals: ClosedLoop | OpenLoop = ClosedLoop(concurrency=point.concurrency, turnaround_s=turnaround_s)
@@ -233,9 +224,7 @@ def reported_metrics(record: Requests) -> dict[str, float]:
 def predict(point: Point, load: Load | None = None) -> dict[str, float]:
     """Predict every metric of a row, by the name of its column: latencies in ms, rates per second, memory in GB.
 
-    Args:
-        point: the row.
-        load: gives the row's workload, where that is not the one of ``workload_of``; it is not used for a static batch.
+    ``load`` gives the row's workload where that is not the one of ``workload_of``; it is not used for a static batch.
 
     Raises:
         DoesNotFit: the memory does not hold the model, or not one request of these lengths.
@@ -349,7 +338,6 @@ def measured_table(measured: Measured, given: Mapping[str, str | int] | None = N
     """The table of a file or folder, or of rows that were read before; a table is returned as it is.
 
     Args:
-        measured: what was measured.
         given: model, gpu, precision, tp, engine, isl and osl, where a file does not say them.
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, and a remark names them.
 

@@ -16,8 +16,6 @@ from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, PAIRS_2, P
 from tonnage.sizing.explain import step_terms
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tonnage.evidence.predict import Point
 
 
@@ -72,19 +70,14 @@ def _term(point: Point, *, prefill: bool) -> str:
     """The part that takes most of the step."""
     loaded = point.batch is None  # a static batch is priced even where our memory plan has no room for it
     step = (point.instance.step if loaded else step_model(point.deployment)).coefficients
-    terms = step_terms(step, _typical(point, prefill=prefill))
-    values = {name: float(value[0]) for name, value in terms.items()}
-    largest = max(values, key=lambda name: values[name])
-    what = "a step with a prompt" if prefill else "a decode step"
-    return f"{100 * values[largest] / sum(values.values()):.0f} % of {what} is {TERMS[largest]}"
-
-
-def _typical(point: Point, *, prefill: bool) -> NDArray[np.int64]:
-    """A step in the middle of the outputs: all sequences decode, or, for TTFT, one prompt runs among the others' decodes."""
     sequences = point.batch or min(point.concurrency or 1, point.instance.knobs.max_batch_size)
     row = np.zeros((1, STEP_COLUMNS), np.int64)
     decodes = sequences if not prefill else 0 if point.batch is not None else sequences - 1
     prompts = 0 if not prefill else sequences if point.batch is not None else 1
     row[0, [PREFILL_TOKENS, PREFILL_SEQUENCES, DECODE_SEQUENCES]] = prompts * point.isl, prompts, decodes
     row[0, [PAIRS_2, CONTEXT_TOKENS]] = prompts * point.isl**2, decodes * (point.isl + point.osl // 2)
-    return row
+    terms = step_terms(step, row)
+    values = {name: float(value[0]) for name, value in terms.items()}
+    largest = max(values, key=lambda name: values[name])
+    what = "a step with a prompt" if prefill else "a decode step"
+    return f"{100 * values[largest] / sum(values.values()):.0f} % of {what} is {TERMS[largest]}"

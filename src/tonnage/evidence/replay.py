@@ -169,12 +169,8 @@ class RunBesidePlan(InNotebooks):
     def to_json(self) -> dict[str, Any]:
         """By name."""
         d = self.deployment
-        split = {"tp": d.parallelism.tp, **({"pp": d.parallelism.pp} if d.parallelism.pp > 1 else {}), **d.parallelism.further}
         return {
-            "model": d.model.name,
-            "gpu": d.gpu.name,
-            "precision": d.precision.name,
-            **split,
+            **d.named,
             "engine_preset": d.engine,
             "instances": self.instances,
             "router": self.router or None,
@@ -196,17 +192,10 @@ def beside_plan(
     clients: int | None = None,
     slo: Slo = (),
 ) -> RunBesidePlan:
-    """Lay a run next to its replay.
+    """Lay a run next to its replay, and its joint attainment of the plan's limits (``slo``) next to the replay's.
 
-    The intervals are those of predictions of an open loop, since a replay is one. They have no noise of a finite run: both
-    sides have the same requests at the same moments.
-
-    Args:
-        measured: the record of the run.
-        predicted: what ``replay`` made of it.
-        deployment, instances, router: that it was simulated on.
-        clients: of the closed loop that the run was; None for an open loop, or where it is not known.
-        slo: the limits of the plan, whose joint attainment is laid next to each other too.
+    The intervals are those of predictions of an open loop, since a replay is one; they have no noise of a finite run, as both sides have
+    the same requests at the same moments. ``clients`` are those of a closed loop; None for an open one, or where it is not known.
     """
     from tonnage.perf.ranges import marks
 

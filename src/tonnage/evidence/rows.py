@@ -374,14 +374,7 @@ class RecordedLoad:
 
 
 def recorded_load(folder: str, point: Point, requests: int, turnaround_s: float) -> RecordedLoad:
-    """The load that a run folder recorded.
-
-    Args:
-        folder: of the run.
-        point: the load in numbers; its lengths are means and are not used.
-        requests: how many a closed loop sends. Where a time ended it, that is more than were recorded, and they begin again.
-        turnaround_s: of a client, in seconds.
-    """
+    """The load that a run folder recorded; where a closed loop sends more requests than were recorded, they begin again."""
     due, isl, osl = _sent(folder, (Path(folder) / "requests.parquet").stat().st_mtime_ns)
     if point.concurrency is None:
         return RecordedLoad(isl=isl, osl=osl, due_ps=due, concurrency=0, turnaround_ps=0)
@@ -397,12 +390,7 @@ def recorded_load(folder: str, point: Point, requests: int, turnaround_s: float)
 
 @cache
 def _sent(folder: str, written: int) -> tuple[Ints, Ints, Ints]:
-    """Due times in picoseconds from the first, prompts and outputs of the completed requests, in the order of their due times.
-
-    Args:
-        folder: of the run.
-        written: when its record was, so that a folder into which another run was written meanwhile is read again.
-    """
+    """Due times in picoseconds, prompts and outputs of the completed requests, by due time; ``written`` tells a rewritten record apart."""
     found = read_run(Path(folder)).requests
     rows = np.flatnonzero(found.status == COMPLETED)
     rows = rows[np.argsort(found.due_ns[rows], kind="stable")]

@@ -81,13 +81,9 @@ class Sample:
     def __init__(
         self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str, widths: Mapping[str, float] | None = None
     ) -> None:
-        """Look up the rows and find the factors that act on them.
+        """Look up the rows, all of one preset and GPU, and find the factors on the groups ``terms`` that act on them.
 
-        Args:
-            rows: what was measured.
-            terms: the groups of ``terms.json`` that are calibrated.
-            preset, gpu: the engine preset and the GPU of all rows.
-            widths: the prior's width of the logarithm of each factor; the learned ones of the fit if not given.
+        ``widths`` are the prior's of the logarithm of each factor; the learned ones of the fit if not given.
         """
         self.rows, self.terms, self.preset, self.gpu = list(rows), terms, preset, gpu
         static = np.array([row.get("batch") is not None for row in self.rows])
@@ -134,7 +130,8 @@ class Sample:
                 moved = x.copy()
                 moved[self.names.index("turnaround_s")] += TURNAROUND_STEP
                 part.shifted.simulate(self.at(moved))
-                part.slopes = _slopes(part.rows, part.shifted, terms)
+                now = part.rows.predict(terms)
+                part.slopes = {name: np.log(part.shifted.simulated(name) / now[name]) / TURNAROUND_STEP for name in now}
 
     def slopes(self) -> dict[str, Floats]:
         """How much the logarithm of every metric changes per unit of the logarithm of each factor, as shipped: float64 (rows, terms).
@@ -171,7 +168,7 @@ class Sample:
                 error = np.log(predicted[name][known] / measured[known])
                 if name in part.slopes:
                     error = error + moved * part.slopes[name][known]
-                found.append(WEIGHT * robust(error / _sigma(part.rows, name)))
+                found.append(WEIGHT * robust(error / (SIGMA[name] if isinstance(part.rows, LoadedRows) else STATIC_SIGMA)))
         return np.concatenate(found)
 
     def values(self, x: Floats) -> dict[str, float]:
@@ -205,16 +202,6 @@ class Sample:
                 values = found.setdefault(name, np.full(len(self.rows), np.nan))
                 values[places] = np.log(predicted[name] / measured)
         return found
-
-
-def _sigma(rows: Rows, name: str) -> float:
-    return SIGMA[name] if isinstance(rows, LoadedRows) else STATIC_SIGMA
-
-
-def _slopes(rows: Rows, shifted: LoadedRows, terms: Terms) -> dict[str, Floats]:
-    """How much the logarithm of every metric changes per unit of the logarithm of the turnaround."""
-    now = rows.predict(terms)
-    return {name: np.log(shifted.simulated(name) / now[name]) / TURNAROUND_STEP for name in now}
 
 
 def fit_sample(
@@ -274,13 +261,7 @@ class OwnSample(Sample):
     """Measured rows of one engine preset on one GPU, explained by their own terms."""
 
     def __init__(self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str) -> None:
-        """Look up the rows and find where the terms start.
-
-        Args:
-            rows: what was measured under load, of one GPU and preset; TTFT and TPOT are needed.
-            terms: the groups of ``terms.json``.
-            preset, gpu: the engine preset and the GPU of all rows.
-        """
+        """Look up rows under load with TTFT and TPOT, of one GPU and preset, and find where the terms start."""
         super().__init__(rows, terms, preset=preset, gpu=gpu, widths={})
         self.start = starts(self.rows)
         absent = {"turnaround_s"} if any(row["tp"] > 1 for row in self.rows) else {"turnaround_s", "allreduce_s"}

@@ -63,11 +63,7 @@ class ErrorOf:
 
 
 def errors_of(rows: Iterable[Mapping[str, float]]) -> Errors:
-    """The errors over some rows by metric, in the order of the columns; a metric that no row has is absent.
-
-    Args:
-        rows: the signed relative errors of each row by column, in percent.
-    """
+    """The errors over some rows (signed, relative, in percent) by metric, in the order of the columns, without metrics that no row has."""
     found: dict[str, list[float]] = {}
     for row in rows:
         for name, error in row.items():
@@ -161,9 +157,7 @@ class ScoredRow:
         return {
             "line": self.line,
             **where,
-            "tp": p.deployment.parallelism.tp,
-            **({"pp": p.deployment.parallelism.pp} if p.deployment.parallelism.pp > 1 else {}),
-            **p.deployment.parallelism.further,
+            **p.deployment.parallelism.degrees,
             "isl": p.isl,
             "osl": p.osl,
             **{name: value for name, value in load.items() if value is not None},
@@ -307,14 +301,11 @@ def score(
     """Predict every row of a measured table and compare.
 
     Args:
-        measured: a file or folder of measurements, rows as ``results.measured_rows.read_measured`` gives them, or a table made of either.
-        given: what a file does not say, as in ``measured_table``.
+        measured, given, include_invalid: as in ``measured_table``.
         worst: how many of the worst rows to keep.
         progress: called in the calling thread after each row.
         workers: threads; one per core if not given.
-        calibration: factors on the terms that the predictions use; the shipped ones as they are if not given.
         step_source: whose step times the predictions use; the fitted terms if not given.
-        include_invalid: as in ``measured_table``.
         slo: joint attainment that is compared too, of the rows that are run folders.
 
     Raises:

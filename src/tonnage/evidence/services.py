@@ -77,15 +77,11 @@ def _scenario(folder: Path) -> Mapping[str, Any]:
 
 
 def calibrate_service(folders: Sequence[Path], document: Mapping[str, Any] | None, *, include_invalid: bool = False) -> ServiceCalibration:
-    """The service file that measured runs make.
+    """The service file that run folders of ``bench`` with infer make, or folders of such.
 
-    Args:
-        folders: run folders of ``bench`` with infer, or folders of such.
-        document: a service file, whose models get their measured times by name; None makes one of a single GPU for each model.
-        include_invalid: whether runs that their client called INVALID count.
+    ``document`` is a service file whose models get their measured times by name; None makes one of a single GPU for each model.
 
-    Raises:
-        InputError: no run with one client, or a model that the service does not have.
+    Raises InputError: no run with one client, or a model that the service does not have.
     """
     invalid = InvalidRuns(include=include_invalid)
     found = [(path, read_run(path)) for folder in folders for path in _runs(folder)]

@@ -143,7 +143,7 @@ def aiperf_runs(path: Path, text: str, reading: Reading) -> list[ImportedRun]:
             raise InputError(f"{where}: is not a record of AIPerf ({' '.join(str(error).split())[:80]})") from None
     requests.sort(key=lambda request: (request.sent_ns, request.due_ns))
     report = path.parent / REPORT
-    known = read_report(report).values if report.is_file() else {}
+    known = read_report(report) if report.is_file() else {}
     run = ImportedRun(
         tool="aiperf",
         model=str(known.get("model", "")),

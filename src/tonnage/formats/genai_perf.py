@@ -16,7 +16,6 @@ import csv
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +42,6 @@ _CONCURRENCY = re.compile(r"concurrency[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _CONFIG_DEPTH = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What one report file says, by canonical column name."""
-
-    path: Path
-    values: dict[str, str | int | float]
-
-
 def is_report(path: Path) -> bool:
     """Whether the file is a report of one run, not a table of points: JSON, or CSV that begins with "Metric,"."""
     if path.suffix.lower() == ".json":
@@ -69,8 +60,8 @@ def find_reports(folder: Path) -> list[Path]:
     return [chosen[parent] for parent in sorted(chosen)]
 
 
-def read_report(path: Path) -> Report:
-    """Read one report. Raises InputError: naming the file, the line or key, and what would be right."""
+def read_report(path: Path) -> dict[str, str | int | float]:
+    """What one report says, by canonical column name. Raises InputError: naming the file, the line or key, and what would be right."""
     cells = _json_cells(path) if path.suffix.lower() == ".json" else _csv_cells(path)
     values: dict[str, str | int | float] = {}
     for column, value, where in cells:
@@ -85,7 +76,7 @@ def read_report(path: Path) -> Report:
     clients = _CONCURRENCY.findall(str(path))
     if clients and "concurrency" not in values and "request_rate" not in values:
         values["concurrency"] = checked_count(float(clients[-1]), f"{path}, its name")
-    return Report(path=path, values=values)
+    return values
 
 
 def _column(path: Path, name: str, statistic: str) -> Column | None:

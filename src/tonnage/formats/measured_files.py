@@ -169,10 +169,7 @@ def measurements(path: Path | str, given: Values | None = None, invalid: Invalid
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether it is a folder.
-
-    Raises InputError: it cannot be looked at: a name longer than files may have, or a folder that may not be entered.
-    """
+    """Whether it is a folder."""
     try:
         return path.is_dir()
     except OSError as error:
@@ -219,7 +216,7 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
     if found:
         yield from found.read(document, str(path))
     else:
-        yield str(path), read_report(path).values
+        yield str(path), read_report(path)
 
 
 def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
@@ -235,7 +232,7 @@ def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
         yield from _runs(file, invalid)
     if not results:
         for report in find_reports(path):
-            yield str(report), read_report(report).values
+            yield str(report), read_report(report)
 
 
 def _run_values(folder: Path, run: Run) -> Values:
@@ -258,10 +255,7 @@ def _run_values(folder: Path, run: Run) -> Values:
 
 
 def _counted(requests: Requests) -> dict[str, int | float]:
-    """Mean lengths of the completed requests, and their rates up to the last of them, as a benchmark reports them.
-
-    Raises ValueError: none was completed.
-    """
+    """Mean lengths of the completed requests, and their rates up to the last of them, as a benchmark reports them."""
     ends = requests.last_token_ns
     done = (requests.status == COMPLETED) & ((ends <= requests.window_ns) | (requests.window_ns < 0))
     if not done.any():

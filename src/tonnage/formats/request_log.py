@@ -42,11 +42,7 @@ def is_access_log(document: Any) -> bool:
 
 
 def access_log_runs(path: Path, text: str, _: Reading) -> list[ImportedRun]:
-    """The requests of a log as one run.
-
-    Raises:
-        InputError: lines that are no JSON objects, or have no moment; every one is named.
-    """
+    """The requests of a log as one run. Raises InputError: lines that are no JSON objects, or have no moment; every one is named."""
     errors: list[str] = []
     requests = sorted(_requests(path, text, errors), key=lambda one: one.due_ns)
     InputErrors.raise_if(errors)

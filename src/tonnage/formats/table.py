@@ -306,7 +306,9 @@ def _values(path: Path, number: int, row: list[str], header: list[str], columns:
             continue
         value = parse_number(cell, where)
         if column.kind == "share":
-            values[column.name] = checked_share(value, where)
+            if not 0 < value <= 1:
+                raise InputError(f"{where}: {value:g} is no share; write a number above 0, up to 1 for lengths that are all equal")
+            values[column.name] = value
         elif column.kind == "count":
             values[column.name] = checked_count(value, where, rounded=column.soft)
         else:
@@ -319,13 +321,6 @@ def _drawn(name: str, cell: str, where: str) -> dict[str, str | int]:
     found = parse_lengths(cell, where)
     values: dict[str, str | int] = {name: max(round(found.mean), 1)}
     return values if found.kind == "fixed" and not found.exact else values | {DRAWN[name]: cell}
-
-
-def checked_share(value: float, where: str) -> float:
-    """A share above 0, of at most 1. Raises InputError: anything else."""
-    if not 0 < value <= 1:
-        raise InputError(f"{where}: {value:g} is no share; write a number above 0, up to 1 for lengths that are all equal")
-    return value
 
 
 def checked_count(value: float, where: str, *, rounded: bool = False) -> int:

@@ -42,7 +42,8 @@ def trtllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     if requests is None:
         raise InputError(f"{where}: no request was completed; give a run that measured something")
     values: dict[str, str | int | float | None] = {"engine": "tensorrt-llm", "requests": requests}
-    at_once = _at_once(document, where, requests)
+    between, whole = number_at(document, where, "world_info", "issue_rate"), measure_at(document, where, "performance", "total_latency_ms")
+    at_once = between is None or whole is None or between * 1e-18 * requests <= AT_ONCE * whole / 1e3
     values["concurrency"] = requests if at_once else count_at(document, where, *IN_FLIGHT, rounded=True)
     for ours, path in LATENCIES.items():
         for theirs, suffix in STATISTICS.items():
@@ -57,12 +58,6 @@ def trtllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     values["model"] = shown(model) if isinstance(model, str) and model.strip() else None
     values["precision"] = "fp16" if quantised is None else FORMATS.get(str(quantised))
     yield where, {name: value for name, value in values.items() if value is not None}
-
-
-def _at_once(document: dict[str, Any], where: str, requests: int) -> bool:
-    """Whether all requests were handed over at the beginning of the run."""
-    between, whole = number_at(document, where, "world_info", "issue_rate"), measure_at(document, where, "performance", "total_latency_ms")
-    return between is None or whole is None or between * 1e-18 * requests <= AT_ONCE * whole / 1e3
 
 
 FORMAT = ToolFormat(name="trtllm", tool="trtllm-bench", points=Points(recognises=is_trtllm, read=trtllm_points))

@@ -3,12 +3,100 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
+from collections.abc import Collection, MutableSequence, Sequence
 from typing import Protocol
 
 from tonnage.gateway.backend import Backend
-from tonnage.gateway.balancer import Balancer
+from tonnage.gateway.request import BYTES_PER_TOKEN, Request
 from tonnage.gateway.settings import Settings
+from tonnage.simulator.router import ROUTERS, View, memory_of
+from tonnage.simulator.router import Request as Seen
+
+BLOCK = 256
+"""Bytes of a block; a prefix is remembered in whole blocks."""
+
+MOST_BLOCKS = 200_000
+"""Blocks that are remembered; those not seen for longest are forgotten first."""
+
+MOST_PER_REQUEST = 1_024
+"""Blocks of one request that are looked at: 256 KiB of its prompt."""
+
+
+class Prefixes:
+    """A memory of block hashes; each hash covers everything from the prompt's beginning to the block's end."""
+
+    def __init__(self) -> None:
+        """Remember nothing."""
+        self._sent: OrderedDict[int, int] = OrderedDict()
+
+    def blocks(self, body: bytes) -> list[int]:
+        """The hashes of a body's whole blocks, from its prompt on: what is before it, such as the model, says nothing."""
+        start = max(body.find(b'"messages"'), body.find(b'"prompt"'), 0)
+        found, chained = [], 0
+        for place in range(start, min(len(body) - BLOCK, start + MOST_PER_REQUEST * BLOCK) + 1, BLOCK):
+            chained = hash((chained, body[place : place + BLOCK]))
+            found.append(chained)
+        return found
+
+    def match(self, blocks: list[int], matched: MutableSequence[int]) -> None:
+        """Write down, for each backend, how many tokens of these blocks were sent there before, as an unbroken prefix."""
+        left = (1 << len(matched)) - 1
+        for i in range(len(matched)):
+            matched[i] = 0
+        for number, block in enumerate(blocks, start=1):
+            left &= self._sent.get(block, 0)
+            if not left:
+                return
+            for i in range(len(matched)):
+                if left >> i & 1:
+                    matched[i] = number * BLOCK // BYTES_PER_TOKEN
+
+    def sent(self, blocks: list[int], backend: int) -> None:
+        """Remember that they were sent to a backend."""
+        for block in blocks:
+            self._sent[block] = self._sent.get(block, 0) | 1 << backend
+            self._sent.move_to_end(block)
+        while len(self._sent) > MOST_BLOCKS:
+            self._sent.popitem(last=False)
+
+
+class Balancer:
+    """A policy, and the lists that it reads.
+
+    Attributes:
+        policy: its name in ``ROUTERS``.
+    """
+
+    def __init__(self, backends: Sequence[Backend], policy: str, seed: int = 0) -> None:
+        """Nothing has been sent yet."""
+        count = len(backends)
+        self.policy = policy
+        self._backends = backends
+        self._route = ROUTERS[policy]
+        self._memory = memory_of(count, seed)
+        self._memory.last[0] = count - 1
+        self._prefixes = Prefixes() if policy == "prefix-aware" else None
+        self._number = 0
+        self._available, self._matched = [0] * count, [0] * count
+        self._requests, self._tokens, self._kv_used = [0] * count, [0] * count, [0.0] * count
+        weights = [one.weight for one in backends]
+        self._view = View(self._available, self._requests, self._tokens, self._kv_used, self._matched, weights)
+
+    def choose(self, request: Request, now: float, tried: Collection[int] = (), model: str = "") -> int:
+        """The number of the backend that gets a request; -1 where none takes any."""
+        for i, backend in enumerate(self._backends):
+            self._requests[i], self._tokens[i], self._kv_used[i] = backend.requests, backend.tokens, backend.kv_used
+            self._available[i] = backend.takes(now) and i not in tried and backend.serves(model)
+        blocks = self._prefixes.blocks(request.body) if self._prefixes else []
+        if self._prefixes:
+            self._prefixes.match(blocks, self._matched)
+        seen = Seen(self._number, request.session if self.policy == "session" else -1, request.prompt_tokens)
+        chosen = self._route(self._view, seen, self._memory)
+        self._number += 1
+        if self._prefixes and chosen >= 0:
+            self._prefixes.sent(blocks, chosen)
+        return chosen
 
 
 class Swept(Protocol):

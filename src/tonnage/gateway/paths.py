@@ -121,7 +121,8 @@ class Counts(Collector):
             up.add_metric([backend.name], float(backend.takes(now)))
             outstanding.add_metric([backend.name], backend.requests)
             tokens.add_metric([backend.name], backend.tokens)
-            waits.add_metric([backend.name], *_cumulated(backend.waits, backend.waited))
+            bounds = [*(str(bound) for bound in FIRST_BYTE), "+Inf"]
+            waits.add_metric([backend.name], *(list(zip(bounds, map(float, accumulate(backend.waits)), strict=True)), backend.waited))
         refused = CounterMetricFamily("tonnage_gateway_refused", "Requests that the gateway answered with an error.", labels=["status"])
         for status, count in sorted(core.refused.items()):
             refused.add_metric([str(status)], count)
@@ -133,12 +134,6 @@ class Counts(Collector):
         yield GaugeMetricFamily("tonnage_gateway_in_flight", "Requests that are being served.", value=core.in_flight)
         yield GaugeMetricFamily("tonnage_gateway_clients", "Connections of clients.", value=len(core.clients))
         yield waits
-
-
-def _cumulated(counts: list[int], seconds: float) -> tuple[list[tuple[str, float]], float]:
-    """Buckets as Prometheus counts them: each holds those below it too."""
-    bounds = [*(str(bound) for bound in FIRST_BYTE), "+Inf"]
-    return list(zip(bounds, map(float, accumulate(counts)), strict=True)), seconds
 
 
 def text(core: Core) -> bytes:

@@ -191,10 +191,7 @@ class RequestReader:
                 self._without_upgrade(self.ready.pop(), data[upgrade.args[0] :])
 
     def _without_upgrade(self, request: Request, rest: bytes) -> None:
-        """Read the body of a request that asks for another protocol; httptools ends such a request with its head.
-
-        An upgrade may be ignored (RFC 9110, 7.8): the request is served, and the connection ends with it.
-        """
+        """Read the body of a request that asks for another protocol: httptools stops at its head; an upgrade may be ignored (RFC 9110)."""
         self._upgrading = replace(request, keep=False)
         framing = [b"%s: %s\r\n" % line for line in request.headers if line[0].lower() in (b"content-length", b"transfer-encoding")]
         self._parser = httptools.HttpRequestParser(self)

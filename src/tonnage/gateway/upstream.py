@@ -70,11 +70,7 @@ class Upstream(asyncio.Protocol):
         self.usable = True
 
     def send(self, receiver: Receiver, data: bytes, *, bodiless: bool, unchunked: bool) -> None:
-        """Send a request.
-
-        Args:
-            unchunked: whether the body is wanted without its chunks.
-        """
+        """Send a request; ``unchunked`` wants the body without its chunks."""
         self._receiver, self._write, self._head = receiver, None, b""
         self._unchunking = Unchunking() if unchunked else None
         self._bodiless = bodiless

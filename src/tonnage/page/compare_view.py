@@ -95,11 +95,7 @@ async def answer(request: Request) -> Response:
 
 
 def _link(place: str) -> str:
-    """The query of a link, which may be a whole address.
-
-    Raises:
-        InputError: it holds what no question has.
-    """
+    """The query of a link, which may be a whole address."""
     query = place.partition("?")[2] or place
     question_of(query)
     return query

@@ -99,12 +99,12 @@ _LIMIT = re.compile(r"\s*(mean|p50|p90|p95|p99)\s*<?=?\s*([\d.]+)\s*(ms|s)\s*")
 
 
 def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
-    """The whole form.
-
-    Args:
-        asked: the question.
-        files: names of the files of the run folder.
-    """
+    """The whole form of a question; ``files`` are those of the run folder."""
+    found = []
+    for branch, title in BRANCHES.items():
+        mine = [leaf for leaf in LEAVES.values() if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN]
+        opened = " open" if any(leaf.name in asked for leaf in mine) else ""
+        found.append(f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, asked) for leaf in mine)}</details>")
     parts = (
         _model(asked),
         _group("2", "How long are prompts and answers?", _number("isl", asked) + _number("osl", asked)),
@@ -112,7 +112,7 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
         _group("4", "How fast must it be?", _use_cases() + "".join(_limit(metric, asked) for metric in METRICS)),
         _where(asked),
         _group("6", "Growth, spare, confidence", "".join(_number(name, asked) for name in ("growth", "spare", "confidence"))),
-        _advanced(asked),
+        f'<div class="advanced"><h3>Advanced</h3>{"".join(found)}</div>',
     )
     return (
         '<form id="question" class="question" action="/size" method="get" hx-get="/size/estimate" hx-target="#estimate" '
@@ -122,12 +122,7 @@ def form(asked: Mapping[str, Any], files: tuple[str, ...] = ()) -> str:
 
 
 def what_if_form(asked: Mapping[str, Any], base: str) -> str:
-    """The inputs that move an answer; the rest of the question goes along unseen.
-
-    Args:
-        asked: the question.
-        base: query of the question that it began with.
-    """
+    """The inputs that move an answer; the rest goes along unseen, as does ``base``, the question that it began with."""
     load = FORMS[form_of(asked)][0]
     moved = tuple(name for name in ("isl", "osl", load, "confidence") if name in ("confidence", *asked) and name != "trace")
     limits = "".join(_limit(metric, asked) for metric in METRICS)
@@ -273,16 +268,6 @@ def _boxes(name: str, title: str, otherwise: str, inside: str) -> str:
 def _box(name: str, value: str, title: str, checked: bool) -> str:
     state = " checked" if checked else ""
     return f'<label class="box"><input type="checkbox" name="{name}" value="{escape(value)}"{state}><span>{escape(title)}</span></label>'
-
-
-def _advanced(asked: Mapping[str, Any]) -> str:
-    """Every other leaf under its branch; a branch of which something is set is open."""
-    found = []
-    for branch, title in BRANCHES.items():
-        mine = [leaf for leaf in LEAVES.values() if (leaf.path[0] if len(leaf.path) > 1 else "") == branch and leaf.name not in SHOWN]
-        opened = " open" if any(leaf.name in asked for leaf in mine) else ""
-        found.append(f"<details{opened}><summary>{escape(title)}</summary>{''.join(_leaf(leaf, asked) for leaf in mine)}</details>")
-    return f'<div class="advanced"><h3>Advanced</h3>{"".join(found)}</div>'
 
 
 def _leaf(leaf: Leaf, asked: Mapping[str, Any]) -> str:

@@ -57,11 +57,7 @@ def routes() -> list[Route]:
 
 
 def checked_name(name: str) -> str:
-    """The name of a file of the run folder.
-
-    Raises:
-        InputError: it is none that a file may have here.
-    """
+    """The name of a file of the run folder. Raises InputError: it is none that a file may have here."""
     if not NAME.fullmatch(name) or ".." in name or not name.lower().endswith(ENDINGS):
         raise InputError(
             f"{option('name')}: '{name[:40]}' is no name for a file here; letters, digits and an ending of {', '.join(ENDINGS)}"
@@ -70,11 +66,7 @@ def checked_name(name: str) -> str:
 
 
 def _known(desk: Desk, name: str) -> Path:
-    """A file of the run folder.
-
-    Raises:
-        InputError: there is none of that name.
-    """
+    """A file of the run folder."""
     path = desk.folder / checked_name(name)
     check_inside(name, desk.folder, "name")
     if not path.is_file():
@@ -231,11 +223,7 @@ async def archive(request: Request) -> Response:
 
 
 def _packed(desk: Desk, plan: str, target: str) -> bytes:
-    """Deploy's files for a plan; they are written below the run folder, and gone at the end.
-
-    Raises:
-        InputError: the target does not run the plan.
-    """
+    """Deploy's files for a plan; they are written below the run folder, and gone at the end."""
     with tempfile.TemporaryDirectory(dir=desk.folder, prefix=".deploy-") as scratch:
         source, folder = Path(scratch) / "plan.json", Path(scratch) / "files"
         source.write_text(plan, encoding="utf-8")

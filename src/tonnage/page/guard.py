@@ -26,13 +26,7 @@ class Guard:
     """Checks requests before the application gets them."""
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str]) -> None:
-        """Guard an application.
-
-        Args:
-            app: the application.
-            token: that what changes anything needs, in a cookie or a header.
-            hosts: the names, with ports, by which it may be asked for.
-        """
+        """Guard an application: ``hosts`` may ask for it, and what changes anything needs the ``token`` in a cookie or a header."""
         self.app, self.token, self.hosts = app, token, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

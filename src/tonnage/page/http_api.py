@@ -59,11 +59,7 @@ def routes() -> list[Route]:
 
 
 async def document_of(request: Request) -> dict[str, Any]:
-    """The JSON object of a body.
-
-    Raises:
-        InputError: it is too large, or none.
-    """
+    """The JSON object of a body. Raises InputError: it is too large, or none."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -111,16 +107,6 @@ async def simulate(request: Request) -> Response:
     scenario = document.pop("scenario", None)
     if not isinstance(scenario, dict | None):
         raise InputError("scenario: is not an object; send the keys of a scenario file")
-    _check_kinds(document)
-    return await _worked(request, desk, "simulate", scenario=scenario, asked=document)
-
-
-def _check_kinds(document: dict[str, Any]) -> None:
-    """Refuse names and kinds of values that ``simulate`` does not take.
-
-    Raises:
-        InputErrors: one line for each.
-    """
     from pydantic import ValidationError
 
     try:
@@ -128,6 +114,7 @@ def _check_kinds(document: dict[str, Any]) -> None:
     except ValidationError as error:
         faults = {str(one["loc"][0]): one["msg"] for one in error.errors(include_url=False)}
         raise InputErrors(f"{name[:40]}: {message}; see /api/v1/openapi.json" for name, message in faults.items()) from None
+    return await _worked(request, desk, "simulate", scenario=scenario, asked=document)
 
 
 @cache

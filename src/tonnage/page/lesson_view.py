@@ -75,12 +75,7 @@ async def view(request: Request) -> Response:
 
 
 def player(asked: Mapping[str, str], *, sliders: bool = True) -> str:
-    """The controls with their values, and the places that the script fills.
-
-    Args:
-        asked: values that are not the defaults.
-        sliders: left out for recorded lessons, which have one value of each.
-    """
+    """The controls with values that are not the defaults, and the script's places; recorded lessons have no ``sliders``."""
     chosen, load = asked.get("way", "in-flight"), asked.get("load", "tick_rate")
     ways = "".join(_segment("way", key, title, key == chosen) for key, (title, _) in BATCHERS.items())
     loads = "".join(_segment("load", key, title, key == load) for key, title in LOADS.items())
@@ -144,11 +139,7 @@ def _in_seconds() -> str:
 
 
 def config_of(asked: Mapping[str, str], way: str) -> LessonConfig:
-    """The lesson that the controls ask for, with one way of batching.
-
-    Raises:
-        InputError: a value that cannot be used.
-    """
+    """The lesson that the controls ask for, with one way of batching. Raises InputError: a value that cannot be used."""
     if way not in BATCHERS:
         raise InputError(f"way: is not one of {', '.join(BATCHERS)}")
     load = asked.get("load", "tick_rate")

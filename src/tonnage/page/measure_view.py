@@ -64,11 +64,7 @@ def routes() -> list[Route]:
 
 
 def named(text: str, known: tuple[str, ...], what: str) -> str:
-    """The name of something in the run folder.
-
-    Raises:
-        InputError: there is none of that name.
-    """
+    """The name of something in the run folder. Raises InputError: there is none of that name."""
     if text not in known or not NAME.fullmatch(text):
         raise InputError(f"{option(what)}: there is no '{text[:40]}' in the run folder")
     return text

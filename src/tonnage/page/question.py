@@ -115,11 +115,7 @@ _TOKENS = re.compile(r"[\s,=:@x×]+")
 
 
 def check_inside(value: Any, folder: Path, where: str = "") -> None:
-    """Refuse a value, nested ones too, that leads out of the run folder.
-
-    Raises:
-        InputError: naming the leaf.
-    """
+    """Refuse a value, nested ones too, that leads out of the run folder. Raises InputError: naming the leaf."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             check_inside(part, folder, where or str(name))

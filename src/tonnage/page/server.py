@@ -36,12 +36,7 @@ ASSETS = {"report.css": ("tonnage.report.writers", "page.css"), "report.js": ("t
 
 
 def application(desk: Desk, port: int) -> Starlette:
-    """The page and its HTTP interface.
-
-    Args:
-        desk: what it works with.
-        port: of its address.
-    """
+    """The page and its HTTP interface."""
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
@@ -89,16 +84,7 @@ async def wrong(request: Request, error: Exception) -> Response:
 
 
 def serve(folder: Path, *, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM.
-
-    Args:
-        folder: the run folder.
-        port: to listen on; 0 takes a free one.
-        ready: told the address once connections are taken.
-
-    Raises:
-        InputError: the port is taken.
-    """
+    """Serve a run folder until SIGINT or SIGTERM; port 0 takes a free one, and ``ready`` hears the address. Raises InputError."""
     import uvicorn
 
     try:

@@ -22,8 +22,6 @@ def page(active: str, title: str, inside: str, *, query: str = "", scripts: tupl
 
     Args:
         active: path of the view.
-        title: of the window.
-        inside: its markup.
         query: of the question, which the links to the other views that take one carry along.
         scripts, styles: names of further ones.
     """

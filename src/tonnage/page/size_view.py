@@ -57,11 +57,7 @@ def desk_of(request: Request) -> Desk:
 
 
 def asked_of(request: Request, query: str | None = None) -> Flat:
-    """The question of a link, or of a query that is a part of it.
-
-    Raises:
-        InputError: it holds what no question has.
-    """
+    """The question of a link, or of a query that is a part of it. Raises InputError: it holds what no question has."""
     return question_of(request.url.query if query is None else query)
 
 

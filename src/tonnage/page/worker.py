@@ -44,11 +44,7 @@ class Jobs:
         self.runs: Any = None
 
     def progress(self, done: int, total: int, name: str) -> None:
-        """Tell how far the job is.
-
-        Raises:
-            Cancelled: it is not wanted any more.
-        """
+        """Tell how far the job is. Raises Cancelled: it is not wanted any more."""
         if not self.wanted():
             raise Cancelled
         self.write({"progress": [done, total, name]})
@@ -128,11 +124,7 @@ class Jobs:
         return output
 
     def look(self, *, name: str) -> dict[str, Any]:
-        """A file of measured points or of recorded requests: which of them it is, and what it says.
-
-        Raises:
-            InputError: it is neither.
-        """
+        """A file of measured points or of recorded requests: which of them it is, and what it says. Raises InputError: it is neither."""
         from pathlib import Path
 
         from tonnage import api

@@ -72,7 +72,7 @@ def changed(model: Model, on: str) -> list[Changed]:
 
 
 def _perceptrons(model: Model) -> list[tuple[int, int, int, int, int]]:
-    """MLPs: layers, experts of each, those that a token uses, and their widths."""
+    """MLPs: layers, experts of each, how many a token uses, and their widths."""
     experts = model.experts if model.is_moe else 1
     found = [(model.expert_layers, experts, model.experts_per_token if model.is_moe else 1, model.expert_width, model.ffn)]
     found += [(model.dense_layers, 1, 1, model.hidden, model.dense_ffn)] if model.dense_layers else []

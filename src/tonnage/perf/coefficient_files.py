@@ -10,15 +10,7 @@ from tonnage.errors import DataError
 
 
 def content(name: str, again: str) -> dict[str, Any]:
-    """The object that a file holds.
-
-    Args:
-        name: of the file, such as "terms.json".
-        again: what to do where it is damaged, for the message.
-
-    Raises:
-        DataError: the file is missing, or is no JSON object.
-    """
+    """The object that a file such as "terms.json" holds. Raises DataError: it is missing, or no JSON object, and what to do (``again``)."""
     try:
         found = json.loads((resources.files("tonnage.perf") / "coefficients" / name).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -93,11 +93,7 @@ def _entry(groups: Mapping[str, object], name: str, gpu: Gpu) -> str:
 
 
 def format_mark(precision: Precision, gpu: Gpu, origins: Mapping[str, str]) -> str:
-    """What a prediction should be marked with where a format was not fitted to measurements; empty where it was.
-
-    Args:
-        precision, gpu, origins: as in ``unfitted_formats``.
-    """
+    """What a prediction should be marked with where a format was not fitted to measurements; empty where it was."""
     return "; ".join(f"format {name} not fitted: {source}" for name, source in unfitted_formats(precision, gpu, origins))
 
 

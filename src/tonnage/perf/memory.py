@@ -363,7 +363,12 @@ def memory_plan(deployment: Deployment) -> MemoryPlan:
     """
     plan = _unchecked(deployment)
     if plan.blocks < 1:
-        raise DoesNotFit(_does_not_fit(plan))
+        gpu, gpus = plan.deployment.gpu, plan.deployment.parallelism.stage_gpus
+        weights = format_gb((plan.weight_bytes + plan.drafter_bytes + plan.adapter_bytes + plan.encoder_bytes) * gpus)
+        rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * gpus)
+        fraction = plan.deployment.knobs.kv_fraction
+        share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule in OF_ALL_MEMORY and fraction < 1 else ""
+        raise DoesNotFit(f"weights {weights} + {rest} do not fit {share}{gpus} × {gpu.memory_gb:g} GB")
     return plan
 
 
@@ -413,12 +418,3 @@ def static_peak_bytes(deployment: Deployment, batch: int, isl: int, osl: int) ->
     activations = activation_bytes_per_token(deployment) * batch * isl
     logits = logit_bytes_per_sequence(deployment.model) * batch
     return weight_bytes(deployment) + kv + activations + logits + context_bytes(deployment)
-
-
-def _does_not_fit(plan: MemoryPlan) -> str:
-    gpu, gpus = plan.deployment.gpu, plan.deployment.parallelism.stage_gpus
-    weights = format_gb((plan.weight_bytes + plan.drafter_bytes + plan.adapter_bytes + plan.encoder_bytes) * gpus)
-    rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * gpus)
-    fraction = plan.deployment.knobs.kv_fraction
-    share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule in OF_ALL_MEMORY and fraction < 1 else ""
-    return f"weights {weights} + {rest} do not fit {share}{gpus} × {gpu.memory_gb:g} GB"

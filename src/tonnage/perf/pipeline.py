@@ -28,9 +28,6 @@ from tonnage.perf.terms import step_model
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from tonnage.perf.step_terms import Stages
 
 
@@ -76,7 +73,9 @@ def estimated_instance(deployment: Deployment, *, gpus_per_system: int, prompt_t
         return EstimatedInstance(step=step_model(deployment), memory=memory_plan(deployment), knobs=deployment.knobs)
     if deployment.speculation is not None:
         raise InputError(f"{option('speculation')}: is not estimated together with PP {pp}; use {option('pp')} 1, or leave it out")
-    stage = stage_of(deployment)
+    p = deployment.parallelism
+    layers = math.ceil(deployment.model.layers / p.pp)
+    stage = replace(deployment, model=deployment.model.part(layers), parallelism=Parallelism(tp=p.tp, dp=p.dp, ep=p.ep))
     try:
         memory = memory_plan(stage)
     except DoesNotFit as error:
@@ -84,13 +83,6 @@ def estimated_instance(deployment: Deployment, *, gpus_per_system: int, prompt_t
     return EstimatedInstance(
         step=_round(step_model(stage), deployment, gpus_per_system, prompt_tokens), memory=memory, knobs=pipeline_knobs(deployment)
     )
-
-
-def stage_of(deployment: Deployment) -> Deployment:
-    """The stage with the most layers as a deployment of its own; it is taken to hold both embedding and head."""
-    p = deployment.parallelism
-    layers = math.ceil(deployment.model.layers / p.pp)
-    return replace(deployment, model=deployment.model.part(layers), parallelism=Parallelism(tp=p.tp, dp=p.dp, ep=p.ep))
 
 
 def pipeline_knobs(deployment: Deployment) -> EngineKnobs:
@@ -105,11 +97,17 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     c = stage.coefficients.copy()
     for term in at.TERMS:
         c[term.place] = _of_round(c[term.place], term.stages, pp)
-    latency_s, token_s = _hops(deployment, gpus_per_system)
+    p = deployment.parallelism
+    across = math.ceil(p.gpus / gpus_per_system) - 1
+    inside = p.pp - 1 - across
+    share = ACTIVATION_BYTES * deployment.model.hidden / p.tp  # of the residual stream, which each GPU of a stage sends (Megatron)
+    latency_s = across * NETWORK_S + inside * LINK_S
+    token_s = share * (across / NETWORK_BYTES_S + inside / deployment.gpu.tp_link_bytes_s(2))
     for once, each in at.MESSAGES:
         c[once] += latency_s
         c[each] += token_s / pp
-    return replace(stage, coefficients=c, frontend_s=stage.frontend_s + _lone_prompt_s(c, pp, prompt_tokens))
+    alone, whole = (step_seconds(c, prompt_tokens * n, 1, 0, prompt_tokens * prompt_tokens * n, 0) for n in (1, pp))
+    return replace(stage, coefficients=c, frontend_s=stage.frontend_s + (whole - alone))
 
 
 def _of_round(one: float, stages: Stages, pp: int) -> float:
@@ -123,25 +121,6 @@ def _of_round(one: float, stages: Stages, pp: int) -> float:
             return one / pp
         case "root":
             return float(one ** (1 / pp))
-
-
-def _lone_prompt_s(c: NDArray[np.float64], pp: int, tokens: int) -> float:
-    """Seconds that a prompt in one micro-batch takes longer than one that is spread over all of them."""
-    whole = step_seconds(c, tokens * pp, 1, 0, tokens * tokens * pp, 0)
-    return whole - step_seconds(c, tokens, 1, 0, tokens * tokens, 0)
-
-
-def _hops(deployment: Deployment, gpus_per_system: int) -> tuple[float, float]:
-    """Seconds of all hops between stages: latency of a micro-batch, and transfer per token of it.
-
-    The GPUs of a stage each send their share of the residual stream (as Megatron's scatter–gather does).
-    """
-    p, gpu = deployment.parallelism, deployment.gpu
-    across = math.ceil(p.gpus / gpus_per_system) - 1
-    inside = p.pp - 1 - across
-    share = ACTIVATION_BYTES * deployment.model.hidden / p.tp
-    seconds = across * NETWORK_S + inside * LINK_S
-    return seconds, share * (across / NETWORK_BYTES_S + inside / gpu.tp_link_bytes_s(2))
 
 
 # How long a new instance takes until it serves: its process starts, its weights come over a link, its engine warms up.
@@ -162,11 +141,5 @@ def weight_bytes(deployment: Deployment) -> int:
 
 
 def start_seconds(deployment: Deployment, link_bytes_s: float = LINK_BYTES_S, boot_s: float = BOOT_S) -> float:
-    """Seconds from the decision to start an instance until it takes requests.
-
-    Args:
-        deployment: what is started.
-        link_bytes_s: bytes per second over which its weights come, all of them over one link.
-        boot_s: everything else.
-    """
+    """Seconds from the decision to start an instance until it serves: its weights over one link, in bytes/s, and everything else."""
     return boot_s + weight_bytes(deployment) / link_bytes_s

@@ -118,14 +118,7 @@ def limit_mark(gpu: Gpu) -> str:
 
 
 def draw(deployment: Deployment, c: NDArray[np.float64], load: StepLoad, *, busy: float = 1.0) -> Draw | None:
-    """The power of each GPU of an instance; None where the TDP of its GPU is not known.
-
-    Args:
-        deployment: the instance.
-        c: its coefficients.
-        load: its mean step.
-        busy: share of the time in which there is one.
-    """
+    """The power of each GPU of an instance in its mean step, ``busy`` a share of the time; None where the TDP of its GPU is not known."""
     gpu, fitted = deployment.gpu, _shipped()
     idle = idle_watts(gpu)
     if idle is None or gpu.tdp_w is None:

@@ -230,14 +230,9 @@ class Residuals:
         return math.sqrt(1.0 + sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known))
 
     def interval(self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0) -> tuple[float, float]:
-        """Where a measurement is with probability ``share``, for a predicted value.
+        """Where a measurement is with probability ``share``, for a predicted value of a column such as "ttft_ms".
 
-        Args:
-            metric: a column such as "ttft_ms".
-            value: the prediction.
-            regime: what it is of.
-            share: of measurements inside.
-            noise: standard error of the prediction itself as a share of it: that of a finite run.
+        ``noise`` is the standard error of the prediction itself as a share of it: that of a finite run.
         """
         tail = (1 - share) / 2
         high, low = self.log_error(metric, regime, tail), self.log_error(metric, regime, 1 - tail)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from tonnage.plan.document import Shown
 from tonnage.plan.fleet import AtPeak, Fleet, Standby
 from tonnage.plan.limit import Bound, Load
-from tonnage.plan.pool import GpuLimit, Identity, Pool, Power
+from tonnage.plan.pool import GpuLimit, Identity, MemoryPart, Pool, Power
 from tonnage.results.metrics import Latencies
+from tonnage.spec.deployment import EngineKnobs, Parallelism
 from tonnage.spec.typed_values import strict
-
-if TYPE_CHECKING:
-    from tonnage.plan.pool import MemoryPart
-    from tonnage.spec.deployment import EngineKnobs, Parallelism
-
 
 # How sure a number of systems is.
 
@@ -74,6 +70,19 @@ class Confidence:
 
 
 T = TypeVar("T")
+
+
+class Agreed(Generic[T]):
+    """What every pool of a candidate has under the same name (``plan.pool`` describes it). Raises ValueError: the pools differ."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, candidate: Candidate | None, owner: type) -> T:
+        if candidate is None:
+            raise AttributeError(self.name)
+        found: T = candidate.same(lambda pool: getattr(pool, self.name))
+        return found
 
 
 @strict
@@ -178,90 +187,23 @@ class Candidate(Shown):
         """Its systems, and what an instance of any pool takes of them."""
         return Fleet(systems=self.systems, gpus_per_instance=self.parallelism.gpus, gpus_per_system=self.gpus_per_system)
 
-    @property
-    def identity(self) -> Identity:
-        """What the deployment is called."""
-        return self.same(lambda pool: pool.identity)
-
-    @property
-    def gpu(self) -> str:
-        """GPU, a catalog id."""
-        return self.same(lambda pool: pool.gpu)
-
-    @property
-    def system(self) -> str:
-        """System, a catalog id."""
-        return self.same(lambda pool: pool.system)
-
-    @property
-    def gpus_per_system(self) -> int:
-        """GPUs in one system."""
-        return self.same(lambda pool: pool.gpus_per_system)
-
-    @property
-    def precision(self) -> str:
-        """Number format."""
-        return self.same(lambda pool: pool.precision)
-
-    @property
-    def tp(self) -> int:
-        """Tensor-parallel degree."""
-        return self.same(lambda pool: pool.tp)
-
-    @property
-    def pp(self) -> int:
-        """Pipeline-parallel degree."""
-        return self.same(lambda pool: pool.pp)
-
-    @property
-    def dp(self) -> int:
-        """Data-parallel attention ranks."""
-        return self.same(lambda pool: pool.dp)
-
-    @property
-    def ep(self) -> int:
-        """Expert-parallel degree."""
-        return self.same(lambda pool: pool.ep)
-
-    @property
-    def engine(self) -> str:
-        """Engine, as users call it."""
-        return self.same(lambda pool: pool.engine)
-
-    @property
-    def engine_preset(self) -> str:
-        """Engine preset."""
-        return self.same(lambda pool: pool.engine_preset)
-
-    @property
-    def knobs(self) -> EngineKnobs | None:
-        """Engine knobs."""
-        return self.same(lambda pool: pool.knobs)
-
-    @property
-    def memory(self) -> tuple[MemoryPart, ...]:
-        """Where the memory of a GPU goes."""
-        return self.same(lambda pool: pool.memory)
-
-    @property
-    def kv_tokens(self) -> int | None:
-        """Tokens that the KV cache of an instance holds."""
-        return self.same(lambda pool: pool.kv_tokens)
-
-    @property
-    def launch(self) -> tuple[str, ...]:
-        """The command that starts an instance."""
-        return self.same(lambda pool: pool.launch)
-
-    @property
-    def launch_file(self) -> dict[str, Any]:
-        """The configuration file that this command names."""
-        return self.same(lambda pool: pool.launch_file)
-
-    @property
-    def parallelism(self) -> Parallelism:
-        """How an instance is split."""
-        return self.same(lambda pool: pool.parallelism)
+    identity = Agreed[Identity]()
+    parallelism = Agreed[Parallelism]()
+    gpu = Agreed[str]()
+    system = Agreed[str]()
+    gpus_per_system = Agreed[int]()
+    precision = Agreed[str]()
+    tp = Agreed[int]()
+    pp = Agreed[int]()
+    dp = Agreed[int]()
+    ep = Agreed[int]()
+    engine = Agreed[str]()
+    engine_preset = Agreed[str]()
+    knobs = Agreed[EngineKnobs | None]()
+    memory = Agreed[tuple[MemoryPart, ...]]()
+    kv_tokens = Agreed[int | None]()
+    launch = Agreed[tuple[str, ...]]()
+    launch_file = Agreed[dict[str, Any]]()
 
     @property
     def instances(self) -> int:

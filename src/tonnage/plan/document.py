@@ -7,11 +7,15 @@ the whole document with the values that were read from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
+from tonnage.errors import InputError, InputErrors
 from tonnage.spec.scenario import Scenario, to_document
+from tonnage.spec.typed_values import adapter
+
+T = TypeVar("T")
 
 
 def json_of(value: Any) -> Any:
@@ -48,6 +52,24 @@ class Shown:
     def derived(self) -> tuple[str, ...]:
         """The properties that the JSON of this value shows."""
         return self.DERIVED
+
+
+AGAIN = "give the plan as tonnage size --json wrote it"
+
+
+def read_back(kind: type[T], document: Mapping[str, Any], name: str) -> T:
+    """The value that ``json_of`` wrote. Raises InputErrors: everything that cannot be used, each with its path."""
+    from pydantic import ValidationError
+
+    try:
+        found: T = adapter(cast("Hashable", kind)).validate_python(document)
+    except ValidationError as error:
+        places = {".".join(map(str, fault["loc"])) or name: fault["msg"] for fault in error.errors(include_url=False)}
+        raise InputErrors(f"{place}: {message}; {AGAIN}" for place, message in places.items()) from None
+    other = first_difference(document, json_of(found))
+    if other is not None:
+        raise InputError(f"{other[0]}: {other[1]}; {AGAIN}")
+    return found
 
 
 def first_difference(given: Any, shown: Any, path: tuple[str, ...] = ()) -> tuple[str, str] | None:

@@ -6,16 +6,15 @@ A plan is one JSON object; later commands read it and nothing else carries a dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, ClassVar, Literal
 
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError
 from tonnage.notebook import InNotebooks
 from tonnage.plan.autoscaling import Autoscaling
 from tonnage.plan.candidate import Candidate, CurvePoint, mean_latency
 from tonnage.plan.cost import Cost
 from tonnage.plan.demand import Demand, Existing, Growth, HeldSessions, JobDone
-from tonnage.plan.document import Shown, first_difference, json_of
+from tonnage.plan.document import Shown, json_of, read_back
 from tonnage.plan.fleet import BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
 from tonnage.plan.note import Note, Warning
@@ -198,8 +197,6 @@ SCHEMA = "tonnage-plan/4"
 MOST_GPUS = 2
 """GPUs of the candidate with the lowest latency, at most, in times those of the choice."""
 
-AGAIN = "give the plan as tonnage size --json wrote it"
-
 
 @strict
 class Plan(Shown, InNotebooks):
@@ -320,7 +317,7 @@ class Plan(Shown, InNotebooks):
             InputErrors: everything in it that cannot be used, each with its path.
         """
         _check_schema(document)
-        return _read(document)
+        return read_back(cls, document, "plan")
 
 
 @strict
@@ -343,24 +340,3 @@ def _check_schema(document: Mapping[str, Any]) -> None:
     if isinstance(found, str) and found.startswith("tonnage-plan/"):
         raise InputError(f"schema: {found[:40]} was written by another version of tonnage, this one reads {SCHEMA}; make the plan again")
     raise InputError(f"schema: no plan; give the JSON that tonnage size --json wrote, whose schema is {SCHEMA}")
-
-
-@cache
-def _adapter() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Plan)
-
-
-def _read(document: Mapping[str, Any]) -> Plan:
-    from pydantic import ValidationError
-
-    try:
-        plan: Plan = _adapter().validate_python(document)
-    except ValidationError as error:
-        places = {".".join(map(str, fault["loc"])) or "plan": fault["msg"] for fault in error.errors(include_url=False)}
-        raise InputErrors(f"{place}: {message}; {AGAIN}" for place, message in places.items()) from None
-    found = first_difference(document, json_of(plan))
-    if found is not None:
-        raise InputError(f"{found[0]}: {found[1]}; {AGAIN}")
-    return plan

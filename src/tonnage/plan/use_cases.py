@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, ClassVar, Literal
 
-from tonnage.errors import InputError, InputErrors
 from tonnage.notebook import Displayed
-from tonnage.plan.document import Shown, first_difference, json_of
+from tonnage.plan.document import Shown, json_of, read_back
 from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach, LimitUse
-from tonnage.plan.plan import AGAIN, Plan
+from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Identity
 from tonnage.results.metrics import Latencies
 from tonnage.spec.deployment import EngineKnobs
@@ -162,21 +160,4 @@ class UseCases(Shown, Displayed):
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> UseCases:
         """The answer of a JSON object. Raises InputErrors: everything in it that cannot be used, each with its path."""
-        from pydantic import ValidationError
-
-        try:
-            found: UseCases = _adapter().validate_python(document)
-        except ValidationError as error:
-            places = {".".join(map(str, fault["loc"])) or "use cases": fault["msg"] for fault in error.errors(include_url=False)}
-            raise InputErrors(f"{place}: {message}; {AGAIN}" for place, message in places.items()) from None
-        other = first_difference(document, json_of(found))
-        if other is not None:
-            raise InputError(f"{other[0]}: {other[1]}; {AGAIN}")
-        return found
-
-
-@cache
-def _adapter() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(UseCases)
+        return read_back(cls, document, "use cases")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tonnage.report.document import Document, Drawing
@@ -17,12 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tonnage.bench.benchmark import Measured
-    from tonnage.bench.compare import Comparison
-    from tonnage.evidence.calibrate import CalibrationReport
-    from tonnage.evidence.replay import RunBesidePlan
-    from tonnage.evidence.score import ScoreReport
     from tonnage.plan.plan import Plan
-    from tonnage.plan.use_cases import UseCases
     from tonnage.results.requests import Requests
     from tonnage.workload.description import Description
 
@@ -93,19 +89,9 @@ MOST_COLUMNS = 6
 
 
 def _document(value: Any) -> Document:
-    return DOCUMENTS[type(value).__name__](value)
-
-
-def _plan(plan: Plan) -> Document:
-    from tonnage.report.plans.plan_document import report
-
-    return report(plan)
-
-
-def _use_cases(found: UseCases) -> Document:
-    from tonnage.report.plans.use_cases import use_cases_report
-
-    return use_cases_report(found)
+    module, function, *names = DOCUMENTS[type(value).__name__]
+    made: Document = getattr(import_module(f"tonnage.report.{module}"), function)(value, *names)
+    return made
 
 
 def _simulated(run: Any) -> Document:
@@ -124,54 +110,19 @@ def _measured(run: Measured) -> Document:
     return run_report((shown("", run.requests, {"arrivals": arrivals}, run.run_json),))
 
 
-def _comparison(found: Comparison) -> Document:
-    from tonnage.report.comparison import two_runs_page
-
-    return two_runs_page(found, "the first run", "the second run")
-
-
-def _beside(found: RunBesidePlan) -> Document:
-    from tonnage.report.comparison import run_and_plan
-
-    return run_and_plan(found, "the run")
-
-
-def _workload(found: Description) -> Document:
-    from tonnage.report.workload import described
-
-    return described(found)
-
-
-def _lesson(found: Any) -> Document:
-    from tonnage.report.simulated import lesson
-
-    return lesson(found)
-
-
-def _scored(found: ScoreReport) -> Document:
-    from tonnage.report.scored import scored
-
-    return scored(found)
-
-
-def _calibrated(found: CalibrationReport) -> Document:
-    from tonnage.report.scored import calibrated
-
-    return calibrated(found)
-
-
-DOCUMENTS: Mapping[str, Callable[[Any], Document]] = {
-    "Plan": _plan,
-    "UseCases": _use_cases,
-    "SimulatedRun": _simulated,
-    "Measured": _measured,
-    "Comparison": _comparison,
-    "RunBesidePlan": _beside,
-    "Description": _workload,
-    "LessonResult": _lesson,
-    "ScoreReport": _scored,
-    "CalibrationReport": _calibrated,
+DOCUMENTS: Mapping[str, tuple[str, ...]] = {
+    "Plan": ("plans.plan_document", "report"),
+    "UseCases": ("plans.use_cases", "use_cases_report"),
+    "SimulatedRun": ("notebook", "_simulated"),
+    "Measured": ("notebook", "_measured"),
+    "Comparison": ("comparison", "two_runs_page", "the first run", "the second run"),
+    "RunBesidePlan": ("comparison", "run_and_plan", "the run"),
+    "Description": ("workload", "described"),
+    "LessonResult": ("simulated", "lesson"),
+    "ScoreReport": ("scored", "scored"),
+    "CalibrationReport": ("scored", "calibrated"),
 }
+"""The module and the function that make the document of a value, and what else it takes."""
 
 
 # The rows of each class.

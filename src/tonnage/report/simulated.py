@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tonnage.errors import option
 from tonnage.report.document import Document, Facts, Lines, Table, Text, drawing, items, section
@@ -17,11 +17,10 @@ from tonnage.results.timeline import DECODE, PREFILL, WAITING, Timeline, Timelin
 from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
 
 if TYPE_CHECKING:
-    from tonnage.results.breakdown import ClassResult, Violation
-    from tonnage.results.metrics import Attained, Summary
+    from tonnage.results.breakdown import ClassResult
     from tonnage.simulator.lesson import LessonResult
-    from tonnage.spec.deployment import Deployment
-    from tonnage.spec.workload import Workload
+    from tonnage.simulator.simulated_run import FleetFacts
+    from tonnage.simulator.simulated_run import SimulatedRun as Run
 
 
 DEFINED = (
@@ -42,126 +41,6 @@ EXPECTED = "80 % interval of the mean"
 SWEPT = ("load", "requests/s", "tokens/s", "TTFT ms", "TTFT p95", "ITL p99", "TPOT ms", "E2E ms", "E2E p95")
 BY_CLASS = ("class", "requests", "rejected", "TTFT p50", "TTFT p95", "TPOT ms", "E2E ms", "limit ms", "within")
 SPARED = ("E2E p95", "TTFT p95", "tokens/s")
-
-
-class FleetFacts(Protocol):
-    """Facts about a fleet's run."""
-
-    @property
-    def failures(self) -> int:
-        """Of instances."""
-
-    @property
-    def restarts(self) -> int:
-        """Of instances between seasons."""
-
-    @property
-    def retried(self) -> int:
-        """Requests in flight that were sent to another instance."""
-
-    @property
-    def lost(self) -> int:
-        """Requests that failed."""
-
-    @property
-    def availability(self) -> float:
-        """Share of the instances' time in which they worked."""
-
-    @property
-    def instance_hours(self) -> float:
-        """Held."""
-
-    @property
-    def serving_mean(self) -> float | None:
-        """Instances that took requests; None without a controller."""
-
-    @property
-    def serving_most(self) -> int | None:
-        """The most of them."""
-
-    @property
-    def violations(self) -> Sequence[Violation]:
-        """Of the limits."""
-
-
-class EqualLengths(Protocol):
-    """What requests of equal length do to a fleet."""
-
-    @property
-    def share(self) -> float:
-        """By which lengths vary in the run that it is compared with."""
-
-    @property
-    def requests(self) -> int:
-        """Compared, from the beginning of the run."""
-
-    @property
-    def ttft_p95_ms(self) -> float:
-        """Of requests of equal length."""
-
-    @property
-    def varied_ttft_p95_ms(self) -> float:
-        """Where lengths vary."""
-
-
-class Run(Protocol):
-    """What the report needs of one simulated point."""
-
-    @property
-    def deployment(self) -> Deployment:
-        """What ran."""
-
-    @property
-    def workload(self) -> Workload:
-        """The load that it ran under."""
-
-    @property
-    def summary(self) -> Summary:
-        """The metrics."""
-
-    @property
-    def intervals(self) -> Mapping[str, tuple[float, float]]:
-        """Where a measurement is with a probability of 80 %, by column; empty where that is not known."""
-
-    @property
-    def gain(self) -> float | None:
-        """What speculative decoding brings; None without it."""
-
-    @property
-    def instances(self) -> int:
-        """How many of the deployment shared the load."""
-
-    @property
-    def router(self) -> str:
-        """What shared it; empty where there was one instance."""
-
-    @property
-    def hit_rate(self) -> float | None:
-        """Share of the prompt tokens that a prefix cache had; None where prompts share nothing."""
-
-    @property
-    def saved_prompt_tokens(self) -> int | None:
-        """How many these are."""
-
-    @property
-    def fleet(self) -> FleetFacts | None:
-        """Failures, instance-hours and limits broken; None where none of them was requested."""
-
-    @property
-    def equal_lengths(self) -> EqualLengths | None:
-        """What the p95 TTFT is with lengths that vary, where equal ones decide it."""
-
-    @property
-    def classes(self) -> tuple[ClassResult, ...]:
-        """What each class of the traffic saw; empty where there are none."""
-
-    @property
-    def attained(self) -> tuple[Attained, ...]:
-        """Goodput and joint attainment; empty without limits."""
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """What of the prediction does not rest on measurements of this GPU and engine."""
 
 
 def simulated(runs: Sequence[Run]) -> Document:

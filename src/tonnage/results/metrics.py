@@ -147,6 +147,8 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
             those two moments. Gap percentiles are always those of the whole run.
         by_request: whether the latencies of single requests are kept, for joint attainment.
     """
+    import numpy as np
+
     counted, completed, seconds, words = _window(requests, window)
     rows, done = (slice(None), slice(None)) if counted.size == len(requests) else (counted, completed)  # a slice copies nothing
     columns = (requests.due_ns, requests.sent_ns, requests.first_token_ns, requests.last_token_ns, requests.osl)
@@ -156,6 +158,7 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
     if not (gaps > 0).all():
         decode, gaps = decode[gaps > 0], gaps[gaps > 0]
     rate = completed.size / seconds if seconds > 0 else math.nan
+    counts = np.bincount(requests.status, minlength=len(STATUS_NAMES))
     return Summary(
         requests_per_second=rate,
         output_tokens_per_second=int(requests.osl[done].sum()) / seconds if seconds > 0 else math.nan,
@@ -164,7 +167,7 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
         tpot_ms=_statistics(decode / gaps),
         e2e_ms=e2e,
         ttft_from_send_ms=ttft if requests.sent_ns is requests.due_ns or (sent == due).all() else _statistics(first - sent),
-        requests=_by_status(requests),
+        requests={name: int(count) for name, count in zip(STATUS_NAMES, counts, strict=True)},
         counted=int(counted.size),
         window_s=seconds,
         window=words,
@@ -232,13 +235,6 @@ def reported_rates(requests: Requests) -> tuple[float, float]:
 def counted_rows(requests: Requests) -> NDArray[np.int64]:
     """Row numbers of the requests that ``summarize`` counts: the completed ones, inside the record's window if it has one."""
     return _window(requests, "run")[0]
-
-
-def _by_status(requests: Requests) -> dict[str, int]:
-    import numpy as np
-
-    counts = np.bincount(requests.status, minlength=len(STATUS_NAMES))
-    return {name: int(count) for name, count in zip(STATUS_NAMES, counts, strict=True)}
 
 
 def _window(requests: Requests, window: Window) -> tuple[NDArray[np.int64], NDArray[np.int64], float, str]:

@@ -79,12 +79,14 @@ def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, sum
         InputError: the folder is in use or cannot be written.
         ValueError: the summary is not that of these requests.
     """
+    import yaml
+
     if json_text(summary.to_json()) != json_text(summarize(requests).to_json()):
         raise ValueError("the summary of a run folder is summarize(requests), the whole run or its own window")
     check_free(directory)
     with _reported(directory), _beside(directory) as partial:
         partial.mkdir()
-        _write_scenario(partial / "scenario.yaml", scenario)
+        (partial / "scenario.yaml").write_text(yaml.safe_dump(_plain(scenario), sort_keys=False, allow_unicode=True), encoding="utf-8")
         _write_tables(partial, requests)
         (partial / "summary.json").write_text(json_text(summary.to_json()), encoding="utf-8")
         (partial / "provenance.json").write_text(json_text(provenance), encoding="utf-8")
@@ -137,12 +139,6 @@ def write_yaml(path: Path, document: dict[str, Any]) -> None:
         os.replace(partial, path)
 
 
-def _write_scenario(path: Path, scenario: dict[str, Any]) -> None:
-    import yaml
-
-    path.write_text(yaml.safe_dump(_plain(scenario), sort_keys=False, allow_unicode=True), encoding="utf-8")
-
-
 def _write_tables(folder: Path, requests: Requests) -> None:
     import pyarrow.parquet as pq
 
@@ -187,9 +183,11 @@ def read_run(directory: Path) -> Run:
 
     if not (directory / "requests.parquet").is_file():
         raise InputError(f"{directory}: is not a run folder (it has no requests.parquet); give a folder that `tonnage simulate` wrote")
+    gaps = _checked(directory / "gaps.parquet", _read_gaps)
+    columns = _checked(directory / "requests.parquet", _read_columns)
     return Run(
         scenario=_checked(directory / "scenario.yaml", lambda p: _mapping(yaml.safe_load(p.read_text(encoding="utf-8")))),
-        requests=_read_requests(directory),
+        requests=Requests(gaps=gaps, **columns),
         summary=_checked(directory / "summary.json", lambda p: _mapping(json.loads(p.read_text(encoding="utf-8")))),
         provenance=_checked(directory / "provenance.json", lambda p: _mapping(json.loads(p.read_text(encoding="utf-8")))),
     )
@@ -211,12 +209,6 @@ def _checked(path: Path, read: Callable[[Path], Any]) -> Any:
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, pa.ArrowException, yaml.YAMLError) as error:
         why = " ".join(str(error).split())[:160] or type(error).__name__
         raise DataError(f"{path}: is damaged ({why}); run the command again into a new folder") from None
-
-
-def _read_requests(directory: Path) -> Requests:
-    gaps = _checked(directory / "gaps.parquet", _read_gaps)
-    columns = _checked(directory / "requests.parquet", _read_columns)
-    return Requests(gaps=gaps, **columns)
 
 
 def _read_columns(path: Path) -> dict[str, Any]:

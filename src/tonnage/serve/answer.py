@@ -31,12 +31,7 @@ class StopTexts:
     """
 
     def __init__(self, stops: Sequence[str], *, kept: bool = False) -> None:
-        """Nothing has come yet.
-
-        Args:
-            stops: texts that are not empty.
-            kept: whether the one that is found is given out.
-        """
+        """Nothing has come yet; ``kept`` says whether the stop that is found is given out."""
         self._stops, self._kept = tuple(stops), kept
         self._held = ""
         self.found = ""

@@ -54,11 +54,7 @@ class Engines(Protocol):
         """Why nothing is answered any more; "" while it is."""
 
     def answers(self, asked: Asked) -> list[Answer]:
-        """An answer for each choice to each prompt, not begun yet.
-
-        Raises:
-            Refused: what this engine does not take.
-        """
+        """An answer for each choice to each prompt, not begun yet. Raises Refused: what this engine does not take."""
 
     def close(self) -> None:
         """The server has ended."""
@@ -120,13 +116,7 @@ class Stream(Response):
     """Events as they are made; when the client leaves, its answers are let go."""
 
     def __init__(self, events: AsyncIterator[bytes], answers: list[Answer], cut_after: int = 0) -> None:
-        """Stream ``events``.
-
-        Args:
-            events: of the answers.
-            answers: to let go when the client leaves.
-            cut_after: tokens after which the stream breaks off; 0 for never.
-        """
+        """Stream the events of answers, which are let go when the client leaves, and break off after so many tokens; 0 for never."""
         super().__init__(media_type="text/event-stream")
         self.headers["content-type"] = "text/event-stream; charset=utf-8"
         del self.headers["content-length"]
@@ -196,14 +186,7 @@ def saying(make: Callable[[], Any]) -> Handler:
 
 
 def seen(service: Service, request: Request, response: Response, began: float, handler: str = "") -> None:
-    """Count a response that has ended.
-
-    Args:
-        service: which answered.
-        request, response: that belong together.
-        began: when the request came, in seconds of ``time.monotonic``.
-        handler: its path, as it is declared; "" for that of its route.
-    """
+    """Count a response that has ended to a request that came at ``began`` (``time.monotonic``); ``handler`` is its path as declared."""
     path = handler or getattr(request.scope.get("route"), "path", request.url.path)
     sizes = (int(headers.get("content-length") or 0) for headers in (request.headers, response.headers))
     received, sent = sizes
@@ -212,11 +195,7 @@ def seen(service: Service, request: Request, response: Response, began: float, h
 
 
 async def completed(service: Service, kind: Kind, request: Request, body: Any = None) -> Response:
-    """The reply to a chat or a completion.
-
-    Raises:
-        Refused: with the error that the client gets.
-    """
+    """The reply to a chat or a completion. Raises Refused: with the error that the client gets."""
     after = await admitted(service, request)
     came_at = time.monotonic()
     body = await json_body(request) if body is None else body
@@ -273,11 +252,7 @@ def check_type(request: Request) -> None:
 
 
 async def json_body(request: Request) -> Any:
-    """The JSON body.
-
-    Raises:
-        Refused: it is too large, or no JSON.
-    """
+    """The JSON body. Raises Refused: it is too large, or no JSON."""
     check_type(request)
     parts, size = [], 0
     async for part in request.stream():
@@ -298,11 +273,7 @@ async def json_body(request: Request) -> Any:
 
 
 def begun(service: Service, asked: Asked) -> list[Answer]:
-    """The answers to a request, sent to the engines.
-
-    Raises:
-        Refused: the queue is full, or what the engine does not take.
-    """
+    """The answers to a request, sent to the engines. Raises Refused: the queue is full, or what the engine does not take."""
     if service.most_waiting and service.engines.waiting >= service.most_waiting:
         service.engines.metrics.refused()
         raise Refused("too many requests are waiting; try again later", status=503, kind="Service Unavailable")
@@ -321,11 +292,7 @@ def reply_of(service: Service, asked: Asked, number: str) -> Reply:
 
 
 async def whole(request: Request, reply: Reply, made: list[Answer]) -> list[Made]:
-    """Answers that have ended; when the client leaves, they are let go.
-
-    Raises:
-        Refused: the engine cannot answer.
-    """
+    """Answers that have ended; when the client leaves, they are let go. Raises Refused: the engine cannot answer."""
     watch = asyncio.ensure_future(left(request.receive, made))
     try:
         return await asyncio.gather(*(ended(answer, reply.call_id) for answer in made))
@@ -336,11 +303,7 @@ async def whole(request: Request, reply: Reply, made: list[Answer]) -> list[Made
 
 
 async def ended(answer: Answer, call_id: str = "") -> Made:
-    """An answer, once it has ended.
-
-    Raises:
-        Refused: the engine cannot answer.
-    """
+    """An answer, once it has ended. Raises Refused: the engine cannot answer."""
     made = Made(answer=answer)
     async for piece in answer.pieces():
         made.take(piece, call_id)
@@ -376,12 +339,6 @@ async def events_of(reply: Reply, index: int, made: list[Answer], begun: list[bo
 
     The roles that begin a chat come with the first token of any choice and not before, as from a real engine: some clients take it for
     that.
-
-    Args:
-        reply: what they belong to.
-        index: of the choice.
-        made: all choices.
-        begun: whether the roles were sent.
     """
     answer, every = made[index], reply.asked.token_ids or reply.asked.logprobs is not None
     before, called = 0, False

@@ -19,22 +19,13 @@ class WallClock:
     """
 
     def __init__(self, speed: float = 1.0, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        """Start at simulated time 0.
-
-        Args:
-            speed: above 0.
-            now_ns: nanoseconds of a monotonic clock.
-        """
+        """Start at simulated time 0, by nanoseconds of a monotonic clock."""
         self.speed = speed
         self._now_ns = now_ns
         self._from_ns, self._from_ps, self._pace = [now_ns()], [0], [PS_PER_NS * speed]
 
     def change(self, changes: Sequence[tuple[float, float]]) -> None:
-        """Change the pace from now on, in place of changes that are still to come.
-
-        Args:
-            changes: seconds on the wall from now, in order, and by which factor time is slower from then on; infinity stands still.
-        """
+        """Change the pace from now on, in place of changes to come: (seconds from now, factor by which time is slower), in order."""
         start = self._now_ns()
         part = bisect.bisect_right(self._from_ns, start)
         del self._from_ns[part:], self._from_ps[part:], self._pace[part:]

@@ -110,11 +110,7 @@ def _sleep_routes(service: Service, engines: Simulated, faults: Faults) -> list[
 
 
 def _query(request: Request, name: str, kind: pydantic.TypeAdapter[Any], default: Any) -> Any:
-    """A parameter of a path.
-
-    Raises:
-        Refused: in vLLM's words.
-    """
+    """A parameter of a path."""
     try:
         return kind.validate_python(request.query_params.get(name, default))
     except pydantic.ValidationError as error:
@@ -160,11 +156,7 @@ def _adapter_routes(service: Service, engines: Simulated, faults: Faults) -> lis
 
 
 def _body(kind: type[pydantic.BaseModel], body: Any) -> Any:
-    """A body of that kind.
-
-    Raises:
-        Refused: in vLLM's words.
-    """
+    """A body of that kind."""
     try:
         return kind.model_validate(body)
     except pydantic.ValidationError as error:
@@ -172,11 +164,7 @@ def _body(kind: type[pydantic.BaseModel], body: Any) -> Any:
 
 
 def _rank(name: str, path: str) -> int:
-    """The rank that an adapter's own configuration says, where its folder is on this machine.
-
-    Raises:
-        Refused: a folder without one.
-    """
+    """The rank that an adapter's own configuration says, where its folder is on this machine."""
     if not Path(path).is_dir():
         return RANK
     try:

@@ -54,17 +54,9 @@ class Publisher:
     """
 
     def __init__(self, endpoint: str, replay: str = "", *, topic: str = "", rank: int = 0, block_tokens: int) -> None:
-        """Open the sockets.
+        """Open the PUB socket, whose port is higher by the rank, and the ROUTER socket that sends again, if there is one.
 
-        Args:
-            endpoint: of the PUB socket, such as "tcp://*:5557"; with a rank its port is higher by that.
-            replay: of the ROUTER socket; "" for none.
-            topic: before each batch.
-            rank: of the engine.
-            block_tokens: tokens of a block.
-
-        Raises:
-            InputError: pyzmq or msgspec is not installed, or an address cannot be bound.
+        Raises InputError: pyzmq or msgspec is not installed, or an address cannot be bound.
         """
         try:
             import msgspec

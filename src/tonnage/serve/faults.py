@@ -77,11 +77,7 @@ class Fault:
 
 
 def parse_fault(text: str) -> Fault:
-    """Read a fault.
-
-    Raises:
-        InputError: anything that is not one, in one line.
-    """
+    """Read a fault. Raises InputError: anything that is not one, in one line."""
     where = option("fault")
     kind, *words = text.split() or [""]
     if kind not in KINDS:
@@ -121,11 +117,7 @@ def _number(word: str, text: str, *, least: float, most: float, whole: bool = Fa
 
 
 def of_header(text: str) -> Fault:
-    """The fault that a request brings; without a share it is certain.
-
-    Raises:
-        Refused: no fault of a single request.
-    """
+    """The fault that a request brings; without a share it is certain. Raises Refused: no fault of a single request."""
     kind, *more = text.split() or [""]
     share = ["share=1"] if kind in OF_REQUESTS and not any(word.startswith("share=") for word in more) else []
     try:
@@ -159,11 +151,7 @@ class Faults:
     ) -> None:
         """Nothing goes wrong before the first request.
 
-        Args:
-            faults: all of them.
-            apply: given the faults that are not about requests, with times from now, at the first request and at every change.
-            seed: of the draw of requests.
-            now_s: seconds of a monotonic clock.
+        ``apply`` gets the faults that are not about requests, with times from now, at the first request and at every change.
         """
         self._faults, self._set = tuple(faults), tuple[Fault, ...]()
         self._apply, self._seed, self._now_s = apply, seed, now_s

@@ -19,13 +19,9 @@ class Fleet:
     """Sends each request to one of its instances, by the simulator's own router."""
 
     def __init__(self, instances: Sequence[Instance], router: str = "least-outstanding", seed: int = 0, ranks: int = 1) -> None:
-        """Start with idle instances.
+        """Start with idle instances; with attention ranks each of them, those of one instance side by side.
 
-        Args:
-            instances: one or more; with attention ranks each of them, those of one instance side by side.
-            router: a name of ``simulator.router.ROUTERS``.
-            seed: of the router's random choices.
-            ranks: attention ranks of an instance; as in the simulator (``simulator.spec``), requests go to them in turn.
+        Requests go to the ranks in turn, as in the simulator (``simulator.spec``).
         """
         self.instances = tuple(instances)
         self._groups = [[one.member for one in self.instances[at : at + ranks]] for at in range(0, len(self.instances), ranks)]
@@ -54,17 +50,10 @@ class Fleet:
         rank: int | None = None,
         sent: Callable[[int, Instance], None] | None = None,
     ) -> int:
-        """Send a request to an instance; its number.
+        """Send a request to an instance, or to the ``rank`` that the client chose; its number.
 
-        Args:
-            isl, osl: prompt and output tokens.
-            deliver: called for every piece of the answer.
-            session: of the client, for session affinity; -1 for none.
-            content: its tokens, for engines with a prefix cache.
-            came_at: when it came (``Instance.submit``).
-            received: whether its KV cache comes from another engine (``Instance.submit``).
-            rank: the engine, where the client chose it; None for the router's choice.
-            sent: told its number and its instance before anything is delivered, which on a slow machine is before this returns.
+        Arguments are those of ``Instance.submit``, the client's ``session`` for session affinity (-1 for none), and ``sent``, which is told
+        number and instance before anything is delivered: on a slow machine before this returns.
         """
         number = next(self._numbers)
         if rank is None:

@@ -41,13 +41,7 @@ class Instance:
     """
 
     def __init__(self, name: str, engine: CachedEngine, clock: WallClock) -> None:
-        """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due.
-
-        Args:
-            name: of the instance.
-            engine: at its time 0, which is the clock's.
-            clock: what time it is.
-        """
+        """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due. The engine's 0 is the clock's."""
         self.name = name
         self.engine = engine
         self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
@@ -96,8 +90,6 @@ class Instance:
         Its time counts from when it came: what this machine takes to read it is no time of the engine's, whose own front end is simulated.
 
         Args:
-            number: of the request; no two of an instance have the same.
-            isl, osl: prompt and output tokens.
             deliver: called for every piece of the answer.
             content: its tokens, for an engine with a prefix cache; None for some that it shares with nobody.
             came_at: when it came, in seconds of ``time.monotonic``; None for now.

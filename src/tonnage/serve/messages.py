@@ -59,11 +59,7 @@ def _error(error: Refused) -> JSONResponse:
 
 
 def _check(said: Mapping[str, Any]) -> None:
-    """What vLLM checks along with the schema.
-
-    Raises:
-        Refused: it does not hold.
-    """
+    """What vLLM checks along with the schema."""
     most, thinking = said["max_tokens"], said.get("thinking") or {}
     if not said["model"]:
         raise value_error("Model is required", said["model"], "model")

@@ -159,13 +159,9 @@ class Metrics:
     """Counters and histograms of one server; each server has its own registry."""
 
     def __init__(self, loads: Callable[[], Iterable[Load]], model: str, names: at.Published = at.VLLM, *, max_context: int = 0) -> None:
-        """Count from 0.
+        """Count from 0; ``loads`` says what each engine holds at this moment.
 
-        Args:
-            loads: what each engine holds at this moment.
-            model: the name that clients use.
-            names: under which everything is published.
-            max_context: longest prompt plus output, up to which vLLM has buckets of tokens; 0 for all of them.
+        vLLM has buckets of tokens up to ``max_context``, prompt plus output; 0 for all of them.
         """
         self.registry = client.CollectorRegistry()
         self._labels = {"model_name": model, **names.labels}

@@ -96,11 +96,7 @@ def _several(given: Mapping[str, Any]) -> bool:
 
 
 def _completion(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same request as a completion.
-
-    Raises:
-        Refused: neither text nor tokens.
-    """
+    """The same request as a completion."""
     if (given.get("text") is None) == (given.get("input_ids") is None):
         raise Refused("Either text, input_ids or input_embeds should be provided.")
     said = given.get("sampling_params") or {}

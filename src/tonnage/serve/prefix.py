@@ -90,11 +90,7 @@ class LiveContents:
     """The contents of requests as they come; outputs follow as they are made."""
 
     def __init__(self, size: int) -> None:
-        """Nothing has come yet.
-
-        Args:
-            size: tokens of a block.
-        """
+        """Nothing has come yet; a block has ``size`` tokens."""
         self._size = size
         self._rows: dict[int, _Row] = {}
         self.jobs: dict[int, Job] = {}
@@ -213,11 +209,7 @@ class CachedEngine(Engine):
     """
 
     def __init__(self, spec: EngineSpec) -> None:
-        """Make an engine.
-
-        Args:
-            spec: of it.
-        """
+        """Make an engine."""
         knobs = spec.knobs
         self.live = LiveContents(knobs.tokens_per_block)
         contents: Any = self.live

@@ -157,15 +157,7 @@ class Reply:
                 yield event({**self._head(self._chunks), "choices": [choice], **more})
 
     def part(self, index: int, answer: Answer, piece: Piece, before: int, called: bool) -> bytes:
-        """The event of a piece.
-
-        Args:
-            index: of the choice.
-            answer: it.
-            piece: of it.
-            before: its tokens before this piece.
-            called: whether it has called a tool.
-        """
+        """The event of a piece of a choice's answer, which had ``before`` tokens before it and may have ``called`` a tool."""
         if not (piece.finish or piece.calls or piece.reasoning):
             found = self._plain.get(index) or self._around(index, answer, piece, before)
             if found:

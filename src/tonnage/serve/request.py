@@ -194,17 +194,7 @@ class Limits:
 
 
 def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
-    """Read the body of a request.
-
-    Args:
-        kind: the endpoint.
-        body: as JSON gave it.
-        reader: makes prompts of texts.
-        limits: of the server.
-
-    Raises:
-        Refused: with the error that the client gets.
-    """
+    """Read the body of a request, as JSON gave it. Raises Refused: with the error that the client gets."""
     if isinstance(body, Mapping):
         check_before(kind, body)
         if body.get("tools") and "tool_choice" not in body:
@@ -289,11 +279,7 @@ def _echoed(kind: Kind, said: Mapping[str, Any]) -> int | None:
 
 
 def check_model(name: str | None, limits: Limits) -> None:
-    """A model that is served.
-
-    Raises:
-        Refused: another one.
-    """
+    """A model that is served. Raises Refused: another one."""
     if name and name not in limits.models and name not in limits.adapters:
         aliases = ", ".join(limits.models)
         words = f"The model `{name}` does not exist. Valid aliases: {aliases}."
@@ -301,11 +287,7 @@ def check_model(name: str | None, limits: Limits) -> None:
 
 
 def _osl(kind: Kind, said: Mapping[str, Any], prompts: Sequence[Prompt], limits: Limits) -> int:
-    """The output tokens that the context leaves, of those requested.
-
-    Raises:
-        Refused: the prompt leaves none, or more are requested than the context has.
-    """
+    """The output tokens that the context leaves, of those requested."""
     named = "max_completion_tokens" if said.get("max_completion_tokens") is not None else "max_tokens"
     wanted, longest, most = said.get(named), max(prompt.tokens for prompt in prompts), limits.max_context
     if kind == "completions" and wanted is None:
@@ -338,11 +320,7 @@ def _sampling(said: Mapping[str, Any]) -> Sampling:
 
 
 def _grammar(said: Mapping[str, Any]) -> str:
-    """What the answer has to fit.
-
-    Raises:
-        Refused: a schema or a grammar that cannot be read.
-    """
+    """What the answer has to fit."""
     form, structured = said.get("response_format") or {}, said.get("structured_outputs") or {}
     if not structured and form.get("type", "text") == "text":
         return ""
@@ -425,11 +403,7 @@ def _prompts(said: Mapping[str, Any], reader: Reader) -> tuple[Prompt, ...]:
 
 
 def prompts_of(given: Any, reader: Reader, *, special: bool) -> tuple[Prompt, ...]:
-    """A text, token ids, or a list of either.
-
-    Raises:
-        Refused: nothing, or an empty one.
-    """
+    """A text, token ids, or a list of either. Raises Refused: nothing, or an empty one."""
     if given == []:
         raise Refused("You must pass at least one prompt")
     several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]

@@ -58,11 +58,7 @@ class Kept(OrderedDict[str, tuple[dict[str, Any], list[Any]]]):
             self.popitem(last=False)
 
     def of(self, number: str) -> tuple[dict[str, Any], list[Any]]:
-        """A response.
-
-        Raises:
-            Refused: it is not there.
-        """
+        """A response. Raises Refused: it is not there."""
         if number not in self:
             words = f"Response with id '{number}' not found."
             raise Refused(words, status=404, kind="invalid_request_error", param="response_id")
@@ -113,11 +109,7 @@ def response_routes(service: Service) -> list[Route]:
 
 
 def check_response(body: dict[str, Any]) -> None:
-    """Refuse before the schema is read, and set what vLLM sets there.
-
-    Raises:
-        Refused: the first thing that is wrong.
-    """
+    """Refuse before the schema is read, and set what vLLM sets there. Raises Refused: the first thing that is wrong."""
     if body.get("background") and not body.get("store", True):
         raise refusal("background can only be used when `store` is true", "background")
     if body.get("prompt") is not None:

@@ -30,11 +30,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
 
 def application(service: Service) -> Starlette:
-    """The application.
-
-    Args:
-        service: what it serves.
-    """
+    """The application."""
 
     async def chat(request: Request) -> Response:
         return await completed(service, "chat", request)

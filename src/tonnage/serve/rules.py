@@ -39,11 +39,7 @@ def refusal(message: str, param: str | None = None, value: Any = None) -> Refuse
 
 
 def check_before(kind: str, body: Mapping[str, Any]) -> None:
-    """Refuse before the schema is read.
-
-    Raises:
-        Refused: the first thing that is wrong.
-    """
+    """Refuse before the schema is read. Raises Refused: the first thing that is wrong."""
     check_salt(body)
     if body.get("stream_options") and not body.get("stream"):
         raise refusal("Stream options can only be defined when `stream=True`.", "stream_options")
@@ -176,11 +172,7 @@ def _check_tools(body: Mapping[str, Any]) -> None:
 
 
 def check_choices(count: int) -> None:
-    """How many answers to a prompt there may be.
-
-    Raises:
-        Refused: fewer or more.
-    """
+    """How many answers to a prompt there may be. Raises Refused: fewer or more."""
     if count < 1:
         raise Refused(f"n must be at least 1, got {count}.")
     if count > MOST_CHOICES:
@@ -206,18 +198,7 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def check_sampling(said: Mapping[str, Any], *, osl: int, logprobs: int | None, greedy: bool, vocabulary: int) -> None:
-    """Refuse values by which tokens cannot be chosen.
-
-    Args:
-        said: of the request, with the types of the schema.
-        osl: output tokens at most.
-        logprobs: alternatives with log probabilities.
-        greedy: whether the most likely token is always taken.
-        vocabulary: tokens that there are; 0 where nobody knows.
-
-    Raises:
-        Refused: the first value that is wrong.
-    """
+    """Refuse values by which tokens cannot be chosen. Raises Refused: the first that is wrong; ``vocabulary`` 0: nobody knows its size."""
     for name, fine, words, named in _RULES:
         value = said.get(name)
         if value is not None and not fine(value):

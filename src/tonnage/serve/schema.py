@@ -122,11 +122,7 @@ def _bound(value: float) -> float:
 
 
 def checked(path: str, body: Any) -> dict[str, Any]:
-    """A body with the engine's defaults and types.
-
-    Raises:
-        Refused: what its schema does not allow, as vLLM words it.
-    """
+    """A body with the engine's defaults and types. Raises Refused: what its schema does not allow, as vLLM words it."""
     reads = body_of(path)
     try:
         found: dict[str, Any] = reads.dump_python(reads.validate_python(body, from_attributes=True), by_alias=True)

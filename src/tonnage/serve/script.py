@@ -83,17 +83,9 @@ class Script:
 
 
 def script_of(asked: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, lengths: Lengths, unseeded: int) -> Script:
-    """The answer to a request.
+    """The answer to a request: the same for the same prompt at temperature 0, and at any other with the same seed.
 
-    The same prompt gives the same answer at temperature 0, and at any other with the same seed.
-
-    Args:
-        asked: the request.
-        prompt: of it.
-        choice: which of its answers to this prompt.
-        tokens: of the model.
-        lengths: how long answers are that end by themselves.
-        unseeded: a number that no other request has.
+    ``choice`` is which of its answers, ``lengths`` how long answers are that end by themselves, ``unseeded`` a number of its own.
     """
     greedy, seed = asked.sampling.temperature == 0, asked.sampling.seed
     own = 0 if greedy else unseeded if seed is None else seed

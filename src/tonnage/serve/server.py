@@ -215,15 +215,9 @@ class Served:
 
 
 def serve(served: Servable, ready: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM; streams that run then may end for ``DRAIN_S`` seconds.
+    """Serve until SIGINT or SIGTERM, and then streams for ``DRAIN_S`` seconds; ``ready`` is told the port once connections are taken.
 
-    Args:
-        served: what and where.
-        ready: told the port once connections are taken.
-
-    Raises:
-        InputError: the port is taken, or the address is none of this machine.
-        TonnageError: the server failed while it started.
+    Raises InputError: the port is taken, or the address is none of this machine; TonnageError: the server failed while it started.
     """
     import uvicorn
 
@@ -280,14 +274,7 @@ class Running:
 
 @contextmanager
 def in_thread(served: Servable) -> Iterator[Running]:
-    """Serve from a thread until the block ends.
-
-    Args:
-        served: what and where.
-
-    Raises:
-        TonnageError: the server failed while it started.
-    """
+    """Serve from a thread until the block ends. Raises TonnageError: the server failed while it started."""
     import uvicorn
 
     found: list[tuple[Service, uvicorn.Server]] = []

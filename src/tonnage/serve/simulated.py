@@ -41,16 +41,7 @@ class Simulated:
     def __init__(
         self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM, max_context: int = 0
     ) -> None:
-        """Answer with the instances of a fleet.
-
-        Args:
-            fleet: of idle instances.
-            model: the name that clients use.
-            tokens: of the model.
-            lengths: how long answers are that end by themselves.
-            names: of the metrics.
-            max_context: longest prompt plus output; 0 for no limit.
-        """
+        """Answer with the idle instances of a fleet; a request has at most ``max_context`` tokens, 0 for no limit."""
         self.publishers: list[Publisher] = []
         self.transfers: Transfers | None = None
         self.adapter_cost: Callable[[int], tuple[int, float]] = lambda rank: (0, 0.0)
@@ -147,15 +138,7 @@ class SimulatedSource:
     """One request in the fleet."""
 
     def __init__(self, fleet: Fleet, asked: Asked, prompt: Prompt, script: Script, transfers: Transfers | None = None) -> None:
-        """Not begun yet.
-
-        Args:
-            fleet: where it is sent.
-            asked: the request.
-            prompt: of it.
-            script: the words of its answer.
-            transfers: of KV caches from and to other servers.
-        """
+        """Not begun yet."""
         self._transfers = transfers
         self._fleet, self._asked, self._prompt, self._script = fleet, asked, prompt, script
         limit = max(asked.osl, 1)

@@ -60,11 +60,7 @@ def choice_grammar(choices: list[str]) -> str:
 
 
 def _compiled(grammar: str) -> str:
-    """The same grammar, if it can be compiled.
-
-    Raises:
-        Refused: it cannot be.
-    """
+    """The same grammar, if it can be compiled."""
     error = _matcher(grammar).get_error()
     if error:
         raise Refused(f"Grammar error: {error.strip()}")
@@ -87,16 +83,7 @@ def _matcher(grammar: str) -> llguidance.LLMatcher:
 
 
 def value_of(grammar: str, seed: int, longest: int = 400) -> str:
-    """A text that fits a grammar; the same for the same seed.
-
-    Args:
-        grammar: as the functions above make it.
-        seed: of what is drawn.
-        longest: bytes after which everything is closed as soon as it can be.
-
-    Raises:
-        Refused: no such text ends.
-    """
+    """A text that fits a grammar, the same for a seed; after ``longest`` bytes all is closed soon. Raises Refused: none ends."""
     import llguidance.numpy
     import numpy as np
 

@@ -200,11 +200,7 @@ class Reader(Protocol):
         """Of a chat, with the model's template."""
 
     def ids(self, ids: Sequence[int]) -> Prompt:
-        """Of token ids.
-
-        Raises:
-            Refused: ids that the model does not have.
-        """
+        """Of token ids. Raises Refused: ids that the model does not have."""
 
 
 @dataclass(frozen=True, slots=True)

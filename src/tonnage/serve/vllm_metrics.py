@@ -76,13 +76,7 @@ class VllmOnly(Collector):
     """Series that are read off the state at a scrape."""
 
     def __init__(self, state: State, model: str, waiting: Callable[[], Iterable[tuple[str, int]]]) -> None:
-        """Show a state.
-
-        Args:
-            state: which changes as requests come.
-            model: the name that clients use.
-            waiting: instances, and how many requests are in the queue of each.
-        """
+        """Show a state, which changes as requests come, and how many are in the queue of each instance."""
         self._state, self._model, self._waiting = state, model, waiting
 
     def collect(self) -> Iterator[Metric]:

@@ -106,12 +106,7 @@ class Scaler(NamedTuple):
 
 
 def scaler_of(rule: Autoscale | None, until: int) -> Scaler:
-    """A controller at time 0, in arrays; of no instances where there is no rule.
-
-    Args:
-        rule: how it scales.
-        until: the last request's instant in picoseconds; later it does not look.
-    """
+    """A controller at time 0, in arrays, which looks until an instant in picoseconds; of no instances where there is no rule."""
     import numpy as np
 
     none = np.zeros(0, np.int64)
@@ -151,13 +146,9 @@ def place_fails(s: Scaler, i: int) -> int:
 
 
 def look(s: Scaler, requests: Sequence[int], available: MutableSequence[int], at: int) -> None:
-    """Decide, at an instant: who serves, who starts, who is released.
+    """Decide at an instant (picoseconds), by the requests outstanding at each instance, who serves, starts and is released.
 
-    Args:
-        s: the controller.
-        requests: outstanding at each instance.
-        available: written: 1 where an instance takes requests.
-        at: picoseconds.
+    ``available`` is written: 1 where an instance takes requests.
     """
     serving = wake_and_release(s, requests, at)
     wanted = asked_for(s, requests, serving)

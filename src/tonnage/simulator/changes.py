@@ -90,13 +90,9 @@ class Outages:
 
 
 def outages_of(failures: Failures, instances: int, until: int, seed: int) -> Outages:
-    """The failures of so many instances up to an instant, and the returns from them.
+    """The failures of so many instances, which all work at time 0, up to an instant in picoseconds, and the returns from them.
 
-    Args:
-        failures: how often and how long.
-        instances: which all work at time 0.
-        until: picoseconds; no instance fails later.
-        seed: of the draws; those of an instance do not depend on how many there are, but for the wait for a crew.
+    The draws of an instance do not depend on how many there are, but for the wait for a crew.
     """
     import numpy as np
 
@@ -191,11 +187,7 @@ class Changes:
         return self.outages is not None or self.autoscale is not None
 
     def check(self, instances: int) -> None:
-        """Refuse what the engines of a fleet cannot do.
-
-        Raises:
-            InputError: other numbers of instances than there are engines.
-        """
+        """Refuse what the engines of a fleet cannot do. Raises InputError: other numbers of instances than there are engines."""
         if self.autoscale is not None and self.autoscale.instances != instances:
             raise InputError(f"a fleet: autoscaling holds up to {self.autoscale.instances} instances, and there are {instances} engines")
         if self.outages is not None and len(self.outages.instance) and int(self.outages.instance.max()) >= instances:
@@ -263,14 +255,9 @@ class Restarts:
 def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Restarts) -> Outages:
     """The restarts of a fleet up to an instant. The engine of the ``i``-th instance in the season ``s`` is ``s * instances + i``.
 
-    Args:
-        by_hour: season of each hour of the day, 24 of them, from 0 on; a run begins at midnight.
-        instances: of the fleet.
-        until: picoseconds.
-        asked: how long a restart takes.
+    ``by_hour`` has the season of each hour of the day, 24 of them, from 0 on; a run begins at midnight.
 
-    Raises:
-        InputError: a season ends before the fleet has restarted for it.
+    Raises InputError: a season ends before the fleet has restarted for it.
     """
     import numpy as np
 

@@ -68,15 +68,9 @@ def sent_bytes_s(gpu: Gpu, *, together: bool) -> float:
 def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = False, router: str = DEFAULT_ROUTER) -> Requests:
     """Simulate requests on both pools; every attention rank of an instance is an engine of its own.
 
-    Args:
-        plan: the pools.
-        trace: the requests.
-        plain: whether the readable simulator runs instead of the compiled one, which gives the same record.
-        router: of each pool, one of ``pools.COUNTING``.
+    ``plain`` takes the readable simulator, which gives the same record; ``router`` is of each pool, one of ``pools.COUNTING``.
 
-    Raises:
-        DoesNotFit: the weights exceed the memory.
-        InputError: a trace or knobs that cannot be run.
+    Raises DoesNotFit: the weights exceed the memory; InputError: a trace or knobs that cannot be run.
     """
     decode = decode_worker(plan.decode)
     sides = memory_plan(plan.prefill), memory_plan(decode)

@@ -70,14 +70,7 @@ class Member:
         return used / max(used + free, 1)
 
     def submit(self, number: int, *, isl: int, osl: int, at: int, received: bool = False) -> None:
-        """Send a request to the engine.
-
-        Args:
-            number: of the request; no two of an engine have the same.
-            isl, osl: prompt and output tokens.
-            at: when, in picoseconds; not before the engine's ``now``.
-            received: whether its KV cache and its first token come with it.
-        """
+        """Send a request at an instant in picoseconds, not before ``now``; ``received`` brings KV cache and first token with it."""
         self.engine.submit(Request(id=number, isl=isl, osl=osl, at=at, received=received))
         self.live[number] = Live(prompt=isl, output=osl)
         self.tokens += isl + osl
@@ -136,12 +129,7 @@ def view_of_groups(groups: Sequence[Sequence[Member]]) -> View:
 
 
 def view_of(members: Sequence[Member], weight: Sequence[float] | None = None) -> View:
-    """What a router sees of a fleet whose instances are all available, and of whose prefixes it remembers none.
-
-    Args:
-        members: the instances.
-        weight: their relative capacities; 1 for all if not given.
-    """
+    """What a router sees of a fleet whose instances are all available, and of whose prefixes it remembers none."""
     return View(
         available=[1] * len(members),
         requests=[one.requests for one in members],

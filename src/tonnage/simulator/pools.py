@@ -102,11 +102,9 @@ class KvLink:
         return tokens * self.bytes_per_token + np.minimum(tokens, self.window_tokens) * self.window_bytes_per_token + self.state_bytes
 
     def takes_ps(self, tokens: Any, computed_ps: Any) -> Any:
-        """How long the cache of a prompt is on its way once the prompt is computed and the link is free, in whole picoseconds.
+        """How long the cache of a prompt, or of each of several, is on its way once it is computed and the link is free, in picoseconds.
 
-        Args:
-            tokens: of the prompt, or of each of several.
-            computed_ps: how long its last step took, in which earlier layers may have been sent.
+        In ``computed_ps``, the time of its last step, earlier layers may have been sent.
         """
         whole = self.bytes_of(tokens) / self.bytes_s * PS_PER_S
         if self.overlap:

@@ -13,11 +13,6 @@ def is_for_reference(knobs: EngineKnobs, *, drafted: bool, shares: bool) -> bool
 
     That is so with prompts that have something in common, whose blocks others could find before their owner is pre-empted, and in vLLM
     with guesses, where a pre-emption leaves out a step of requests that have theirs.
-
-    Args:
-        knobs: the engine's.
-        drafted: whether it has speculative decoding.
-        shares: whether prompts have something in common.
     """
     pre_empts = knobs.scheduler == "vllm" and knobs.queue_order in ("priority", "deadline")
     return knobs.ranks and (shares or (pre_empts and drafted))

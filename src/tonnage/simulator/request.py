@@ -54,11 +54,7 @@ of it, and are simulated by vLLM's."""
 
 
 def check_received(request: Request, scheduler: str) -> None:
-    """Refuse a request that comes with its cache where the scheduler knows no such.
-
-    Raises:
-        InputError: it is such a request.
-    """
+    """Refuse a request that comes with its cache where the scheduler knows no such. Raises InputError: it is such a request."""
     if request.received and scheduler not in RECEIVING:
         known = ", ".join(RECEIVING)
         raise InputError(f"request {request.id}: comes with its KV cache, which the scheduler '{scheduler}' does not take; {known} do")

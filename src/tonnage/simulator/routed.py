@@ -36,12 +36,8 @@ def simulate_routed(
 ) -> Routed:
     """As ``simulate_fleet``, in far less time: compiled, unless the compiler would take longer than the few requests of the question.
 
-    Args:
-        trace, engines, router, seed, weight, sessions, changes: as there.
-        progress: called with the requests that were sent and their number, now and then.
-
-    Raises:
-        InputError: as there; or engines of which some take their step times from a table.
+    ``progress`` is called with the requests that were sent and their number. Raises InputError: as there, or engines of which only some
+    take their step times from a table.
     """
     small = len(trace) * len(engines) <= SOON
     if small and not changes.some and not is_compiled(drive_fleet):

@@ -17,7 +17,6 @@ from tonnage.simulator.kernel import is_compiled, warm_up
 from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.ranked import is_for_reference
 from tonnage.simulator.spec import spec_of
-from tonnage.simulator.steps import StepRecord
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.workload import ClosedLoop, TraceArrivals
 from tonnage.units import to_ps
@@ -113,11 +112,7 @@ def simulate_many(
 def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
     """Whether the plain simulator answers before the compiler would: nothing is compiled yet, and few tokens are requested.
 
-    What is not compiled at all is always its business.
-
-    Args:
-        points: pairs of a deployment and a workload.
-        instances: that share each workload, and are looked at whenever a request comes.
+    What is not compiled at all is always its business. ``instances`` that share a workload are looked at whenever a request comes.
     """
     if all(map(_is_plain, points)):
         return True
@@ -143,13 +138,6 @@ def _is_plain(point: Point) -> bool:
     """Whether the reference alone simulates a point."""
     deployment, workload = point
     return is_for_reference(deployment.knobs, drafted=deployment.speculation is not None, shares=workload.shares)
-
-
-def simulate_recorded(
-    deployment: Deployment, workload: Workload, *, seed: int, most_steps: int, window_s: float | None = None
-) -> tuple[Requests, StepRecord]:
-    """As ``simulate``, with the first ``most_steps`` engine steps: their composition, duration and queue."""
-    return spec_of(deployment).recorded(workload.trace(seed), most_steps=most_steps, window_ps=_window_ps(window_s))
 
 
 def _one(point: Point, seed: int, window_s: float | None, tiers: Sequence[Tier], stop: NDArray[np.int64] | None) -> Requests:

@@ -67,16 +67,10 @@ class EngineSpec:
         return reference.Engine(self.step, self.knobs, self.blocks, windows=self.windows, max_context=self.max_context, **more)
 
     def run(self, trace: Trace, *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None) -> Requests:
-        """The requests of a trace on an instance: on each attention rank those that it gets.
+        """The requests of a trace on an instance: on each attention rank those that it gets. Raises InputError: what cannot be run.
 
-        Args:
-            trace: the requests.
-            window_ps: when the run stops; -1 to run to the end.
-            plain: whether the reference runs, which needs no compiler; the record is the same.
-            stop: as in ``kernel.run_recorded``.
-
-        Raises:
-            InputError: a trace or knobs that cannot be run.
+        ``window_ps`` says when the run stops; -1 to run to the end. ``plain`` takes the reference, which needs no compiler and gives the
+        same record. ``stop`` is that of ``kernel.run_recorded``.
         """
         return self.run_ranks(rank_traces(trace, self.ranks), window_ps=window_ps, plain=plain, stop=stop)
 
@@ -119,15 +113,9 @@ class EngineSpec:
 
 
 def spec_of(deployment: Deployment, priced: EstimatedInstance | None = None, *, tiers: Sequence[Tier] = ()) -> EngineSpec:
-    """The engine of a deployment.
+    """The engine of a deployment, with steps, memory and knobs of ``priced`` where they are not those of one stage (``perf.pipeline``).
 
-    Args:
-        deployment: one instance.
-        priced: its steps, memory and knobs where they are not those of one stage (``perf.pipeline``), or steps that take longer.
-        tiers: memory below the KV cache of each instance.
-
-    Raises:
-        DoesNotFit: the weights exceed the memory.
+    Raises DoesNotFit: the weights exceed the memory.
     """
     if priced is None:
         return engine_spec(deployment, step_model(deployment), deployment.knobs, memory_plan(deployment), tiers=tiers)

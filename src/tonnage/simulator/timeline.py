@@ -92,12 +92,7 @@ class _Recorded(Engine):
 def simulate_timeline(
     deployment: Deployment, workload: Workload, *, seed: int, window_s: float | None = None, most_steps: int = MOST_STEPS
 ) -> tuple[Requests, Timeline]:
-    """As ``simulate``, with the first steps of the engine; of an instance with attention ranks the first rank and its requests.
-
-    Raises:
-        DoesNotFit: the weights exceed the memory.
-        InputError: a workload or knobs that cannot be run.
-    """
+    """As ``simulate``, with the first steps of the engine; of an instance with attention ranks the first rank and its requests."""
     spec = spec_of(deployment)
     trace = rank_traces(workload.trace(seed), spec.ranks)[0]
     clients: list[Clients] = []

@@ -49,12 +49,7 @@ benchmark; rows of NIM, the only ones that state a p95)."""
 
 
 def beyond(best: Sized, chosen: Candidate) -> tuple[Beyond, ...]:
-    """Every item, of hardware and software first; empty where the question is inside what was measured.
-
-    Args:
-        best: the choice.
-        chosen: the same as the plan states it.
-    """
+    """Every item, of hardware and software first; empty where the question is inside what was measured."""
     question, deployment = best.contender.question, best.ready.trial.deployment
     regime = best.contender.errors["requests_s"].regime
     cached = question.sharing is not None and best.contender.instance.knobs.prefix_caching

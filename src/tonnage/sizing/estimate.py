@@ -43,12 +43,7 @@ class Estimate:
 def estimates(question: Question, runs: Runs) -> tuple[Estimate, ...]:
     """The deployment of each GPU type that needs the fewest GPUs by closed forms, the fewest first; none for an offline job.
 
-    Args:
-        question: the question.
-        runs: the memory of what was prepared; nothing is simulated.
-
-    Raises:
-        InputError: the question contradicts itself.
+    Raises InputError: the question contradicts itself.
     """
     question.check()
     if question.offline or question.load == "closed":

@@ -73,13 +73,9 @@ def _front_end_busy(instance: Instance, rate: float) -> float:
 def step_terms(
     c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Drafting | None = None, ranks: int = 1
 ) -> dict[str, NDArray[np.float64]]:
-    """Seconds per term of each step; they sum to ``step_seconds`` of it, with drafts to what is not the drafter's.
+    """Seconds per term of each step (``StepRecord.steps``); they sum to ``step_seconds``, with drafts to what is not the drafter's.
 
-    Args:
-        c: coefficient array of the deployment.
-        steps: rows of ``StepRecord.steps``.
-        drafting: speculative decoding; None without.
-        ranks: attention ranks in lockstep, of which the rows have the slowest.
+    Of ``ranks`` in lockstep the rows have the slowest.
     """
     from tonnage.perf.vectorised_step import Steps, parts
 

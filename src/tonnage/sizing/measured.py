@@ -21,7 +21,7 @@ from tonnage.formats.table import STATISTICS
 from tonnage.plan.candidate import Candidate, by_gpus_needed
 from tonnage.plan.demand import Demand
 from tonnage.plan.fleet import Fleet, fleet
-from tonnage.plan.limit import HIGHEST_MEASURED, Bound, Breach, Load, bound_by, limit_of
+from tonnage.plan.limit import HIGHEST_MEASURED, Breach, Load, bound_by, limit_of
 from tonnage.plan.note import BenchmarkAsMeasured, GpusNotMeasured, NoLimit, Note, PointsLeftOut, UnsteadyPoints
 from tonnage.plan.plan import Plan, Understood
 from tonnage.plan.pool import Pool
@@ -118,6 +118,7 @@ def size_measured(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -
     outcomes = [_outcome(curve, question) for curve in curves]
     candidates = sorted((o for o in outcomes if isinstance(o, Candidate)), key=by_gpus_needed)
     rejected = tuple(o for o in outcomes if isinstance(o, Rejected))
+    sources = tuple(dict.fromkeys(p.source for c in curves for p in c.points))
     return Plan(
         scenario=_understood(curves, question),
         demand=replace(question.demand, sizing_requests_per_second=question.demand.peak_requests_per_second),
@@ -125,7 +126,7 @@ def size_measured(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -
         rejected=rejected,
         reachable=None if candidates else nearest_of(map(_reached, rejected)),
         notes=tuple(_notes(points, curves, question)),
-        provenance=_provenance(curves, question),
+        provenance=Provenance(tonnage=VERSION, benchmarks=question.data, sources=sources),
     )
 
 
@@ -228,10 +229,6 @@ def _curve(gpu: str, points: list[MeasuredPoint]) -> Curve:
     )
 
 
-def _measured_statistics(curves: list[Curve], metric: LimitMetric) -> list[str]:
-    return [s for s in STATISTICS if any(s in p.latencies_ms.get(metric, {}) for c in curves for p in c.points)]
-
-
 def _check_statistics(curves: list[Curve], question: MeasuredQuestion) -> None:
     for limit in question.slo:
         if limit.share is not None:
@@ -239,7 +236,7 @@ def _check_statistics(curves: list[Curve], question: MeasuredQuestion) -> None:
                 f"{option('attain')}: {question.data} has percentiles and no single requests, of which joint attainment is a share; "
                 "limit a percentile of each metric, or leave out the measured points"
             )
-        has = _measured_statistics(curves, limit.metric)
+        has = [s for s in STATISTICS if any(s in p.latencies_ms.get(limit.metric, {}) for c in curves for p in c.points)]
         if limit.statistic not in has:
             what = f"has its {' and '.join(has)}; limit one of these" if has else "does not have that metric at all; leave the limit out"
             raise InputError(f"{option(limit.metric)}: {question.data} has no {limit.statistic} of {limit.metric.upper()}; it {what}")
@@ -315,6 +312,8 @@ def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) ->
     saturation = max(_rate(p) for p in curve.points)
     impact, calibration = _published(best.precision, curve.model)
     tokens = best.output_tok_s if best.output_tok_s is not None else rate * best.osl
+    better = sorted((p for p in curve.points if _rate(p) > _rate(best)), key=_rate)
+    limit = _worst(better[0], question.slo) if better else None
     return Candidate(
         pools=(_pool(curve, best, need),),
         systems_exact=need.exactly(peak, rate),
@@ -330,7 +329,7 @@ def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) ->
         itl_ms=_latencies(best, "itl"),
         tpot_ms=_latencies(best, "tpot"),
         e2e_ms=_latencies(best, "e2e"),
-        binds=_binds(curve, best, question.slo),
+        binds=HIGHEST_MEASURED if limit is None else bound_by(limit),
         load=_load(best),
         accuracy_impact=impact,
         calibration=calibration,
@@ -375,13 +374,6 @@ def _in_flight(point: MeasuredPoint) -> float | None:
     return None if e2e is None else _rate(point) * e2e / 1e3
 
 
-def _binds(curve: Curve, best: MeasuredPoint, slo: Slo) -> Bound:
-    """What the next better point breaks."""
-    better = sorted((p for p in curve.points if _rate(p) > _rate(best)), key=_rate)
-    limit = _worst(better[0], slo) if better else None
-    return HIGHEST_MEASURED if limit is None else bound_by(limit)
-
-
 def _understood(curves: list[Curve], question: MeasuredQuestion) -> Understood:
     """The question as the plan states it."""
     first = curves[0].points[0]
@@ -420,8 +412,3 @@ def _notes(points: Sequence[MeasuredPoint], curves: list[Curve], question: Measu
         yield UnsteadyPoints(unsteady=len(unsteady), points=len(used), threshold=STEADY, first_clients=clients, first_tp=first.tp)
     if not question.slo:
         yield NoLimit(measured=True)
-
-
-def _provenance(curves: list[Curve], question: MeasuredQuestion) -> Provenance:
-    sources = tuple(dict.fromkeys(p.source for c in curves for p in c.points))
-    return Provenance(tonnage=VERSION, benchmarks=question.data, sources=sources)

@@ -99,13 +99,7 @@ def provenance(question: Question, candidates: Sequence[Candidate]) -> Provenanc
 
 
 def notes(question: Question, best: Sized | None, candidates: Sequence[Candidate]) -> tuple[Note, ...]:
-    """What a reader must know about the numbers.
-
-    Args:
-        question: what was asked.
-        best: the choice; None where there is none.
-        candidates: the choice first, as the plan states them.
-    """
+    """What a reader must know about the numbers; the choice is first among the candidates."""
     return (*question.remarks, *_notes(question, best, candidates))
 
 
@@ -150,12 +144,7 @@ def _front_ends(best: Sized) -> Iterator[FrontEnds]:
 
 
 def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None:
-    """The systems by the percentile way; None where no percentile was requested, or nothing meets the limits.
-
-    Args:
-        chosen: the choice.
-        best: it, as the plan states it.
-    """
+    """The systems by the percentile way; None where no percentile was requested, or nothing meets the limits."""
     question, trial = chosen.contender.question, chosen.ready.trial
     demand = question.demand
     if demand.percentile is None:
@@ -208,12 +197,7 @@ LENGTHS: tuple[Literal["isl", "osl"], ...] = ("isl", "osl")
 
 
 def warnings(best: Sized, swings: Sensitivity | None) -> tuple[Warning, ...]:
-    """Every rule of thumb that the chosen deployment runs against.
-
-    Args:
-        best: the choice.
-        swings: its sensitivity, which advice is read off.
-    """
+    """Every rule of thumb that the chosen deployment runs against; its sensitivity gives the advice on lengths."""
     question = best.contender.question
     each = (
         _nvlink(best),

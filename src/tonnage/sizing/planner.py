@@ -19,8 +19,7 @@ from tonnage.sizing.progress import Progress, Steps, no_progress, parallel
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import candidate, reachable
 from tonnage.sizing.search.search import Search
-from tonnage.sizing.sensitivity import sensitivity
-from tonnage.sizing.tail import unreached
+from tonnage.sizing.sensitivity import sensitivity, unreached
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate

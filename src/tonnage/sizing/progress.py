@@ -40,15 +40,9 @@ R = TypeVar("R")
 
 
 def parallel(work: Callable[[T], R], jobs: Sequence[T], workers: int | None = None) -> Iterator[tuple[T, R]]:
-    """Each job with its result, as they end.
+    """Each job with its result, as they end; ``workers`` None for as many as there are cores, 1 for the caller's own thread.
 
-    Args:
-        work: what is done with a job.
-        jobs: in the order in which they begin.
-        workers: threads; None for as many as there are cores, 1 for the caller's own.
-
-    Raises:
-        KeyboardInterrupt: passed on once the running jobs have ended; the others are left out.
+    Raises KeyboardInterrupt: passed on once the running jobs have ended; the others are left out.
     """
     if workers == 1:
         yield from ((job, work(job)) for job in jobs)

@@ -388,11 +388,7 @@ class Question:
         return replace(self.sharing, fleet_rate=self.demand.sizing_requests_per_second)
 
     def check(self) -> None:
-        """Refuse what no candidate could answer.
-
-        Raises:
-            InputError: the lengths exceed the model's context, or a list is empty.
-        """
+        """Refuse what no candidate could answer. Raises InputError: the lengths exceed the model's context, or a list is empty."""
         check_context(self.model, self.isl, self.osl, self.pairs)
         for name, values in (
             (option("gpu"), self.gpus),

@@ -10,9 +10,12 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.limit import limit_of
+from tonnage.plan.provenance import OtherSystems, RelaxedLimit, Unreached
 from tonnage.plan.reason import NothingMeetsLimits, NotSure
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
+from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps, parallel
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from tonnage.sizing.search.contender import Sized
     from tonnage.sizing.search.search import Answer, Search
     from tonnage.spec.lengths import Lengths
+
 
 CHANGE = 0.2
 """How far every input is moved, down and up."""
@@ -76,13 +80,9 @@ def changed_question(question: Question, name: Input, change: float) -> Question
 
 
 def again(search: Search, question: Question, best: Sized | None = None, *, care: Care = SURE) -> Answer:
-    """The answer to another question, without what is said next to the best.
+    """The answer to another question, without what is said next to the best, which ``best`` is likely to be.
 
-    Args:
-        search: of the first question.
-        question: the other one.
-        best: the answer to the first, where that is likely to be the answer to the other too.
-        care: with ``QUICK`` short runs decide where rounding up to systems leaves no doubt about their number.
+    With ``care`` QUICK short runs decide where rounding up to systems leaves no doubt about their number.
     """
     asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
     another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care, first=first)
@@ -147,3 +147,48 @@ def rounded_up(seconds: float) -> float:
     digits = 2 if seconds / 10**exponent < 3 else 1
     unit = 10.0 ** (exponent - digits)
     return float(f"{math.ceil(seconds / unit - 1e-9) * unit:.12g}")
+
+
+# What it would take to be surer than asked, where no number of the chosen systems that anybody would buy does.
+
+
+def unreached(search: Search, best: Sized) -> Unreached | None:
+    """The lowest confidence that a plan names and that the choice does not reach; None where it reaches all of them."""
+    contender, question = best.contender, search.question
+    for level in (level for level in levels(question.confidence) if best.level is None or level > best.level):
+        found = contender.settled(contender.slowdown(level))
+        if found is not None and found <= MOST_TIMES * best.systems:
+            continue
+        slowdown = contender.slowdown(level)
+        alone = contender.alone_at(slowdown) if question.limits else None
+        return Unreached(
+            confidence=level,
+            step_factor=slowdown.steps / contender.as_asked.steps,
+            alone=alone,
+            other=_other(search, best, level),
+            relaxed=None if alone is None else _relaxed(search, best, level),
+        )
+    return None
+
+
+def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
+    """What carries the load with that confidence instead."""
+    found = again(search, replace(search.question, confidence=level), best).best
+    if found is None or found.level != level or found.ready.trial.deployment == best.ready.trial.deployment:
+        return None
+    trial, systems = found.ready.trial, found.systems + search.question.spare
+    return OtherSystems(deployment=trial.identity, system=trial.system.name, systems=systems, gpus=found.gpus)
+
+
+def _relaxed(search: Search, best: Sized, level: float) -> RelaxedLimit | None:
+    """The limit that ends the load, as much longer as the confidence asks latencies to be: it then leaves what the asked one leaves."""
+    contender, question = best.contender, search.question
+    binds = contender.alone_at(contender.slowdown(level)).limit
+    limit = next(each for each in question.limits if limit_of(each) == binds)
+    looser = replace(limit, seconds=rounded_up(limit.seconds * contender.slowdown(level).of(limit) / best.slowdown.of(limit)))
+    asked = replace(question, confidence=level, slo=tuple(looser if each == limit else each for each in question.slo))
+    found = again(search, asked, best).best
+    if found is None or found.level != level:
+        return None
+    system, systems = found.ready.trial.system.name, found.systems + question.spare
+    return RelaxedLimit(limit=limit_of(limit), to_ms=1e3 * looser.seconds, system=system, systems=systems, gpus=found.gpus)

@@ -103,12 +103,7 @@ def choose_settings(
 ) -> tuple[ServiceAnswer, tuple[Tried, ...]]:
     """The settings that need the fewest servers, of these those that use the least of their limits, and all that were tried.
 
-    Args:
-        service: one server with the settings to choose among, and the traffic of all.
-        requests, seed, progress: as in ``size_service``.
-
-    Raises:
-        InputError: as ``size_service``, or too many combinations.
+    Raises InputError: as ``size_service``, or too many combinations.
     """
     found, order = settings_of(service), []
     best: ServiceAnswer | None = None
@@ -164,15 +159,7 @@ def size_service(
 ) -> ServiceAnswer | None:
     """The least number of servers on which every limit holds for every stream; None where it is above ``most``.
 
-    Args:
-        service: one server, and the traffic of all.
-        requests: of one simulation.
-        seed: of the arrivals.
-        progress: is told what is looked at.
-        most: servers beyond which nobody wants to know the number; None for any.
-
-    Raises:
-        InputError: no limits, or clients of a closed loop, whose number says nothing about the traffic.
+    Raises InputError: no limits, or clients of a closed loop, whose number says nothing about the traffic.
     """
     if not service.limits:
         raise InputError("latency: missing; write for example latency: p99<=50ms")
@@ -234,11 +221,7 @@ def with_rate(service: Service, rate: float) -> Service:
 
 
 def with_clients(service: Service, clients: float) -> Service:
-    """The service with ``clients`` of a closed loop.
-
-    Raises:
-        InputError: it has several streams.
-    """
+    """The service with ``clients`` of a closed loop. Raises InputError: it has several streams."""
     if len(service.streams) > 1:
         raise InputError(f"{option('concurrency')}: the file has {len(service.streams)} kinds of traffic; leave one, or give a rate")
     return replace(service, streams=(replace(service.streams[0], rate=0.0, concurrency=int(clients)),))

@@ -48,16 +48,7 @@ class Asked:
 
 
 def use_cases(asked: Sequence[Asked], told: Told = lambda text: None, reserve: Reserve | None = None) -> UseCases:
-    """The use cases together and apart, and which of the two is chosen.
-
-    Args:
-        asked: two or more.
-        told: called before each deployment that is looked at.
-        reserve: standby systems for failures, in either arrangement; None for nothing beyond the spare systems.
-
-    Raises:
-        InputError: the repairers cannot keep up with the failures.
-    """
+    """The use cases together and apart, and which is chosen, with ``reserve`` for failures. Raises InputError: repairers cannot keep up."""
     names, plans = tuple(one.name for one in asked), tuple(one.plan for one in asked)
     if any(plan.choice is None for plan in plans):
         case = next(one.name for one in asked if one.plan.choice is None)
@@ -160,10 +151,7 @@ def _one_pool(asked: Sequence[Asked], candidate: Candidate, most_gpus: int, spar
 
 
 def _fewest(mixture: Mixture, start: int, most: int, *, down: bool) -> tuple[int, MixtureRun | tuple[str, Breach] | None]:
-    """The fewest instances from ``start`` on that hold every limit, with their run; downwards too where ``down``.
-
-    Where no number up to ``most`` does, the last breach is there in place of a run; None where the load itself is too high.
-    """
+    """The fewest instances from ``start`` (or below it, ``down``) that hold every limit, and their run; else the last breach, or None."""
     broken: tuple[str, Breach] | None = None
     count, step = start, 1
     while 0 < count <= most:

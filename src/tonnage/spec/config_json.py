@@ -90,9 +90,17 @@ class _Reader(ConfigValues):
     def model(self, name: str) -> Model:
         architecture = self.architecture()
         layout = LAYOUTS[architecture]
-        self.unwrap(layout)
+        if layout.wrapped:
+            outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
+            self.config = outer | {key: value for key, value in self.part("text_config").config.items() if value is not None}
+        if layout.family == state_space_hybrid.__name__ and "num_hidden_layers" not in self.config:
+            self.config = {**self.config, "num_hidden_layers": len(pattern_of(self))}
+        for key in layout.inside:
+            if isinstance(inner := self.config.get(key), dict):
+                self.config = inner | self.config
         hidden, heads = self.required(layout.hidden), self.required(layout.heads)
         experts, used = self.experts(layout)
+        quantized = self.config.get("quantization_config")
         fields = dict(
             name=name,
             layers=self.required(layout.layers),
@@ -109,7 +117,7 @@ class _Reader(ConfigValues):
             tied_embeddings=self.flag("tie_word_embeddings", layout.tied),
             parallel_block=self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
             head_norms=layout.head_norms,
-            block_fp8=self.scales_blocks(),
+            block_fp8=isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
             released=released_format(self.config, experts > 1),
             source=f"{self.where} ({architecture})",
             notes=" ".join(self.notes(layout)),
@@ -117,17 +125,6 @@ class _Reader(ConfigValues):
             **self.windows(layout),
         )
         return self.checked(Model(**(fields | FAMILIES[layout.family](self) if layout.family else fields)))
-
-    def unwrap(self, layout: Layout) -> None:
-        """Read the text decoder's numbers of a model with an encoder, and keys that are in their own object."""
-        if layout.wrapped:
-            outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
-            self.config = outer | {key: value for key, value in self.part("text_config").config.items() if value is not None}
-        if layout.family == state_space_hybrid.__name__ and "num_hidden_layers" not in self.config:
-            self.config = {**self.config, "num_hidden_layers": len(pattern_of(self))}
-        for key in layout.inside:
-            if isinstance(inner := self.config.get(key), dict):
-                self.config = inner | self.config
 
     def checked(self, model: Model) -> Model:
         """The model, once its layers by kind and its plain ones go into those that it has."""
@@ -259,11 +256,6 @@ class _Reader(ConfigValues):
         if layout.context_default and self.optional(layout.context) is None:
             notes.append(f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of its library.")
         return notes
-
-    def scales_blocks(self) -> bool:
-        """Whether the checkpoint is in FP8 with a scale per block of weights."""
-        quantized = self.config.get("quantization_config")
-        return isinstance(quantized, dict) and bool(quantized.get("weight_block_size"))
 
     def windowed(self, key: str) -> bool:
         if key == "sliding_window":

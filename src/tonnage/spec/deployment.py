@@ -196,10 +196,14 @@ class Parallelism:
         """The degrees without pipeline stages, such as "tp4" or "tp1 dp8 ep8"."""
         return " ".join(f"{name}{degree}" for name, degree in {"tp": self.tp, **self.further}.items())
 
+    @property
+    def degrees(self) -> dict[str, int]:
+        """All degrees by name: those of 1 are left out, TP apart."""
+        return {"tp": self.tp, **({"pp": self.pp} if self.pp > 1 else {}), **self.further}
+
     def __str__(self) -> str:
-        """Such as "TP 4" or "TP 1 DP 8 EP 8": degrees of 1 are left out, TP apart."""
-        stages = {"pp": self.pp} if self.pp > 1 else {}
-        return " ".join(f"{name.upper()} {degree}" for name, degree in {"tp": self.tp, **stages, **self.further}.items())
+        """Such as "TP 4" or "TP 1 DP 8 EP 8"."""
+        return " ".join(f"{name.upper()} {degree}" for name, degree in self.degrees.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +316,11 @@ class Deployment:
     adapters: Adapters | None = None
     images: Images | None = None
 
+    @property
+    def named(self) -> dict[str, str | int]:
+        """Model, GPU, format and degrees by name, as JSON says them."""
+        return {"model": self.model.name, "gpu": self.gpu.name, "precision": self.precision.name, **self.parallelism.degrees}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
@@ -382,11 +391,7 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
 
 
 def _ratio(written: str, text: str) -> float:
-    """How many times as long a session may take as alone, such as 1.2.
-
-    Raises:
-        InputError: no such number.
-    """
+    """How many times as long a session may take as alone, such as 1.2."""
     try:
         ratio = float(written.rstrip("x×"))
     except ValueError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import Precision
-from tonnage.spec.typed_values import strict
+from tonnage.spec.typed_values import Pairs, strict
 
 # How an engine is started: the words of its command and the flag of each setting, which ``plan/launch`` puts together. Settings have the
 # names of ``Parallelism`` and ``EngineKnobs``, and those of ``plan.launch.SETTINGS``.
@@ -35,7 +35,7 @@ GUESSES, ONE_MORE = "{k}", "{k+1}"
 """Stand there for the guesses of a step, and for one more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Drafting:
     """What one method of speculative decoding adds to a command, with ``DRAFTER`` and ``GUESSES`` in it.
 
@@ -45,18 +45,10 @@ class Drafting:
     """
 
     words: tuple[str, ...] = ()
-    file: tuple[tuple[str, str], ...] = ()
+    file: Pairs[str] = ()
 
 
 @strict
-class DraftingEntry:
-    """A ``Drafting`` as ``engines.yaml`` writes it: by name."""
-
-    words: tuple[str, ...] = ()
-    file: dict[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """How an engine is started.
 
@@ -72,12 +64,12 @@ class Launch:
     """
 
     command: tuple[str, ...]
-    values: tuple[tuple[str, str], ...]
-    switches: tuple[tuple[str, Switch], ...] = ()
+    values: Pairs[str]
+    switches: Pairs[Switch] = ()
     file_flag: str = ""
-    file_keys: tuple[tuple[str, str], ...] = ()
-    speculation: tuple[tuple[str, Drafting], ...] = ()
-    quantize: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    file_keys: Pairs[str] = ()
+    speculation: Pairs[Drafting] = ()
+    quantize: Pairs[tuple[str, ...]] = ()
     source: str
     date: str
 
@@ -98,38 +90,6 @@ class Launch:
         return dict(self.quantize).get(weights, ())
 
 
-@strict
-class LaunchEntry:
-    """A ``Launch`` as ``engines.yaml`` writes it: by name."""
-
-    command: tuple[str, ...]
-    values: dict[str, str]
-    switches: dict[str, Switch] | None = None
-    file_flag: str = ""
-    file_keys: dict[str, str] | None = None
-    speculation: dict[str, DraftingEntry] | None = None
-    quantize: dict[str, tuple[str, ...]] | None = None
-    source: str
-    date: str
-
-    def value(self) -> Launch:
-        """The same, with pairs."""
-        return Launch(
-            command=self.command,
-            values=tuple(self.values.items()),
-            switches=tuple((self.switches or {}).items()),
-            file_flag=self.file_flag,
-            file_keys=tuple((self.file_keys or {}).items()),
-            speculation=tuple(
-                (method, Drafting(words=one.words, file=tuple((one.file or {}).items())))
-                for method, one in (self.speculation or {}).items()
-            ),
-            quantize=tuple((self.quantize or {}).items()),
-            source=self.source,
-            date=self.date,
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDefault:
     """Batch limits that an engine chooses on GPUs with at least ``min_bytes`` of memory.
@@ -146,10 +106,6 @@ class MemoryDefault:
     max_batch_size: int
     max_num_tokens: int
     kv_fraction: float | None = None
-
-    def applies_to(self, gpu: Gpu) -> bool:
-        """Whether the engine would choose these limits on that GPU."""
-        return gpu.memory_bytes >= self.min_bytes and not (self.excluded and self.excluded in gpu.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +167,7 @@ def default_knobs(engine: EnginePreset, gpu: Gpu, ranks: int = 1) -> EngineKnobs
 
 def _by_memory(engine: EnginePreset, gpu: Gpu) -> EngineKnobs:
     for default in engine.by_memory:
-        if default.applies_to(gpu):
+        if gpu.memory_bytes >= default.min_bytes and not (default.excluded and default.excluded in gpu.name):
             fraction = engine.knobs.kv_fraction if default.kv_fraction is None else default.kv_fraction
             knobs = replace(engine.knobs, max_batch_size=default.max_batch_size, max_num_tokens=default.max_num_tokens)
             return replace(knobs, kv_fraction=fraction)

@@ -251,10 +251,7 @@ def _per_token(unit: re.Match[str] | None, words_per_token: float) -> float:
 
 
 def _one_form(plain: str, text: str, where: str) -> Lengths:
-    """One distribution, without unit or addition.
-
-    Raises ValueError: a number that is none; InputError: an interval that ends below where it begins, or a histogram without weight.
-    """
+    """One distribution, without unit or addition; ValueError for a number that is none."""
     if plain.startswith("histogram:"):
         return _histogram(plain.removeprefix("histogram:"), text, where)
     pair, interval = _PAIR.match(plain), _INTERVAL.match(plain)

@@ -194,11 +194,6 @@ class Model:
         """All weights; norms and biases, below 0.1 %, are left out."""
         return self.linear_parameters + self.embedding_parameters + self.further_embeddings
 
-    @property
-    def kv_elements_per_token(self) -> int:
-        """Elements of the KV cache per token, over all layers; those within windows are counted, index keys are not."""
-        return int(self.kv_elements_per_gpu(1))
-
     def kv_elements_per_gpu(self, tp: int) -> float:
         """Elements of the KV cache per token on each of ``tp`` GPUs: at least one key/value head, or the whole latent vector."""
         kept = self.caches(16, tp)
@@ -233,12 +228,7 @@ class Model:
 
 @cache
 def _alike(sizes: tuple[int, int, int, int], latent: LatentAttention | None, windows: tuple[int, int]) -> tuple[Layers, ...]:
-    """The layers of a model that has one kind, or windows beside layers without; made once, because fits ask thousands of times.
-
-    Args:
-        sizes: layers, query heads, key/value heads and the width of a head.
-        windows: tokens of a window, and the layers that have one.
-    """
+    """The layers of a model of one kind, or of windows (tokens, layers) beside layers without; made once, as fits ask often."""
     (layers, heads, kv_heads, head_dim), (window, windowed) = sizes, windows
     if latent is not None:
         return (Layers(layers=layers, mixer=LatentLayer(heads=heads, widths=latent)),)

@@ -236,8 +236,7 @@ WHOLE_ATTENTION = re.compile(r"self_attn(\W*$|\.(q|k|v|o|qkv|q_a|q_b|kv_a|kv_b)_
 def released_format(config: Mapping[str, Any], experts: bool) -> str:
     """The format of a checkpoint, as ``spec.precision`` writes it; empty where it is quantized in a way that has no name there.
 
-    Args:
-        experts: whether the model has experts: a checkpoint that leaves its attention in 16 bits is then of experts only.
+    With ``experts``, a checkpoint that leaves its attention in 16 bits is of experts only.
     """
     quantized = config.get("quantization_config")
     if quantized is None:

@@ -262,10 +262,7 @@ def _on_demand(offers: Sequence[CloudOffer]) -> list[CloudOffer]:
 
 
 def _by_size(offers: Sequence[CloudOffer], gpus: int) -> dict[int | None, tuple[CloudOffer, ...]]:
-    """The offers in their order by the size of the machines, the smallest first, without those that are too small.
-
-    Only the largest counts where none is large enough: what an instance takes is spread over few fast links between machines.
-    """
+    """The offers by the size of their machines, without too small ones; only the largest counts where none will do, as links are few."""
     found: dict[int | None, tuple[CloudOffer, ...]] = {}
     for size in sorted({size for offer in offers for size in offer.machine_gpus}):
         found[size] = tuple(offer for offer in offers if size in offer.machine_gpus)

@@ -157,12 +157,9 @@ class RecordedSessions:
         return Recording(due_ns=moments, isl=isl, osl=osl, source=self.source, change=self.change, began_ns=self.began_ns)
 
     def found_tokens(self, block: int = 0) -> Ints:
-        """Prompt tokens of each request that a cache without end would find, if all came in the order of the rows.
+        """Prompt tokens of each request that a cache without end would find, if all came in the order of the rows, in whole blocks.
 
-        Those of whole blocks; the last token of a prompt is always computed.
-
-        Args:
-            block: tokens of the cache's blocks; 0 for the recorded ones, or single tokens where there are none.
+        ``block`` has the tokens of one; 0 takes the recorded ones, or single tokens. The last token of a prompt is always computed.
         """
         size = block or self.block_tokens or 1
         known: dict[int, int] = {}
@@ -265,10 +262,7 @@ class RecordedSessions:
     def chosen(self, sessions: Ints, *, concurrency: int = 0, turnaround_ps: int = 0, due_ps: Ints | None = None, seed: int = 0) -> Trace:
         """The requests of some of the sessions, in order; of one that is chosen again a copy, which shares nothing with the first.
 
-        Args:
-            sessions: their numbers.
-            concurrency, turnaround_ps, seed: of the trace.
-            due_ps: when each of these sessions begins, in an open loop.
+        ``due_ps`` says when each of these sessions begins, in an open loop.
         """
         from tonnage.spec.workload import Trace
 
@@ -407,11 +401,7 @@ def same_beginning(one: NDArray[Any], other: NDArray[Any]) -> int:
 def recorded_of(source: str, sessions: Iterable[Session], block: int, *, common: bool) -> RecordedSessions:
     """The sessions of a file in columns.
 
-    Args:
-        source: the file.
-        sessions: that have requests.
-        block: tokens of a block; 0 where none has ids.
-        common: whether equal ids in two sessions are equal blocks; otherwise they are by chance.
+    ``block`` has the tokens of a block, 0 where none has ids; ``common`` says whether equal ids in two sessions are equal blocks.
     """
     columns: dict[str, list[Any]] = {name: [] for name in ("isl", "osl", "at_ns", "took_ns", "pause_ns", "tool", "agent")}
     rows: list[list[tuple[int, int]]] = []

@@ -41,12 +41,11 @@ Counts = int | str | list[int] | None
 
 
 def leaf(about: str, *, one: str = "", file: bool = False, unit: Unit = "") -> Any:
-    """A leaf of the tree: None unless it is given.
+    """A leaf of the tree, None unless it is given; ``unit`` are the units that its number may have.
 
     Args:
         one: what it says to ``simulate``, where that takes one value of what ``size`` tries or chooses.
         file: whether it is the path of a file.
-        unit: the units that a number may be written in.
     """
     return field(default=None, metadata={"about": about, "one": one, "file": file, "unit": unit})
 

@@ -26,11 +26,7 @@ def read_document(path: str) -> dict[str, Any]:
     document = parse_yaml(read_text(path, "scenario"), path)
     if not isinstance(document, dict):
         raise InputError(f"{path}: is not a scenario; write keys such as model:, lengths:, demand:, limits: (./tonnage schema)")
-    return _from_folder(document, os.path.dirname(path))
-
-
-def _from_folder(document: dict[str, Any], folder: str) -> dict[str, Any]:
-    """The document with its relative paths joined to the folder of its file."""
+    folder = os.path.dirname(path)
     for leaf in leaves():
         branch: Any = document
         for name in leaf.path[:-1]:
@@ -113,10 +109,7 @@ def _as_numbers(leaf: Leaf, value: Any) -> Any:
 
 
 def _in_kind(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with numbers in place of texts that say them.
-
-    YAML reads "yes" and "on" as booleans: where none may stand they become text, which is refused.
-    """
+    """The document with numbers in place of texts that say them, and text in place of the booleans that YAML reads "yes" and "on" as."""
     found = {key: dict(value) if isinstance(value, dict) else value for key, value in document.items()}
     for leaf in leaves():
         branch: Any = found

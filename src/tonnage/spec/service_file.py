@@ -274,10 +274,7 @@ def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
 
 
 def _time(written: dict[str, str]) -> ServiceTime:
-    """A table of durations by batch size, or ``fixed`` and ``each``.
-
-    Raises InputError: neither of the two, or a batch that would take no time.
-    """
+    """A table of durations by batch size, or ``fixed`` and ``each``."""
     if set(written) == {"fixed", "each"}:
         fixed, each = (parse_duration(written[name], name) for name in ("fixed", "each"))
         rows = [(1, fixed + each), (2, fixed + 2 * each)]

@@ -134,11 +134,7 @@ def block_tokens(blocks: Sequence[Sequence[int]], isl: Sequence[int]) -> int | N
 
 
 def of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int], size: int) -> Contents:
-    """The contents of recorded prompts whose blocks of ``size`` tokens have ids; every output is its request's own.
-
-    Args:
-        blocks: ids of the blocks of each prompt; a last block that is not full counts as far as it goes.
-    """
+    """The contents of recorded prompts whose blocks of ``size`` tokens have ids; every output is its request's own."""
     tree: dict[tuple[int, int], int] = {}
     outputs = len(blocks)
     rows = []

@@ -80,11 +80,7 @@ def machine_gpus(gpu: str, gpus_per_system: int) -> int:
 
 
 def target_runs(name: str, *, at: str = "target") -> TargetRuns:
-    """What the target of that name runs.
-
-    Raises:
-        InputError: there is none.
-    """
+    """What the target of that name runs. Raises InputError: there is none."""
     if name not in TARGETS:
         raise InputError(f"{option(at)}: no files are written for '{name}'; there are {', '.join(TARGETS)}")
     return TARGETS[name]

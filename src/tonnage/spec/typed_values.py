@@ -12,7 +12,7 @@ import json
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, dataclass_transform, get_args, get_type_hints
 
 from tonnage.errors import DataErrors, InputError, Several
 
@@ -34,13 +34,23 @@ def strict(kind: type[T]) -> type[T]:
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
-def about(text: str, *, default: Any = None, negative: bool = True, several: bool = False) -> Any:
-    """A field that is also a flag of the command, which is None unless it is given.
+@dataclass(frozen=True)
+class AsPairs:
+    """Says of a field of pairs that a file writes them as keys with values."""
 
-    Args:
-        negative: whether a switch can be turned off by a flag with ``no`` too.
-        several: whether the flag takes all the values that follow it.
-    """
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """The mapping, and then its items."""
+        from pydantic_core import core_schema
+
+        mapping = handler.generate_schema(dict[str, get_args(get_args(source)[0])[1]])  # type: ignore[misc]
+        return core_schema.no_info_after_validator_function(lambda found: tuple(found.items()), mapping)
+
+
+Pairs = Annotated[tuple[tuple[str, T], ...], AsPairs()]
+
+
+def about(text: str, *, default: Any = None, negative: bool = True, several: bool = False) -> Any:
+    """A field that is also a flag of the command: ``negative`` switches have a "no" form, ``several`` take all values that follow."""
     return field(default=default, metadata={"about": text, "negative": negative, "several": several})
 
 
@@ -69,14 +79,7 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def read_as(kind: type[T], values: object, where: str, error: type[Several] = DataErrors) -> T:
-    """Plain values as a value of the class ``kind``.
-
-    Args:
-        error: what to raise: ``DataErrors`` for a file that Tonnage ships, ``InputErrors`` for a user's.
-
-    Raises:
-        DataErrors, InputErrors: everything that is wrong, one line each.
-    """
+    """Plain values as a value of the class ``kind``; faults raise ``error``: ``DataErrors`` for shipped files, else ``InputErrors``."""
     found, faults = attempt(kind, values, where)
     if found is None or faults:
         raise error(faults)
@@ -150,14 +153,9 @@ def _shown(value: object) -> str:
 
 
 def parse_yaml(text: str, where: str, *, shipped: bool = False) -> Any:
-    """The plain values of a YAML text.
+    """The plain values of a YAML text; ``shipped`` files are read by the parser in C, which bounds no hostile file's nesting.
 
-    Args:
-        shipped: whether Tonnage ships the file, so that the faster parser, written in C, may read it: that one has no
-            bound on how deeply a hostile file nests.
-
-    Raises:
-        InputError: the text is not YAML, gives a key twice or nests too deeply; the message names the line.
+    Raises InputError: the text is not YAML, gives a key twice or nests too deeply; the message names the line.
     """
     import yaml
 

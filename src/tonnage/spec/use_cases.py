@@ -153,10 +153,7 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
 
 
 def _lengths_set(scenario: Scenario, preset: Preset) -> tuple[dict[str, str], dict[DefaultPart, str]]:
-    """ISL and OSL, and the parts of the prompt, that the asker leaves to the use case.
-
-    Turns make the history of a conversation, and what prompts share is their system prompt.
-    """
+    """ISL, OSL and the prompt's parts that the asker leaves to the use case: turns make its history, shared text its system prompt."""
     asked, sessions = scenario.lengths, scenario.sessions
     drawn = scenario.demand.trace is not None and asked.isl is None and asked.osl is None
     if asked.pairs is not None or asked.mixture is not None or drawn:

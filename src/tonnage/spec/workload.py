@@ -178,12 +178,9 @@ class Workload:
     def trace(self, seed: int, *, stretch: bool = False) -> Trace:
         """The requests themselves; the same seed gives the same trace.
 
-        Args:
-            stretch: whether an open loop that lasts longer than a simulated run may is cut to the requests of a stretch
-                that fits, and is not refused.
+        ``stretch`` cuts an open loop that is too long to simulate to a stretch that fits, in place of refusing it.
 
-        Raises:
-            InputError: no requests, a rate or concurrency that is not positive, or a run that is too long.
+        Raises InputError: no requests, a rate or concurrency that is not positive, or a run that is too long.
         """
         if self.recorded is not None:
             from tonnage.spec.recorded_sessions import recorded_trace
@@ -263,11 +260,7 @@ class Workload:
 
 
 def _stretch(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The first gaps that are within ``STRETCH_S``, at least ``STRETCH_REQUESTS`` of them.
-
-    Where these alone take longer, requests are days apart and an engine has long been idle when the next one comes: such gaps
-    are cut to an equal share of the stretch, which changes no latency.
-    """
+    """The first gaps within ``STRETCH_S``, at least ``STRETCH_REQUESTS``, cut to an equal share of it where requests are days apart."""
     import numpy as np
 
     fitting = int(np.searchsorted(gaps.cumsum(), STRETCH_S * PS_PER_S, side="right"))

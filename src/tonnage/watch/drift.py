@@ -107,15 +107,7 @@ class Today:
 
 
 def today(plan: Plan, deployment: Deployment, fit: HistoryFit, *, gpus_per_system: int, forecast_s: float | None = None) -> Today:
-    """A plan next to a history of its deployment.
-
-    Args:
-        plan: whose choice was deployed.
-        deployment: one instance of it.
-        fit: of the history.
-        gpus_per_system: GPUs of one of its systems.
-        forecast_s: seconds from the end of the history to the date of a forecast; None for none.
-    """
+    """A plan next to a history of its deployment, and where a forecast is asked its load so many seconds after the history's end."""
     choice, history = plan.candidates[0], fit.history
     predictor = Predictor(plan, deployment, gpus_per_system=gpus_per_system)
     asked, planned_load = plan.scenario, plan.demand.sizing_requests_per_second
@@ -147,7 +139,7 @@ def today(plan: Plan, deployment: Deployment, fit: HistoryFit, *, gpus_per_syste
     growth = fit.growth
     breaks = ahead = None
     if growth is not None and growth.per_day > 0 and fit.peak_rps:
-        breaks = tuple(_date(fit.ends, days) for days in growth.until(carried / fit.peak_rps))
+        breaks = tuple(fit.ends + timedelta(days=days) if days < FAR_DAYS else None for days in growth.until(carried / fit.peak_rps))
     if growth is not None and forecast_s is not None:
         loads = tuple(fit.peak_rps * math.exp(rate * forecast_s / DAY_S) for rate in (growth.per_day, growth.low, growth.high))
         systems = tuple(choice.fleet.carrying(load, per_instance).systems for load in loads)
@@ -165,17 +157,10 @@ def today(plan: Plan, deployment: Deployment, fit: HistoryFit, *, gpus_per_syste
     )
 
 
-def _date(began: datetime, days: float) -> datetime | None:
-    return began + timedelta(days=days) if days < FAR_DAYS else None
-
-
 def _speed(
     predictor: Predictor, fit: HistoryFit, instances: int, lengths: dict[str, float | None]
 ) -> tuple[tuple[float, float] | None, float]:
-    """Time per output token predicted and measured at the busiest quarter of the last week's hours, in ms; None where nobody measured it.
-
-    And the factor on every step that this makes: 1 where the measurement is inside the prediction's interval.
-    """
+    """Time per output token predicted and measured at the last week's busiest hours, in ms, and the factor on steps that makes."""
     import numpy as np
 
     history = fit.history

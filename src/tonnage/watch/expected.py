@@ -54,16 +54,7 @@ class Predictor:
     """Predicts for one plan; searches of capacity are kept, since lengths change slowly."""
 
     def __init__(self, plan: Plan, deployment: Deployment, *, gpus_per_system: int) -> None:
-        """Of the choice of a plan.
-
-        Args:
-            plan: whose limits and lengths count.
-            deployment: one instance of its choice.
-            gpus_per_system: GPUs in one of its systems.
-
-        Raises:
-            InputError: its lengths cannot be read again.
-        """
+        """Of the choice of a plan, whose limits and lengths count. Raises InputError: its lengths cannot be read again."""
         asked = plan.scenario
         process: Process = "poisson" if asked.arrivals is None or asked.arrivals == "trace" else asked.arrivals
         self._deployment = deployment
@@ -86,13 +77,7 @@ class Predictor:
         self._capacity = lru_cache(maxsize=64)(self._searched)
 
     def at(self, rate: float, *, isl: float | None, osl: float | None, slower: float = 1.0) -> Expected:
-        """What is expected of one instance.
-
-        Args:
-            rate: requests per second that it gets.
-            isl, osl: mean lengths in tokens; None for the plan's.
-            slower: every step takes so many times as long as predicted.
-        """
+        """What is expected of one instance at a rate, with mean lengths (None: the plan's), where steps take ``slower`` times as long."""
         factors = _factor(isl, self._isl.mean), _factor(osl, self._osl.mean)
         traffic = self._with(*factors, slower)
         capacity = self._capacity(*factors, slower)
@@ -100,7 +85,12 @@ class Predictor:
         if rate > 0:
             instance = self._runs.instance(self._deployment, traffic)
             summary = self._runs.open(instance, instance.standing_for(self._instances), rate, QUICK).summary
-            intervals = self._intervals(summary, traffic)
+            values: dict[str, float] = {}
+            for metric in ("ttft", "tpot", "e2e"):
+                for statistic in ("mean", "p50", "p95", "p99"):
+                    name = f"{metric}_ms" if statistic == "mean" else f"{metric}_{statistic}_ms"
+                    values[name] = summary.statistic_ms(metric, statistic)
+            intervals = intervals_of(values, regime_of(self._deployment, isl=traffic.isl.mean, osl=traffic.osl.mean))
         return Expected(summary=summary, intervals=intervals, capacity=capacity, isl=traffic.isl.mean, osl=traffic.osl.mean)
 
     def _with(self, isl: float, osl: float, slower: float) -> Traffic:
@@ -113,14 +103,6 @@ class Predictor:
             return find_capacity(self._runs, instance, self._slo, instances=instance.standing_for(self._instances), care=QUICK).rate
         except DoesNotFit:
             return 0.0
-
-    def _intervals(self, summary: Summary, traffic: Traffic) -> dict[str, tuple[float, float]]:
-        values: dict[str, float] = {}
-        for metric in ("ttft", "tpot", "e2e"):
-            for statistic in ("mean", "p50", "p95", "p99"):
-                name = f"{metric}_ms" if statistic == "mean" else f"{metric}_{statistic}_ms"
-                values[name] = summary.statistic_ms(metric, statistic)
-        return intervals_of(values, regime_of(self._deployment, isl=traffic.isl.mean, osl=traffic.osl.mean))
 
 
 def _lengths(text: str, mean: float) -> Lengths:
@@ -191,15 +173,9 @@ def advice(
     plan: str,
     lengths: str,
 ) -> Advice | None:
-    """The advice; None where the measurement is in the interval.
+    """The advice; None where the measured mean time between tokens is in the interval (all three in one unit).
 
-    Args:
-        measured, predicted, interval: of the mean time between tokens, in one unit.
-        metric: what it is called.
-        model: the name that clients use.
-        urls: that are watched.
-        plan: the file of the plan.
-        lengths: of prompts and outputs, as flags of ``tonnage bench``.
+    ``urls`` are watched, ``lengths`` are flags of ``tonnage bench``, and ``model`` is the name that clients use.
     """
     low, high = interval
     if low <= measured <= high:

@@ -33,15 +33,11 @@ class Server:
     """
 
     def __init__(self, url: str, *, headers: Sequence[str] = (), select: str = "") -> None:
-        """Ask nothing yet.
+        """Ask nothing yet. Raises InputError: no header.
 
         Args:
             url: such as http://prometheus:9090; user:password@ before the host is sent as basic authentication.
-            headers: further ones, such as "Authorization: Bearer …".
             select: label matchers of the deployment, such as 'namespace="prod",model_name="llama"'.
-
-        Raises:
-            InputError: no header.
         """
         parts = urlsplit(url)
         self.name = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
@@ -104,12 +100,7 @@ class Server:
         return f"{{{inner}{',' + self._select if self._select else ''}}}"
 
     def _ask(self, query: str, start: float, end: float, step: float) -> Any:
-        """One answer.
-
-        Raises:
-            InputError: what the server says of the query.
-            TonnageError: no answer, or one that is no JSON.
-        """
+        """One answer."""
         data = urlencode({"query": query, "start": start, "end": end, "step": step}).encode()
         try:
             with urllib.request.urlopen(urllib.request.Request(self._url, data, self._headers), timeout=TIMEOUT_S) as response:

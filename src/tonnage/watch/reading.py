@@ -109,13 +109,7 @@ def backends_on(page: Page) -> tuple[str, ...]:
 
 
 def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] = ()) -> Reading:
-    """One moment.
-
-    Args:
-        at_s: seconds of a clock that never goes back.
-        instances: the page of each instance that was asked; an empty one where it did not answer.
-        others: pages of a gateway and of exporters.
-    """
+    """One moment of a clock that never goes back; the page of an instance is empty where it did not answer."""
     found: dict[str, Counts] = {}
     for url, page in instances.items():
         signals = signals_on(page)
@@ -153,16 +147,7 @@ class Pages:
     """Where the pages are."""
 
     def __init__(self, urls: Sequence[str], *, gpus: Sequence[str] = (), path: str = PATH) -> None:
-        """Nothing is fetched yet.
-
-        Args:
-            urls: of instances, or of a gateway, whose backends are then watched.
-            gpus: of exporters.
-            path: where the engine publishes its metrics, for URLs without one.
-
-        Raises:
-            InputError: something that is no address.
-        """
+        """Nothing is fetched yet; a gateway's backends are watched in its place. Raises InputError: something that is no address."""
         self.urls = tuple(dict.fromkeys(_address(url, "url") for url in urls))
         self._gpus = tuple(_with_path(_address(url, "gpu_metrics"), PATH) for url in gpus)
         self._path = path

@@ -148,7 +148,10 @@ def _settings(pool: Pool, running: Mapping[str, Value]) -> Iterator[Setting]:
     model = running["model"]
     known = model is None or model in names or running["served"] in names or str(model).rsplit("/", 1)[-1] in names
     yield Setting(name="model", planned=pool.model, running=model, off=not known, told="" if known else f"it serves {model}")
-    yield _same("context", _context(pool), running["context"])
+    launch = find_engine(pool.engine_preset or pool.engine).launch
+    flag = None if launch is None else launch.flag("max_context")
+    context = int(pool.launch[pool.launch.index(flag) + 1]) if flag in pool.launch else None
+    yield _same("context", context, running["context"])
     split = pool.parallelism
     for name, degree in (("TP", split.tp), ("PP", split.pp), ("DP", split.dp)):
         yield _same(name, degree, running.get(name))
@@ -205,12 +208,6 @@ def _kv_tokens(planned: int, running: Mapping[str, Value]) -> Setting:
     off = abs(share) > BLOCKS_WITHIN
     told = f"{abs(share):.0%} {'more' if share > 0 else 'less'} than the {planned:,} predicted" if off else ""
     return Setting(name="tokens of the KV cache", planned=planned, running=found, off=off, told=told)
-
-
-def _context(pool: Pool) -> int | None:
-    launch = find_engine(pool.engine_preset or pool.engine).launch
-    flag = None if launch is None else launch.flag("max_context")
-    return int(pool.launch[pool.launch.index(flag) + 1]) if flag in pool.launch else None
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -215,7 +215,7 @@ def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
     drawn = _drawn(arrivals, np.random.default_rng(SEED))
     error = seen.gaps.farthest(drawn.gaps, NOTHING * seen.gaps.mean)
     ratios = [
-        (one.index / other.index, _allowed(one.intervals, other.intervals))
+        (one.index / other.index, (TOLERANCE + SIGMAS * math.sqrt(2 / one.intervals + 2 / other.intervals)))
         for one, other in zip(seen.dispersion, drawn.dispersion, strict=True)
         if one.width_s > 1 and one.index and other.index
     ]
@@ -235,11 +235,6 @@ def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
 def _drawn(arrivals: OpenLoop, rng: np.random.Generator) -> Burstiness:
     gaps: NDArray[np.float64] = unit_gaps(arrivals, ARRIVAL_DRAWS, rng) / arrivals.rate
     return burstiness(gaps.cumsum())
-
-
-def _allowed(seen: int, drawn: int) -> float:
-    """By how much two indices may differ: 10 %, and three standard errors of sqrt(2 / intervals) each."""
-    return TOLERANCE + SIGMAS * math.sqrt(2 / seen + 2 / drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

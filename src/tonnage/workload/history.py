@@ -245,11 +245,7 @@ def _histogram(by_name: Mapping[str, Sequence[Curve]], name: str, edges: Values)
 
 
 def history_of_requests(recording: Recording) -> History:
-    """The hours of single requests, which have moments and lengths.
-
-    Raises:
-        InputError: less than an hour of them.
-    """
+    """The hours of single requests, which have moments and lengths. Raises InputError: less than an hour of them."""
     import numpy as np
 
     began = recording.began_ns / NS_PER_S

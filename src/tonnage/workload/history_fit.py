@@ -182,7 +182,12 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
     asked = (("isl", isl, shared), ("osl", osl, 0))
     sides = {name: _lengths(history, name, given, f"{stem}.{name}.csv", files, less=less) for name, given, less in asked}
     peak = max(profile) if profile else float(history.requests[history.seen].max()) / HOUR_S
-    dispersion = _dispersion(history)
+    import numpy as np
+
+    steps = np.diff(history.fine)
+    steps = steps[np.isfinite(steps)]
+    mean = float(np.nanmean(history.fine))
+    dispersion = float((steps**2).mean()) / 2 / mean if steps.size and mean > 0 else 1.0
     certain = dispersion > 1.1 and dispersion > 1 + 3 * math.sqrt(2 / max(1, len(history.fine) - 1))
     bursty = certain and history.fine_s <= FINE_S
     if profile:
@@ -284,16 +289,6 @@ def _mean(values: NDArray[np.float64]) -> float:
     return float(values.mean()) if values.size else math.nan
 
 
-def _dispersion(history: History) -> float:
-    """Variance over mean of the requests of the finest intervals, by the differences of neighbours, so that a drifting rate is left out."""
-    import numpy as np
-
-    steps = np.diff(history.fine)
-    steps = steps[np.isfinite(steps)]
-    mean = float(np.nanmean(history.fine))
-    return float((steps**2).mean()) / 2 / mean if steps.size and mean > 0 else 1.0
-
-
 def _quantile(rate: float, dispersion: float) -> float:
     """The ``PEAK`` quantile of the requests in one second: normal, with a variance that much above Poisson's."""
     return math.ceil(rate + NormalDist().inv_cdf(PEAK) * math.sqrt(dispersion * rate))
@@ -303,10 +298,7 @@ def _quantile(rate: float, dispersion: float) -> float:
 
 
 def _shared(history: History) -> int:
-    """Tokens of a common beginning of which a cache finds as large a share of the prompts as it was seen to; 0 where none explains it.
-
-    A beginning as long as this must be in all but the shortest tenth of the prompts.
-    """
+    """Tokens of a common beginning with which a cache finds the share seen, in all but the shortest tenth of the prompts; else 0."""
     hours = history.last_week
     mean, buckets = history.mean("isl", hours), history.histograms.get("isl")
     if history.cache is None or history.cache < LEAST_SHARED or mean is None:

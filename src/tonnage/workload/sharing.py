@@ -79,12 +79,7 @@ def _of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int]) -> Sharing |
 
 
 def _known_prefix(tree: dict[tuple[int, int], int], ids: Sequence[int]) -> int:
-    """How many blocks from the first on the tree of prefixes holds; afterwards it holds all of them.
-
-    Args:
-        tree: for a prefix and the id that follows it, the longer prefix; 0 is the empty one. It is added to.
-        ids: blocks of a prompt.
-    """
+    """How many blocks of a prompt the tree of prefixes (by prefix and next id; 0 is empty) holds; afterwards it holds all of them."""
     prefix = found = 0
     for place, one in enumerate(ids):
         longer = tree.get((prefix, one))

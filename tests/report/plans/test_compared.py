@@ -122,10 +122,7 @@ def test_a_number_has_a_change_and_a_price_is_named_by_itself() -> None:
     first, second = (scenario_of({}, {"prices": each, "max_kw": kw}) for each, kw in zip(prices, (10.0, 12.5), strict=True))
     plans = [plan_of(demand_of(peak_rps=3), candidate(), asked=asked) for asked in (first, second)]
     found = {one.what: (one.first, one.second, one.change) for one in differences(plans[0], plans[1])}
-    assert found == {
-        "choice.max_kw": ("10", "12.5", "+25%"),
-        "prices.systems.dgx-h100": ("200000", "250000", "+25%"),
-    }
+    assert found == {"choice.max_kw": ("10", "12.5", "+25%"), "prices.systems.dgx-h100": ("200000", "250000", "+25%")}
 
 
 def test_what_a_key_says_already_is_not_said_again_as_understood() -> None:

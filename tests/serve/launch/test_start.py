@@ -50,11 +50,7 @@ def test_a_plan_is_started_word_by_word(saved: Callable[[Plan], Path]) -> None:
     launch = plan.candidates[0].pool.launch
     listens = ("--host", "127.0.0.1", "--port", "9003", "--served-model-name", "llama-3.1-8b")
     assert found.instances[3].argv[1:] == ("serve", DENSE_CHECKPOINT, *launch[3:], *listens)
-    assert found.instances[3].environment == {
-        "VLLM_NO_USAGE_STATS": "1",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": "3",
-    }
+    assert found.instances[3].environment == {"VLLM_NO_USAGE_STATS": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "3"}
     assert [one.devices[0].index for one in found.instances] == list(range(8))
     assert found.notes == ()
 

@@ -15,10 +15,7 @@ def test_two_models_in_a_row_take_as_long_as_in_ciw():
     document = {
         "service": {
             "gpus": 3,
-            "models": {
-                "a": {"time": {"1": f"{first}ms"}, "gpus": [0, 1]},
-                "b": {"time": {"1": f"{second}ms"}, "gpus": [2]},
-            },
+            "models": {"a": {"time": {"1": f"{first}ms"}, "gpus": [0, 1]}, "b": {"time": {"1": f"{second}ms"}, "gpus": [2]}},
             "pipelines": {"both": ["a", "b"]},
         },
         "traffic": [{"to": "both", "rate": rate}],
@@ -43,10 +40,7 @@ def test_two_models_in_a_row_take_as_long_as_in_ciw():
 def test_a_stage_waits_for_all_that_it_comes_after():
     models = {name: {"time": {"1": f"{ms}ms"}} for name, ms in {"split": 1, "left": 5, "right": 2, "join": 1}.items()}
     steps = ["split", "left", {"model": "right", "after": ["split"]}, {"model": "join", "after": ["left", "right"]}]
-    document = {
-        "service": {"models": models, "pipelines": {"all": steps}, "overlap": 1.0},
-        "traffic": [{"to": "all", "rate": 0.1}],
-    }
+    document = {"service": {"models": models, "pipelines": {"all": steps}, "overlap": 1.0}, "traffic": [{"to": "all", "rate": 0.1}]}
     run = run_service(service_of(document, "test"), requests=20, seed=0)
     assert run.latencies_s() == pytest.approx(np.full(20, 7e-3))
 

@@ -15,8 +15,7 @@ from tonnage import api
 from tonnage.errors import DataError, DataErrors
 from tonnage.spec.catalog import checkpoints, engines, find_engine
 from tonnage.spec.catalog.checkpoints import find_checkpoints, find_maker, listed_checkpoints, reads
-from tonnage.spec.catalog.engine_presets import read_presets
-from tonnage.spec.catalog.entries import engine_shelf, model_shelf, shipped_yaml
+from tonnage.spec.catalog.entries import engine_shelf, model_shelf, read_presets, shipped_yaml
 from tonnage.spec.precision import find_precision
 
 WHOLE = json.loads((Path(__file__).parents[2] / "golden" / "engine-presets.json").read_text(encoding="utf-8"))
@@ -82,10 +81,7 @@ def test_a_misspelt_knob_is_refused() -> None:
     with pytest.raises(DataErrors, match=r"engines\.yaml: vllm-0\.12: max_num_token: unknown key; did you mean max_num_tokens"):
         read_presets(rows(max_num_token=5), "engines.yaml")
     with pytest.raises(DataErrors, match=r"vllm-0\.12: by_memory\.0\.except: unknown key; known here: min_gib, excluded"):
-        read_presets(
-            rows(by_memory=[{"min_gib": 1, "max_batch_size": 1, "max_num_tokens": 1, "except": "a100"}]),
-            "engines.yaml",
-        )
+        read_presets(rows(by_memory=[{"min_gib": 1, "max_batch_size": 1, "max_num_tokens": 1, "except": "a100"}]), "engines.yaml")
 
 
 # The published checkpoints: every entry says where it was seen, and no name is given twice.

@@ -24,17 +24,7 @@ GPUS = {("h100-sxm-80gb", "16"), ("h100-sxm-80gb", "8"), ("a100-sxm-80gb", "16")
 
 def static_rows() -> list[dict[str, Any]]:
     return [
-        {
-            "model": model,
-            "gpu": gpu,
-            "precision": bits,
-            "tp": tp,
-            "isl": isl,
-            "osl": osl,
-            "batch": batch,
-            "ttft_ms": 1.0,
-            "itl_ms": 1.0,
-        }
+        {"model": model, "gpu": gpu, "precision": bits, "tp": tp, "isl": isl, "osl": osl, "batch": batch, "ttft_ms": 1.0, "itl_ms": 1.0}
         for model, tp in (("llama-2-7b", 1), ("mistral-7b", 1), ("llama-2-70b", 4))
         for gpu, bits in (("h100-sxm-80gb", "fp8"), ("h100-sxm-80gb", "fp16"), ("a100-sxm-80gb", "fp16"))
         for isl, osl in ((128, 128), (2048, 128))

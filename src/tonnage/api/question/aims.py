@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import Many, listed
+from tonnage.api.question.arguments import Many, listed, share_of
 from tonnage.errors import InputError, option
 from tonnage.plan.demand import AHEAD, ADay, Ahead, Growth
 from tonnage.plan.fleet import Unit
@@ -116,14 +116,9 @@ def _failures(asked: StandbyAsked) -> Failures | None:
 
 def _share(text: float | str) -> float:
     """Read 99.9, "99.9%" or 0.999 as the share 0.999. Raises InputError: no number, or no probability below 1."""
-    written = str(text).strip()
-    try:
-        value = float(written.removesuffix("%"))
-    except ValueError:
-        value = math.nan
-    share = value if 0 < value < 1 and not written.endswith("%") else value / 100
+    share, written = share_of(text)
     if not 0.5 <= share <= 0.999_999_999:
-        raise InputError(f"{option('availability')}: '{written[:20]}' is not a probability; write 50% to 99.9999999%, such as 99.9%")
+        raise InputError(f"{option('availability')}: '{written}' is not a probability; write 50% to 99.9999999%, such as 99.9%")
     return share
 
 

@@ -134,18 +134,20 @@ def confidence_asked(text: float | str | None) -> float:
     """
     if text is None:
         return CONFIDENCE
-    low, high = CONFIDENCES
+    (low, high), (share, written) = CONFIDENCES, share_of(text)
+    if not low <= share <= high:
+        raise InputError(f"{option('confidence')}: '{written}' is not a confidence; write {100 * low:.0f} to {100 * high:.0f}, in percent")
+    return share
+
+
+def share_of(text: float | str) -> tuple[float, str]:
+    """Read 95, "95%" or 0.95 as the share 0.95, NaN where it is no number; and the text itself, cut for a message."""
     written = str(text).strip()
     try:
         value = float(written.removesuffix("%"))
     except ValueError:
         value = math.nan
-    share = value if 0 < value < 1 and not written.endswith("%") else value / 100
-    if not low <= share <= high:
-        raise InputError(
-            f"{option('confidence')}: '{written[:20]}' is not a confidence; write {100 * low:.0f} to {100 * high:.0f}, in percent"
-        )
-    return share
+    return value if 0 < value < 1 and not written.endswith("%") else value / 100, written[:20]
 
 
 def check_given(**values: object) -> None:

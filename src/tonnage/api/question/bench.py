@@ -122,10 +122,7 @@ OF_TEXT = ("isl", "osl", "trace", "conversation_num", "conversation_turns", "con
 
 
 def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[Lengths, ...]]:
-    """The question in the terms of a text, whose length is that of the items; and each number of items.
-
-    Raises InputError: what belongs to an inference without one, or to a text with one.
-    """
+    """The question in the terms of a text, whose length is that of the items; and each number of items."""
     if not infers:
         for name in ("items", "tensor", "binary_tensors"):
             if getattr(a, name) not in (None, (), [], False):
@@ -152,10 +149,7 @@ def _address(target: Target) -> str:
 
 
 def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
-    """The requested conversations, or None.
-
-    Raises InputError: what belongs to conversations without them, or what does not go with them.
-    """
+    """The requested conversations, or None."""
     names = ("conversation_num", "conversation_turns", "conversation_turn_delay", "conversation_file", "sessions")
     given = [name for name in names if getattr(a, name) is not None]
     if not given:
@@ -188,10 +182,7 @@ def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
 
 
 def _sessions(a: BenchArguments, path: str) -> RecordedSessions:
-    """The recorded sessions of a file.
-
-    Raises InputError: it has none, its prompts name no blocks, or lengths and pauses were given that the file says.
-    """
+    """The recorded sessions of a file."""
     for name in ("isl", "osl", "conversation_turns", "conversation_turn_delay", "conversation_file", "ramp"):
         if getattr(a, name) is not None:
             raise InputError(f"{option(name)}: recorded sessions have their own; leave it out beside {option('sessions')}")

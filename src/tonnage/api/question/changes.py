@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tonnage.api.question.arguments import share_of
 from tonnage.errors import InputError, option
 from tonnage.simulator.autoscaler import METRICS, Autoscale
 from tonnage.simulator.changes import HOURS_PER_DAY, RETRIES, Failures, Restarts
@@ -29,10 +29,7 @@ MOST_INSTANCES = 1_000
 
 
 def failures_of(text: str) -> Failures:
-    """Read "mtbf=30d repair=2h"; ``crews`` (repairs at once) and ``retry`` (none, unanswered or all) may follow.
-
-    Raises InputError: naming what is wrong.
-    """
+    """Read "mtbf=30d repair=2h"; ``crews`` (repairs at once) and ``retry`` (none, unanswered or all) may follow. Raises InputError."""
     where = option("fail")
     given = _given(text, FAIL, where, FAIL_EXAMPLE)
     if not {"mtbf", "repair"} <= set(given):
@@ -47,12 +44,9 @@ def failures_of(text: str) -> Failures:
 
 
 def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
-    """Read "metric=outstanding target=20 min=1 max=8"; start, hold, interval, warm, link and boot may follow.
+    """Read "metric=outstanding target=20 min=1 max=8"; start, hold, interval, warm, link and boot may follow. Raises InputError.
 
     Without ``start`` it is that of ``perf.start``, over ``link`` (bytes per second, such as 1.25GB) and with ``boot`` next to the weights.
-
-    Raises:
-        InputError: naming what is wrong.
     """
     from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds
 
@@ -144,10 +138,7 @@ class Seasons:
 
 
 def seasons_of(text: str, deployment: Deployment) -> Seasons:
-    """Read the settings: parts with hours and knobs, and one with ``drain`` and ``start``, with semicolons between.
-
-    Raises InputError: naming what is wrong.
-    """
+    """Read parts with hours and knobs, and one with ``drain`` and ``start``, with semicolons between. Raises InputError."""
     from tonnage.perf.pipeline import start_seconds
 
     by_hour, deployments, contexts = [0] * HOURS_PER_DAY, [deployment], [deployment.model.max_context]
@@ -204,21 +195,11 @@ def _named(word: str, known: tuple[str, ...]) -> tuple[str, str]:
 LONGEST_START_S = 86_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
-    """What is asked of a controller's rule.
+def scaling_of(asked: ScalingAsked) -> tuple[float, float | None] | None:
+    """The share of the hours in which a rule may break limits, and the seconds of a start if they are given; None without ``autoscale``.
 
-    Attributes:
-        broken_share: of the hours, in which limits may be broken.
-        start_s: seconds from a decision until a new instance serves; None where it was not given.
+    Raises InputError: a part without ``autoscale``, or a value out of range.
     """
-
-    broken_share: float = 0.0
-    start_s: float | None = None
-
-
-def scaling_of(asked: ScalingAsked) -> Scaling | None:
-    """What is asked of a rule; None where none is requested. Raises InputError: a part without ``autoscale``, or a value out of range."""
     if not asked.autoscale:
         alone = next((name for name in ("broken_hours", "start_time") if getattr(asked, name) is not None), None)
         if alone is not None:
@@ -227,7 +208,7 @@ def scaling_of(asked: ScalingAsked) -> Scaling | None:
     start = None if asked.start_time is None else parse_duration(asked.start_time, option("start_time"))
     if start is not None and start > LONGEST_START_S:
         raise InputError(f"{option('start_time')}: {asked.start_time} is longer than a day; write for example 3min")
-    return Scaling(broken_share=0.0 if asked.broken_hours is None else _share(asked.broken_hours), start_s=start)
+    return 0.0 if asked.broken_hours is None else _share(asked.broken_hours), start
 
 
 def check_scaling(scenario: Scenario, demand: Demand | None, mode: Mode) -> None:
@@ -252,17 +233,12 @@ def with_autoscaling(plan: Plan, question: Question, scenario: Scenario) -> Plan
         return plan
     from tonnage.sizing.fleet.autoscaling import autoscaling
 
-    return replace(plan, autoscaling=autoscaling(question, plan, broken_share=asked.broken_share, start_s=asked.start_s))
+    return replace(plan, autoscaling=autoscaling(question, plan, broken_share=asked[0], start_s=asked[1]))
 
 
 def _share(text: float | str) -> float:
     """Read 5, "5%" or 0.05 as the share 0.05. Raises InputError: no number from 0 to below 100 %."""
-    written = str(text).strip()
-    try:
-        value = float(written.removesuffix("%"))
-    except ValueError:
-        value = math.nan
-    share = value if 0 < value < 1 and not written.endswith("%") else value / 100
+    share, written = share_of(text)
     if not 0 <= share < 1:
-        raise InputError(f"{option('broken_hours')}: '{written[:20]}' is not a share of the hours; write for example 5%")
+        raise InputError(f"{option('broken_hours')}: '{written}' is not a share of the hours; write for example 5%")
     return share

@@ -159,14 +159,7 @@ def _serving(candidate: Candidate, spare: int) -> int:
 
 
 def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
-    """The plan with the requested choice.
-
-    Args:
-        scenario: its ``choice`` and ``standby``.
-
-    Raises:
-        InputError: a cost is to be the least and no candidate has a price.
-    """
+    """The plan with the choice that the scenario asks for. Raises InputError: a cost is to be the least and no candidate has a price."""
     aim, reserve = aim_of(scenario.choice), reserve_of(scenario.standby)
     if (aim is None and reserve is None) or not plan.candidates:
         return plan

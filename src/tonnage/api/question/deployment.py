@@ -69,7 +69,8 @@ def deployment_of(
             raise InputError(f"{option(name)}: {value} is not possible; write {f'at most {MOST:,}' if value > MOST else '1 or more'}")
     chosen: EngineKnobs = replace(default_knobs(spec, found_gpu, dp), **set_knobs)  # type: ignore[arg-type]
     _check_waits(chosen, spec.name)
-    _check_long_prompts(chosen, spec.name)
+    if chosen.long_prefill_token_threshold > 0 and chosen.scheduler != "vllm":
+        raise InputError(f"{option('long_prefill_token_threshold')}: {spec.name} has no such setting, vLLM does ({option('engine')} vllm)")
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
@@ -86,12 +87,6 @@ def deployment_of(
         speculation=parse_speculation(speculation),
         adapters=parse_adapters(lora),
     )
-
-
-def _check_long_prompts(knobs: EngineKnobs, engine: str) -> None:
-    """Refuse a limit on the chunks of long prompts where there is none."""
-    if knobs.long_prefill_token_threshold > 0 and knobs.scheduler != "vllm":
-        raise InputError(f"{option('long_prefill_token_threshold')}: {engine} has no such setting, vLLM does ({option('engine')} vllm)")
 
 
 def _check_waits(knobs: EngineKnobs, engine: str) -> None:

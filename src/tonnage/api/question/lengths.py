@@ -83,12 +83,15 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
         return LengthsFound(isl=isl, osl=osl, pairs=longer, remarks=tuple(remarks), images=images)
     if asked.isl is None or asked.osl is None:
         return None
-    texts: tuple[tuple[Which, str], ...] = (("isl", _text(asked.isl)), ("osl", _text(asked.osl)))
+    texts: tuple[tuple[Which, str], ...] = (("isl", as_text(asked.isl)), ("osl", as_text(asked.osl)))
     isl_own, osl_own = (faults.of(parse_lengths, text, option(name), words) for name, text in texts)
     if isl_own is None or osl_own is None or len(faults.messages) > before:
         return None
-    remarks += _in_words(texts, (isl_own, osl_own), words)
-    remarks += _in_characters(texts, (isl_own, osl_own))
+    for (name, text), own in zip(texts, (isl_own, osl_own), strict=True):
+        if "word" in text:
+            remarks.append(LengthInWords(which=name, written=text, tokens=own.mean, words_per_token=words))
+        if "char" in text.lower():
+            remarks.append(LengthInCharacters(which=name, written=text, tokens=own.mean, characters_per_token=CHARACTERS_PER_TOKEN))
     return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks), added=added, images=images)
 
 
@@ -103,26 +106,9 @@ def _given_twice(asked: LengthsAsked) -> str:
     return ""
 
 
-def _text(value: float | str) -> str:
+def as_text(value: float | str) -> str:
+    """A value as it would be written."""
     return value if isinstance(value, str) else f"{value:.15g}"
-
-
-def _in_words(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...], words: float) -> list[Note]:
-    """A note on each length that was written in words."""
-    return [
-        LengthInWords(which=name, written=text, tokens=found.mean, words_per_token=words)
-        for (name, text), found in zip(texts, lengths, strict=True)
-        if "word" in text
-    ]
-
-
-def _in_characters(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...]) -> list[Note]:
-    """A note on each length that was written in characters."""
-    return [
-        LengthInCharacters(which=name, written=text, tokens=found.mean, characters_per_token=CHARACTERS_PER_TOKEN)
-        for (name, text), found in zip(texts, lengths, strict=True)
-        if "char" in text.lower()
-    ]
 
 
 def _added(asked: LengthsAsked, words: float, faults: Faults, images: Images | None) -> tuple[int, list[Note]]:
@@ -131,7 +117,7 @@ def _added(asked: LengthsAsked, words: float, faults: Faults, images: Images | N
     found = []
     for name, value in given.items():
         if value is not None:
-            part = faults.of(parse_part, _text(value), option(name), words)
+            part = faults.of(parse_part, as_text(value), option(name), words)
             if part is not None:
                 found.append(PromptPart(part=name, count=part[0], tokens=part[1]))
     found += [] if images is None else [PromptPart(part="images", count=images.count, tokens=images.tokens)]

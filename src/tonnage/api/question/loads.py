@@ -103,16 +103,9 @@ def window_of(text: str | None, loads: Sequence[Simulated]) -> float | None:
 
 
 def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, window_s: float | None) -> Workload:
-    """The requests of one load.
+    """The requests of one load; if no number is given 1,000, in a closed loop at least 10 per client, of a trace all, in a window no end.
 
-    Args:
-        lengths: of prompts and outputs.
-        load: when requests come.
-        requests: how many; if not given 1,000, in a closed loop at least 10 per client, of a trace all, and without end in a window.
-        window_s: the window, in seconds.
-
-    Raises:
-        InputError: more requests or tokens than a run may have.
+    Raises InputError: more requests or tokens than a run may have.
     """
     count = requests
     if count is None:
@@ -145,11 +138,7 @@ def recording_from(path: str, where: str) -> Recording:
 
 
 def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
-    """The recorded sessions that a demand names; None where its trace is none of sessions.
-
-    Raises:
-        InputError: as ``read_sessions``.
-    """
+    """The recorded sessions that a demand names; None where its trace is none of sessions. Raises InputError: as ``read_sessions``."""
     return None if asked.trace is None else read_sessions(asked.trace, option("trace"))
 
 
@@ -168,10 +157,7 @@ def traffic_from(path: str, where: str) -> Traffic:
 
 
 def _is_clients(path: str, where: str) -> bool:
-    """Whether a file, or a folder, is what a load client kept of single requests.
-
-    Raises InputError: it holds prompts alone, and no times.
-    """
+    """Whether a file, or a folder, is what a load client kept of single requests."""
     from tonnage.formats.tool_format import holds_requests, request_file
 
     if Path(path).is_dir():
@@ -196,10 +182,7 @@ def _first_value(text: str) -> Any:
 
 
 def _of_client(path: str, where: str) -> Recording:
-    """The requests of the one run of a load client's file that were answered, at the moments at which they were due.
-
-    Raises InputError: several runs, or fewer than two requests.
-    """
+    """The requests of the one run of a load client's file that were answered, at the moments at which they were due."""
     from tonnage.bench.reply import kept_answer
     from tonnage.formats.tool_format import Reading, read_requests
 
@@ -234,10 +217,7 @@ MOST_LENGTH = 20_000_000
 
 
 def classes_of(text: str | None) -> tuple[TrafficClass, ...]:
-    """Read "chat 0.7 ttft=1s, batch 0.3": name and share of each class, the highest priority first, and a limit on the first token.
-
-    Raises InputError: naming what is wrong.
-    """
+    """Read "chat 0.7 ttft=1s, batch 0.3": classes with their shares, the highest priority first, and a limit on TTFT. Raises InputError."""
     if text is None:
         return ()
     where, found = option("classes"), []

@@ -36,17 +36,11 @@ MOST_SESSIONS = 1e7
 def sessions_questions(
     scenario: Scenario, held: RecordedSessions, models: Mapping[Model, tuple[Precision, ...]], rest: Mapping[str, Any], faults: Faults
 ) -> tuple[Question, ...]:
-    """A question for each model, about sessions from a file, as the model can serve them.
+    """A question for each model, about sessions from a file, as the model can serve them. Raises InputErrors: all that cannot be used.
 
     Args:
-        scenario: the question.
-        held: the sessions of its trace.
         models: each with the formats that are tried where none is named.
         rest: limits, and what may be combined.
-        faults: what cannot be used.
-
-    Raises:
-        InputErrors: everything that cannot be used.
     """
     faults.of(check_sessions_alone, scenario)
     cut = held.paused_at_most(faults.of(longest_pause_of, scenario.sessions) or 0.0)
@@ -65,20 +59,12 @@ def sessions_questions(
 
 
 def longest_pause_of(asked: SessionsAsked) -> float:
-    """Seconds to which recorded pauses are cut.
-
-    Raises:
-        InputError: no duration.
-    """
+    """Seconds to which recorded pauses are cut. Raises InputError: no duration."""
     return LONGEST_PAUSE_S if asked.longest_pause is None else parse_duration(asked.longest_pause, option("longest_pause"))
 
 
 def check_no_sessions(scenario: Scenario) -> None:
-    """Refuse what belongs to recorded sessions where the trace is none of these.
-
-    Raises:
-        InputError: naming it.
-    """
+    """Refuse what belongs to recorded sessions where the trace is none of these. Raises InputError: naming it."""
     said = [name for name in (*UNITS, "share_active") if getattr(scenario.demand, name) is not None]
     said += [name for name in OF_SESSIONS if getattr(scenario.limits, name) is not None]
     said += ["longest_pause"] if scenario.sessions.longest_pause is not None else []
@@ -87,11 +73,7 @@ def check_no_sessions(scenario: Scenario) -> None:
 
 
 def check_sessions_alone(scenario: Scenario) -> None:
-    """Refuse what is not sized with recorded sessions.
-
-    Raises:
-        InputError: naming it.
-    """
+    """Refuse what is not sized with recorded sessions. Raises InputError: naming it."""
     demand, search = scenario.demand, scenario.search
     others = ("peak_rps", "mean_rps", "users", "calls_per_year", "profile", "requests", "peak_percentile", "peak_factor")
     said = [name for name in others if getattr(demand, name) is not None]
@@ -150,11 +132,7 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
 
 
 def served_by(held: RecordedSessions, model: Model) -> RecordedSessions:
-    """The sessions without the requests that exceed a model's context.
-
-    Raises:
-        InputError: no request is left.
-    """
+    """The sessions without the requests that exceed a model's context. Raises InputError: no request is left."""
     if not (held.isl + held.osl <= model.max_context).any():
         raise InputError(f"{option('trace')}: every request of {held.source} exceeds the {model.max_context:,} tokens of {model.name}")
     return held.within(model.max_context)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.api.question.deployment import BY_CONTENT, router_of
-from tonnage.api.question.lengths import LengthsFound, replays_lengths
+from tonnage.api.question.lengths import LengthsFound, as_text, replays_lengths
 from tonnage.errors import InputError, option
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.tiers import Tier, tiers_of
@@ -47,7 +47,7 @@ def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
         raise InputError(f"{option('think_time')}: is the time between two turns; give {option('turns')} too")
     if not calls and (asked.tool_delay is not None or asked.tool_tokens is not None):
         raise InputError(f"{option('tool_delay')}, {option('tool_tokens')}: belong to tools; give {option('tool_calls')} too")
-    result = None if asked.tool_tokens is None else parse_lengths(_text(asked.tool_tokens), option("tool_tokens"), words)
+    result = None if asked.tool_tokens is None else parse_lengths(as_text(asked.tool_tokens), option("tool_tokens"), words)
     return Sessions(
         prefix_tokens=prefix,
         prefix_share=1.0 if asked.shared_prefix_share is None else asked.shared_prefix_share,
@@ -67,7 +67,7 @@ def _prefix(asked: SessionsAsked, words: float) -> int:
         if share is not None or number is not None:
             raise InputError(f"{option('shared_prefix')}: missing; say how many tokens are shared, for example 1000")
         return 0
-    count, tokens = parse_part(_text(asked.shared_prefix), option("shared_prefix"), words)
+    count, tokens = parse_part(as_text(asked.shared_prefix), option("shared_prefix"), words)
     if round(count * tokens) < 1:
         raise InputError(f"{option('shared_prefix')}: '{asked.shared_prefix}' is below one token; write 1 or more")
     if share is not None and not 0 < share <= 1:
@@ -78,7 +78,7 @@ def _prefix(asked: SessionsAsked, words: float) -> int:
 
 
 def _turns(value: float | str) -> Lengths:
-    turns = parse_lengths(_text(value), option("turns"))
+    turns = parse_lengths(as_text(value), option("turns"))
     if turns.longest > MOST_TURNS:
         raise InputError(f"{option('turns')}: '{value}' is more than {MOST_TURNS:,} turns of one conversation; write fewer")
     return turns
@@ -86,10 +86,6 @@ def _turns(value: float | str) -> Lengths:
 
 def _pause(text: str | None, name: str) -> Pause:
     return Pause() if text is None else parse_pause(text, option(name))
-
-
-def _text(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.15g}"
 
 
 def asked_tiers(text: str | None, unless: KvTiers = OFF) -> KvTiers:
@@ -154,10 +150,7 @@ def check_lengths(model: Model, lengths: LengthsFound, sharing: Sharing | None) 
 
 
 def check_load(sharing: Sharing | None, scenario: Scenario, mode: Mode, load: Load) -> None:
-    """Refuse a job of conversations, clients that hold them one after another, and a controller of instances with caches.
-
-    Raises InputError: one of them.
-    """
+    """Refuse jobs and closed loops of conversations, and a controller of instances with caches. Raises InputError: one of them."""
     if sharing is not None and scenario.scaling.autoscale:
         raise InputError(f"{option('autoscale')}: is found for prompts that share nothing so far; leave it out, or what they share")
     if sharing is not None and sharing.follows and mode == "offline":

@@ -20,7 +20,7 @@ from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
 from tonnage.sizing.question import check_context
 from tonnage.spec.deployment import Deployment, Slo
-from tonnage.spec.scenario import DemandAsked, LimitsAsked, Scenario, SimulationAsked
+from tonnage.spec.scenario import DemandAsked, Scenario, SimulationAsked
 from tonnage.spec.sessions import Sessions
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Simulated, TraceArrivals, Workload
@@ -164,11 +164,7 @@ def check_sessions(sessions: Sessions, asked: Simulation) -> None:
 
 
 def _check_shared(asked: Simulation) -> None:
-    """Refuse what is not simulated where requests follow one another.
-
-    Raises:
-        InputError: two pools, or attention ranks.
-    """
+    """Refuse what is not simulated where requests follow one another."""
     whose = ", ".join(option(n) for n in ("turns", "shared_prefix", "trace"))
     if asked.pools is not None:
         raise InputError(f"{whose}: two pools are simulated without shared prompts so far; leave out {option('disaggregated')}")
@@ -214,14 +210,9 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
         window_s=window_s,
         seed=found.seed or 0,
         pools=pools,
-        limits=limits_asked(found.limits),
+        limits=slo(ttft=found.limits.ttft, itl=found.limits.itl, tpot=found.limits.tpot, e2e=found.limits.e2e, attain=found.limits.attain),
         **_fleet(own, found.search.router, deployment, loads),
     )
-
-
-def limits_asked(asked: LimitsAsked) -> Slo:
-    """The limits whose violations are counted. Raises InputError: one that cannot be read."""
-    return slo(ttft=asked.ttft, itl=asked.itl, tpot=asked.tpot, e2e=asked.e2e, attain=asked.attain)
 
 
 def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
@@ -239,10 +230,7 @@ def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
 
 
 def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
-    """The trace of the demand, once as it came, or stretched to each rate that is given.
-
-    Raises InputError: there is no trace, or the load is a closed loop.
-    """
+    """The trace of the demand, once as it came, or stretched to each rate that is given."""
     from tonnage.api.question.sizing import recording_of
 
     recording = recording_of(found.demand)
@@ -256,10 +244,7 @@ def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
 
 
 def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
-    """The profile of the demand, as it is or with each mean that is given.
-
-    Raises InputError: there is no profile, or the load is a closed loop.
-    """
+    """The profile of the demand, as it is or with each mean that is given."""
     from tonnage.api.question.sizing import demand_asked
 
     hours = demand_asked(found.demand).profile if found.demand.profile is not None else None
@@ -270,10 +255,7 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
 
 
 def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated]) -> dict[str, Any]:
-    """How many instances there are, and what is between them.
-
-    Raises InputError: no such router or number, or a load that a router does not share.
-    """
+    """How many instances there are, and what is between them."""
     instances, router = own.get("instances", 1), router_of(asked, by_content=True)
     if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
         raise InputError(f"{option('instances')}: {instances} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
@@ -353,10 +335,7 @@ def _knob(value: Any, name: str) -> Any:
 
 
 def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
-    """Refuse a scenario whose demand would have to be the load: that is what all instances together carry.
-
-    Raises InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
-    """
+    """Refuse a scenario whose demand would have to be the load: that is what all instances together carry."""
     if (
         found.search.arrivals in ("trace", "profile", "mmpp")
         or found.demand == DemandAsked()

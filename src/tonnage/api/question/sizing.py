@@ -156,10 +156,7 @@ def _of_existing(scenario: Scenario) -> bool:
 
 
 def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
-    """The demand, or that there is none in addition to systems that exist.
-
-    Raises InputError: what is given contradicts itself, is too little, or needs today's load.
-    """
+    """The demand, or that there is none in addition to systems that exist."""
     if not _of_existing(scenario):
         return demand_asked(scenario.demand, recording)
     needing = next((name for name in ("growth", "benchmarks") if getattr(scenario, name) is not None), None)
@@ -335,8 +332,6 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
     _check_numbers(scenario, faults)
     _check_unsized(scenario, faults)
-    if scenario.prices is not None:
-        _check_prices(scenario, faults)
     faults.of(places, scenario.where)
     return chosen
 
@@ -356,7 +351,7 @@ def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:
 
 
 def _check_unsized(scenario: Scenario, faults: Faults) -> None:
-    """Refuse what only a simulation has so far, and what belongs to two pools."""
+    """Refuse what only a simulation has so far, what belongs to two pools, and prices that cannot be."""
     alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
     if alone or scenario.search.arrivals == "mmpp":
         named = ", ".join(map(option, alone or ["arrivals"]))
@@ -364,17 +359,14 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
     pools = [name for name in ("kv_link", "kv_overlap") if getattr(scenario.search, name) is not None]
     if pools and not scenario.search.disaggregated:
         faults.say(f"{', '.join(map(option, pools))}: of two pools; add {option('disaggregated')}, or leave it out")
+    if scenario.prices is not None:
+        from tonnage.spec.catalog.price_list import problems
 
-
-def _check_prices(scenario: Scenario, faults: Faults) -> None:
-    """Refuse prices that cannot be."""
-    from tonnage.spec.catalog.price_list import problems
-
-    found = faults.of(overrides_of, scenario)
-    if found is not None:
-        overrides, where = found
-        at = f"{faults.source}: " if faults.source and "prices" in faults.keys else ""
-        faults.messages += [f"{at}{problem}" for problem in problems(overrides, where)]
+        found = faults.of(overrides_of, scenario)
+        if found is not None:
+            overrides, where = found
+            at = f"{faults.source}: " if faults.source and "prices" in faults.keys else ""
+            faults.messages += [f"{at}{problem}" for problem in problems(overrides, where)]
 
 
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
@@ -414,10 +406,7 @@ def owned(text: str | None) -> tuple[Owned, ...]:
 
 
 def _held(count: int, name: str) -> list[Owned]:
-    """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and a smaller one for the rest.
-
-    Raises UnknownName: neither a system nor a GPU.
-    """
+    """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and a smaller one for the rest."""
     try:
         return [Owned(count=count, system=find_system(name))]
     except UnknownName as error:
@@ -443,14 +432,7 @@ def shapes(values: Many | None) -> tuple[System, ...]:
 
 
 def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
-    """Refuse one answer by itself, before the whole question is there.
-
-    Args:
-        context: earlier answers of the same form, such as ``calls_per_year`` for ``requests_per_call``.
-
-    Raises:
-        InputError: it could not be used.
-    """
+    """Refuse one answer by itself; ``context`` has earlier answers of the same form. Raises InputErrors: it could not be used."""
     from tonnage.spec.scenario_file import scenario_of
 
     scenario = scenario_of({}, {**context, name: text})
@@ -467,7 +449,10 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
         if name == "osl":
             faults.of(parse_lengths, text, option("osl"), WORDS_PER_TOKEN)
     elif name in DemandAsked.__dataclass_fields__:
-        _check_demand_leaf(name, scenario.demand, faults)
+        completed = replace(scenario.demand, **_COMPLETED.get(name, {}))
+        recording = faults.of(recording_of, completed)
+        if recording is not None or completed.trace is None:
+            faults.of(demand_asked, completed, recording)
     elif name in METRICS:
         faults.of(slo, **{name: text})
     else:
@@ -477,10 +462,3 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
 
 _COMPLETED: dict[str, dict[str, Any]] = {"users": {"requests_per_user_day": 1.0}, "requests": {"within": "1h"}}
 """What a leaf needs next to it to be checked alone."""
-
-
-def _check_demand_leaf(name: str, asked: DemandAsked, faults: Faults) -> None:
-    completed = replace(asked, **_COMPLETED.get(name, {}))
-    recording = faults.of(recording_of, completed)
-    if recording is not None or completed.trace is None:
-        faults.of(demand_asked, completed, recording)

@@ -191,26 +191,30 @@ AS_SHIPPED = ("", "fitted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """The choice of a plan, ready to be simulated.
+class Instances:
+    """Instances that can be simulated.
 
     Attributes:
-        plan: which chose it.
-        pool: the instances that it chose, by their names.
-        deployment: one instance.
+        deployment: one of them.
         instances: how many there are, spare ones included.
         gpus_per_system: GPUs in one of the systems that they are in.
-        prompt_tokens: mean prompt of the load that the plan is for.
+        prompt_tokens: mean prompt that is expected, which pipeline stages need.
         tiers: memory below the KV cache of each attention rank.
     """
 
-    plan: Plan
-    pool: Pool
     deployment: Deployment
     instances: int
     gpus_per_system: int
     prompt_tokens: int
     tiers: tuple[Tier, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Instances):
+    """The choice of a plan, ready to be simulated: the plan, and the instances that it chose by their names."""
+
+    plan: Plan
+    pool: Pool
 
 
 def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Planned:

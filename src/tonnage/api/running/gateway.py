@@ -6,7 +6,7 @@ import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,8 @@ def _planned(a: GatewayArguments, plan: str | Path) -> tuple[Sequence[str], int 
     """Addresses and bound of a plan; a requested bound is kept."""
     if a.backends:
         raise InputError(f"{option('backend')}: the plan says where its instances are; leave one of the two out")
-    found = planned_backends(plan, a.plan_host)
-    return found.backends, found.max_in_flight if a.max_in_flight is None else a.max_in_flight
+    found, in_flight = planned_backends(plan, a.plan_host)
+    return found, in_flight if a.max_in_flight is None else a.max_in_flight
 
 
 def _backend(text: str) -> tuple[Target, float]:
@@ -132,21 +132,10 @@ def _values(path: Path) -> object:
 HERE = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedBackends:
-    """What a gateway takes from a plan.
-
-    Attributes:
-        backends: an address for each instance, in order.
-        max_in_flight: requests at once; None where the plan knows no concurrency.
-    """
-
-    backends: tuple[str, ...]
-    max_in_flight: int | None
-
-
-def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> PlannedBackends:
+def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple[str, ...], int | None]:
     """The addresses of a plan's instances, as ``deploy --target compose`` places them on each system: from port 8001 on.
+
+    And the requests that it has in flight at once; None where it knows no concurrency.
 
     Args:
         path: the file that ``size --output`` wrote; of one plan.
@@ -175,7 +164,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> PlannedBack
     of_instance = [named[i // fleet.instances_per_system * fleet.systems_per_instance] for i in range(pool.instances)]
     ports = [FIRST_PORT + i % fleet.instances_per_system for i in range(pool.instances)]
     backends = tuple(f"http://{host}:{port}" for host, port in zip(of_instance, ports, strict=True))
-    return PlannedBackends(backends=backends, max_in_flight=most_in_flight(choice.concurrency_per_instance, pool.instances))
+    return backends, most_in_flight(choice.concurrency_per_instance, pool.instances)
 
 
 # vllm-router in place of the gateway: the command that starts it with the same settings.

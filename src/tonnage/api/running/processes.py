@@ -168,11 +168,7 @@ def serve_programs(
 ) -> None:
     """Run instances with the gateway before them until SIGINT or SIGTERM; then the gateway drains, and after it the instances end.
 
-    Args:
-        logs: folder for what the processes print (default: one that is removed at the end).
-
-    Raises:
-        InputError, TonnageError: a process does not serve.
+    ``logs`` holds what they print (default: a folder that is removed at the end). Raises InputError, TonnageError: one does not serve.
     """
     from tonnage.simulator.router import ROUTERS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -80,6 +81,13 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
     argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"))
     settings = gateway_from(place / "gateway.yaml", {})
     front = Program(name="gateway", argv=argv, address=f"{settings.host}:{settings.port}", path="/v1/health/live")
+    for one in (*engines, front):
+        host, _, port = one.address.rpartition(":")
+        with socket.socket() as tried:
+            if tried.connect_ex((host, int(port))) == 0:
+                raise InputError(
+                    f"{option('folder')}: {one.address} of {one.name} is taken; stop what listens there, or write another port"
+                )
     asked = prepare_bench(
         url=front.url,
         model=served,
@@ -114,11 +122,7 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
 
 
 def _engines(folder: Path) -> tuple[list[Program], str]:
-    """The programs of the instances that ``compose.yaml`` describes, on the ports that it publishes, and the model's name.
-
-    Raises:
-        InputError: no such file, or an engine in it that is not the simulated one.
-    """
+    """The programs of the instances that ``compose.yaml`` describes, on the ports that it publishes, and the model's name."""
     import yaml
 
     from tonnage.deploy.compose import ROUTER

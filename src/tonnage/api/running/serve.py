@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tonnage.api.question.deployment import deployment_of, link_asked
-from tonnage.api.running.deploy import planned
+from tonnage.api.running.deploy import Instances, planned
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tonnage.serve.tokens import Tokens
     from tonnage.serve.transfer import Role
     from tonnage.simulator.pools import KvLink
-    from tonnage.simulator.tiers import Tier
     from tonnage.spec.deployment import Deployment
 
 
@@ -206,26 +205,7 @@ def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
-    """What is simulated.
-
-    Attributes:
-        deployment: one instance.
-        instances: how many.
-        gpus_per_system: GPUs of one of the systems that they are in.
-        prompt_tokens: mean prompt that is expected, which pipeline stages need.
-        tiers: memory below the KV cache of each attention rank.
-    """
-
-    deployment: Deployment
-    instances: int
-    gpus_per_system: int
-    prompt_tokens: int
-    tiers: tuple[Tier, ...] = ()
-
-
-def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -> Callable[[], CachedEngine]:
+def engines_of(asked: Instances, *, caching: bool = True, inside: bool = False) -> Callable[[], CachedEngine]:
     """What makes idle engines: an instance, or one attention rank of it.
 
     Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps. An engine that gets
@@ -248,7 +228,7 @@ def engines_of(asked: Deployed, *, caching: bool = True, inside: bool = False) -
     return lambda: CachedEngine(spec)
 
 
-def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
+def _deployed(plan: str | Path | None, **said: Any) -> Instances:
     """The deployment and the number of its instances, by names or of a plan."""
     if plan is None:
         if said["model"] is None:
@@ -262,18 +242,11 @@ def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
             engine=said["engine"] or NEWEST,
             coefficients=said["coefficients"],
         )
-        return Deployed(deployment=found, instances=1, gpus_per_system=found.parallelism.gpus, prompt_tokens=1)
+        return Instances(deployment=found, instances=1, gpus_per_system=found.parallelism.gpus, prompt_tokens=1)
     given = next((name for name in ("model", "gpu", "precision", "tp", "engine") if said[name] is not None), None)
     if given is not None:
         raise InputError(f"{option('rules' if given == 'engine' else given)}: a plan says it; leave one of the two out")
-    choice = planned(plan, coefficients=said["coefficients"])
-    return Deployed(
-        deployment=choice.deployment,
-        instances=choice.instances,
-        gpus_per_system=choice.gpus_per_system,
-        prompt_tokens=choice.prompt_tokens,
-        tiers=choice.tiers,
-    )
+    return planned(plan, coefficients=said["coefficients"])
 
 
 def _tokens(tokenizer: str | Path | None, vocabulary: int) -> Tokens:

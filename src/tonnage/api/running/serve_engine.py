@@ -68,11 +68,7 @@ class EngineAsked:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The further variables.
-
-        Raises:
-            InputError: one has no name or no value.
-        """
+        """The further variables. Raises InputError: one has no name or no value."""
         pairs = [text.partition("=") for text in self.engine_env]
         bad = next((text for text, (name, sign, _) in zip(self.engine_env, pairs, strict=True) if not name or not sign), None)
         if bad is not None:
@@ -81,11 +77,7 @@ class EngineAsked:
 
     @property
     def gpu_numbers(self) -> tuple[int, ...] | None:
-        """The GPUs that were named.
-
-        Raises:
-            InputError: one of them is no number.
-        """
+        """The GPUs that were named. Raises InputError: one of them is no number."""
         if self.gpus is None:
             return None
         parts = [part.strip() for part in self.gpus.split(",")]
@@ -117,7 +109,12 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
     from tonnage.serve.launch.profiles import ordered, profiles
     from tonnage.spec.precision import PRECISIONS
 
-    _check_gpus(machine)
+    if not machine.devices:
+        notes = "".join(f"; {note}" for note in machine.notes)
+        raise InputError(f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes}")
+    if not machine.gpu:
+        kinds = ", ".join(sorted({one.gpu or f"{one.name} (not in the catalog)" for one in machine.devices}))
+        raise InputError(f"{option('gpus')}: profiles are of GPUs of one kind that the catalog has, and this machine has {kinds}")
     model, own = _model(asked)
     families: tuple[str, ...] = ORDER if asked.engine == "auto" else (asked.engine,)
     if installed:
@@ -407,15 +404,6 @@ def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def _check_gpus(machine: Machine) -> None:
-    if not machine.devices:
-        notes = "".join(f"; {note}" for note in machine.notes)
-        raise InputError(f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes}")
-    if not machine.gpu:
-        kinds = ", ".join(sorted({one.gpu or f"{one.name} (not in the catalog)" for one in machine.devices}))
-        raise InputError(f"{option('gpus')}: profiles are of GPUs of one kind that the catalog has, and this machine has {kinds}")
-
-
 def _model(asked: EngineAsked) -> tuple[Model, str]:
     """The model, and the number format of the checkpoint where that is on this machine; "" otherwise."""
     from tonnage.serve.launch.checkpoints import check_folder
@@ -431,10 +419,7 @@ def _model(asked: EngineAsked) -> tuple[Model, str]:
 
 
 def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engine: EnginePreset) -> str:
-    """What an engine loads in a number format; "" where nobody named one.
-
-    Of published checkpoints those in the requested format count, or without a word about format or profile the author's own.
-    """
+    """What an engine loads: of published checkpoints those in the requested format, or of no said format the author's own; "" for none."""
     from tonnage.serve.launch.checkpoints import check_folder
     from tonnage.spec.catalog.checkpoints import published
     from tonnage.spec.precision import find_precision

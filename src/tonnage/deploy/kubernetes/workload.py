@@ -83,13 +83,7 @@ PROBE_S = 10
 
 
 def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, further: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The pods.
-
-    Args:
-        service: what is deployed.
-        spec: of a pod, in place of the engine's.
-        further: labels of a pod.
-    """
+    """The pods, with ``spec`` in place of the engine's and ``further`` labels."""
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
     return {
         "apiVersion": "apps/v1",
@@ -298,10 +292,7 @@ def metadata(service: Service, ending: str = "") -> dict[str, Any]:
 def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endpoint: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Every instance is scraped; its series get the deployment's name as a label.
 
-    Args:
-        service: what is deployed.
-        matched: labels of its pods (default: those of the Deployment).
-        endpoint: where they publish, in place of the port "http" (default: there).
+    ``matched`` are labels of its pods (default: those of the Deployment), ``endpoint`` is where they publish (default: the port "http").
     """
     labelled = {"targetLabel": "deployment", "replacement": service.name}
     found = {**(endpoint or {"port": "http"})}
@@ -438,12 +429,7 @@ def _bounds(service: Service, least: str, most: str) -> dict[str, Any]:
 
 
 def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A ScaledObject of KEDA, which asks Prometheus and drives a HorizontalPodAutoscaler of its own.
-
-    Args:
-        service: what is deployed.
-        target: whose number of instances it moves (default: what holds them).
-    """
+    """A ScaledObject of KEDA, which asks Prometheus and drives a HorizontalPodAutoscaler of its own."""
     trigger = {
         "type": "prometheus",
         "metricType": "AverageValue",

@@ -100,11 +100,7 @@ def vllm_model(service: Service) -> Config:
 def text_model(service: Service, name: str, *, inputs: list[Config], outputs: list[Config], in_order: bool = False) -> Config:
     """A model in Python before or behind the engine, batched, with two priorities and a limit on its queue.
 
-    Args:
-        service: the deployment.
-        name: ending of the model's name.
-        inputs, outputs: its tensors.
-        in_order: whether answers leave in the order of their requests, as the pieces of a stream must.
+    ``in_order`` says whether answers leave in the order of their requests, as the pieces of a stream must.
     """
     queue = {
         "timeout_action": Word("REJECT"),

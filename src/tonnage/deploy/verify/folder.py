@@ -62,11 +62,7 @@ class Folder:
 
 
 def read_folder(folder: Path) -> Folder:
-    """Read the files that ``deploy`` wrote.
-
-    Raises:
-        InputError: no folder, or none with a plan in it.
-    """
+    """Read the files that ``deploy`` wrote. Raises InputError: no folder, or none with a plan in it."""
     if not folder.is_dir():
         raise InputError(f"{option('folder')}: {folder} is no folder; name one that `tonnage deploy` wrote")
     files = {}
@@ -116,12 +112,7 @@ def _drafter(plan: Plan) -> str | None:
 
 
 def read_files(files: Mapping[str, str], service: Service) -> Folder:
-    """Read the files of a deployment.
-
-    Args:
-        files: texts by their paths inside the folder.
-        service: the deployment of the folder's plan.
-    """
+    """Read the files of a deployment, by their paths inside the folder."""
     values, faults = _parsed(files)
     objects = [one for file, documents in values.items() for one in _objects(file, documents)]
     parts = []

@@ -50,11 +50,7 @@ def _declared() -> Mapping[tuple[str, str], Declared]:
 
 
 def read_against(made: Object) -> tuple[str, list[str]]:
-    """The source that an object was read against, and its faults.
-
-    Returns:
-        The source, or the reason why the object could not be read against one; and a clause for each fault, its place first.
-    """
+    """The source that an object was read against, or why there is none; and a clause for each fault, its place first."""
     found = _declared().get((str(made["kind"]), str(made["apiVersion"])))
     if found is not None:
         fields = {key: value for key, value in made.items() if key not in HEAD}
@@ -148,11 +144,7 @@ def _version() -> str:
 
 
 def _kubernetes(made: Object, *, depth: int = 0) -> list[str] | None:
-    """Faults of an object by Kubernetes' schema; None where it has none for this kind, or is not installed.
-
-    Args:
-        depth: levels of the object that are left out of the places.
-    """
+    """Faults of an object by Kubernetes' schema, ``depth`` levels left out of their places; None where it has none for this kind."""
     if not _version():
         return None
     import kubernetes_validate

@@ -98,11 +98,7 @@ def _turns(rows: Sequence[Row]) -> Session:
 
 
 def _joined(rows: Sequence[Row], where: str) -> dict[str, list[Row]]:
-    """The lines of each session: those of one trajectory, and of the trajectories that wait for it.
-
-    Raises:
-        InputError: a request that waits for one that is not there.
-    """
+    """The lines of each session: those of one trajectory, and of the trajectories that wait for it."""
     known = {row["request_id"]: row for row in rows if "request_id" in row}
     owner: dict[str, str] = {}
 

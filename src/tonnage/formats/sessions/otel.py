@@ -48,11 +48,7 @@ def recognises(document: Any) -> bool:
 
 
 def read(text: bytes, path: str, where: str) -> RecordedSessions:
-    """All sessions of a file.
-
-    Raises:
-        InputError: spans that are none, or none with numbers of tokens.
-    """
+    """All sessions of a file. Raises InputError: spans that are none, or none with numbers of tokens."""
     try:
         spans = {span.own: span for document in _documents(text) for span in _spans(document)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:

@@ -29,11 +29,7 @@ def recognises(document: Any) -> bool:
 
 
 def read(text: bytes, path: str, where: str) -> RecordedSessions:
-    """All sessions of a file.
-
-    Raises:
-        InputError: a line that is none, or sessions whose blocks differ in size.
-    """
+    """All sessions of a file. Raises InputError: a line that is none, or sessions whose blocks differ in size."""
     sizes: set[int] = set()
     scopes: set[str] = set()
 

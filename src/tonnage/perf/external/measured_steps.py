@@ -70,16 +70,7 @@ def checked_source(name: str | Path) -> StepSource | None:
 
 
 def check_source(source: StepSource | None, calibration: Calibration | None, deployments: int) -> None:
-    """Refuse what a step model cannot be combined with.
-
-    Args:
-        source: whose step times.
-        calibration: factors on the fitted terms, if there are any.
-        deployments: how many different ones it is requested.
-
-    Raises:
-        InputError: a calibration, or one table for several deployments.
-    """
+    """Refuse a step model with a calibration, or one table for several deployments. Raises InputError."""
     if source is None:
         return
     if calibration is not None:

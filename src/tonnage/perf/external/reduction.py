@@ -63,14 +63,9 @@ class Reduction:
 
 
 def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
-    """The coefficient array that reproduces the steps best.
+    """The coefficient array that reproduces the steps of one deployment best; ``source`` names them in messages.
 
-    Args:
-        steps: of one deployment.
-        source: where they come from, for messages.
-
-    Raises:
-        InputError: they do not say what a step of decodes, of longer contexts and of prompts takes.
+    Raises InputError: they do not say what a step of decodes, of longer contexts and of prompts takes.
     """
     import numpy as np
 
@@ -99,10 +94,7 @@ def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
 
 
 def _floor(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float]:
-    """The least duration of steps with prompts, and the most tokens of the steps that CUDA graphs spare it.
-
-    Both are 0 where the shortest steps do not take about as long, or where too few others would be left.
-    """
+    """Least duration of steps with prompts, and most tokens that CUDA graphs spare it; 0 where steps are not alike, or too few are left."""
     for graphed in (0.0, *sorted(set(tokens.tolist()))[:-1]):
         beyond = tokens > graphed
         least = float(seconds[beyond].min())
@@ -201,10 +193,7 @@ def _not_negative(design: NDArray[np.float64], target: NDArray[np.float64]) -> N
 
 
 def _array(knots: NDArray[np.float64], solution: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The coefficient array: the terms in their places, and the table behind them.
-
-    The table ends with an entry at twice the last tokens, so that its line goes on without ever falling.
-    """
+    """The terms in their places, and the table behind them; its last entry, at twice the last tokens, keeps its line from ever falling."""
     import numpy as np
 
     c = np.zeros(at.COEFFICIENTS)

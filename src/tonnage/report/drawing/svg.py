@@ -81,11 +81,7 @@ def shape(x: float, y: float, tone: int, radius: float = 4.5) -> str:
 
 
 def legend(entries: list[tuple[str, str]], page: Page, left: float, top: float) -> tuple[float, str]:
-    """Swatches with names in as many rows as needed; returns the height taken and the markup.
-
-    Args:
-        entries: a swatch drawn around (0, 0), 18 pixels wide, and its name.
-    """
+    """Swatches (drawn around (0, 0), 18 pixels wide) with names in as many rows as needed; returns the height taken and the markup."""
     x, y, parts = left, top + 12, []
     for swatch, name in entries:
         label = fitted(name, page.width - left - 40)

@@ -9,7 +9,7 @@ from tonnage.plan import reason as why
 from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
 from tonnage.report.plans.deployments import deployment_text, exactly_text, measured_load_text, of_pools, split, unlike
-from tonnage.report.plans.question import bound_text, breach_text, first_text, in_tokens, limit_text, value_text
+from tonnage.report.plans.question import bound_text, breach_text, first_text, in_tokens, value_text
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
@@ -233,10 +233,10 @@ def _grouped(reason: why.Reason) -> tuple[str, str]:
             own = f"{counted(reason.gpus, 'GPU')}, {number(reason.systems_exact)} systems exactly"
             return f"takes no fewer GPUs than {deployment_text(reason.other)}, {counted(reason.other_gpus, 'GPU')}", own
         case why.BrokenAtAnyLoad(lowest=None):
-            return f"breaks {limit_text(reason.breach.limit)} at any load", _value_text(reason.breach)
+            return f"breaks {reason.breach.limit} at any load", _value_text(reason.breach)
         case why.NotSure():
             slower = f"where steps take {number(reason.step_factor)} times as long as predicted"
-            return f"breaks {limit_text(reason.breach.limit)} at any load {slower}", _value_text(reason.breach)
+            return f"breaks {reason.breach.limit} at any load {slower}", _value_text(reason.breach)
         case why.AboveSaturation():
             return f"saturates below the {number(reason.requests_per_second)} requests/s that it has to carry", number(reason.most)
         case _:
@@ -329,17 +329,12 @@ def reason_text(reason: why.Reason) -> str:
     if isinstance(reason, Measured):
         return _measured(reason)
     if isinstance(reason, TooMuch):
-        return _too_much(reason)
+        carry = f"; {most_text(reason)}" if reason.most_requests_per_second else ""
+        return _exceeded(reason) + carry
     return _simulated(reason)
 
 
 TooMuch = why.OverBudget | why.OverPower | why.OverRacks
-
-
-def _too_much(reason: TooMuch) -> str:
-    """What is too much, and what the most that is allowed would carry."""
-    carry = f"; {most_text(reason)}" if reason.most_requests_per_second else ""
-    return _exceeded(reason) + carry
 
 
 def most_text(reason: TooMuch) -> str:

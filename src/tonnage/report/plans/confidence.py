@@ -12,7 +12,7 @@ from tonnage.plan.provenance import CALIBRATED, PLAN, Beyond, ClosedLoopNearSatu
 from tonnage.report.document import Command, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, span, whole
 from tonnage.report.plans.deployments import unlike
-from tonnage.report.plans.question import breach_text, limit_text, value_text
+from tonnage.report.plans.question import breach_text, value_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate, Confidence
@@ -76,7 +76,7 @@ def _tail_text(best: Candidate, tail: Unreached) -> str:
     broken = alone is not None and (alone.value_ms is None or alone.value_ms > alone.limit.milliseconds)
     text = f"{_share(tail.confidence)}: with steps {percent(tail.step_factor - 1)} slower"
     if alone is not None:
-        text += f", {breach_text(alone)} at any load" if broken else f", a single request comes near {limit_text(alone.limit)}"
+        text += f", {breach_text(alone)} at any load" if broken else f", a single request comes near {alone.limit}"
     would = []
     if other is not None:
         name = unlike(best, other.deployment)

@@ -46,11 +46,7 @@ TOKENS = {"usd_per_million_input_tokens": "input tokens", "usd_per_million_outpu
 
 
 def price_name(path: str) -> str:
-    """The name of a price, with its unit; the key where it is none that is known.
-
-    Args:
-        path: where the price is in a list, such as "cloud.h100-sxm-80gb.Civo on-demand".
-    """
+    """The name of a price by its path in a list ("cloud.h100-sxm-80gb.Civo on-demand"), with its unit; the path where it is not known."""
     if path in PRICE_NAMES:
         return PRICE_NAMES[path]
     kind, _, rest = path.partition(".")
@@ -113,11 +109,17 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
         case notes.OnlyPeakKnown():
             return ("Only the peak is known: costs per request and per token need a mean or a profile.",)
         case notes.SameAs():
-            return (same_as_text(note),)
+            does = "owns everything" if note.same == "on-prem" else "owns nothing"
+            return (sentence_of(f"{THE[note.way]} is left out: its cheapest split {does}, which is {THE[note.same]}"),)
         case notes.CourseWay():
             return (course_way_text(note),)
         case notes.OwnedElectricity():
-            return _electricity(note)
+            usd = "" if note.usd_per_year is None else f", {whole(note.usd_per_year)} USD"
+            added = "added as power" if note.added else "not added: hosting is taken to pay for it; give power_usd_per_kwh to add it"
+            first = f"Electricity of the owned systems is an estimate, {whole(note.kwh_per_year)} kWh a year{usd}; {added}."
+            if note.hosting_usd_per_year is None:
+                return (first,)
+            return first, f"That is more than the whole hosting of {whole(note.hosting_usd_per_year)} USD, which can then hardly hold it."
         case notes.NotComparable():
             return (f"Not comparable: only one way has a price ({THE[note.way]}).",)
         case notes.EstimatedPrice():
@@ -132,12 +134,6 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
             assert_never(note)
 
 
-def same_as_text(note: notes.SameAs) -> str:
-    """Why a mixture is not shown."""
-    does = "owns everything" if note.same == "on-prem" else "owns nothing"
-    return sentence_of(f"{THE[note.way]} is left out: its cheapest split {does}, which is {THE[note.same]}")
-
-
 def course_way_text(note: notes.CourseWay) -> str:
     """Our cost per 1,000 requests, and the course's."""
     systems = number(note.systems_exact, 4).removesuffix(".000")
@@ -146,15 +142,6 @@ def course_way_text(note: notes.CourseWay) -> str:
         f"fleet's requests. NVIDIA's course divides it by what one system would carry if it were full all year ({HOURS_PER_YEAR:,} h, "
         f"{whole(note.one_system_requests_per_year)} requests): {note.course_usd_per_1000_requests:,.2f}."
     )
-
-
-def _electricity(note: notes.OwnedElectricity) -> tuple[str, ...]:
-    usd = "" if note.usd_per_year is None else f", {whole(note.usd_per_year)} USD"
-    added = "added as power" if note.added else "not added: hosting is taken to pay for it; give power_usd_per_kwh to add it"
-    first = f"Electricity of the owned systems is an estimate, {whole(note.kwh_per_year)} kWh a year{usd}; {added}."
-    if note.hosting_usd_per_year is None:
-        return (first,)
-    return first, f"That is more than the whole hosting of {whole(note.hosting_usd_per_year)} USD, which can then hardly hold it."
 
 
 NAMES: dict[Where, str] = {"on-prem": "on-prem", "cloud": "cloud GPUs", "hybrid": "hybrid", "api": "API", "hybrid-api": "hybrid with API"}
@@ -278,12 +265,15 @@ def cost_section(cost: YearlyCost | None, drawn: Block | None = None) -> Section
     """The section; empty where there is no cost. ``drawn`` is a figure that shows the table of the ways too."""
     if cost is None:
         return section("cost", "Cost")
+    lines = [f"This plan serves {whole(cost.requests_per_year)} requests a year."] if cost.requests_per_year and cost.break_evens else []
+    for each in cost.break_evens:
+        lines += [sentence_of(f"{' or '.join(THE.get(way, way) for way in each.between)}: {break_even_text(each)}"), _bought(each, cost)]
     return section(
         "cost",
         "Cost",
         drawn or ways_table(cost),
         *outlook_blocks(cost),
-        items((_exactly(cost), *map(_unknown, ways(cost)), *_break_evens(cost))),
+        items((_exactly(cost), *map(_unknown, ways(cost)), *lines)),
         _parts(cost),
         prices_table(cost.figures),
         items(stale(cost.stale_prices), "warning"),
@@ -334,13 +324,6 @@ def _is_whole(systems: float) -> bool:
 
 def _unknown(way: WayCost) -> str:
     return "" if way.reason is None else f"{TITLES[way.where]}: no cost, as {no_cost_text(way.reason)}."
-
-
-def _break_evens(cost: YearlyCost) -> tuple[str, ...]:
-    lines = [f"This plan serves {whole(cost.requests_per_year)} requests a year."] if cost.requests_per_year and cost.break_evens else []
-    for each in cost.break_evens:
-        lines += [sentence_of(f"{' or '.join(THE.get(way, way) for way in each.between)}: {break_even_text(each)}"), _bought(each, cost)]
-    return tuple(lines)
 
 
 def _bought(each: BreakEven, cost: YearlyCost) -> str:

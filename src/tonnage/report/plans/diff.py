@@ -11,7 +11,7 @@ from tonnage.report.numbers import ABSENT, dollars, number, percent
 from tonnage.report.plans.confidence import chance_text
 from tonnage.report.plans.cost import TITLES, price_name, priced, yearly
 from tonnage.report.plans.deployments import deployments, systems
-from tonnage.report.plans.question import bound_text, demand_text, limit_text, used_text
+from tonnage.report.plans.question import bound_text, demand_text, used_text
 from tonnage.report.plans.use_cases import pool_text, standbys_text, systems_text, use_text
 from tonnage.spec.prices import amount
 from tonnage.spec.scenario import flat, leaves, to_document
@@ -131,7 +131,7 @@ def _question(plan: Plan) -> Values:
         "prompt tokens": asked.isl,
         "output tokens": asked.osl,
         "demand": demand_text(plan.demand),
-        "limits": ", ".join(map(limit_text, asked.limits)) or "none",
+        "limits": ", ".join(map(str, asked.limits)) or "none",
         "GPUs": ", ".join(asked.gpus),
         "formats": ", ".join(asked.precisions),
         "engines": ", ".join(asked.engines),

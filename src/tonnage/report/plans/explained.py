@@ -15,7 +15,7 @@ from tonnage.report.plans.candidates import reason_text, rejected_section, yearl
 from tonnage.report.plans.confidence import counted_text, fleet_check_text, not_sure_text
 from tonnage.report.plans.deployments import MEMORY, deployments
 from tonnage.report.plans.notes import warning_text
-from tonnage.report.plans.question import bound_text, first_text, limit_text, question_rows, value_text
+from tonnage.report.plans.question import bound_text, first_text, question_rows, value_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -76,7 +76,7 @@ def limits_table(plan: Plan) -> Table | None:
         return None
     rows = tuple(
         (
-            limit_text(use.limit),
+            str(use.limit),
             number(use.value_ms) if use.limit.share is None and not use.limit.asked.is_ratio else ABSENT,
             ABSENT if use.used is None else percent(use.used),
         )

@@ -16,7 +16,7 @@ from tonnage.report.plans.candidates import yearly_costs
 from tonnage.report.plans.cost import NAMES, priced, spread, yearly
 from tonnage.report.plans.deployments import MEMORY, deployment, name_of, of_pools, tip
 from tonnage.report.plans.explained import INPUTS, gpus_per_system, needed, other_size
-from tonnage.report.plans.question import METRICS, limit_text
+from tonnage.report.plans.question import METRICS
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate, CurvePoint
@@ -47,7 +47,7 @@ def curve(plan: Plan) -> Plot | None:
     shown = asked + [(m, s) for m, s in USUAL.items() if m not in {metric for metric, _ in asked}]
     shown.sort(key=lambda pair: METRICS.index(pair[0]))
     series = [_of_curve(points, metric, statistic, tones[metric]) for metric, statistic in dict.fromkeys(shown)]
-    rules = [Rule(along="y", value=limit.milliseconds, label=limit_text(limit), tone=tones[limit.metric]) for limit in limits]
+    rules = [Rule(along="y", value=limit.milliseconds, label=str(limit), tone=tones[limit.metric]) for limit in limits]
     return Plot(
         key="curve",
         title="Latency against throughput of the chosen deployment",
@@ -67,7 +67,7 @@ def curves(plans: Sequence[Plan], names: Sequence[str]) -> Plot | None:
         points = sorted(plan.curve, key=lambda p: p.requests_per_second_per_8_gpus)
         made.append(replace(_of_curve(points, metric, statistic, tone), name=name))
     known = tuple(one for one in made if one.points)
-    rules = tuple(Rule(along="y", value=limit.milliseconds, label=limit_text(limit)) for limit in limits[:1])
+    rules = tuple(Rule(along="y", value=limit.milliseconds, label=str(limit)) for limit in limits[:1])
     title = f"{metric.upper()} {statistic} against throughput"
     return Plot(key="curves", title=title, x=LOAD, y=MILLISECONDS, series=known, rules=rules) if known else None
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from tonnage.report.document import Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, whole
 from tonnage.report.plans.deployments import deployment_text, name_of
-from tonnage.report.plans.question import bound_text, limit_text
+from tonnage.report.plans.question import bound_text
 
 if TYPE_CHECKING:
     from tonnage.plan.autoscaling import Autoscaling, OverHours, Proposal, WhyNot
-    from tonnage.plan.demand import ADay, Existing, Growth, OwnedGroup
+    from tonnage.plan.demand import ADay, Existing, Growth
     from tonnage.plan.fleet import BehindRouter
     from tonnage.plan.limit import Limit
     from tonnage.plan.plan import Plan
@@ -58,7 +58,7 @@ def broken_texts(run: OverHours) -> Iterator[str]:
     for one in run.limits:
         worst = f", {_share(one.worst_share)} in the worst hour" if one.hours > 1 else ""
         broken = f", and broken in {counted(one.broken_hours, 'hour')} of {one.hours}" if one.broken_hours else ""
-        yield f"{limit_text(one.limit)} exceeded by {_share(one.share)} of the requests{worst}{broken}"
+        yield f"{one.limit} exceeded by {_share(one.share)} of the requests{worst}{broken}"
 
 
 def times_text(one: Proposal) -> str:
@@ -172,7 +172,7 @@ def existing_section(plan: Plan) -> Section:
             ABSENT if group.deployment is None else deployment_text(group.deployment),
             str(group.instances),
             number(group.requests_per_second),
-            breaks_first_text(group),
+            NOTHING_RUNS if group.binds is None else bound_text(group.binds),
         )
         for group in found.groups
     )
@@ -180,11 +180,6 @@ def existing_section(plan: Plan) -> Section:
     growth = found.growth_per_month
     grows = None if growth is None else Text(text=f"The load is taken to grow by {growth:.1%} a month.")
     return section("existing", "Systems that exist", Table(caption="What they carry", header=header, rows=rows), grows)
-
-
-def breaks_first_text(group: OwnedGroup) -> str:
-    """What breaks first on one kind of system; why nothing runs where nothing does."""
-    return NOTHING_RUNS if group.binds is None else bound_text(group.binds)
 
 
 def _room(change: float) -> str:
@@ -255,8 +250,7 @@ NAMES = {"random": "random choice", "round-robin": "round robin", "session": "se
 def router_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems: int) -> str:
     """What the router of the plan saves: "the answer counts on least-outstanding; a plain … would need 14 systems …".
 
-    Args:
-        limits: those that count; the first one on TTFT, or the first, says which latency is named.
+    Of ``limits`` the first one on TTFT, or the first, says which latency is named.
     """
     service = next((row for row in rows[1:] if row.router == "random"), None)
     if service is None:

@@ -9,7 +9,6 @@ from tonnage.plan import note as notes
 from tonnage.report.document import Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import counted, number, percent, plain, whole
 from tonnage.report.plans.fleet import NAMES
-from tonnage.report.plans.question import limit_text
 from tonnage.report.plans.sessions import MEMORIES
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def note_text(note: notes.Note) -> str:
         case notes.RestsOn():
             return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."
         case notes.LimitsDoNotCount():
-            return f"{MODES[note.mode]}: {', '.join(map(limit_text, note.limits))} does not count."
+            return f"{MODES[note.mode]}: {', '.join(map(str, note.limits))} does not count."
         case notes.KnobsChanged() | notes.TiersNotStarted():
             return _command(note)
         case notes.FrontEnds():
@@ -232,7 +231,7 @@ def _settings(note: notes.UseCaseDefaults) -> list[str]:
     question = "question" if note.parts else "ISL"
     found += [f"{name} {tokens} tokens" for name, tokens in ((question, note.isl), ("OSL", note.osl)) if tokens]
     found += [f"{PARTS[one.part]} {one.written} tokens" for one in note.parts]
-    return found + [limit_text(limit) for limit in note.limits]
+    return found + [str(limit) for limit in note.limits]
 
 
 def warning_text(warning: notes.Warning) -> str:
@@ -255,7 +254,7 @@ def warning_text(warning: notes.Warning) -> str:
             )
         case notes.LimitHalvesThroughput():
             return (
-                f"{limit_text(warning.limit)} holds an instance to {number(warning.requests_per_second)} requests/s; without it, "
+                f"{warning.limit} holds an instance to {number(warning.requests_per_second)} requests/s; without it, "
                 f"it carries {number(warning.requests_per_second_without)}, {warning.value:.1f} times as many"
             )
         case notes.BurstyTrace():

@@ -33,7 +33,6 @@ from tonnage.report.plans.screen import WARNED, Room, answer_rows, head, in_one,
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
-    from tonnage.plan.reason import Rejected
     from tonnage.plan.use_cases import UseCases
 
 
@@ -92,6 +91,7 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
 
 def _parts(plan: Plan) -> tuple[Section, ...]:
     """Every section after the first page."""
+    step, memory = drawing(figures.step(plan), "", step_table(plan)), drawing(figures.memory(plan), "", memory_table(plan))
     return (
         _question(plan),
         existing_section(plan),
@@ -104,7 +104,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         sensitivity_section(plan, _sensitivity(plan)),
         measurement_section(plan),
         candidates_section(plan, _candidates(plan)),
-        _where_it_goes(plan),
+        section("explain", EXPLAINED, explained_items(plan), step, limits_table(plan), memory),
         rejected_section(plan),
         assumptions_section(plan, warnings_of(plan)[WARNED:]),
         _repeat(plan),
@@ -244,11 +244,6 @@ def _candidates(plan: Plan) -> Block | None:
     return drawing(figures.pareto(plan), reading, candidates_table(plan))
 
 
-def _where_it_goes(plan: Plan) -> Section:
-    step, memory = drawing(figures.step(plan), "", step_table(plan)), drawing(figures.memory(plan), "", memory_table(plan))
-    return section("explain", EXPLAINED, explained_items(plan), step, limits_table(plan), memory)
-
-
 def _repeat(plan: Plan) -> Section:
     source = plan.provenance
     rows = (
@@ -353,7 +348,8 @@ def _rows(plan: Plan) -> Iterator[tuple[object, ...]]:
             "",
         )
     for one in plan.rejected:
-        yield (plan.scenario.model, "rejected", *_rejected(one), reason_text(one.reason))
+        names = tuple(getattr(one, name) for name in IDENTITY)
+        yield (plan.scenario.model, "rejected", *names, *("",) * (len(HEADER) - len(names) - 3), reason_text(one.reason))
 
 
 def _candidate(c: Candidate) -> tuple[object, ...]:
@@ -366,11 +362,6 @@ def _candidate(c: Candidate) -> tuple[object, ...]:
         _plain(None if c.confidence is None else c.confidence.meets),
         *map(_plain, (at.ttft_ms.mean, at.ttft_ms.p95, at.ttft_ms.p99, at.tpot_ms.mean, at.itl_ms.p99, at.e2e_ms.mean, at.e2e_ms.p95)),
     )
-
-
-def _rejected(one: Rejected) -> tuple[object, ...]:
-    names = tuple(getattr(one, name) for name in IDENTITY)
-    return (*names, *("",) * (len(HEADER) - len(names) - 3))
 
 
 def _plain(value: float | None) -> str:

@@ -35,11 +35,6 @@ ALWAYS = ("ttft", "tpot", "e2e")
 """Metrics that are named with their mean where no limit names them."""
 
 
-def limit_text(limit: Limit) -> str:
-    """Such as "TTFT p95 ≤ 500 ms"."""
-    return str(limit)
-
-
 def breach_text(breach: Breach) -> str:
     """Such as "TTFT p95 612 ms > 500 ms", or "95% of requests take up to 1.2 times TTFT ≤ 500 ms & TPOT ≤ 50 ms"."""
     limit, value = breach.limit, breach.value_ms
@@ -73,7 +68,7 @@ def attained_text(one: Attained) -> str:
 
 def bound_text(bound: Bound) -> str:
     """What ends a load: a limit, saturation, the throughput of a job, or the last point of a benchmark."""
-    return BOUNDS[bound.kind] if bound.limit is None else limit_text(bound.limit)
+    return BOUNDS[bound.kind] if bound.limit is None else str(bound.limit)
 
 
 def latency(candidate: Candidate | AtPeak, metrics: tuple[str, ...] = METRICS) -> tuple[str, ...]:
@@ -158,7 +153,7 @@ def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     rows = (
         ("Question", f"{plan.scenario.model}, {lengths_text(plan)}{shares}"),
         ("Demand", demand_text(plan.demand)),
-        ("Limits", ", ".join(map(limit_text, plan.scenario.limits)) or "none"),
+        ("Limits", ", ".join(map(str, plan.scenario.limits)) or "none"),
         ("Aim", "" if plan.aim is None else aim_text(plan.aim)),
     )
     return tuple(row for row in rows if row[1])

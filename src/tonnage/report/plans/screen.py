@@ -142,12 +142,9 @@ def fitted(build: Callable[[Room], Sequence[Section]]) -> tuple[Section, ...]:
 
 
 def screen(plans: Sequence[Plan], *, page: str = "report", explain: bool = False, plot: int | None = None) -> Document:
-    """The first screen of one plan, or of several models side by side.
+    """The first screen of one plan, or of several models side by side; ``plot`` adds a plot of characters in so many columns.
 
-    Args:
-        page: the option that writes the page.
-        explain: whether what takes time and memory follows, before the last line.
-        plot: columns of a plot of characters that follows likewise; None for none.
+    ``page`` is the option that writes the page; ``explain`` adds what takes time and memory.
     """
     more = section("more", "", Text(text=more_text(page)))
     build = _of_one if len(plans) == 1 else _of_several

@@ -15,7 +15,7 @@ from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import bought, deployment_text
 from tonnage.report.plans.explained import risk_text, why_text
 from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
-from tonnage.report.plans.question import breach_text, limit_text, question_rows, value_text
+from tonnage.report.plans.question import breach_text, question_rows, value_text
 from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
             latencies = tuple(map(number, (case.ttft_ms.p95, case.tpot_ms.mean, case.e2e_ms.p95)))
             head = (case.name, number(case.requests_per_second))
             for use in case.limits:
-                rows.append((use.used or 0.0, (*head, limit_text(use.limit), number(use.value_ms), percent(use.used), *latencies)))
+                rows.append((use.used or 0.0, (*head, str(use.limit), number(use.value_ms), percent(use.used), *latencies)))
             if not case.limits:
                 rows.append((0.0, (*head, "none", ABSENT, ABSENT, *latencies)))
     kept = rows if most is None else [row for row in rows if row in sorted(rows, reverse=True)[:most]]
@@ -206,7 +206,7 @@ def use_text(use: LimitUse) -> str:
         if use.limit.share is None
         else value_text(use.limit, use.value_ms)
     )
-    return f"{limit_text(use.limit)}: {value}"
+    return f"{use.limit}: {value}"
 
 
 def not_shared_text(why: NotShared) -> str:

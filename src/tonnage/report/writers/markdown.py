@@ -38,7 +38,10 @@ def _block(block: Block) -> str:
     if isinstance(block, Facts):
         return "\n".join(f"- {plain(name)}: {plain(value)}" for name, value in block.rows)
     if isinstance(block, Command | Lines):
-        return _fenced(block.text, "sh" if isinstance(block, Command) else "")
+        language = "sh" if isinstance(block, Command) else ""
+        longest = max((len(run) for run in re.findall(r"`+", block.text)), default=0)
+        fence = "`" * max(3, longest + 1)
+        return f"{fence}{language}\n{block.text}\n{fence}"
     numbers = block.numbers if isinstance(block, Drawing) else block
     return "" if numbers is None else _table(numbers)
 
@@ -56,10 +59,3 @@ def _table(table: Table) -> str:
 def _line(cells: tuple[str, ...], bold: bool) -> str:
     written_cells = (f"**{plain(cell)}**" if bold and cell.strip() else plain(cell) for cell in cells)
     return f"| {' | '.join(written_cells)} |"
-
-
-def _fenced(code: str, language: str = "") -> str:
-    """Code between fences longer than any inside it."""
-    longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{code}\n{fence}"

@@ -54,7 +54,13 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequen
     widths = [max(len(cell) for cell in (name, *cells)) for name, cells in zip(header, columns, strict=True)]
     for together in (TOGETHER, 0):
         least = [_least(name, cells, together=together, numeric=n) for name, cells, n in zip(header, columns, right, strict=True)]
-        widths = _narrowed(widths, least, width)
+        found = list(widths)
+        while _total(found) > width:
+            widest = max(range(len(found)), key=lambda i: (found[i] > least[i], found[i]))
+            if found[widest] <= least[widest]:
+                break
+            found[widest] -= 1
+        widths = found
     if _total(widths) > width:
         return [line for row in rows for line in _stacked(header, row, width)]
     folded = [[_folded(cell, wide) for cell, wide in zip(row, widths, strict=True)] for row in (header, *rows)]
@@ -71,17 +77,6 @@ def _least(name: str, cells: Sequence[str], *, together: int, numeric: bool) -> 
     """Columns that a column needs if no word is broken, no number is folded, and words that are short together stay together."""
     words = [len(word) for cell in ((name,) if numeric else (name, *cells)) for word in cell.split()]
     return max([*words, *(len(cell) if numeric else min(len(cell), together) for cell in cells)], default=0)
-
-
-def _narrowed(widths: Sequence[int], least: Sequence[int], width: int) -> list[int]:
-    """The widths, of which the widest gives way until the table fits or every column is at its least."""
-    found = list(widths)
-    while _total(found) > width:
-        widest = max(range(len(found)), key=lambda i: (found[i] > least[i], found[i]))
-        if found[widest] <= least[widest]:
-            break
-        found[widest] -= 1
-    return found
 
 
 def _folded(cell: str, width: int) -> list[str]:
@@ -143,7 +138,9 @@ def _section(section: Section) -> str:
 def terminal_block(block: Block) -> str:
     """One block as lines of text."""
     if isinstance(block, Text | Items):
-        return _prose(block)
+        sign = _SIGNS.get(block.tone, BULLET if isinstance(block, Items) else "")
+        sentences = block.items if isinstance(block, Items) else (block.text,)
+        return "\n".join(folded(sentence, sign, " " * len(sign)) for sentence in sentences)
     if isinstance(block, Facts):
         return _facts(block)
     if isinstance(block, Table | Drawing):
@@ -153,13 +150,6 @@ def terminal_block(block: Block) -> str:
         return f"  {block.text}"
     assert isinstance(block, Lines)
     return block.text
-
-
-def _prose(block: Text | Items) -> str:
-    """A paragraph, or a list with a sign before each sentence."""
-    sign = _SIGNS.get(block.tone, BULLET if isinstance(block, Items) else "")
-    sentences = block.items if isinstance(block, Items) else (block.text,)
-    return "\n".join(folded(sentence, sign, " " * len(sign)) for sentence in sentences)
 
 
 def _facts(facts: Facts) -> str:

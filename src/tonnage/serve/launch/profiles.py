@@ -71,13 +71,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def missing(engine: EnginePreset, machine: Machine, devices: tuple[Device, ...]) -> str:
-    """What these GPUs or their driver lack for an engine, as a clause; empty where they lack nothing.
-
-    Args:
-        engine: the preset.
-        machine: that has the driver.
-        devices: GPUs of it.
-    """
+    """What these GPUs or their driver lack for an engine, as a clause; empty where they lack nothing."""
     vendors = {one.vendor for one in devices}
     for vendor in vendors - set(engine.vendors):
         return f"{engine.name} runs on GPUs of {', '.join(engine.vendors)}, and these are of {vendor}"
@@ -175,15 +169,9 @@ def profiles(
     checkpoint: Callable[[EnginePreset, str], str],
     context: int | None = None,
 ) -> tuple[Profile, ...]:
-    """Every combination of engine, number format and degree.
+    """Every combination of engine, number format and degree; all GPUs of the machine are of one kind that the catalog has.
 
-    Args:
-        model: to run.
-        machine: to run it on; all its GPUs are of one kind that the catalog has.
-        engines: presets.
-        precisions: number formats.
-        checkpoint: what an engine loads in a number format; "" where nobody named one.
-        context: tokens of a request that are wanted (default: the model's context).
+    ``checkpoint`` says what an engine loads in a number format, "" for nothing; ``context`` are tokens of a request (default: the model's).
     """
     wanted = min(context or model.max_context, model.max_context)
     found: list[Profile] = []

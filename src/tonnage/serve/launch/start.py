@@ -42,12 +42,7 @@ class Started:
     path: str
 
     def program(self, place: int, file: str) -> Program:
-        """The instance as a child process.
-
-        Args:
-            place: number of the instance, from 0.
-            file: path of the configuration file; "" where it needs none.
-        """
+        """The instance of that number, from 0, as a child process; ``file`` is its configuration, "" where it needs none."""
         argv = tuple(file if word == FILE else word for word in self.argv) if file else self.argv
         return Program(
             name=f"instance-{place}", argv=argv, address=f"127.0.0.1:{self.port}", path=self.path, environment=dict(self.environment)
@@ -131,17 +126,7 @@ def engine_started(
     environment: Mapping[str, str],
     ports: Ports,
 ) -> tuple[Started, ...]:
-    """Instances of vLLM, SGLang or TensorRT-LLM.
-
-    Args:
-        started: the command of one of them, as ``plan.launch`` makes it.
-        family: of the engine.
-        program: the path of the program that starts it.
-        name: that clients use for the model.
-        groups: GPUs of each instance.
-        environment: further variables.
-        ports: gives so many free ones.
-    """
+    """Instances of vLLM, SGLang or TensorRT-LLM, each on its group of GPUs, by the command that ``plan.launch`` makes."""
     return tuple(
         Started(
             argv=(program, *started.argv[1:], *listening(family, host=HOST, port=port, name=name)),
@@ -159,11 +144,7 @@ def nim_started(
 ) -> tuple[Started, ...]:
     """Containers of NIM, each with its GPUs and its port; the container chooses its profile by itself.
 
-    Args:
-        started: the command of one of them, whose words ``--gpus`` and ``--publish`` are replaced.
-        program: the path of docker.
-        name: that clients use for the model.
-        groups, environment, ports: as for ``engine_started``.
+    The words ``--gpus`` and ``--publish`` of the command are replaced.
     """
     found = []
     for group, port in zip(groups, ports(len(groups)), strict=True):
@@ -179,16 +160,7 @@ def nim_started(
 def triton_started(
     repository: Path, *, program: str, groups: Sequence[tuple[Device, ...]], environment: Mapping[str, str], ports: Ports
 ) -> tuple[Started, ...]:
-    """Servers of Triton on a model repository.
-
-    Args:
-        repository: its folder.
-        program: the path of tritonserver.
-        groups, environment, ports: as for ``engine_started``.
-
-    Raises:
-        InputError: the folder holds no model.
-    """
+    """Servers of Triton on a model repository. Raises InputError: the folder holds no model."""
     if not any(repository.glob("*/config.pbtxt")):
         raise InputError(f"{option('model')}: {repository} is no model repository: it holds no folder with a config.pbtxt")
     found = []
@@ -221,12 +193,7 @@ PACKAGES = {"sglang": "sglang"}
 
 
 def found_command(family: str, where: Path | None) -> str:
-    """The path of the program that starts an engine; "" where it is not installed.
-
-    Args:
-        family: of the engine.
-        where: folder of the engine's environment, or of its programs; None to look along the PATH.
-    """
+    """The path of the program that starts an engine, in its environment's folder or along the PATH; "" where it is not installed."""
     program = COMMANDS[family]
     if where is None:
         found = shutil.which(program)
@@ -244,11 +211,7 @@ def _has_package(python: Path, package: str) -> bool:
 
 
 def needed_command(family: str, where: Path | None) -> str:
-    """The same, refused where it is not installed.
-
-    Raises:
-        InputError: naming the program, and how to say where it is.
-    """
+    """The same, refused where it is not installed. Raises InputError: naming the program, and how to say where it is."""
     found = found_command(family, where)
     if not found:
         place = f"in {where}" if where is not None else "along the PATH"
@@ -274,12 +237,7 @@ SETTINGS = {"max_model_len": "max_context", "max_batch_size": "max_batch_size", 
 
 
 def cpu_command(checkpoint: str, asked: Mapping[str, int]) -> Command:
-    """The command of an instance; what is not asked is left to vLLM.
-
-    Args:
-        checkpoint: folder of the model, or its name at a hub.
-        asked: settings by the names in ``SETTINGS``.
-    """
+    """The command of an instance; what is not asked (``SETTINGS``) is left to vLLM."""
     launch = find_engine("vllm").launch
     if launch is None:
         raise InputError(f"{option('engine')}: no command of vllm is known")
@@ -290,22 +248,13 @@ def cpu_command(checkpoint: str, asked: Mapping[str, int]) -> Command:
 
 
 def cpu_environment(kv_cache_gb: int, threads: int) -> dict[str, str]:
-    """The variables of an instance.
-
-    Args:
-        kv_cache_gb: memory of its KV cache in GiB.
-        threads: of the CPU; 0 for vLLM's choice.
-    """
+    """The variables of an instance; the KV cache's memory is in GiB, and 0 threads are vLLM's choice."""
     found = {"VLLM_CPU_KVCACHE_SPACE": str(kv_cache_gb)}
     return {**found, "OMP_NUM_THREADS": str(threads)} if threads else found
 
 
 def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instances: int) -> None:
-    """Refuse what main memory does not hold.
-
-    Raises:
-        DoesNotFit: weights, KV cache and processes together exceed it.
-    """
+    """Refuse what main memory does not hold. Raises DoesNotFit: weights, KV cache and processes together exceed it."""
     each = folder_bytes(checkpoint) / 2**30 + kv_cache_gb + OTHER_GB
     have = machine.memory_bytes / 2**30
     if instances * each > have:
@@ -339,17 +288,7 @@ def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
 
 
 def placed(devices: Sequence[Device], size: int, instances: int | None, wanted: int | None = None) -> tuple[tuple[Device, ...], ...]:
-    """A group of GPUs for each instance.
-
-    Args:
-        devices: that may be used.
-        size: GPUs of an instance.
-        instances: how many were requested; None for ``wanted``, or as many as fit if those are fewer.
-        wanted: by the plan; None for as many as fit.
-
-    Raises:
-        InputError: not enough GPUs.
-    """
+    """A group of GPUs for each instance: as many as asked, or ``wanted`` by the plan if they fit. Raises InputError: not enough."""
     found = groups(devices, size)
     if not found:
         raise InputError(f"{option('gpus')}: an instance takes {size} GPUs, and {len(devices)} are free")
@@ -363,12 +302,7 @@ def placed(devices: Sequence[Device], size: int, instances: int | None, wanted: 
 
 
 def check_planned(pool: Pool, machine: Machine, deployment: Deployment) -> None:
-    """Refuse what a plan chose where this machine cannot run it: other GPUs, formats, drivers, memory.
-
-    Raises:
-        InputError: naming what is wrong.
-        DoesNotFit: the memory of these GPUs does not hold the model.
-    """
+    """Refuse what a plan chose where this machine cannot run it: other GPUs, formats, drivers. Raises InputError; DoesNotFit: memory."""
     where = option("plan")
     if not machine.devices:
         raise InputError(f"{where}: is for {pool.gpu}, and this machine has no GPU that a driver shows ({machine.label})")

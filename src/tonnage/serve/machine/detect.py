@@ -26,12 +26,7 @@ _SIZE = re.compile(r"-\d+gb.*$")
 
 
 def catalog_gpu(name: str, memory_bytes: int) -> str:
-    """The catalog id of a GPU by the name and the memory that its driver reports; "" where there is none.
-
-    Args:
-        name: such as "NVIDIA H100 80GB HBM3".
-        memory_bytes: that the driver reports; it tells boards apart whose names are one.
-    """
+    """The catalog id of a GPU by its driver's name ("NVIDIA H100 80GB HBM3"), and its memory where boards share a name; "" if none."""
     hyphened = name.strip().replace(" ", "-")
     for gpu, product in PRODUCTS.items():
         if product == hyphened:
@@ -58,14 +53,7 @@ LINKS = 18
 
 
 def nvidia_devices(library: Any) -> tuple[tuple[Device, ...], str]:
-    """The GPUs and the version of their driver.
-
-    Args:
-        library: the module ``pynvml``, or something that acts like it.
-
-    Raises:
-        library.NVMLError: there is no driver.
-    """
+    """The GPUs and the version of their driver, by ``pynvml`` or what acts like it. Raises library.NVMLError: there is no driver."""
     library.nvmlInit()
     try:
         handles = [library.nvmlDeviceGetHandleByIndex(place) for place in range(library.nvmlDeviceGetCount())]

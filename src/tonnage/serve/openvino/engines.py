@@ -40,11 +40,7 @@ class OpenvinoReader:
         return self._prompt(self._tokenizer.encode(text, add_special_tokens=special))
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """Of a chat, with the template that the model's file holds.
-
-        Raises:
-            Refused: there is none, or it does not take these messages.
-        """
+        """Of a chat, with the template that the model's file holds. Raises Refused: there is none, or it does not take these messages."""
         said = [{"role": message.role, "content": message.text} for message in messages]
         try:
             text = self._tokenizer.apply_chat_template(said, add_generation_prompt=True)
@@ -53,11 +49,7 @@ class OpenvinoReader:
         return self._prompt(self._tokenizer.encode(text, add_special_tokens=False))
 
     def ids(self, ids: Sequence[int]) -> Prompt:
-        """Of token ids.
-
-        Raises:
-            Refused: ids beyond the vocabulary.
-        """
+        """Of token ids. Raises Refused: ids beyond the vocabulary."""
         if max(ids) >= self._vocabulary:
             raise Refused(f"prompt: token id {max(ids)} is out of vocabulary, which has {self._vocabulary} tokens", param="prompt")
         return Prompt(ids=tuple(ids))
@@ -78,13 +70,7 @@ class OpenvinoEngines:
     """
 
     def __init__(self, pipeline: Pipeline, model: str, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the pipeline; its pieces are taken on the loop's thread.
-
-        Args:
-            pipeline: a model that is loaded.
-            model: the name that clients use.
-            loop: of the server.
-        """
+        """Start the pipeline of a loaded model; its pieces are taken on the loop's thread."""
         self._pipeline = pipeline
         self.metrics = Metrics(self._loads, model)
         pipeline.start(lambda made: _on(loop, made))
@@ -125,14 +111,7 @@ class OpenvinoSource:
     """One answer in the pipeline."""
 
     def __init__(self, pipeline: Pipeline, ids: tuple[int, ...], config: Any, stop_ids: frozenset[int]) -> None:
-        """Not begun yet.
-
-        Args:
-            pipeline: what makes it.
-            ids: the prompt.
-            config: an ``openvino_genai.GenerationConfig``.
-            stop_ids: tokens at which it ends.
-        """
+        """Not begun yet; ends at ``stop_ids``."""
         self._pipeline, self._ids, self._config, self._stop_ids = pipeline, ids, config, stop_ids
         self._work: Work | None = None
 
@@ -169,16 +148,7 @@ class OpenvinoSource:
 
 
 def generation_config(sampling: Sampling, osl: int, choice: int) -> Any:
-    """An ``openvino_genai.GenerationConfig``.
-
-    Args:
-        sampling: as it was requested.
-        osl: output tokens at most.
-        choice: 0 for the first answer to a prompt; each has its own seed.
-
-    Raises:
-        Refused: what OpenVINO GenAI does not take.
-    """
+    """An ``openvino_genai.GenerationConfig``; each ``choice``, from 0, has its own seed. Raises Refused: what it does not take."""
     import openvino_genai
 
     config = openvino_genai.GenerationConfig()

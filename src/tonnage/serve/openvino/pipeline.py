@@ -29,11 +29,7 @@ class Detokenizer:
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
-        """No token has come yet.
-
-        Args:
-            decode: the text of some tokens.
-        """
+        """No token has come yet; ``decode`` gives the text of some tokens."""
         self._decode = decode
         self._ids: list[int] = []
         self._begin = self._read = 0
@@ -41,12 +37,7 @@ class Detokenizer:
         self._waited = -1  # tokens since a character was broken for the first time; -1 while none is
 
     def take(self, ids: Sequence[int], *, last: bool = False) -> str:
-        """The text of further tokens.
-
-        Args:
-            ids: the tokens.
-            last: whether none will follow, so that a broken character is given out as it is.
-        """
+        """The text of further tokens; behind the ``last`` a broken character is given out as it is."""
         self._ids += ids
         before = self._decode(self._ids[self._begin : self._read]) if self._read > self._begin else ""
         text = self._decode(self._ids[self._begin :])[len(before) :] if len(self._ids) > self._begin else ""
@@ -96,11 +87,7 @@ class Pipeline:
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Load a model; the thread is not started.
-
-        Raises:
-            InputError: OpenVINO GenAI cannot load the model.
-        """
+        """Load a model; the thread is not started. Raises InputError: OpenVINO GenAI cannot load the model."""
         import openvino_genai
 
         scheduler = openvino_genai.SchedulerConfig()
@@ -121,11 +108,7 @@ class Pipeline:
         self._thread = threading.Thread(target=self._run, daemon=True, name="openvino")
 
     def start(self, deliver: Callable[[Deliveries], None]) -> None:
-        """Start the thread.
-
-        Args:
-            deliver: called on that thread with the pieces of each step; it must bring them to the thread where they are taken.
-        """
+        """Start the thread, on which ``deliver`` gets the pieces of each step; it must bring them to the thread where they are taken."""
         self._deliver = deliver
         self._thread.start()
 

@@ -60,13 +60,7 @@ class Child:
     """
 
     def __init__(self, program: Program, log: Path, *, grace_s: float) -> None:
-        """Not started yet.
-
-        Args:
-            program: what to run.
-            log: a file in a folder that exists.
-            grace_s: seconds from SIGTERM to SIGKILL.
-        """
+        """Not started yet; ``log`` is a file in a folder that exists, ``grace_s`` the seconds from SIGTERM to SIGKILL."""
         self.program, self.log = program, log
         self.starts = self.pid = 0
         self.started_at = 0.0
@@ -75,11 +69,7 @@ class Child:
         self._lifeline = -1
 
     def start(self) -> None:
-        """Start the program.
-
-        Raises:
-            TonnageError: it cannot be run.
-        """
+        """Start the program. Raises TonnageError: it cannot be run."""
         ends, self._lifeline = os.pipe()
         command = [sys.executable, "-I", guard.__file__, str(ends), str(self._grace_s), "--", *self.program.argv]
         environment = {**os.environ, **self.program.environment, STARTS: str(self.starts + 1)}

@@ -36,13 +36,7 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def guard(pipe: int, grace_s: float, command: list[str]) -> int:
-    """Run a command until it ends or is to end; its exit code.
-
-    Args:
-        pipe: descriptor that becomes readable when the supervisor has gone.
-        grace_s: seconds between SIGTERM and SIGKILL.
-        command: what to run, in a process group of its own.
-    """
+    """Run a command, in a process group of its own, until it ends or ``pipe`` is readable as its supervisor has gone; its exit code."""
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     asked: list[int] = []

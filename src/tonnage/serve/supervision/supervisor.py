@@ -41,15 +41,7 @@ class Supervisor:
         told: Callable[[str], None] | None = None,
         restarts: bool = True,
     ) -> None:
-        """Start nothing yet.
-
-        Args:
-            programs: with names that differ.
-            logs: a folder that is made if it is not there; each program has a file of its name in it.
-            grace_s: seconds from SIGTERM to SIGKILL.
-            told: takes a line about every restart.
-            restarts: whether a program that ends is started again.
-        """
+        """Start nothing yet; each program has a file of its name in ``logs``, and ``told`` takes a line about every restart."""
         logs.mkdir(parents=True, exist_ok=True)
         self.children = tuple(Child(program, logs / f"{program.name}.log", grace_s=grace_s) for program in programs)
         self._told = told or (lambda line: None)
@@ -79,15 +71,9 @@ class Supervisor:
         self._end()
 
     def wait_until_ready(self, *, timeout_s: float, seen: Callable[[int, int], None] | None = None) -> None:
-        """Wait until every program serves.
+        """Wait until every program serves; ``seen`` takes how many do, and of how many, whenever that number changes.
 
-        Args:
-            timeout_s: seconds that they may take.
-            seen: takes how many serve, and of how many, whenever that number changes.
-
-        Raises:
-            InputError: a program refused what it was given (exit code 2), in its own words.
-            TonnageError: a program ended, or the time is over.
+        Raises InputError: a program refused what it was given (exit code 2), in its words; TonnageError: one ended, or the time is over.
         """
         until, before = time.monotonic() + timeout_s, -1
         while True:

@@ -110,16 +110,7 @@ def settings(
 
 
 def machine(cfg: Any, step: StepModel, rows: Rows, *, steps: int = 0, log: int = 0, stop: NDArray[np.int64] | None = None) -> Machine:
-    """An idle engine at time 0.
-
-    Args:
-        cfg: as ``settings`` makes them.
-        step: its coefficients.
-        rows: for the requests, not filled in.
-        steps: how many steps are recorded.
-        log: entries of the log; 0 without one.
-        stop: an array of one element that another thread sets to 1.
-    """
+    """An idle engine at time 0; ``stop`` is an array of one element that another thread sets to 1."""
     most = int(cfg["slots"])
     draft = np.zeros(COEFFICIENTS) if step.drafting is None else step.drafting.coefficients
     line = np.full((2, most + 1), -1)
@@ -230,18 +221,7 @@ MOST_BLOCKS = 2**30
 
 
 def cache_of(trace: Trace, contents: Contents, knobs: EngineKnobs, windows: Windows, cfg: Any, tiers: Sequence[Tier]) -> Cache:
-    """An empty cache for the requests of a trace.
-
-    Args:
-        trace: the requests.
-        contents: what they have in common.
-        knobs, windows: of the engine.
-        cfg: the engine's settings.
-        tiers: below the cache.
-
-    Raises:
-        InputError: more blocks or pieces than a name can tell apart.
-    """
+    """An empty cache for the requests of a trace, above its tiers. Raises InputError: more blocks or pieces than a name can tell apart."""
     scheduler, size, own = SCHEDULERS[knobs.scheduler], knobs.tokens_per_block, int(cfg["kv_blocks"])
     first = np.cumsum([own, *(tier.blocks for tier in tiers)])
     count, longest = int(first[-1]), int((trace.isl + trace.osl).max(initial=1)) + int(cfg["drafted"])

@@ -50,10 +50,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _builder(name: str) -> Callable[[int], Callable[..., Any]]:
-    """Makes the loop of one engine, or of attention ranks in lockstep, under a name that tells it from others in numba's cache.
-
-    What it makes has ``version`` as part of its key there.
-    """
+    """Makes the loop of one engine, or of ranks in lockstep, under its own name in numba's cache, with ``version`` in its key there."""
 
     def build(version: int) -> Callable[..., Any]:
         def drive(m, until, cancelled):
@@ -113,11 +110,7 @@ class Loop:
         return 0
 
     def address(self, m: Machine) -> int:
-        """Where the loop is in memory, for ``advance_at``; it is compiled or loaded when it is first asked for.
-
-        Args:
-            m: any machine of its type.
-        """
+        """Where the loop is in memory, for ``advance_at``; compiled or loaded, for machines like ``m``, when it is first asked for."""
         with self._once:
             if self._address == 0:
                 body, entry = self.parts
@@ -153,10 +146,7 @@ write = compiled(_build_write(VERSION))
 def loop_of(*, shares: bool = False, ranks: bool = False, grouped: bool = False) -> Loop:
     """The loop of an engine; each is compiled when it is first asked for in a run that is not small.
 
-    Args:
-        shares: whether its requests have something in common.
-        ranks: whether they differ by class or deadline.
-        grouped: whether it is an attention rank in lockstep with others.
+    ``shares``: its requests have something in common; ``ranks``: they differ by class or deadline; ``grouped``: ranks go in lockstep.
     """
     return (_GROUPS if grouped else _LOOPS)[shares, ranks]
 
@@ -167,12 +157,7 @@ def loop_for(m: Machine) -> Loop:
 
 
 def grouped(ranks: Sequence[Machine], wait: int) -> list[Machine]:
-    """Idle machines as the attention ranks of one instance; whichever is driven, all are.
-
-    Args:
-        ranks: the machines.
-        wait: ``EngineKnobs.rank_wait_steps``.
-    """
+    """Idle machines as the attention ranks of one instance; whichever is driven, all are."""
     note = np.zeros(1, GROUP)
     note["wait"] = wait
     at, room = np.zeros(len(ranks), np.int64), np.zeros((0, 0), np.int64)

@@ -120,11 +120,7 @@ def run_fleet(
 
 
 def compile_for(trace: Trace, engines: Sequence[Machine]) -> None:
-    """Compile the loop of fleets, or load it, without that of one engine, which it calls; nothing is simulated.
-
-    Args:
-        trace, engines: any that ``run_fleet`` takes.
-    """
+    """Compile the loop of fleets, or load it, without that of one engine, which it calls; nothing is simulated."""
     made = arguments(trace, engines, "round-robin", 0, None, None, NO_CHANGES, drive.expected)
     drive_fleet.compile((*map(typeof, made), types.int64))
 

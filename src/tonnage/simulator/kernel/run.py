@@ -213,10 +213,7 @@ def _machine(
 
 
 def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
-    """The record of a run, and its rows.
-
-    Of requests that have something in common in the order in which they were sent, without those that never were.
-    """
+    """The record of a run, and its rows; of requests that have something in common those that were sent, in that order."""
     if trace.contents is None:
         count = int(m.state["arrived"] + m.state["coming"])
         if window_ps >= 0:
@@ -242,11 +239,7 @@ def _first(m: Machine, trace: Trace) -> int:
 
 
 def check_trace(trace: Trace) -> None:
-    """Refuse what nobody could send.
-
-    Raises:
-        InputError: due times out of order, or lengths below one token.
-    """
+    """Refuse what nobody could send. Raises InputError: due times out of order, or lengths below one token."""
     if len(trace) and (int(trace.isl.min()) < 1 or int(trace.osl.min()) < 1):
         raise InputError("lengths: a prompt and an output have one token or more")
     due = trace.due_ps[trace.firsts()]
@@ -255,11 +248,7 @@ def check_trace(trace: Trace) -> None:
 
 
 def warm_up(*, shares: bool = False, ranks: bool = False, grouped: bool = False) -> None:
-    """Compile the loop, or load it from numba's cache, by a run of one request.
-
-    Args:
-        shares, ranks, grouped: which loop, as in ``driven.loop_of``.
-    """
+    """Compile a loop (``driven.loop_of``), or load it from numba's cache, by a run of one request."""
     one = np.ones(1, np.int64)
     contents = of_rows([[(0, ENDLESS)]]) if shares else None
     trace = Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0, contents=contents)

@@ -62,15 +62,7 @@ class PrefixCache:
     """The blocks of one engine."""
 
     def __init__(self, blocks: int, size: int, contents: Contents, tiers: Sequence[Tier] = (), *, partial: bool = False) -> None:
-        """Start with all blocks empty.
-
-        Args:
-            blocks: how many there are.
-            size: tokens of a block.
-            contents: of the requests that come.
-            tiers: below the cache, the nearest first.
-            partial: whether parts of a block are found.
-        """
+        """Start with all blocks of ``size`` tokens empty, above the tiers, nearest first; ``partial``: parts of a block are found too."""
         self.size = size
         self.contents = contents
         self.partial = partial

@@ -79,13 +79,7 @@ class ModelQueue:
         return sum(map(len, self.levels.values()))
 
     def enter(self, ticket: Ticket, level: int, timeout_s: float) -> bool:
-        """Let a request in; False where its level is full.
-
-        Args:
-            ticket: the request; its deadline is set here.
-            level: that it brings; 0 for the default one.
-            timeout_s: that it brings; 0 for none.
-        """
+        """Let a request in, with a level (0: the default) and a timeout (0: none) that sets its deadline; False where the level is full."""
         where = self.levels[level or self.rules.default_level] if self.rules.levels else self.levels[0]
         policy = where.policy
         if policy.max_queue_size and len(where) >= policy.max_queue_size:

@@ -118,11 +118,7 @@ class ServiceRun:
     busy: tuple[float, ...]
 
     def latencies_s(self, stream: int | None = None) -> NDArray[np.float64]:
-        """Seconds from request to answer, in order of requests; infinite where no answer came.
-
-        Args:
-            stream: of one stream alone.
-        """
+        """Seconds from request to answer of one stream, in order of requests; infinite where no answer came."""
         record = self.requests
         seconds = np.where(record.status == COMPLETED, (record.last_token_ns - record.due_ns) / 1e9, np.inf)
         return seconds if stream is None else seconds[self.stream == stream]

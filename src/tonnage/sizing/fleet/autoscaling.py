@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -150,17 +150,8 @@ class FleetOverHours:
     def _limits(self, requests: Requests) -> tuple[LimitOverHours, ...]:
         """What became of the limits that are known by request, under the names that they were asked by."""
         named = [limit_of(limit) for limit in self.limits if limit.metric != "itl"]
-        return tuple(
-            LimitOverHours(
-                limit=limit,
-                share=one.share,
-                broken_hours=one.broken_hours,
-                hours=one.hours,
-                worst_hour=one.worst_hour,
-                worst_share=one.worst_share,
-            )
-            for limit, one in zip(named, violations(requests, self.slo), strict=True)
-        )
+        found = zip(named, violations(requests, self.slo), strict=True)
+        return tuple(LimitOverHours(**asdict(one) | {"limit": limit}) for limit, one in found)
 
 
 def hardest_hours(profile: tuple[float, ...]) -> tuple[float, ...]:
@@ -312,12 +303,7 @@ def autoscaling(
 ) -> Autoscaling | None:
     """What is proposed for a plan's choice; None where the plan chose nothing.
 
-    Args:
-        question: that the plan answers, with a profile or a recording.
-        plan: the answer.
-        broken_share: of the hours, in which limits may be broken.
-        start_s: seconds from a decision until a new instance serves; None for those of ``perf.start``.
-        workers: threads to simulate on; the answer does not depend on it.
+    Limits may be broken in ``broken_share`` of the hours; ``start_s`` is None for the seconds of ``perf.start``.
     """
     choice = plan.choice
     if choice is None:

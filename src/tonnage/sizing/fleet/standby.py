@@ -156,17 +156,9 @@ def with_standby(
 
 
 def standing_by(needed: int, unit: Unit, reserve: Reserve, asked: float | None, extra: int = 0) -> Standby:
-    """The units of a fleet, such as the systems of one kind, with standby ones for failures.
+    """The units of a fleet, such as the systems of one kind, with standby ones for failures, and ``extra`` in any case.
 
-    Args:
-        needed: units that carry the peak inside the limits.
-        unit: what they are.
-        reserve: how they fail, and what was asked of the whole fleet.
-        asked: probability that enough of these units work; None to add none for it.
-        extra: units on standby in any case.
-
-    Raises:
-        InputError: the repairers cannot keep up with the failures.
+    ``needed`` carry the peak; enough work with the probability ``asked``. Raises InputError: the repairers cannot keep up.
     """
     failures = reserve.failures
     standing = needed + extra

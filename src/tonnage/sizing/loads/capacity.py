@@ -47,13 +47,8 @@ class Capacity:
 def find_capacity(runs: Runs, instance: Instance, slo: Slo, *, instances: int = 1, above: float = 0.0, care: Care = SURE) -> Capacity:
     """The highest load up to which all limits hold; ``reason`` says why where there is none.
 
-    Args:
-        runs: the memory of the search.
-        instance: the deployment under its traffic.
-        slo: limits; all must hold.
-        instances: that are simulated together, behind the router of the traffic.
-        above: requests per second of an open loop that must be exceeded; the search ends where it is certain that it is not.
-        care: how long the runs are that decide.
+    ``instances`` are simulated together, behind the router; the search ends where it is certain that no load above ``above`` holds, and
+    ``care`` says how long the runs are that decide.
     """
     alone = runs.alone(instance)
     broken = worst_limit(alone, slo)
@@ -135,12 +130,6 @@ def replay_capacity(runs: Runs, instance: Instance, slo: Slo, replayed: Replayed
 
     That number is a fraction: between the least whole one that holds and one fewer, by the strain on the limits. Where a single instance
     holds, the recording is sped up until it does not.
-
-    Args:
-        runs: the memory of the search.
-        instance: the deployment.
-        slo: limits; all must hold.
-        replayed: the traffic, with its lengths or without.
     """
     alone = runs.alone(instance)
     broken = worst_limit(alone, slo)
@@ -220,13 +209,7 @@ SIMULATED = 16_000
 
 
 def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capacity:
-    """What one instance finishes in the time of a job, as requests per second over that time.
-
-    Args:
-        instance: the deployment.
-        requests: of the whole job; latencies are of no longer queue than that.
-        seconds: allowed.
-    """
+    """What one instance finishes in the seconds of a job, as requests per second; latencies are of no longer queue than the job's."""
     share = most_within(instance, seconds)
     if share < 1:
         one = queued(instance, 1)

@@ -96,14 +96,8 @@ def fleet_record(
 ) -> tuple[Requests, int]:
     """The requests of a fleet that count, and how many were simulated.
 
-    Args:
-        instance: one of them.
-        rate: requests per second in all; the statistics leave out ramp and drain.
-        instances: how many.
-        router: in place of the requested one.
-        replayed: traffic in place of ``rate``; all of its requests count.
-        seed: added to that of the check.
-        runs: the memory of the search, in which the runs of single instances with recorded sessions are kept.
+    ``rate`` is of all; statistics leave out ramp and drain, but for ``replayed`` traffic, all of which counts. ``seed`` is added.
+    ``runs`` is the memory of the search, which keeps the runs of single instances with recorded sessions.
     """
     router, traffic = router or instance.traffic.router, instance.traffic
     if (held := instance.recorded_sessions) is not None:

@@ -228,11 +228,7 @@ class Instance:
         return self.step.seconds(0, 0, 1, 0, round(self.traffic.isl.mean + self.traffic.osl.mean / 2)) / self.step.tokens_per_step
 
     def saturation_estimate(self, *, found: bool = True) -> float:
-        """Closed form: requests per second with the batch always full, prefills riding along.
-
-        Args:
-            found: whether a cache finds all that prompts share; otherwise it finds nothing.
-        """
+        """Closed form: requests per second with the batch always full, prefills riding along; ``found``: a cache finds what is shared."""
         return self._busy(self.computed if found else self.traffic.isl.mean)
 
     def steady_estimate(self) -> float:

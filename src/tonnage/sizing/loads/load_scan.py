@@ -137,13 +137,7 @@ class LoadScan:
         return min(self.top, place_of(self.instance.USUAL * rate_bound(self.instance, slo)))
 
     def highest(self, slo: Slo, above: float = 0.0, care: Care = QUICK) -> Highest | Broken:
-        """The highest load inside the limits.
-
-        Args:
-            slo: limits; all must hold.
-            above: requests per second; the search ends once it is certain that the load found is no higher.
-            care: how long the longest runs are.
-        """
+        """The highest load inside the limits; ends once it is certain to be no higher than ``above``. ``care``: how long the runs are."""
         found = self._bracket(slo, above, care)
         if isinstance(found, Broken):
             return found

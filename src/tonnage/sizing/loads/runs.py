@@ -82,11 +82,7 @@ class Runs:
         return len(self._kept)
 
     def instance(self, deployment: Deployment, traffic: Traffic) -> Instance:
-        """The deployment under a kind of traffic.
-
-        Raises:
-            DoesNotFit: the weights or one request exceed the memory.
-        """
+        """The deployment under a kind of traffic. Raises DoesNotFit: the weights or one request exceed the memory."""
         key = (deployment, traffic)
         if key not in self._instances:
             self._instances[key] = Instance(deployment, traffic)
@@ -107,15 +103,7 @@ class Runs:
         return self.once((instance, "alone"), lambda: self.summary(instance.alone()))
 
     def open(self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0) -> Seen:
-        """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES``.
-
-        Args:
-            instance: one of them.
-            instances: that are simulated together.
-            rate: of one of them.
-            length: place in ``LIVES``.
-            seed: added to that of the traffic.
-        """
+        """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES`` (``length`` is its place)."""
         requests = instance.requests_of(rate, length, instances)
         seen = self._open(instance, instances, rate, requests, seed)
         ranks = instance.deployment.parallelism.dp > 1 and instance.traffic.sharing is None

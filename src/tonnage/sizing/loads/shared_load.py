@@ -148,14 +148,9 @@ class SharedLoad:
         return round(min(prefixes + rate * lasts, MOST_WARM))
 
     def trace(self, rate: float, requests: int, seed: int, *, router: str = "", whole: bool = False) -> Trace:
-        """The requests of an open loop at ``rate`` requests per second.
+        """So many requests of an open loop at ``rate``, fewer where they take too long to simulate; a recording has its own number.
 
-        Args:
-            rate: of these requests.
-            requests: how many; fewer where they would come over more time than can be simulated. A recording has its own number.
-            seed: of every random draw.
-            router: in place of the requested one.
-            whole: whether they are those of several instances, which are still to be shared out.
+        ``whole``: they are those of several instances, which are still to be shared out.
         """
         sharing, sessions = self.sharing, self.sharing.sessions
         if sessions is None or sharing.new is None:
@@ -182,11 +177,7 @@ class SharedLoad:
 
 
 def replayed(sharing: Sharing, rate: float, seed: int) -> Trace:
-    """A recording, stretched to ``rate`` requests per second.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """A recording, stretched to ``rate`` requests per second. Raises ValueError: there is none."""
     if sharing.recording is None:
         raise ValueError("sharing: no recording")
     whole = TraceArrivals(recording=replace(sharing.recording.at_mean(rate), blocks=()))

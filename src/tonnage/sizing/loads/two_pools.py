@@ -36,14 +36,7 @@ class TwoPools(Instance):
     USUAL = 0.75
 
     def __init__(self, one: Instance, other: Instance, prefill: int, decode: int, *, bytes_s: float, overlap: bool = False) -> None:
-        """Put two pools together.
-
-        Args:
-            one, other: an instance of each pool, of one model and one traffic.
-            prefill, decode: how many.
-            bytes_s: that a GPU sends to the other pool in a second.
-            overlap: whether a layer's cache is sent as soon as it is computed.
-        """
+        """Put two pools of one model and traffic together; a GPU sends ``bytes_s`` to the other pool, layer by layer with ``overlap``."""
         self.one, self.other, self.prefill, self.decode = one, other, prefill, decode
         self.deployment, self.traffic, self.memory, self.knobs = one.deployment, one.traffic, one.memory, one.knobs
         self.spec, self.computed, self.batch, self.shared = one.spec, one.computed, other.batch, None

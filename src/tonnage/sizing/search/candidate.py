@@ -121,10 +121,7 @@ def _power(sized: Sized) -> Power | None:
 
 
 def _at_peak(sized: Sized, *, chosen: bool) -> AtPeak | None:
-    """What requests see at the asked peak, by the prediction as it is.
-
-    Of the choice its whole fleet is simulated, of others as many instances as stand for theirs.
-    """
+    """What requests see at the asked peak: of the choice on its whole fleet, of others on as many instances as stand for theirs."""
     contender, question = sized.contender, sized.contender.question
     if question.offline or question.load != "open":
         return None
@@ -218,12 +215,7 @@ def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
 
 
 def _between(known: Mapping[float, float], factor: float) -> float:
-    """The rate at a factor between known ones, linear in the logarithms of both; beyond them in proportion to 1/factor.
-
-    Args:
-        known: requests per second by factor; where noise has them rise with the factor, they are taken as level.
-        factor: on the duration of every step.
-    """
+    """The rate at a factor, linear in logarithms between known ones, made to fall with it; beyond them in proportion to 1/factor."""
     points: list[tuple[float, float]] = []
     for at, rate in sorted(known.items()):
         points.append((at, min(rate, points[-1][1]) if points else rate))
@@ -312,14 +304,7 @@ def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
 
 
 def reachable(question: Question, runs: Runs, prepared: Sequence[Ready | Rejected], refused: Sequence[Rejected]) -> Reachable | None:
-    """What the deployments of a question without an answer reach; None where none of them fits.
-
-    Args:
-        question: what was asked.
-        runs: the memory of the search.
-        prepared: its deployments; those that fit are simulated again with one request at a time.
-        refused: every deployment with the reason why it is not the answer.
-    """
+    """What the deployments of a question without an answer reach, with one request at a time; None where none of them fits."""
     if question.offline:
         return nearest_of(_of_job(one) for one in refused)
     return nearest_of(_alone(question, runs, ready) for ready in prepared if isinstance(ready, Ready))

@@ -97,15 +97,7 @@ class Contender:
     def capacity(
         self, instances: int, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
     ) -> Capacity:
-        """What each of so many instances carries.
-
-        Args:
-            instances: behind the router.
-            slowdown: by which times are longer; None for those as predicted.
-            above: requests per second of one instance that must be exceeded; the search ends where it is certain that they are not.
-            care: how long the runs are that decide.
-            router: in place of the requested one.
-        """
+        """What each of so many instances carries, with times ``slowdown`` as long; the other arguments are those of ``find_capacity``."""
         question, slower = self.question, self.as_asked if slowdown is None else slowdown
         demand, slo = question.demand, slower.tightened(question.limits)
         if demand.offline_requests is not None and demand.offline_seconds is not None:

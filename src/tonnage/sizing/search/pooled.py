@@ -253,16 +253,7 @@ class PooledContender(Contender):
         return min(max(round(instances * prefill / (prefill + decode)), 1), instances - 1)
 
     def _best(self, base: Instance, instances: int, slo: Slo, above: float = 0.0) -> tuple[int, Capacity]:
-        """The prefill instances with which those that stand for so many carry most, and what they carry together in short runs.
-
-        It begins at the split of closed forms and goes on where the next one carries more, first towards the pool whose limit breaks.
-
-        Args:
-            base: one of the instances.
-            instances: of both pools.
-            slo: limits.
-            above: requests per second of all that must be exceeded.
-        """
+        """The prefill instances with which so many carry most in short runs: from closed forms on, first towards the limiting pool."""
         together = min(instances, STAND)
 
         def carried(prefill: int, floor: float) -> Capacity:
@@ -310,10 +301,7 @@ class PooledAtPeak(FleetAtPeak):
 
 
 def _sides(found: Capacity, prompts: bool) -> tuple[int, int]:
-    """Whether more prefill instances or fewer would carry more: the likelier first, by the limit that ends the load.
-
-    Where that limit is on neither pool alone, ``prompts`` says whether prompts are likelier to end it.
-    """
+    """Whether more prefill instances or fewer would carry more, by the limit that ends the load; by ``prompts`` where it is neither's."""
     reason = found.reason
     if isinstance(reason, BrokenEarly | BrokenAtAnyLoad):
         metric: str = reason.breach.limit.metric

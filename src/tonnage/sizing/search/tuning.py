@@ -111,10 +111,7 @@ def changes(ready: Ready, default: EngineKnobs) -> tuple[KnobChange, ...]:
 
 
 def _ways(ready: Ready, moves: tuple[str, ...], *, smaller: bool, larger: bool) -> Iterator[list[EngineKnobs]]:
-    """The knobs that differ in one from those that the search began with, but for the deployment's own, nearest first.
-
-    They do not depend on the value of a limit, so that a looser limit has the same to choose from.
-    """
+    """The knobs that differ in one from the first, nearest first: no limit's value changes them, so looser limits choose from the same."""
     first, own = ready.first.deployment.knobs, ready.trial.deployment.knobs
     batch, slots = first.max_batch_size, ready.instance.batch == ready.instance.knobs.max_batch_size
     ways: list[list[EngineKnobs]] = [[first]]

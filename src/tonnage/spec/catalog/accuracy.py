@@ -193,8 +193,7 @@ def published_loss(precision: Precision, parameters: float, benchmark: str = BEN
 def accuracy_and_calibration(precision: Precision, released: str = "") -> tuple[str, str]:
     """Accuracy impact and calibration of a precision, such as ("very low", "minutes"); ("", "") where nothing is published.
 
-    Args:
-        released: the format of the model's own checkpoint: to run that costs neither.
+    ``released`` is the format of the model's own checkpoint: to run that costs neither.
     """
     found = trade_offs(precision)
     if released and not precision.sparse and precision.weight_format == released.partition("+")[0]:

@@ -133,7 +133,11 @@ class _Reading:
                 found[key] = getattr(self, f"_{key}")(getattr(base, key), raw[key], _joined(where, key))
         self._hosting(raw, found, where)
         self._choices(raw, found, where)
-        self._offer(base, found, where)
+        named = found.get("cloud_offer")
+        if isinstance(named, str) and not any(offer.offer.startswith(named) for offer in found.get("cloud", base.cloud)):
+            self.problems.append(
+                f"{_joined(where, 'cloud_offer')}: no offer begins with '{named}'; `tonnage catalog prices` lists them, such as AWS"
+            )
         return found
 
     def _hosting(self, raw: Mapping[str, Any], found: dict[str, Any], where: str) -> None:
@@ -145,14 +149,6 @@ class _Reading:
             found.update({key: None for key in HOSTING if key not in raw})
         if found.get("hosting_usd_per_system_year") is not None and not self.catalog:
             found["power_in_hosting"] = True
-
-    def _offer(self, base: Prices, found: dict[str, Any], where: str) -> None:
-        """The offer that is named is one of the list."""
-        named = found.get("cloud_offer")
-        if isinstance(named, str) and not any(offer.offer.startswith(named) for offer in found.get("cloud", base.cloud)):
-            self.problems.append(
-                f"{_joined(where, 'cloud_offer')}: no offer begins with '{named}'; `tonnage catalog prices` lists them, such as AWS"
-            )
 
     def _general(self, raw: object, key: str, path: str) -> Figure | None:
         if _none(raw):

@@ -98,12 +98,7 @@ def test_a_run_of_a_known_day_has_the_preset_of_its_version(tmp_path: Path, chan
 
 @pytest.mark.parametrize(
     ("change", "sent"),
-    [
-        (CLOUDRIFT, 128),
-        (CLOUDRIFT | {"date": "2025-11"}, 256),
-        (CLOUDRIFT | {"concurrency": "256.0"}, 256),
-        ({"gpu": "H200-SXM"}, 640),
-    ],
+    [(CLOUDRIFT, 128), (CLOUDRIFT | {"date": "2025-11"}, 256), (CLOUDRIFT | {"concurrency": "256.0"}, 256), ({"gpu": "H200-SXM"}, 640)],
 )
 def test_a_run_is_simulated_with_as_many_requests_as_it_sent(tmp_path: Path, change: dict[str, str], sent: int) -> None:
     parts = ModernRows(select_modern(sample(tmp_path, change)).rows)

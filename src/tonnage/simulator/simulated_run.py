@@ -112,11 +112,7 @@ class SimulatedRun(InNotebooks):
         summary = self.summary.to_json()
         summary["mean_concurrency"] = summary.pop("concurrency")
         return {
-            "model": d.model.name,
-            "gpu": d.gpu.name,
-            "precision": d.precision.name,
-            "tp": d.parallelism.tp,
-            **d.parallelism.further,
+            **d.named,
             "engine": d.engine,
             "engine_preset": d.engine,
             "isl": str(w.isl),
@@ -173,11 +169,7 @@ class SimulatedRun(InNotebooks):
         """What was run, for the run folder: deployment with every knob, workload, seed."""
         d, w = self.deployment, self.workload
         return {
-            "model": d.model.name,
-            "gpu": d.gpu.name,
-            "precision": d.precision.name,
-            "tp": d.parallelism.tp,
-            **d.parallelism.further,
+            **d.named,
             "engine": d.engine,
             "knobs": asdict(d.knobs),
             "isl": str(w.isl),

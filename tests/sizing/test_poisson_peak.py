@@ -1,4 +1,4 @@
-"""The peak of a Poisson count against scipy and a table."""
+"""The peak of a second against scipy and against tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tonnage.errors import InputError
-from tonnage.perf.queueing import poisson_peak
+from tonnage.sizing.demand import poisson_peak
 
 
 @pytest.mark.parametrize(("mean", "peak"), [(64, 77), (7, 12), (200, 224), (0, 0), (0.01, 0), (1e6, 1_001_645)])
