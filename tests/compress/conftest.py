@@ -95,8 +95,8 @@ def made(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
         key = (model, form, tool)
         if key not in kept:
             place = output or folder / "-".join((tool, model, form.replace(":", "")))
-            texts = {"text": below / "text.txt", "held_back": below / "held.txt"}
-            found = api.compress(below / model, format=form, tool=tool, output=place, told=print, **texts)
+            text, held_back = below / "text.txt", below / "held.txt"
+            found = api.compress(below / model, output=place, format=form, tool=tool, text=text, held_back=held_back, told=print)
             assert isinstance(found, Compressed)
             kept[key] = found
         return kept[key]

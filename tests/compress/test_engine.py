@@ -34,8 +34,7 @@ LACKING = [
     ("llama", "mxfp4", LLM_COMPRESSOR, KERNEL.format("MXFP4")),
     ("llama", "nvfp4", LLM_COMPRESSOR, KERNEL.format("NVFP4")),
     ("experts", "fp8", LLM_COMPRESSOR, "Unsupported FP8 MoE backend: NONE"),
-    ("experts", "int8", LLM_COMPRESSOR, "No Int8 MoE backend"),
-    ("experts", "w4a16-gptq", LLM_COMPRESSOR, "No WNA16 MoE backend"),
+    ("experts", "mxfp4", LLM_COMPRESSOR, KERNEL.format("MXFP4")),
     ("llama", "fp8", MODELOPT, "static_scaled_fp8_quant() expected at most 0 argument(s)"),
     ("llama", "w4a16-awq", MODELOPT, "ModelOpt currently only supports"),
     ("llama", "w4a8", MODELOPT, "ModelOpt currently only supports"),
@@ -96,8 +95,8 @@ class Loaded:
 @pytest.fixture(scope="module")
 def loaded(models: Path, made: Made, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str], Loaded]:
     """Every checkpoint of the tables above, loaded by vLLM."""
-    keys = [*ANSWERED, ("experts", "kv-fp8", LLM_COMPRESSOR), *(lacking[:3] for lacking in LACKING)]
-    folders = {key: str(made(*key).folder) for key in keys} | {("experts", "bf16", ""): str(models / "experts")}
+    keys = [*ANSWERED, *(lacking[:3] for lacking in LACKING)]
+    folders = {key: str(made(*key).folder) for key in keys}
     environment = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         "PYTHONPATH": str(as_vllm(tmp_path_factory.mktemp("vllm"))),
@@ -145,14 +144,6 @@ def test_vllm_names_the_method_and_answers_as_transformers_does(
     assert named[1] == ("None" if form == "2:4" else METHODS[tool])  # a checkpoint with zeros is one in 16 bits
     print(f"{model} {form}: {named[1]}, apart {apart(found.logs, read[key]):.3f}")
     assert apart(found.logs, read[key]) < 0.1
-
-
-def test_experts_that_transformers_cannot_read_are_read_by_vllm(loaded: dict[tuple[str, str, str], Loaded]) -> None:
-    """Their names in the file are those of single experts; in kv-fp8 the weights are the original's."""
-    found, dense = (loaded["experts", form, tool] for form, tool in (("kv-fp8", LLM_COMPRESSOR), ("bf16", "")))
-    assert not found.refused
-    assert re.search(r"quantization=compressed-tensors", found.log)
-    assert apart(found.logs, list(dense.logs)) < 0.2
 
 
 def test_the_kv_cache_of_kv_fp8_holds_twice_the_tokens(loaded: dict[tuple[str, str, str], Loaded]) -> None:

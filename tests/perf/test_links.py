@@ -40,6 +40,13 @@ def test_two_bridged_pairs_are_slow_below_64_mib() -> None:
         assert array(**({"model": "llama-2-70b", "precision": "fp8"} | what))[at.COMM_SLOW] == 0.0
 
 
+@pytest.mark.parametrize(("gpu", "tp"), [("h100-sxm-80gb", 4), ("l40s", 4), ("h100-nvl-94gb", 2), ("b200", 8), ("mi300x", 8)])
+def test_small_messages_reach_less_than_large_ones(gpu: str, tp: int) -> None:
+    d = deployment(gpu=gpu, precision="fp8", tp=tp, engine="tensorrt-llm-0.9")
+    links = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, d.engine).links
+    assert 0 < links.small_bytes_s < links.bytes_s
+
+
 def test_two_gpus_of_a_mesh_have_the_wires_between_them() -> None:
     def reached(tp: int, gpu: str) -> float:
         d = deployment(gpu=gpu, precision="fp8", tp=tp, engine="tensorrt-llm-0.9")

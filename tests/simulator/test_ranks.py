@@ -121,6 +121,7 @@ def test_the_prompt_of_one_rank_holds_up_the_tokens_of_the_other() -> None:
     traces = [decodes, open_trace((0, 1, 100), (50, 1000, 1))]
     found = reference.run_ranks(traces, 2, STEP, KNOBS, 1000)
     steps = np.array(found[0].steps)
+    assert steps.shape[1] == STEP_COLUMNS
     alone, _ = run_recorded(decodes, STEP, KNOBS, 1000, most_steps=0)
     later = int(found[0].requests.last_token_ns[0] - alone.last_token_ns[0])
     assert later == 10_000_000

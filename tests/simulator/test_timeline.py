@@ -63,6 +63,8 @@ def test_a_slot_has_one_request_at_a_time_and_it_stays_there(pair):
         assert len({held.slot for held in step.held}) == len(step.held) <= 8
         for held in step.held:
             assert where.setdefault(held.request, held.slot) == held.slot
+    used = [step.kv_used for step in timeline.steps]
+    assert 0 <= min(used) < max(used) < 0.1, "eight requests of 730 tokens in the memory of an H100"
     for sooner, later in pairwise(timeline.steps):
         assert sooner.start + sooner.duration == pytest.approx(later.start)
 

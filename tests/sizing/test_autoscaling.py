@@ -141,6 +141,8 @@ def test_the_hardest_hours_hold_the_busiest_one_and_no_rise_that_the_day_does_no
     day = tuple(map(float, profile))
     hours = hardest_hours(day)
     assert max(hours) == max(day)
+    busiest = day.index(max(day))
+    assert (max(day), day[(busiest + 1) % 24]) in pairwise(hours)
     assert len(hours) <= 5
     steepest = max(day[i] - day[i - 1] for i in range(24))
     rises = [after - before for before, after in pairwise(hours)]

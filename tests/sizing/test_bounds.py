@@ -1,16 +1,19 @@
 """What closed forms leave out, held against the simulation that they save."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from tests.in_turn import in_turn
 from tests.questions import best, contender, contenders, question
+from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone
 from tonnage.report.plans.candidates import reason_text
 from tonnage.sizing.loads.instance import SURE, Instance
 from tonnage.sizing.loads.ready import MARGIN, rate_bound
 from tonnage.sizing.loads.runs import Runs, saturation_rate
+from tonnage.sizing.planner import size
 from tonnage.sizing.search.aims import FewestGpus, MostLoad
 from tonnage.sizing.search.search import Search
 
@@ -46,7 +49,7 @@ def test_a_deployment_is_left_out_where_it_needs_no_fewer_gpus_even_at_its_bound
     assert found.best is not None
     reasons = [one.reason for one in found.rejected if isinstance(one.reason, Outdone)]
     assert reasons
-    assert all(one.at_most_per_gpu <= one.needed_per_gpu for one in reasons)
+    assert all(one.needed_per_gpu is not None and one.at_most_per_gpu <= one.needed_per_gpu for one in reasons)
     assert "by closed form; with fewer than" in reason_text(reasons[0])
     for one in contenders(question(precision="fp16,fp8", tp="1,2,4", ttft="p95<=5s")):
         needed = one.needed(one.slowdown(0.8))
@@ -91,3 +94,13 @@ def test_a_busy_engine_completes_at_a_constant_rate() -> None:
     runs = [saturation_rate(one.open(1.3 * one.saturation_estimate(), requests, 0)) for requests in (12_000, 24_000)]
     assert runs[0] == pytest.approx(runs[1], rel=0.03)
     assert one.requests_of(1.0, SURE) >= 16_000
+
+
+def test_a_plan_with_deployments_that_no_load_makes_better_is_read_again() -> None:
+    asked = question(tp="1,2,4,8", precision="fp8,fp16", engine="tensorrt-llm-0.15,vllm", objective="latency")
+    plan = size(replace(asked, deepen=False))
+    left_out = [one for one in plan.rejected if isinstance(one.reason, Outdone)]
+    assert left_out
+    assert all(one.reason.needed_per_gpu is None for one in left_out if isinstance(one.reason, Outdone))
+    assert "at no load better than" in reason_text(left_out[0].reason)
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))).rejected == plan.rejected

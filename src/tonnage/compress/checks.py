@@ -57,13 +57,8 @@ class Job:
 
     @property
     def reloaded(self) -> bool:
-        """Whether transformers reads what the tool writes.
-
-        Engines alone read what Model Optimizer quantizes, and the matrices of single experts that llm-compressor calibrates.
-        """
-        if self.tool == MODELOPT:
-            return self.form.methods[self.tool] == "none"
-        return self.spec.experts == 1 or not self.form.calibrated(self.tool)
+        """Whether transformers reads what the tool writes; engines alone read what Model Optimizer quantizes."""
+        return self.tool != MODELOPT or self.form.methods[self.tool] == "none"
 
     @property
     def memory_bytes(self) -> int:

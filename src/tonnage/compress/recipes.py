@@ -106,7 +106,7 @@ FORMATS = {
         Format(
             name="kv-fp8",
             precision="bf16+kv-fp8",
-            modifiers="[QuantizationModifier(kv_cache_scheme={"
+            modifiers="[QuantizationModifier(ignore=KEPT, kv_cache_scheme={"  # else a tied output head is written apart, which vLLM refuses
             '"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True})]',
             imports=(_QUANTIZATION,),
             config='mtq.utils.update_quant_cfg_with_kv_cache_quant({"quant_cfg": None}, mtq.FP8_KV_CFG["quant_cfg"])',
@@ -223,7 +223,11 @@ def script(form: Format, tool: str, *, model: str, output: str, text: str, name:
             'collect = {"data_loader": [torch.tensor([ids]) for ids in windows()], "collect_func": lambda ids: ids.to(model.device)}\n'
             '    model = mts.sparsify(model, "sparsegpt", config=collect)'
         )
-        export = "mts.export(model).save_pretrained(OUTPUT)"
+        export = (
+            "found = mts.export(model)\n"
+            "    found.tie_weights()  # the export copies a tied output head, which vLLM refuses\n"
+            "    found.save_pretrained(OUTPUT)"
+        )
     return (_HEAD + body + _MAIN).format(
         format=form.name,
         name=Path(model).name,

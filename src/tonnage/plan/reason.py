@@ -74,11 +74,14 @@ class CannotRun:
 
 @strict
 class Outdone:
-    """By closed form it carries at most so many requests/s per GPU, less than it would have to, to need fewer GPUs than another."""
+    """By closed form it carries at most so many requests/s per GPU, less than it would have to, to do better than another.
+
+    ``needed_per_gpu`` is None where no load would be enough, as its answers take longer at any.
+    """
 
     at_most_per_gpu: float
     other: Identity
-    needed_per_gpu: float
+    needed_per_gpu: float | None
     code: Literal["outdone"] = "outdone"
 
 

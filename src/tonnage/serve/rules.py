@@ -1,6 +1,6 @@
 """What the emulated engine refuses beyond its schemas, in its words.
 
-The order is that of vLLM 0.32.0 (entrypoints/openai/*/protocol.py and sampling_params.py, read 2026-11-25; ``tests/serve/conformance.py``
+The order is that of vLLM 0.32.0 (entrypoints/openai/*/protocol.py and sampling_params.py, read 2026-11-25; ``tests/engines/conformance.py``
 holds the answers of both against each other).
 """
 

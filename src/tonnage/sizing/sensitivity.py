@@ -82,13 +82,15 @@ def changed_question(question: Question, name: Input, change: float) -> Question
 def again(search: Search, question: Question, best: Sized | None = None, *, care: Care = SURE) -> Answer:
     """The answer to another question, without what is said next to the best, which ``best`` is likely to be.
 
-    With ``care`` QUICK short runs decide where rounding up to systems leaves no doubt about their number.
+    With ``care`` QUICK short runs choose the deployment and its knobs; where rounding up to systems leaves a doubt about their number, the
+    longest count them, and search again where that deployment does not hold.
     """
     asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
     another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care, first=first)
     found = another.answer()
     if care == QUICK and found.best is not None and found.best.in_doubt:
-        return replace(another, care=SURE).answer()
+        counted = replace(another, question=replace(asked, tune=False), care=SURE, seeds=(found.best.ready,), only=True).answer()
+        return counted if counted.best is not None and counted.best.level == found.best.level else replace(another, care=SURE).answer()
     return found
 
 
@@ -173,7 +175,7 @@ def unreached(search: Search, best: Sized) -> Unreached | None:
 
 def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
     """What carries the load with that confidence instead."""
-    found = again(search, replace(search.question, confidence=level), best).best
+    found = again(search, replace(search.question, confidence=level), best, care=QUICK).best
     if found is None or found.level != level or found.ready.trial.deployment == best.ready.trial.deployment:
         return None
     trial, systems = found.ready.trial, found.systems + search.question.spare
@@ -187,7 +189,7 @@ def _relaxed(search: Search, best: Sized, level: float) -> RelaxedLimit | None:
     limit = next(each for each in question.limits if limit_of(each) == binds)
     looser = replace(limit, seconds=rounded_up(limit.seconds * contender.slowdown(level).of(limit) / best.slowdown.of(limit)))
     asked = replace(question, confidence=level, slo=tuple(looser if each == limit else each for each in question.slo))
-    found = again(search, asked, best).best
+    found = again(search, asked, best, care=QUICK).best
     if found is None or found.level != level:
         return None
     system, systems = found.ready.trial.system.name, found.systems + question.spare

@@ -90,14 +90,7 @@ class _Reader(ConfigValues):
     def model(self, name: str) -> Model:
         architecture = self.architecture()
         layout = LAYOUTS[architecture]
-        if layout.wrapped:
-            outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
-            self.config = outer | {key: value for key, value in self.part("text_config").config.items() if value is not None}
-        if layout.family == state_space_hybrid.__name__ and "num_hidden_layers" not in self.config:
-            self.config = {**self.config, "num_hidden_layers": len(pattern_of(self))}
-        for key in layout.inside:
-            if isinstance(inner := self.config.get(key), dict):
-                self.config = inner | self.config
+        self.unwrap(layout)
         hidden, heads = self.required(layout.hidden), self.required(layout.heads)
         experts, used = self.experts(layout)
         quantized = self.config.get("quantization_config")
@@ -125,6 +118,17 @@ class _Reader(ConfigValues):
             **self.windows(layout),
         )
         return self.checked(Model(**(fields | FAMILIES[layout.family](self) if layout.family else fields)))
+
+    def unwrap(self, layout: Layout) -> None:
+        """Read the text decoder's numbers of a model with an encoder, and keys that are in their own object."""
+        if layout.wrapped:
+            outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
+            self.config = outer | {key: value for key, value in self.part("text_config").config.items() if value is not None}
+        if layout.family == state_space_hybrid.__name__ and "num_hidden_layers" not in self.config:
+            self.config = {**self.config, "num_hidden_layers": len(pattern_of(self))}
+        for key in layout.inside:
+            if isinstance(inner := self.config.get(key), dict):
+                self.config = inner | self.config
 
     def checked(self, model: Model) -> Model:
         """The model, once its layers by kind and its plain ones go into those that it has."""

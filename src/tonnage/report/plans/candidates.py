@@ -221,6 +221,8 @@ def _grouped(reason: why.Reason) -> tuple[str, str]:
         case why.CannotRun():
             needs, misfit, _ = reason.error.partition(" do not fit ")
             return ("does not fit the memory of its GPUs", needs) if misfit else (reason.error, "")
+        case why.Outdone(needed_per_gpu=None):
+            return _slower(reason), ""
         case why.Outdone():
             needed = f"{number(reason.needed_per_gpu)} are needed to take fewer GPUs than {deployment_text(reason.other)}"
             return f"at most so many requests/s per GPU by closed form, and {needed}", number(reason.at_most_per_gpu)
@@ -425,10 +427,16 @@ def _measured(reason: Measured) -> str:
             assert_never(reason)
 
 
+def _slower(reason: why.Outdone) -> str:
+    return f"by closed form at no load better than {deployment_text(reason.other)}"
+
+
 def _simulated(reason: why.Reason) -> str:
     if isinstance(reason, Impossible | Measured | TooMuch):
         raise TypeError(reason.code)
     match reason:
+        case why.Outdone(needed_per_gpu=None):
+            return _slower(reason)
         case why.Outdone():
             return (
                 f"at most {number(reason.at_most_per_gpu)} requests/s per GPU by closed form; with fewer than "

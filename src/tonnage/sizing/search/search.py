@@ -103,6 +103,7 @@ class Search:
         aim: what deployments compete for.
         seeds: deployments that are tried next to those of the question, such as one with other knobs that is known to do well.
         first: the deployment that is tried first, as it is likely to be the best; the others are then left out sooner.
+        only: whether the seeds alone are tried.
     """
 
     question: Question
@@ -115,6 +116,7 @@ class Search:
     aim: Aim = field(default_factory=FewestGpus)
     seeds: tuple[Ready, ...] = ()
     first: Identity | None = None
+    only: bool = False
 
     def key(self, one: Sized) -> tuple[float, ...]:
         """What deployments are sorted by: first those that reach the asked confidence, then by the aim, then in the order of the trials."""
@@ -137,7 +139,8 @@ class Search:
     def _answer(self) -> Answer:
         """The answer by the aim."""
         prepared = poolable(self.question, prepare(self.question, self.runs))
-        contenders = contenders_of(self.question, [one for one in prepared if isinstance(one, Ready)], self.runs)
+        ready = [one for one in prepared if isinstance(one, Ready) and not self.only]
+        contenders = contenders_of(self.question, ready, self.runs)
         seeds = contenders_of(self.question, self.seeds, self.runs)
         outcomes: dict[int, Outcome] = {}
         failed: dict[int, Rejected] = {}
@@ -302,7 +305,8 @@ class Contest:
         if not self.search.prune:
             needed *= IN_FULL
         elif best is not None and (bound := one.bound(slowdown)) <= needed:
-            return Outdone(at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=needed / gpus)
+            enough = needed / gpus if math.isfinite(needed) else None
+            return Outdone(at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=enough)
         found = self.search.aim.sized(one, slowdown, needed, self.care)
         if not isinstance(found, tuple):
             if isinstance(found, BrokenEarly) and best is not None and needed > 0.0:
