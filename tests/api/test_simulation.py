@@ -103,7 +103,7 @@ def test_every_fault_of_a_file_is_told_by_its_key_and_of_an_argument_by_its_name
     path.write_text("model: lama-3\nlengths: {isl: soon, osl: 20}\nsearch: {tp: [1, 2]}\nseed: -1\n", encoding="utf-8")
     with pytest.raises(InputErrors) as caught:
         asked(path, gpu="h100,l40s", request_rate=2)
-    assert [line.removeprefix(f"{path}: ").split(":")[0] for line in caught.value.messages] == ["lengths.isl", "gpu", "search.tp", "seed"]
+    assert [line.removeprefix(f"{path}: ").split(":")[0] for line in caught.value.messages] == ["gpu", "search.tp", "lengths.isl", "seed"]
 
 
 def test_several_loads_are_a_sweep() -> None:

@@ -31,11 +31,11 @@ def test_reports_of_genai_perf_and_aiperf_say_what_the_record_says(measured: Pat
         assert report["time_to_first_token"]["avg"] == pytest.approx(summary["ttft_from_send_ms"]["mean"])
         assert report["request_latency"]["p99"] == pytest.approx(theirs["request_latency_ms"]["p99"])
         assert report["inter_token_latency"]["p50"] == pytest.approx(theirs["inter_token_latency_ms"]["p50"])
-        values = read_report(measured / path).values
+        values = read_report(measured / path)
         assert values["tpot_ms"] == pytest.approx(summary["tpot_ms"]["mean"])
         assert (values["concurrency"], values["model"], values["osl"]) == (4, "m", 8)
     for path in ("export-genai-perf/profile_export_genai_perf.csv", "export-aiperf/profile_export_aiperf.csv"):
-        assert read_report(measured / path).values["ttft_ms"] == pytest.approx(summary["ttft_from_send_ms"]["mean"], abs=0.006)
+        assert read_report(measured / path)["ttft_ms"] == pytest.approx(summary["ttft_from_send_ms"]["mean"], abs=0.006)
 
 
 def test_a_vllm_file_says_what_the_record_says(measured: Path) -> None:
@@ -342,6 +342,6 @@ def test_our_aiperf_report_and_records_have_the_keys_of_real_ones(measured: Path
 
 
 def test_the_report_of_a_real_aiperf_run_says_its_model_and_load() -> None:
-    values = read_report(FILES / "aiperf" / "profile_export_aiperf.json").values
+    values = read_report(FILES / "aiperf" / "profile_export_aiperf.json")
     assert (values["model"], values["concurrency"]) == ("m", 4)
     assert values["ttft_ms"] == pytest.approx(57.94, abs=0.01)

@@ -121,7 +121,10 @@ def results(folder: Path, **scores: float) -> Path:
     return folder
 
 
-def test_tasks_of_the_harness_are_judged_by_the_published_loss(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tasks_of_the_harness_are_judged_by_the_published_loss(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
     made = model.parent / "made"
     before = results(model.parent / "before", mmlu=0.68, gsm8k=0.8)
     asked = ["compress", str(model), "--output", str(made), "--lm-eval", str(before)]
