@@ -90,7 +90,8 @@ def test_what_this_machine_or_the_model_cannot_do(model: Path, monkeypatch: pyte
     assert "needs a GPU" in refused(model, format="w4a16-awq", text=text)
     assert "needs a GPU" in refused(model, format="nvfp4", tool=MODELOPT, text=text)
     (model / "config.json").write_text(json.dumps({**CONFIG, "hidden_size": 576, "head_dim": 64}), encoding="utf-8")
-    assert "groups of 128 weights, and rows have 576" in refused(model, format="w4a16-gptq", text=text)
+    for form in ("w4a16-gptq", "fp8-block"):
+        assert f"{form} takes 128 weights together, and rows have 576" in refused(model, format=form, text=text)
     monkeypatch.setattr(checks, "_memory_available", lambda: 1_000)
     assert "GiB of memory" in refused(model, format="fp8")
     (model / "config.json").write_text(

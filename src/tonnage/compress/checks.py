@@ -25,7 +25,7 @@ BASE_BYTES = 2 * 2**30
 """Allowance for Python with torch and the tool's packages."""
 
 GROUP = 128
-"""Weights with one scale in llm-compressor's schemes of INT4."""
+"""Weights with one scale in llm-compressor's schemes of INT4, and rows of a block of FP8."""
 
 UNMAPPED = ("gemma2", "gemma3")
 """Kinds of model whose norms SmoothQuant of llm-compressor 0.14 scales wrongly: logits changed by 109 % on a random Gemma 2, 2026-11-25."""
@@ -193,9 +193,9 @@ def check_here(job: Job) -> None:
         raise InputError(f"{option('format')}: NVFP4 of Model Optimizer needs a GPU; write {option('tool')} {LLM_COMPRESSOR}")
     if job.spec.experts > 1 and form.methods[job.tool] == "modelopt-int4":
         raise InputError(f"{option('format')}: AWQ of Model Optimizer does not write experts; write fp8")
-    if "W4A" in form.modifiers and job.spec.hidden % GROUP:
+    if ("W4A" in form.modifiers or form.name == "fp8-block") and job.spec.hidden % GROUP:
         raise InputError(
-            f"{option('format')}: {form.name} has groups of {GROUP} weights, and rows have {job.spec.hidden}; write nvfp4 or fp8"
+            f"{option('format')}: {form.name} takes {GROUP} weights together, and rows have {job.spec.hidden}; write nvfp4 or fp8"
         )
     kind = str(json.loads((job.model / "config.json").read_text(encoding="utf-8")).get("model_type", ""))
     if form.name == "int8" and kind.startswith(UNMAPPED):
