@@ -15,32 +15,24 @@ import time
 from collections.abc import Callable
 from datetime import date
 
-import torch
-from transformers import (
-    Blip2QFormerConfig,
-    Blip2QFormerModel,
-    Blip2VisionConfig,
-    Blip2VisionModel,
-    OPTConfig,
-    OPTForCausalLM,
-    RobertaConfig,
-    RobertaForSequenceClassification,
-    WhisperConfig,
-    WhisperForConditionalGeneration,
-)
-
 RUNS = 5
 Run = Callable[[int], object]
 
 
 def roberta() -> tuple[str, tuple[int, ...], Run]:
     """RoBERTa-base: 12 layers of 768 (Liu et al. 2019), 128 tokens."""
+    import torch
+    from transformers import RobertaConfig, RobertaForSequenceClassification
+
     model = RobertaForSequenceClassification(RobertaConfig(vocab_size=50_265, max_position_embeddings=514)).eval()
     return "RoBERTa-base, 128 tokens", (1, 2, 4, 8), lambda n: model(input_ids=torch.randint(5, 50_000, (n, 128)))
 
 
 def whisper() -> tuple[str, tuple[int, ...], Run]:
     """Whisper base: 6 + 6 layers of 512 (Radford et al. 2022), 30 s of sound, 32 tokens."""
+    import torch
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
     sizes = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8, "decoder_attention_heads": 8}
     model = WhisperForConditionalGeneration(WhisperConfig(**sizes, encoder_ffn_dim=2048, decoder_ffn_dim=2048)).eval()
 
@@ -56,6 +48,9 @@ def blip2() -> tuple[str, tuple[int, ...], Run]:
 
     OPT has 32 equal layers, of which four run, eight times each.
     """
+    import torch
+    from transformers import Blip2QFormerConfig, Blip2QFormerModel, Blip2VisionConfig, Blip2VisionModel, OPTConfig, OPTForCausalLM
+
     eyes = Blip2VisionModel(
         Blip2VisionConfig(hidden_size=1408, intermediate_size=6144, num_hidden_layers=39, num_attention_heads=16)
     ).eval()
@@ -75,6 +70,8 @@ def blip2() -> tuple[str, tuple[int, ...], Run]:
 
 def decoded(step: Callable[..., object], n: int, prompt: int, tokens: int) -> object:
     """Greedy decoding with a cache."""
+    import torch
+
     found = step(torch.randint(5, 50_000, (n, prompt)), None)
     for _ in range(tokens - 1):
         found = step(found.logits[:, -1:].argmax(-1), found.past_key_values)  # type: ignore[attr-defined]
@@ -83,6 +80,8 @@ def decoded(step: Callable[..., object], n: int, prompt: int, tokens: int) -> ob
 
 def main() -> None:
     """Print the time of each batch of each model, as a service file has it."""
+    import torch
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = {"roberta": roberta, "whisper": whisper, "blip2": blip2}
     parser.add_argument("names", nargs="*", help=", ".join(known))
