@@ -81,7 +81,7 @@ def test_an_instance_on_two_trays_of_a_rack_has_a_channel_of_its_nvlink_domain(t
         assert engine["resources"]["limits"]["nvidia.com/gpu"] == 4
         assert pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["topologyKey"] == "nvidia.com/gpu.clique"
     changed_files = {**files, "compute-domain.yaml": files["compute-domain.yaml"].replace("-channel", "-channels")}
-    assert any("llama-3-1-8b-channel, which nothing here makes" in one for one in read_files(changed_files, service).faults)
+    assert any("llama-3-1-8b-channel, which is not in this folder" in one for one in read_files(changed_files, service).faults)
 
 
 def test_a_tray_of_a_rack_is_a_machine() -> None:

@@ -73,5 +73,5 @@ def _tasks(manifest: Mapping[str, Any]) -> tuple[Table, ...]:
             )
         )
     header = ("task", "metric", "before", "after", "loss", "published for the format", "verdict")
-    note = "A loss is relative to the original; ± is twice its standard error. A published loss is of the model nearest in size."
+    note = "Losses are relative to the original, ± two standard errors. The published loss is that of the model nearest in size."
     return (Table(caption="lm-evaluation-harness", header=header, rows=tuple(rows), note=note),) if rows else ()

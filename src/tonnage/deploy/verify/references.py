@@ -230,8 +230,9 @@ def _of_pods(group: Pods, named: set[tuple[str, str]]) -> Iterator[str]:
             if wanted and (kind, wanted) not in named:
                 yield f"its volume {volume['name']} is the {kind} {wanted}, which is not in this folder"
     for claim in group.spec.get("resourceClaims") or ():
-        if ("ResourceClaimTemplate", claim.get("resourceClaimTemplateName")) not in named:
-            yield f"its claim {claim.get('name')} is of the template {claim.get('resourceClaimTemplateName')}, which nothing here makes"
+        template = claim.get("resourceClaimTemplateName")
+        if ("ResourceClaimTemplate", template) not in named:
+            yield f"its claim {claim.get('name')} uses the ResourceClaimTemplate {template}, which is not in this folder"
     for one in group.containers:
         missing = [mount["name"] for mount in one.get("volumeMounts") or () if mount["name"] not in volumes]
         yield from (f"{one['name']} mounts the volume {name}, which the pod does not have" for name in missing if not group.open)
