@@ -43,7 +43,7 @@ from tonnage.perf.terms import client_turnaround_s
 from tonnage.perf.terms_file import overlaid, shipped
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
-from tonnage.plan.provenance import Measurement
+from tonnage.plan.sensitivity import Measurement
 from tonnage.simulator.spec import engine_spec
 from tonnage.sizing.loads.confidence import metric_of, slower
 from tonnage.sizing.loads.runs import Runs

@@ -195,9 +195,8 @@ def test_python_runs(page: Path, block: str, tmp_path: Path) -> None:
 
 def test_pages_name_the_json_keys() -> None:
     from tonnage.evidence.score import ScoreReport
-    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.candidate import Candidate, Pool
     from tonnage.plan.plan import Plan, Understood
-    from tonnage.plan.pool import Pool
     from tonnage.results.metrics import Summary
 
     renamed = {"concurrency": "mean_concurrency"}

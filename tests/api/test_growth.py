@@ -18,7 +18,7 @@ from tonnage.plan.demand import Ahead, Growth
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.fleet import growth_text
 from tonnage.report.plans.plan_document import report
-from tonnage.report.writers.markdown import markdown
+from tonnage.report.writers.terminal import markdown
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
 

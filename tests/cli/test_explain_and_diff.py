@@ -14,10 +14,10 @@ import pytest
 
 from tests.report.example_plan import HERE, full
 from tonnage.cli.main import VERBS, run
-from tonnage.report.drawing.characters import HEIGHT, plot_text
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
 from tonnage.report.plans.plan_document import HEADER, report
 from tonnage.report.writers.html import html
+from tonnage.report.writers.terminal import HEIGHT, plot_text
 
 ROOT = Path(__file__).parents[2]
 CHAT = str(ROOT / "examples" / "fleet" / "chat.yaml")

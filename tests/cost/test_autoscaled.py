@@ -8,8 +8,8 @@ import pytest
 
 from tests.plan.candidates import candidate, plan_of
 from tonnage.cost.planned import with_rent
-from tonnage.plan.autoscaling import Autoscaling, Held, OverHours, Proposal
 from tonnage.plan.demand import Demand, DemandSource
+from tonnage.plan.fleet import Autoscaling, Held, OverHours, Proposal
 from tonnage.report.plans.fleet import autoscaling_text
 from tonnage.spec.catalog.price_list import catalog_prices
 

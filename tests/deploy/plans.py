@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from tests.plan.candidates import candidate, plan_of
-from tonnage.plan.candidate import Candidate, CurvePoint
+from tonnage.plan.candidate import Candidate, CurvePoint, MemoryPart
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.launch import command
 from tonnage.plan.limit import Limit
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import MemoryPart
-from tonnage.plan.provenance import Provenance
+from tonnage.plan.sensitivity import Provenance
 from tonnage.results.metrics import Latencies
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import EngineKnobs, Parallelism

@@ -14,7 +14,7 @@ from tests.deploy.plans import dense
 from tonnage import api
 from tonnage.deploy.targets import TARGETS, TOGETHER
 from tonnage.errors import InputError
-from tonnage.plan.pool import Identity
+from tonnage.plan.candidate import Identity
 from tonnage.plan.use_cases import Arrangement, PoolSystems, UseCasePool, UseCases
 
 NAMES = ("Chat", "Long answers")

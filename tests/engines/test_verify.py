@@ -13,8 +13,8 @@ import pytest
 from tests.engines.vllm_server import SLOTS, TOKENS, python, vllm
 from tonnage import api
 from tonnage.api.running.deploy import Verified, verify
+from tonnage.plan.candidate import Pool
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import Pool
 
 pytestmark = pytest.mark.engines
 

@@ -31,7 +31,7 @@ from tonnage.perf.residuals import LEVELS, SCALE, Residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.plan.cost import YearlyCost
 from tonnage.plan.plan import Plan
-from tonnage.plan.provenance import FOLDER
+from tonnage.plan.sensitivity import FOLDER
 from tonnage.report.plans.confidence import measurement_section, measurement_text
 from tonnage.results.metrics import summarize
 from tonnage.results.store import read_run, write_run

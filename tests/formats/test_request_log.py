@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.api.history import read_history
+from tonnage.api.compare import read_history
 from tonnage.api.question.loads import traffic_from
 from tonnage.cli.main import run
 from tonnage.errors import InputError

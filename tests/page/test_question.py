@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.page.question import EXAMPLE, LONGEST_QUERY, check_inside, command_of, query_of, question_of
+from tonnage.page.fields import EXAMPLE, LONGEST_QUERY, check_inside, command_of, query_of, question_of
 
 
 def test_a_form_and_its_link_are_the_same_question() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.in_turn import in_turn
 from tonnage.cli.main import run
 from tonnage.cli.printing import today
-from tonnage.page.question import command_of, query_of, question_of, tokens_of
+from tonnage.page.fields import command_of, query_of, question_of, tokens_of
 from tonnage.page.worker import Jobs
 
 ONE = "gpu=h100-sxm-80gb&precision=fp8&tp=1&engine=vllm"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.candidate import Candidate, Pool
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import SATURATION, Limit, Load
 from tonnage.plan.plan import Plan, Understood
-from tonnage.plan.pool import Pool
-from tonnage.plan.provenance import Provenance
+from tonnage.plan.sensitivity import Provenance
 from tonnage.results.metrics import Latencies
 
 POOL: dict[str, Any] = {

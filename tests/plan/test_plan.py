@@ -15,11 +15,10 @@ from tests.plan.candidates import candidate
 from tests.plan.plans import PLANS, filled
 from tests.strategies import examples
 from tonnage.errors import InputError
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.candidate import Candidate, Pool
 from tonnage.plan.document import Shown, json_of
 from tonnage.plan.fleet import AtPeak, Fleet, fleet
 from tonnage.plan.plan import SCHEMA, Plan
-from tonnage.plan.pool import Pool
 from tonnage.plan.sensitivity import pareto
 from tonnage.results.metrics import Latencies
 

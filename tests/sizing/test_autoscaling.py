@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.plan.candidates import plan_of
 from tonnage.api.size import ask
-from tonnage.plan.autoscaling import Autoscaling, Held, OverHours
 from tonnage.plan.demand import Demand, DemandSource
+from tonnage.plan.fleet import Autoscaling, Held, OverHours
 from tonnage.plan.plan import Plan
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.sizing.fleet import autoscaling as fleet_over_hours

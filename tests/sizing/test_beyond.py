@@ -15,7 +15,7 @@ from tests.questions import question
 from tonnage.perf.prediction_error import regime_of
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
-from tonnage.plan.provenance import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
+from tonnage.plan.sensitivity import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
 from tonnage.report.plans.confidence import MOST, PARTS, RANGES, beyond_text
 from tonnage.report.plans.screen import brief_lines
 from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured

@@ -15,8 +15,7 @@ from tonnage.report.plans.notes import percentile_text
 from tonnage.report.plans.plan_document import full_text, report
 from tonnage.report.plans.screen import brief_lines
 from tonnage.report.writers.html import html
-from tonnage.report.writers.markdown import markdown
-from tonnage.report.writers.terminal import terminal
+from tonnage.report.writers.terminal import markdown, terminal
 
 ROOT = Path(__file__).parents[2]
 STATISTICS = {"mean", "p50", "p90", "p95", "p99"}

@@ -15,8 +15,7 @@ from tonnage.perf.prediction_error import regime_of
 from tonnage.report.facts import formats
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.plan_document import full_text, report
-from tonnage.report.writers.markdown import markdown
-from tonnage.report.writers.terminal import terminal
+from tonnage.report.writers.terminal import markdown, terminal
 from tonnage.sizing.planner import size
 from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
 from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs

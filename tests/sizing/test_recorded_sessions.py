@@ -14,10 +14,10 @@ from tonnage.errors import InputErrors
 from tonnage.formats.sessions.read import read_sessions
 from tonnage.plan.note import TiersNotStarted
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.fleet import sessions_text
 from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.plan_document import report
-from tonnage.report.plans.sessions import sessions_text
-from tonnage.report.writers.markdown import markdown
+from tonnage.report.writers.terminal import markdown
 from tonnage.sizing import planner
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.load_scan import worst_limit

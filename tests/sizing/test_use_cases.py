@@ -16,8 +16,7 @@ from tests.questions import question
 from tonnage.plan.use_cases import Arrangement, UseCasePool, UseCases
 from tonnage.report.plans.use_cases import brief_lines, use_cases_report, use_cases_text
 from tonnage.report.writers.html import html
-from tonnage.report.writers.markdown import markdown
-from tonnage.report.writers.terminal import terminal
+from tonnage.report.writers.terminal import markdown, terminal
 from tonnage.results.metrics import gap_percentile_ns
 from tonnage.results.requests import GAP_BINS, gap_edges_ns
 from tonnage.sizing.fleet.standby import Failures, Reserve

@@ -17,7 +17,7 @@ from tests.deploy.plans import dense
 from tests.workload.test_history import BOUNDS, MONDAY, answer, series
 from tonnage.api.running.deploy import planned
 from tonnage.cli.main import run
-from tonnage.report.history import verdict
+from tonnage.report.verified import verdict
 from tonnage.watch.drift import Today, measured_loads, today
 from tonnage.watch.expected import Predictor
 from tonnage.workload.history import History, HourlyHistogram

@@ -17,7 +17,7 @@ from tonnage.api.bench import bench
 from tonnage.api.running.deploy import planned
 from tonnage.cli.main import run
 from tonnage.formats.prometheus import Buckets
-from tonnage.report.watched import watched
+from tonnage.report.verified import watched
 from tonnage.report.writers.terminal import terminal
 from tonnage.testing import simulated_engine
 from tonnage.watch.expected import Predictor

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.workload.test_history import MONDAY, answer, series
-from tonnage.api.history import read_history
+from tonnage.api.compare import read_history
 from tonnage.cli.main import run
 from tonnage.watch.prometheus import Server
 

@@ -19,7 +19,7 @@ import pytest
 from tests.watch.served_weeks import DAY, HOUR, scraped, weeks
 from tonnage import size
 from tonnage.api.bench import bench
-from tonnage.api.history import fit_history, is_history, read_history
+from tonnage.api.compare import fit_history, is_history, read_history
 from tonnage.spec.recording import Recording
 from tonnage.testing import simulated_engine
 from tonnage.watch.prometheus import Server

@@ -12,7 +12,7 @@ import pytest
 
 from tests.watch.served_weeks import DAY, HOUR, WEEK_SHAPE, Weeks, weeks
 from tonnage import simulate
-from tonnage.api.history import read_history
+from tonnage.api.compare import read_history
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.formats.engine_metrics import HISTORIES

@@ -11,11 +11,10 @@ from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, le
 from tonnage.api.question.aims import prices_of
 from tonnage.api.question.arguments import check_given, slo
 from tonnage.api.question.deployment import deployment_of
-from tonnage.api.running.demo import demo
 from tonnage.api.running.deploy import deploy, verify, verify_folder, watch
 from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
 from tonnage.api.running.processes import serve_apart, served
-from tonnage.api.running.rehearse import rehearse
+from tonnage.api.running.rehearse import demo, rehearse
 from tonnage.api.running.serve import serve_openvino, serve_simulated
 from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
 from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers

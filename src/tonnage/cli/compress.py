@@ -54,7 +54,7 @@ def compress(
         Print one JSON object.
     """
     from tonnage import api
-    from tonnage.report.compressed import compressed
+    from tonnage.report.facts import compressed
 
     found = api.compress(
         model_dir,

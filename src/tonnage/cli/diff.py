@@ -52,7 +52,7 @@ def diff(
     json
         Print the differences as one JSON object.
     """
-    from tonnage.api.history import is_history
+    from tonnage.api.compare import is_history
     from tonnage.cli.printing import print_answer
 
     if is_history(second):
@@ -72,10 +72,10 @@ def diff(
 
 
 def _drifted(read: dict[str, Any], beside: dict[str, Any], report: Path | None, *, json: bool) -> None:
-    from tonnage.api.history import fit_history, read_history, today
+    from tonnage.api.compare import fit_history, read_history, today
     from tonnage.cli.printing import print_answer
     from tonnage.cli.progress import compile_if_needed
-    from tonnage.report.history import drifted
+    from tonnage.report.verified import drifted
 
     compile_if_needed()
     found = today(fit=fit_history(read_history(**read)), **beside)

@@ -71,7 +71,7 @@ def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> N
         sys.stdout.write(plan_csv(plans))
     elif form.markdown:
         from tonnage.report.plans.plan_document import report
-        from tonnage.report.writers.markdown import markdown as written
+        from tonnage.report.writers.terminal import markdown as written
 
         sys.stdout.write(written(report(*plans)))
     elif form.json:
@@ -97,7 +97,7 @@ def print_use_cases(found: UseCases, form: Form, *, page: str = "report") -> Non
     from tonnage.report.plans.use_cases import answer_text, brief_lines, use_cases_report, use_cases_screen, use_cases_text
 
     if form.markdown:
-        from tonnage.report.writers.markdown import markdown as written
+        from tonnage.report.writers.terminal import markdown as written
 
         sys.stdout.write(written(use_cases_report(found)))
     elif form.quiet and not form.json:

@@ -105,7 +105,7 @@ def _of_runs(folder: Path, output: Path | None, timeline: Path | None, *, markdo
 
         write_page(output, document)
     elif markdown and not json:
-        from tonnage.report.writers.markdown import markdown as written
+        from tonnage.report.writers.terminal import markdown as written
 
         sys.stdout.write(written(document))
     else:

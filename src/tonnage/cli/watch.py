@@ -55,7 +55,7 @@ def watch(
     compile_if_needed()
     looks = api.watch(url, plan=plan, every=every, gpu_metrics=gpu_metrics or (), coefficients=coefficients)
     if once:
-        from tonnage.report.watched import watched
+        from tonnage.report.verified import watched
 
         found = next(looks)
         print_answer(lambda: watched(found), found.to_json, json=json)
@@ -91,7 +91,7 @@ def _drawn(found: Watched) -> RenderableType:
     from rich.text import Text
 
     from tonnage.report.document import Table as Cells
-    from tonnage.report.watched import watched
+    from tonnage.report.verified import watched
     from tonnage.report.writers.terminal import terminal_block
 
     document = watched(found)

@@ -122,8 +122,8 @@ def _fit(file: Path, output: Path | None, model: str | None, *, json: bool) -> N
 
 
 def _from_prometheus(read: dict[str, Any], fit: dict[str, Any], report: Path | None, forecast: str | None, *, json: bool) -> None:
-    from tonnage.api.history import fit_history, read_history, today
-    from tonnage.report.history import fitted_history
+    from tonnage.api.compare import fit_history, read_history, today
+    from tonnage.report.verified import fitted_history
 
     output, plan = fit["output"], fit["plan"]
     if forecast is not None and plan is None:

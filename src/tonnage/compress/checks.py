@@ -18,7 +18,7 @@ from tonnage.spec.precision import find_precision
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tonnage.plan.pool import Pool
+    from tonnage.plan.candidate import Pool
     from tonnage.spec.model import Model
 
 BASE_BYTES = 2 * 2**30

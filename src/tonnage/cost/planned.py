@@ -13,13 +13,12 @@ from tonnage.cost.cost import api_cost, api_request, serving_of, traffic_of
 from tonnage.cost.options import Rent, as_planned, cloud, hybrid, needed, on_prem, overflow, rents_of, yearly_owned
 from tonnage.cost.where import compare, with_outlook
 from tonnage.errors import InputError
-from tonnage.plan.autoscaling import Autoscaling, AutoscalingCost, OverHours
 from tonnage.plan.cost import HOURS_PER_YEAR, WAYS, Cost, JobCost, Serving, Traffic, Where, YearlyCost
 from tonnage.plan.demand import JobDone
+from tonnage.plan.fleet import Autoscaling, AutoscalingCost, OverHours
 from tonnage.plan.note import NoCost
 from tonnage.plan.plan import Plan
-from tonnage.plan.provenance import Measurement
-from tonnage.plan.sensitivity import pareto
+from tonnage.plan.sensitivity import Measurement, pareto
 from tonnage.spec.catalog import find_model
 from tonnage.spec.prices import Prices, stale
 

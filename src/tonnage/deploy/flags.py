@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tonnage.plan.pool import Role
+from tonnage.plan.candidate import Role
 
 
 def without(words: Sequence[str], *left_out: str) -> list[str]:

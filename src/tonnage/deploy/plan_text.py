@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.service import PLAN, Service
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.candidate import Candidate, Pool
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import Pool
 
 WIDTH = 130
 

@@ -14,12 +14,11 @@ from tonnage.deploy.flags import node_words, transfer_words
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.formats.engine_metrics import HISTORIES, Signals
-from tonnage.plan.autoscaling import Proposal
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.candidate import Candidate, Pool
+from tonnage.plan.fleet import Proposal
 from tonnage.plan.launch import FILE, Command, listening, needs_drafter, with_drafter, with_metrics
 from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import Pool
 from tonnage.results.store import json_text
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.interfaces import Interface, find_interface

@@ -28,7 +28,7 @@ from tonnage.perf.pipeline import start_seconds
 from tonnage.perf.residuals import FEWEST_OWN
 from tonnage.perf.terms_file import shipped
 from tonnage.plan.candidate import BESIDE, MOST_TIMES, percent_key
-from tonnage.plan.provenance import Measurement, Sweep
+from tonnage.plan.sensitivity import Measurement, Sweep
 from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at, metric_of
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready

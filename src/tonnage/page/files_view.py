@@ -18,10 +18,8 @@ from starlette.routing import Route
 from tonnage import api
 from tonnage.errors import InputError, option
 from tonnage.page.desk import kind_of
-from tonnage.page.guard import has_token
-from tonnage.page.question import check_inside, query_of
-from tonnage.page.shell import button, deploy_links, faults, page
-from tonnage.page.size_view import asked_of, desk_of
+from tonnage.page.fields import check_inside, query_of
+from tonnage.page.shell import asked_of, button, deploy_links, desk_of, faults, has_token, page
 from tonnage.report.plans.answer import title
 from tonnage.report.plans.plan_document import first_page, read_plans, report
 from tonnage.report.writers.html import fragment, html

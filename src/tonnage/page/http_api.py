@@ -11,15 +11,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage import api
 from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.errors import InputError, InputErrors
 from tonnage.page.desk import Desk
-from tonnage.page.question import check_inside, command_of
-from tonnage.page.size_view import desk_of, event
+from tonnage.page.fields import check_inside, command_of
+from tonnage.page.shell import EVENTS, desk_of, event, streamed
 from tonnage.report.plans.diff import diff_json, differences
 from tonnage.report.plans.plan_document import plans_of
 from tonnage.results.store import json_text
@@ -39,7 +39,6 @@ DEEPEST = 30
 """Levels of a document."""
 LOOKS_S = 0.25
 """Seconds between two looks at whether a client is still there."""
-EVENTS = "text/event-stream"
 NUMBERS = ("tp", "dp", "ep", "isl", "osl")
 MEMORY = ("model", "gpu", "precision", "engine", "speculation", "lora", *NUMBERS)
 
@@ -130,7 +129,7 @@ def _arguments() -> type[BaseModel]:
 async def _worked(request: Request, desk: Desk, kind: str, **given: Any) -> Response:
     """The answer of a job; with its progress as server-sent events where the client takes them."""
     if EVENTS in request.headers.get("accept", ""):
-        return StreamingResponse(_events(desk, kind, given), media_type=EVENTS, headers={"cache-control": "no-store"})
+        return streamed(_events(desk, kind, given))
     last = await while_there(request, desk.worker.answer(kind, **given))
     if "answer" in last:
         return Response(last["answer"], media_type="application/json")

@@ -11,9 +11,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage.errors import InputError, option
-from tonnage.page.question import check_inside
-from tonnage.page.shell import faults, page
-from tonnage.page.size_view import desk_of
+from tonnage.page.fields import check_inside
+from tonnage.page.shell import desk_of, faults, page
 from tonnage.simulator.lesson import LessonConfig, watch_lesson
 from tonnage.spec.written_numbers import number_of
 

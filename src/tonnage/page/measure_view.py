@@ -11,14 +11,12 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tonnage.errors import InputError, option
-from tonnage.page.guard import has_token
-from tonnage.page.question import query_of
-from tonnage.page.shell import button, faults, page
-from tonnage.page.size_view import desk_of, event
+from tonnage.page.fields import query_of
+from tonnage.page.shell import button, desk_of, event, faults, has_token, page, streamed
 from tonnage.report.plans.plan_document import read_plans
 from tonnage.report.runs.run_document import run_report
 from tonnage.report.runs.shown_run import read_shown_runs
@@ -151,7 +149,7 @@ async def live(request: Request) -> Response:
                 else:
                     yield event("answer", await run_in_threadpool(_measured, desk, output, plan))
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+    return streamed(events())
 
 
 def _measured(desk: Desk, name: str, plan: str) -> str:
@@ -230,7 +228,7 @@ async def watch(request: Request) -> Response:
                 elif "faults" in said:
                     yield event("answer", faults(said["faults"]))
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+    return streamed(events())
 
 
 async def run_page(request: Request) -> Response:

@@ -18,15 +18,14 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from tonnage.errors import InputError, TonnageError, in_python, option
-from tonnage.page import compare_view, files_view, http_api, lesson_view, measure_view, size_view, what_if_view
+from tonnage.page import files_view, http_api, lesson_view, measure_view, size_view
 from tonnage.page.desk import Desk
-from tonnage.page.guard import COOKIE, Guard
-from tonnage.page.shell import faults, page
+from tonnage.page.shell import COOKIE, Guard, desk_of, faults, page
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-VIEWS = (size_view, what_if_view, compare_view, lesson_view, measure_view, files_view, http_api)
+VIEWS = (size_view, lesson_view, measure_view, files_view, http_api)
 HOST = "127.0.0.1"
 OWN = ("page.css", "page.js", "lesson.js", "drag.js", "files.js", "measure.js", "htmx.min.js", "uPlot.iife.min.js", "uPlot.min.css")
 ASSETS = {"report.css": ("tonnage.report.writers", "page.css"), "report.js": ("tonnage.report.writers", "page.js")} | {
@@ -59,7 +58,7 @@ def application(desk: Desk, port: int) -> Starlette:
 async def first(request: Request) -> Response:
     """The first view; with the token of the printed address, a cookie that keeps it."""
     response = RedirectResponse("/size")
-    told, desk = request.query_params.get("token", ""), size_view.desk_of(request)
+    told, desk = request.query_params.get("token", ""), desk_of(request)
     if told and hmac.compare_digest(told.encode(), desk.token.encode()):
         response.set_cookie(COOKIE, desk.token, httponly=True, samesite="strict")
     return response

@@ -1,11 +1,26 @@
-"""What every view has around it: head, navigation, and where its words go."""
+"""What the views share: head and navigation, the question of a request, server-sent events, and what every request must be."""
 
 from __future__ import annotations
 
+import hmac
 from html import escape
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, StreamingResponse
 
 from tonnage.deploy.targets import TARGETS
+from tonnage.page.fields import Flat, question_of
 from tonnage.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from tonnage.page.desk import Desk
 
 VIEWS = (("size", "Size"), ("what-if", "What if"), ("compare", "Compare"), ("lesson", "Lesson"), ("measure", "Measure"), ("files", "Files"))
 """Path and name of each view, in the order of the navigation."""
@@ -67,3 +82,96 @@ def deploy_links(query: str) -> str:
     """An archive of files for each target."""
     links = "".join(f'<a href="/deploy.zip?target={target}&amp;{escape(query)}">{target}</a>' for target in TARGETS)
     return f'<details class="menu"><summary class="button">Deploy</summary><div>{links}</div></details>'
+
+
+# What every request must be: for this server by name, from its own pages, and with the token where it changes anything.
+
+
+COOKIE, HEADER = "tonnage-token", "x-tonnage-token"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+EVENTS = "text/event-stream"
+SAFE = ("GET", "HEAD", "OPTIONS")
+COMPUTES = "/api/"
+"""Paths whose POST changes nothing."""
+
+
+class Guard:
+    """Checks requests before the application gets them."""
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str]) -> None:
+        """Guard an application: ``hosts`` may ask for it, and what changes anything needs the ``token`` in a cookie or a header."""
+        self.app, self.token, self.hosts = app, token, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request, or pass it on and say on its response what a page may do."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refused = self._refused(scope["method"], scope["path"], headers)
+        if refused:
+            await PlainTextResponse(f"{refused[1]}\n", status_code=refused[0])(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                said = MutableHeaders(raw=message["headers"])
+                if said.get("content-security-policy") is None:
+                    said["content-security-policy"] = POLICY
+                elif not said["content-security-policy"]:
+                    del said["content-security-policy"]
+                said["x-content-type-options"] = "nosniff"
+                said["referrer-policy"] = "no-referrer"
+                said["cross-origin-resource-policy"] = "same-origin"
+            await send(message)
+
+        await self.app(scope, receive, guarded)
+
+    def _refused(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
+        """The status and the reason of a refusal."""
+        if headers.get("host", "").lower() not in self.hosts:
+            return 421, "this server answers under its own name alone"
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in {f"http://{host}" for host in self.hosts}:
+            return 403, "asked from a page of another origin"
+        if headers.get("sec-fetch-site") == "cross-site" and (method not in SAFE or headers.get("sec-fetch-mode") != "navigate"):
+            return 403, "asked from a page of another site"
+        if method not in SAFE and not path.startswith(COMPUTES) and not has_token(headers, self.token):
+            return 401, "needs the token: open the address that tonnage ui printed"
+        return None
+
+
+def has_token(headers: Headers, token: str) -> bool:
+    """Whether a request has the token, in its cookie or its header."""
+    try:
+        kept = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        kept = None
+    told = headers.get(HEADER) or (kept.value if kept is not None else "")
+    return hmac.compare_digest(told.encode(), token.encode())
+
+
+def desk_of(request: Request) -> Desk:
+    """The desk of the server."""
+    found: Desk = request.app.state.desk
+    return found
+
+
+def asked_of(request: Request, query: str | None = None) -> Flat:
+    """The question of a link, or of a query that is a part of it. Raises InputError: it holds what no question has."""
+    return question_of(request.url.query if query is None else query)
+
+
+def event(kind: str, data: str) -> str:
+    """One server-sent event."""
+    lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
+    return f"event: {kind}\n{lines}\n"
+
+
+def streamed(events: AsyncIterator[str]) -> StreamingResponse:
+    """Server-sent events as they come."""
+    return StreamingResponse(events, media_type=EVENTS, headers={"cache-control": "no-store"})

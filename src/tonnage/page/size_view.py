@@ -1,27 +1,32 @@
-"""The Size view: the six questions, an estimate at once, and the simulated answer as it comes."""
+"""The views of plans: Size with its six questions, What if with its sliders, and Compare."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tonnage.errors import InputError
-from tonnage.page.desk import Desk
-from tonnage.page.fields import form
-from tonnage.page.question import BASE, EXAMPLE, Flat, query_of, question_of
-from tonnage.page.shell import button, deploy_links, faults, page
+from tonnage.page.fields import BASE, EXAMPLE, form, query_of, question_of, what_if_form
+from tonnage.page.http_api import while_there
+from tonnage.page.shell import asked_of, button, deploy_links, desk_of, event, faults, page, streamed
 from tonnage.plan.plan import Plan
-from tonnage.report.numbers import number
+from tonnage.report.document import Drawing, Facts, Table, section
+from tonnage.report.numbers import ABSENT, number
 from tonnage.report.plans.answer import title
-from tonnage.report.plans.plan_document import first_page, made_by, plan_csv, plans_of, report
+from tonnage.report.plans.comparison import compared
+from tonnage.report.plans.diff import diff_text, differences
+from tonnage.report.plans.figures import curve, curves, tornado
+from tonnage.report.plans.plan_document import first_glance, first_page, made_by, plan_csv, plans_of, report
+from tonnage.report.plans.screen import in_one
 from tonnage.report.writers.html import fragment, html
 from tonnage.sizing.estimate import Estimate
 from tonnage.spec.catalog import search
@@ -30,7 +35,11 @@ from tonnage.spec.scenario_file import to_yaml
 from tonnage.spec.use_cases import PRESETS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.requests import Request
+
+    from tonnage.page.desk import Desk
 
 SAID = 6
 """Types of GPU that an estimate names."""
@@ -47,32 +56,29 @@ def routes() -> list[Route]:
         Route("/size/stream", stream),
         Route("/models", models),
         Route("/plan.{kind:str}", exported),
+        Route("/what-if", what_if),
+        Route("/what-if/stream", changes),
+        Route("/compare", compare),
+        Route("/compare/answer", side_by_side),
     ]
-
-
-def desk_of(request: Request) -> Desk:
-    """The desk of the server."""
-    found: Desk = request.app.state.desk
-    return found
-
-
-def asked_of(request: Request, query: str | None = None) -> Flat:
-    """The question of a link, or of a query that is a part of it. Raises InputError: it holds what no question has."""
-    return question_of(request.url.query if query is None else query)
 
 
 async def view(request: Request) -> Response:
     """The form, an estimate, and the place of the answer."""
     asked = asked_of(request) or EXAMPLE
-    inside = (
-        '<h1 class="sr">Size</h1><div class="two">\n'
-        f"{form(asked, desk_of(request).files('.csv', '.jsonl', '.json', '.parquet'))}"
+    questions = form(asked, desk_of(request).files(".csv", ".jsonl", ".json", ".parquet"))
+    inside = f'<h1 class="sr">Size</h1><div class="two">\n{questions}{_results()}'
+    return HTMLResponse(page("size", "Size", inside, query=query_of(asked)))
+
+
+def _results(attributes: str = "") -> str:
+    """The places of an estimate, of the progress and of the simulated answer."""
+    return (
         '<div class="results">\n<div id="estimate" class="estimate" aria-live="polite" aria-busy="true"></div>\n'
         '<div id="progress" class="progress" hidden><progress aria-label="Simulation"></progress><span class="said"></span>'
         '<button type="button" class="button" data-stop>Stop</button></div>\n'
-        '<div id="simulated" class="simulated" tabindex="-1"></div>\n</div></div>\n'
+        f'<div id="simulated" class="simulated"{attributes} tabindex="-1"></div>\n</div></div>\n'
     )
-    return HTMLResponse(page("size", "Size", inside, query=query_of(asked)))
 
 
 async def estimate(request: Request) -> Response:
@@ -158,13 +164,7 @@ async def stream(request: Request) -> Response:
         except InputError as error:
             yield event("answer", faults(str(error).splitlines()))
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
-
-
-def event(kind: str, data: str) -> str:
-    """One server-sent event."""
-    lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
-    return f"event: {kind}\n{lines}\n"
+    return streamed(events())
 
 
 def answered(plans: tuple[Plan, ...], asked: Mapping[str, Any]) -> str:
@@ -209,3 +209,157 @@ async def exported(request: Request) -> Response:
 
 def _download(text: str, media: str, name: str) -> Response:
     return Response(text, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
+
+
+# The What-if view: the inputs that move an answer as sliders, and its limits to be dragged in the figure.
+
+
+DRAG = "Drag a dashed limit up or down, or reach it with the tabulator and move it with the arrow keys: the systems follow."
+
+
+async def what_if(request: Request) -> Response:
+    """The sliders, and the places of the answers."""
+    asked = asked_of(request) or EXAMPLE
+    base = request.query_params.get(BASE) or query_of(asked)
+    results = _results(f' data-stream="/what-if/stream" data-base="{escape(base)}"')
+    inside = f'<h1 class="sr">What if</h1><div class="two">\n{what_if_form(asked, base)}{results}'
+    return HTMLResponse(page("what-if", "What if", inside, query=query_of(asked), scripts=("drag.js",)))
+
+
+async def changes(request: Request) -> Response:
+    """The answer with the changes next to the one that they began with."""
+    desk, asked, base = desk_of(request), asked_of(request), question_of(request.query_params.get(BASE, ""))
+
+    async def events() -> AsyncIterator[str]:
+        try:
+            found = []
+            for question in (base, asked):
+                async with aclosing(desk.sized(question)) as answer:
+                    async for said in answer:
+                        if "progress" in said:
+                            yield event("progress", json.dumps(said["progress"]))
+                        elif "answer" in said:
+                            found.append(plans_of(json.loads(said["answer"]), "the answer")[0])
+                        elif "faults" in said:
+                            yield event("answer", faults(said["faults"]))
+                            return
+            yield event("answer", _before_and_now(found[0], found[1], query_of(asked)))
+        except InputError as error:
+            yield event("answer", faults(str(error).splitlines()))
+
+    return streamed(events())
+
+
+def _before_and_now(base: Plan, plan: Plan, query: str) -> str:
+    """Before and now, the figure whose limits can be dragged, and how the answer moves with each input."""
+    before, now = (dict(first_glance(one)) for one in (base, plan))
+    rows = tuple((name, before.get(name, ABSENT), now.get(name, ABSENT)) for name in dict.fromkeys((*now, *before)))
+    table = Table(caption="Before and now", header=("", "before", "now"), rows=rows)
+    exact = "" if plan.choice is None else f" · {number(plan.choice.systems_exact)} exactly"
+    limits = [{"metric": one.metric, "statistic": one.statistic, "ms": one.milliseconds} for one in plan.scenario.limits_that_count]
+    drawn, moved = curve(plan), tornado(plan)
+    figure = "" if drawn is None else fragment(section("limits", "Limits", Drawing(figure=drawn, reading=DRAG, numbers=None)))
+    swings = (
+        "" if moved is None else fragment(section("sensitivity", "What moves the answer", Drawing(figure=moved, reading="", numbers=None)))
+    )
+    return (
+        f'<div class="actions">{button("Size", href=f"/size?{query}", kind="strong")}'
+        f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={escape(query)}">Compare</a></div>'
+        f'<div class="first"><header><p>Simulated{exact}</p><h2 class="title">{escape(title(plan))}</h2></header>'
+        f'<div data-limits="{escape(json.dumps(limits))}">{figure}</div>'
+        f"{fragment(section('change', 'Before and now', table))}{swings}</div>"
+    )
+
+
+# The Compare view: up to four plans side by side, their curves in one figure, and the differences of their questions.
+
+
+MOST = 4
+"""Plans side by side."""
+LETTERS = "ABCD"
+
+
+def places_of(request: Request) -> list[str]:
+    """The links that are compared."""
+    return list(dict.fromkeys(request.query_params.getlist("p")))[:MOST]
+
+
+def _compared_at(places: Sequence[str], path: str = "/compare") -> str:
+    return f"{path}?{'&'.join(f'p={quote(place)}' for place in places)}"
+
+
+async def compare(request: Request) -> Response:
+    """What is compared, and the place of the answer."""
+    places = places_of(request)
+    inside = (
+        '<h1>Compare</h1><p class="lead">Up to four plans side by side. <em>Compare</em> under an answer of Size adds it here; the address '
+        "of this page holds all of them.</p>\n"
+        f'<form class="add" action="/compare" method="get">{"".join(_kept(place) for place in places)}'
+        '<label for="add-p">Add the link of a plan</label><input id="add-p" name="p" placeholder="model=llama-3.1-8b&amp;isl=2000&amp;…" '
+        'spellcheck="false"><button class="button">Add</button></form>\n'
+    )
+    if places:
+        boxes = "".join(_box(place, letter, places) for place, letter in zip(places, LETTERS, strict=False))
+        inside += (
+            f'<ul class="plans" data-plans>{boxes}</ul><div hx-get="{escape(_compared_at(places, "/compare/answer"))}" hx-trigger="load" '
+            'aria-live="polite"><p class="hint waiting">Simulating what is not answered yet …</p></div>\n'
+        )
+    return HTMLResponse(page("compare", "Compare", inside))
+
+
+def _kept(place: str) -> str:
+    return f'<input type="hidden" name="p" value="{escape(place)}">'
+
+
+def _box(place: str, letter: str, places: list[str]) -> str:
+    """One of the plans: where its question is, and how to leave it out."""
+    rest = [one for one in places if one != place]
+    link = f'<a href="/size?{escape(place)}">change</a> ' if not place.startswith("@") else ""
+    words = place if place.startswith("@") else ", ".join(place.split("&")).replace("=", " ").replace("<", " ≤")
+    gone = f'<a href="{escape(_compared_at(rest) if rest else "/compare")}">leave out</a>'
+    return f'<li><span class="place">{letter}</span><span class="words">{escape(words)}</span><span class="links">{link}{gone}</span></li>'
+
+
+async def side_by_side(request: Request) -> Response:
+    """The plans side by side."""
+    desk = desk_of(request)
+    try:
+        places = [place if place.startswith("@") else _link(place) for place in places_of(request)]
+        plans = await while_there(request, _plans(desk, places))
+    except InputError as error:
+        return HTMLResponse(faults(str(error).splitlines()))
+    return HTMLResponse(_side_by_side(plans))
+
+
+def _link(place: str) -> str:
+    """The query of a link, which may be a whole address."""
+    query = place.partition("?")[2] or place
+    question_of(query)
+    return query
+
+
+async def _plans(desk: Desk, places: Sequence[str]) -> list[Plan]:
+    return [await desk.plan_at(place) for place in places]
+
+
+def _side_by_side(plans: Sequence[Plan]) -> str:
+    names = [f"{letter}: {plan.scenario.model}" for letter, plan in zip(LETTERS, plans, strict=False)]
+    columns = "".join(
+        f'<div class="column"><h2><span class="place">{letter}</span>{escape(title(plan))}</h2>'
+        f"{fragment(section(f'glance-{letter}', '', Facts(rows=first_glance(plan), big=True)))}</div>"
+        for letter, plan in zip(LETTERS, plans, strict=False)
+    )
+    figure = curves(plans, names)
+    drawn = None if figure is None else Drawing(figure=figure, reading="The lower and the further right, the better.", numbers=None)
+    found = f'<div class="columns">{columns}</div>'
+    found += fragment(section("curves", "Latency against load", drawn)) if drawn is not None else ""
+    found += fragment(compared(plans, [in_one(plan) for plan in plans], names))
+    for place, plan in enumerate(plans[1:], 1):
+        different = diff_text(differences(plans[0], plan), (names[0], names[place]))
+        parts = (replace(one, key=f"{one.key}-{place}", title=_difference(one.title, place)) for one in different.sections)
+        found += fragment(*parts)
+    return f'<div class="ready">{found}</div>'
+
+
+def _difference(part: str, place: int) -> str:
+    return f"{LETTERS[0]} and {LETTERS[place]}: {part.lower()}" if part else f"{LETTERS[0]} and {LETTERS[place]}"

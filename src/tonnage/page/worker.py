@@ -51,7 +51,7 @@ class Jobs:
 
     def warm(self) -> None:
         """Compile and load what a question needs, by a small one."""
-        from tonnage.page.question import question_of
+        from tonnage.page.fields import question_of
 
         self.size(asked=question_of(SMALL), command="", today="2026-01-01")
 
@@ -190,7 +190,7 @@ class Jobs:
     def watch(self, *, urls: list[str], plan: str, every: str) -> str:
         """Look at a running deployment next to its plan until nobody wants to know any more."""
         from tonnage import api
-        from tonnage.report.watched import watched
+        from tonnage.report.verified import watched
         from tonnage.report.writers.html import fragment
 
         def wait(seconds: float) -> None:

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
+from tonnage.plan.candidate import Power
 from tonnage.plan.document import Shown, Tagged
 from tonnage.plan.fleet import Fleet, Footprint
 from tonnage.plan.note import CostNote, NoCost
-from tonnage.plan.pool import Power
 from tonnage.spec.prices import Figure
 from tonnage.spec.typed_values import strict
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tonnage.plan.candidate import Identity
 from tonnage.plan.limit import Bound
-from tonnage.plan.pool import Identity
 from tonnage.spec.typed_values import strict
 
 BURSTY = 1.5

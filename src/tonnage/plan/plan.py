@@ -10,18 +10,15 @@ from typing import Any, ClassVar, Literal
 
 from tonnage.errors import InputError
 from tonnage.notebook import InNotebooks
-from tonnage.plan.autoscaling import Autoscaling
-from tonnage.plan.candidate import Candidate, CurvePoint, mean_latency
+from tonnage.plan.candidate import Candidate, CurvePoint, Identity, mean_latency
 from tonnage.plan.cost import Cost
 from tonnage.plan.demand import Demand, Existing, Growth, HeldSessions, JobDone
 from tonnage.plan.document import Shown, json_of, read_back
-from tonnage.plan.fleet import BehindRouter, FleetCheck
+from tonnage.plan.fleet import Autoscaling, BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
 from tonnage.plan.note import Note, Warning
-from tonnage.plan.pool import Identity
-from tonnage.plan.provenance import Beyond, Measurement, Provenance, Unreached
 from tonnage.plan.reason import Reachable, Rejected
-from tonnage.plan.sensitivity import ParetoPoint, PercentileAnswer, PrefixCache, Sensitivity
+from tonnage.plan.sensitivity import Beyond, Measurement, ParetoPoint, PercentileAnswer, PrefixCache, Provenance, Sensitivity, Unreached
 from tonnage.spec.scenario import Mode, Scenario
 from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
+from tonnage.plan.candidate import Identity
 from tonnage.plan.document import Tagged
 from tonnage.plan.limit import Breach, BudgetOf, Limit, Load
-from tonnage.plan.pool import Identity
 from tonnage.spec.deployment import LimitMetric, Statistic
 from tonnage.spec.typed_values import strict
 

@@ -1,16 +1,17 @@
-"""What would change the answer: the systems at other inputs, and the cheapest limit to relax."""
+"""What would change the answer, what measuring would buy, and where the numbers come from."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Literal
+from dataclasses import field, fields
+from typing import Annotated, ClassVar, Literal
 
-from tonnage.plan.candidate import Candidate, mean_latency
-from tonnage.plan.limit import Limit
-from tonnage.plan.pool import Identity
+from tonnage.plan.candidate import Candidate, Identity, mean_latency, percent_key
+from tonnage.plan.document import Shown, Tagged
+from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.reason import Reason
+from tonnage.spec.calibration import Calibration
 from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
 
@@ -161,3 +162,214 @@ def _front(points: Sequence[tuple[float, float]]) -> set[int]:
             best = points[index][1]
             front.add(index)
     return front
+
+
+# Why no number of the chosen systems is surer than it is, and what would be.
+
+
+@strict
+class OtherSystems:
+    """Another deployment that reaches the confidence; ``systems``, each a ``system``, and ``gpus`` are whole systems with spare ones."""
+
+    deployment: Identity
+    system: str
+    systems: int
+    gpus: int
+
+
+@strict
+class RelaxedLimit:
+    """One limit, relaxed to ``to_ms`` milliseconds, and what then reaches the confidence; systems and GPUs as of ``OtherSystems``."""
+
+    limit: Limit
+    to_ms: float
+    system: str
+    systems: int
+    gpus: int
+
+
+@strict
+class Unreached:
+    """A confidence that no number of the chosen systems reaches, or only one that nobody would buy."""
+
+    confidence: float  # as a share
+    step_factor: float  # how many times as long as predicted steps may take for it
+    # the limit that a single client then comes nearest to, and the value there: above the limit it breaks at any load. None without limits.
+    alone: Breach | None
+    other: OtherSystems | None  # what reaches it instead; None where nothing requested does
+    relaxed: RelaxedLimit | None  # the limit that would have to be looser for it; None where that does not help
+
+
+# What measuring the choice would buy: the points to take, the systems before and after, and what that is worth.
+
+
+SERVER, FOLDER, PLAN, CALIBRATED = "127.0.0.1:8000", "measured", "plan.json", "calibrated.json"
+"""What the commands call the server, the folder of the runs, the file of this plan and the file of the calibration."""
+
+LEAST_GAIN = 0.05
+"""Systems that have to be saved, on average, for a measurement to gain anything."""
+
+
+@strict
+class Sweep:
+    """Loads of equal lengths, which one benchmark measures one after another."""
+
+    # isl, osl: tokens of each prompt and output
+    isl: int
+    osl: int
+    concurrency: tuple[int, ...]  # clients of each closed loop
+    seconds: int  # how long each of them sends
+
+
+@strict
+class Measurement(Shown):
+    """Points of the chosen deployment to measure and calibrate on, and the systems that the load takes afterwards."""
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("points", "bench", "calibrate")
+
+    model: str  # name by which the server knows it
+    confidence: float  # requested, as a share
+    sweeps: tuple[Sweep, ...]  # the points, one benchmark for each pair of lengths
+    seconds: float  # that they take of one system, the start of an instance included
+    left: float  # share of the variance of the deciding prediction that the points cannot tell, as far as a calibration can tell it at all
+    # that do with each confidence now, by percent; spare and standby ones included. None where no number does.
+    systems: dict[str, int | None]
+    after: dict[str, int | None]  # the same after the calibration, where it finds the deployment as predicted
+    # mean number after the calibration at the requested confidence, over what it may find; None where no number does now
+    expected_systems: float | None
+    usd: float | None = None  # what these seconds of a system cost; None without a price
+    saved_usd_per_year: float | None = None  # mean saving, less ``usd``; None without a price
+
+    @property
+    def points(self) -> int:
+        """How many loads are measured."""
+        return sum(len(sweep.concurrency) for sweep in self.sweeps)
+
+    @property
+    def now(self) -> int | None:
+        """Systems at the requested confidence; None where no number reaches it."""
+        return self.systems.get(percent_key(self.confidence))
+
+    @property
+    def saved_systems(self) -> float:
+        """Systems that are saved on average; 0 where that is not known."""
+        return 0.0 if self.now is None or self.expected_systems is None else self.now - self.expected_systems
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it lowers the number of systems at any confidence, or on average."""
+        return self.gains or any(self.after.get(level) != count for level, count in self.systems.items())
+
+    @property
+    def gains(self) -> bool:
+        """Whether the measurement saves more than it costs, on average."""
+        return self.saved_systems >= LEAST_GAIN and (self.saved_usd_per_year is None or self.saved_usd_per_year > 0)
+
+    @property
+    def bench(self) -> tuple[tuple[str, ...], ...]:
+        """The commands that measure the points, as argument lists."""
+        return tuple(
+            (
+                *("tonnage", "bench", "--url", SERVER, "--model", self.model, "--endpoint-type", "completions"),
+                *("--isl", str(sweep.isl), "--osl", str(sweep.osl), "--concurrency", ",".join(map(str, sweep.concurrency))),
+                *("--benchmark-duration", f"{sweep.seconds}s", "--artifact-dir", f"{FOLDER}/{sweep.isl}-{sweep.osl}"),
+            )
+            for sweep in self.sweeps
+        )
+
+    @property
+    def calibrate(self) -> tuple[str, ...]:
+        """The command that calibrates on them, as an argument list; sizing takes its file as coefficients."""
+        return ("tonnage", "calibrate", FOLDER, "--plan", PLAN, "--output", CALIBRATED)
+
+
+# Where the numbers of a plan come from.
+
+
+@strict
+class Provenance:
+    """Version, coefficients, data, and the command."""
+
+    tonnage: str
+    # source of the fitted terms by engine preset; empty where nothing was simulated
+    coefficients: dict[str, str] = field(default_factory=dict)
+    benchmarks: str = ""  # the file of measured points that the plan rests on; "" where it was simulated
+    sources: tuple[str, ...] = ()  # what that file says of its points, each once
+    seed: int | None = None  # of every random draw; None where nothing was simulated
+    calibration: Calibration | None = None  # factors of one's own on the fitted terms; None for the terms as shipped
+    step_model: str = ""  # whose step times were used in place of the fitted terms; "" for the fitted ones
+    command: str = ""  # as it was typed; "" where the plan was not made by the command
+    date: str = ""  # the day on which it was made, as YYYY-MM-DD; "" where it is not known
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the plan was simulated; otherwise it was read from measured points."""
+        return not self.benchmarks
+
+
+# Where a question leaves what was measured: one item for each part of the choice that has no measured row near it.
+
+
+@strict
+class Unmeasured:
+    """A part of the choice of which the fit had no row, or too few."""
+
+    # a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the engine ``on``, a "format" of weights,
+    # "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline", "speculation", "prefix-caching",
+    # "adapters" or "images"
+    code: Literal[
+        "model",
+        "gpu",
+        "engine",
+        "layers",
+        "format",
+        "step-times",
+        "ranks",
+        "pipeline",
+        "speculation",
+        "prefix-caching",
+        "adapters",
+        "images",
+    ]
+    name: str  # its name in the plan, such as "kimi-k3"
+    on: str = ""  # the GPU or the engine with which it was not measured; "" where it was not measured at all
+    bits: int | None = None  # the width of its arithmetic where the GPU was measured only in another width; None elsewhere
+    rows: int = 0  # the rows that there are, fewer than the fit needs
+    nearest: str = ""  # the nearest measured one; "" where nothing is near
+
+
+@strict
+class OutOfRange:
+    """A length, a load or a size of an instance beyond those of the measured rows of this engine and kind of model."""
+
+    # "isl", "osl" and "context" in tokens, "in-flight" in requests that an attention rank holds at once, "gpus" of an instance
+    code: Literal["isl", "osl", "context", "in-flight", "gpus"]
+    value: float  # that of the question or the choice: the mean, or the 95th percentile where ``tail`` is true
+    # least, most: the measured range; ``least`` is None where it has no lower end
+    least: int | None = None
+    most: int
+    tail: bool = False  # whether the mean is inside the range and the 95th percentile outside
+
+
+@strict
+class OpenLoopNearSaturation:
+    """The peak is so near saturation that a typical error of step times makes queues grow."""
+
+    share: float  # load at the peak over the saturation of the instances
+    times: float  # factor on p95 TTFT if steps take longer by the typical error
+    below: float  # the share of saturation up to which that factor is at most ``times_below``
+    times_below: float
+    code: Literal["open-loop-near-saturation"] = "open-loop-near-saturation"
+
+
+@strict
+class ClosedLoopNearSaturation:
+    """The clients keep the instances so busy that the errors of predictions are larger."""
+
+    share: float  # load over the saturation of the instances
+    times: float  # held-out errors of p95 TTFT there over those below the share ``below``
+    below: float
+    code: Literal["closed-loop-near-saturation"] = "closed-loop-near-saturation"
+
+
+Beyond = Annotated[Unmeasured | OutOfRange | OpenLoopNearSaturation | ClosedLoopNearSaturation, Tagged("code")]

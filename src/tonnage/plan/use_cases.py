@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from tonnage.notebook import Displayed
+from tonnage.plan.candidate import Identity
 from tonnage.plan.document import Shown, json_of, read_back
 from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach, LimitUse
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import Identity
 from tonnage.results.metrics import Latencies
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.typed_values import strict

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.report.document import Document, Drawing, Lines, Table, Text, items, section
-from tonnage.report.drawing.characters import plot_text
 from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 from tonnage.report.numbers import ABSENT, counted, number, percent
+from tonnage.report.writers.terminal import plot_text
 
 if TYPE_CHECKING:
     from pathlib import Path

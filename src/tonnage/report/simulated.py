@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import option
 from tonnage.report.document import Document, Facts, Lines, Table, Text, drawing, items, section
-from tonnage.report.drawing.characters import plot_text
 from tonnage.report.drawing.figure import Axis, Gantt, Lane, Plot, Point, Series, Span
 from tonnage.report.numbers import ABSENT, between, counted, number, percent, sentence_of
 from tonnage.report.plans.question import attained_text, short_length
+from tonnage.report.writers.terminal import plot_text
 from tonnage.results.timeline import DECODE, PREFILL, WAITING, Timeline, TimelineStep
 from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
 

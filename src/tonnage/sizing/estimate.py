@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tonnage.plan.pool import Identity
+from tonnage.plan.candidate import Identity
 from tonnage.sizing.loads.ready import MARGIN, Ready
 from tonnage.sizing.search.pooled import contenders_of, poolable
 from tonnage.sizing.search.search_space import prepare

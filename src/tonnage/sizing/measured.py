@@ -18,14 +18,12 @@ from dataclasses import dataclass, replace
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.formats.points import STEADY, MeasuredPoint
 from tonnage.formats.table import STATISTICS
-from tonnage.plan.candidate import Candidate, by_gpus_needed
+from tonnage.plan.candidate import Candidate, Pool, by_gpus_needed
 from tonnage.plan.demand import Demand
 from tonnage.plan.fleet import Fleet, fleet
 from tonnage.plan.limit import HIGHEST_MEASURED, Breach, Load, bound_by, limit_of
 from tonnage.plan.note import BenchmarkAsMeasured, GpusNotMeasured, NoLimit, Note, PointsLeftOut, UnsteadyPoints
 from tonnage.plan.plan import Plan, Understood
-from tonnage.plan.pool import Pool
-from tonnage.plan.provenance import Provenance
 from tonnage.plan.reason import (
     BrokenAtAnyLoad,
     DoesNotDivide,
@@ -38,6 +36,7 @@ from tonnage.plan.reason import (
     ThroughputNotMeasured,
     nearest_of,
 )
+from tonnage.plan.sensitivity import Provenance
 from tonnage.results.metrics import Latencies
 from tonnage.spec.catalog import accuracy_and_calibration, engines, find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Limit, LimitMetric, Slo

@@ -30,8 +30,7 @@ from tonnage.plan.note import (
     WideOverPcie,
 )
 from tonnage.plan.plan import Understood
-from tonnage.plan.provenance import Provenance
-from tonnage.plan.sensitivity import PercentileAnswer
+from tonnage.plan.sensitivity import PercentileAnswer, Provenance
 from tonnage.sizing.fleet.routers import shared_in_words
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.load_scan import binding_limit

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.limit import limit_of
-from tonnage.plan.provenance import OtherSystems, RelaxedLimit, Unreached
 from tonnage.plan.reason import NothingMeetsLimits, NotSure
-from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
+from tonnage.plan.sensitivity import Changed, Input, OtherSystems, Relaxed, RelaxedLimit, Sensitivity, Swing, Unreached
 from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps, parallel

@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit
+from tonnage.plan.candidate import Identity
 from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach
-from tonnage.plan.pool import Identity
 from tonnage.plan.use_cases import Arrangement, CaseAtPeak, Chosen, NotShared, PoolSystems, UseCasePool, UseCases
 from tonnage.sizing.fleet.standby import Reserve, standing_by
 from tonnage.sizing.loads.runs import Runs

@@ -16,7 +16,7 @@ from tonnage.spec.precision import find_precision
 from tonnage.watch.reading import signals_on
 
 if TYPE_CHECKING:
-    from tonnage.plan.pool import Pool
+    from tonnage.plan.candidate import Pool
 
 Value = str | int | float | bool | None
 

@@ -30,8 +30,7 @@ from tonnage.report.plans.plan_document import full_text, read_plans, report, to
 from tonnage.report.plans.question import demand_text
 from tonnage.report.plans.screen import in_one, screen
 from tonnage.report.writers.html import html
-from tonnage.report.writers.markdown import markdown
-from tonnage.report.writers.terminal import terminal
+from tonnage.report.writers.terminal import markdown, terminal
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.prices import Prices
 from tonnage.spec.scenario import Leaf, Scenario, leaves, takes

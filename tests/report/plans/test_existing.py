@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.example_plan import full, without_answer
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.candidate import Candidate, Identity
 from tonnage.plan.cost import JobCost, WayCost, YearlyCost
 from tonnage.plan.demand import Existing, OwnedGroup
 from tonnage.plan.limit import Bound, Limit, Load
 from tonnage.plan.note import NoCost
 from tonnage.plan.plan import Measured, Plan
-from tonnage.plan.pool import Identity
 from tonnage.report.plans.plan_document import full_text, report
-from tonnage.report.writers.markdown import markdown
-from tonnage.report.writers.terminal import terminal
+from tonnage.report.writers.terminal import markdown, terminal
 from tonnage.sizing.demand import carried_by_existing
 
 TTFT = Bound(kind="limit", limit=Limit(metric="ttft", statistic="p95", milliseconds=2_000.0))

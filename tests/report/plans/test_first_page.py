@@ -11,12 +11,11 @@ import pytest
 from tests.questions import question
 from tests.report.example_plan import bare, full, without_answer
 from tonnage import api
-from tonnage.plan.candidate import Confidence
+from tonnage.plan.candidate import Confidence, Identity
 from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.note import LengthsVary
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import Identity
 from tonnage.plan.reason import BrokenAtAnyLoad, CannotRun, PrecisionUnsupported, Reason, Rejected, rejected
 from tonnage.report.document import Drawing, Facts, Items, Text
 from tonnage.report.plans.candidates import MARKED, MARKED_TOO, left_out_texts, nearest_table
@@ -25,8 +24,7 @@ from tonnage.report.plans.plan_document import FOLDED, figure_of, first_glance, 
 from tonnage.report.plans.question import demand_text, in_tokens, length_text, lengths_text, pace_text, question_rows, short_length
 from tonnage.report.plans.screen import RESTS, WARNED, answer_rows, screen, warnings_of
 from tonnage.report.writers.html import html
-from tonnage.report.writers.markdown import markdown
-from tonnage.report.writers.terminal import terminal
+from tonnage.report.writers.terminal import markdown, terminal
 from tonnage.results.metrics import Latencies
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size

@@ -10,10 +10,10 @@ import pytest
 
 from tests.plan.candidates import candidate
 from tests.report.example_plan import GOLDEN, full, without_answer
+from tonnage.plan.candidate import Identity
 from tonnage.plan.cost import YearlyCost
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import Identity
 from tonnage.plan.reason import Behind, BrokenAtAnyLoad, CannotRun, NeedsMoreGpus, NotSure, Outdone, Reason, rejected
 from tonnage.report.numbers import number, usd
 from tonnage.report.plans.candidates import rejected_section, yearly_costs

@@ -17,17 +17,14 @@ from tests.plan.plans import filled
 from tests.report.example_plan import full, hostile, without_answer
 from tonnage import api
 from tonnage.cli.main import run
-from tonnage.plan.autoscaling import Autoscaling
-from tonnage.plan.candidate import Candidate, Confidence
+from tonnage.plan.candidate import Candidate, Confidence, Identity
 from tonnage.plan.demand import ADay, Ahead, Existing, Growth, OwnedGroup
-from tonnage.plan.fleet import AtPeak, BehindRouter, Standby
+from tonnage.plan.fleet import AtPeak, Autoscaling, BehindRouter, Standby
 from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
 from tonnage.plan.note import LengthToShorten, LimitHalvesThroughput, SmallerModel
 from tonnage.plan.plan import Plan, RunnerUp
-from tonnage.plan.pool import Identity
-from tonnage.plan.provenance import OtherSystems, RelaxedLimit, Unreached
 from tonnage.plan.reason import CannotRun, Reachable, Reached, rejected
-from tonnage.plan.sensitivity import Changed, PrefixCache, Sensitivity, Swing
+from tonnage.plan.sensitivity import Changed, OtherSystems, PrefixCache, RelaxedLimit, Sensitivity, Swing, Unreached
 from tonnage.report.document import Table, Text
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import capacity_text

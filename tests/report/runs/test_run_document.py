@@ -19,8 +19,7 @@ from tonnage.report.drawing.figure import Boxes, Gantt, HeatMap, Plot, Scatter
 from tonnage.report.runs.run_document import run_report
 from tonnage.report.runs.shown_run import read_shown_runs
 from tonnage.report.writers.html import html
-from tonnage.report.writers.markdown import markdown
-from tonnage.report.writers.terminal import terminal
+from tonnage.report.writers.terminal import markdown, terminal
 
 SINGLE = {
     "ttft-box",

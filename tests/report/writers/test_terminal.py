@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.report.example_plan import GOLDEN, documents, full, hostile
 from tonnage.report.document import Command, Document, Facts, Items, Lines, Section, Table, Text
 from tonnage.report.plans.plan_document import report
-from tonnage.report.writers.markdown import markdown, plain
-from tonnage.report.writers.terminal import table_lines, terminal
+from tonnage.report.writers.terminal import markdown, plain, table_lines, terminal
 
 DEPLOYMENTS = Table(
     caption="Two deployments",

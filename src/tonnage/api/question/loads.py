@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import Many, rates, whole_numbers
-from tonnage.api.question.lengths import LengthsFound
+from tonnage.api.question.arguments import LengthsFound, Many, rates, whole_numbers
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
 from tonnage.formats.sessions.read import read_sessions

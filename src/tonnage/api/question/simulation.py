@@ -6,13 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.question.arguments import Faults, Many, ScenarioLike, document_of, listed, plain, rates, seed_of, slo, whole_numbers
+from tonnage.api.question.arguments import (
+    Faults,
+    LengthsFound,
+    Many,
+    ScenarioLike,
+    document_of,
+    images_of,
+    lengths_found,
+    listed,
+    plain,
+    rates,
+    replays_lengths,
+    seed_of,
+    slo,
+    whole_numbers,
+)
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
-from tonnage.api.question.lengths import LengthsFound, images_of, lengths_found, replays_lengths
 from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
-from tonnage.api.question.recorded_sessions import longest_pause_of, served_by
-from tonnage.api.question.sessions import sessions_of, simulated_tiers
+from tonnage.api.question.sessions import longest_pause_of, served_by, sessions_of, simulated_tiers
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import Failures

@@ -9,13 +9,32 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, said_of_choice, says_no_load
-from tonnage.api.question.arguments import Faults, Many, attainments, confidence_asked, listed, slo, spare_of, whole_numbers
+from tonnage.api.question.arguments import (
+    Faults,
+    LengthsFound,
+    Many,
+    attainments,
+    confidence_asked,
+    images_of,
+    lengths_found,
+    listed,
+    replays_lengths,
+    slo,
+    spare_of,
+    whole_numbers,
+)
 from tonnage.api.question.changes import check_scaling
 from tonnage.api.question.deployment import limited, sized_pools
-from tonnage.api.question.lengths import LengthsFound, images_of, lengths_found, replays_lengths
 from tonnage.api.question.loads import recording_from, sessions_of_file
-from tonnage.api.question.recorded_sessions import check_no_sessions, sessions_questions
-from tonnage.api.question.sessions import check_lengths, check_load, shared_blocks, sharing_of, sized_router
+from tonnage.api.question.sessions import (
+    check_lengths,
+    check_load,
+    check_no_sessions,
+    sessions_questions,
+    shared_blocks,
+    sharing_of,
+    sized_router,
+)
 from tonnage.deploy.checkpoint import judged
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source

@@ -63,7 +63,7 @@ async def _called(context: ServerRequestContext[Any], params: CallToolRequestPar
     import anyio.lowlevel
     import mcp_types as types
 
-    from tonnage.report.writers.markdown import markdown
+    from tonnage.report.writers.terminal import markdown
 
     here = anyio.lowlevel.current_token()
 

@@ -18,8 +18,8 @@ from tonnage.spec.scenario import to_document
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
     from tonnage.deploy.verify.folder import Folder
+    from tonnage.plan.candidate import Pool
     from tonnage.plan.plan import Plan
-    from tonnage.plan.pool import Pool
     from tonnage.simulator.tiers import Tier
     from tonnage.sizing.planner import Progress
     from tonnage.spec.deployment import Deployment

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.plan.candidate import percent_key
-from tonnage.plan.provenance import CALIBRATED, PLAN, Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
+from tonnage.plan.sensitivity import CALIBRATED, PLAN, Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
 from tonnage.report.document import Command, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, span, whole
 from tonnage.report.plans.deployments import unlike
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tonnage.plan.fleet import FleetCheck
     from tonnage.plan.limit import Limit
     from tonnage.plan.plan import Plan
-    from tonnage.plan.provenance import Measurement, Unreached
+    from tonnage.plan.sensitivity import Measurement, Unreached
 
 
 SUREST, LEAST_SURE = 0.99, 0.01

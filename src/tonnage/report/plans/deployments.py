@@ -15,10 +15,9 @@ from tonnage.report.plans.question import bound_text, latency
 from tonnage.units import format_gb
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.candidate import Candidate, Identity, MemoryPart, Pool
     from tonnage.plan.limit import Load
     from tonnage.plan.plan import Plan
-    from tonnage.plan.pool import Identity, MemoryPart, Pool
     from tonnage.spec.deployment import EngineKnobs
 
 MEMORY = {

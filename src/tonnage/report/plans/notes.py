@@ -8,8 +8,7 @@ from tonnage.formats.measured_files import InvalidRun
 from tonnage.plan import note as notes
 from tonnage.report.document import Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import counted, number, percent, plain, whole
-from tonnage.report.plans.fleet import NAMES
-from tonnage.report.plans.sessions import MEMORIES
+from tonnage.report.plans.fleet import MEMORIES, ROUTERS
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
@@ -200,7 +199,7 @@ def _without_limits(note: notes.QueuedFromStart | notes.NoLimit) -> str:
 
 def _routed(note: notes.Routed) -> str:
     """How the requests of a fleet come to its instances."""
-    router = NAMES.get(note.router, note.router)
+    router = ROUTERS.get(note.router, note.router)
     if note.together == 1:
         return (
             f"Requests come to each instance by itself behind {router}: what one carries is found with one; "

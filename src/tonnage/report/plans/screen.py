@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import option
 from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, items, section
-from tonnage.report.drawing.characters import plot_text
 from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import answer_text, capacity_text, finish_text, serving, smaller_text, standby_text
@@ -24,11 +23,10 @@ from tonnage.report.plans.confidence import beyond_text, chance_text, confidence
 from tonnage.report.plans.cost import cost_text, power_text
 from tonnage.report.plans.deployments import other_way_text
 from tonnage.report.plans.explained import explained_section, risk_text
-from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text, growth_text, prefix_cache_text, router_text
+from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text, growth_text, prefix_cache_text, router_text, sessions_text
 from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
-from tonnage.report.plans.sessions import sessions_text
-from tonnage.report.writers.terminal import terminal, width
+from tonnage.report.writers.terminal import plot_text, terminal, width
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate

@@ -1,12 +1,95 @@
-"""A document as text for a terminal: aligned, without decoration, and never wider than the terminal unless a single word is."""
+"""Documents as text: for a terminal, with plots of characters, and as Markdown."""
 
 from __future__ import annotations
 
+import math
+import re
 import shutil
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 
+from tonnage.errors import in_python
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
+from tonnage.report.drawing.figure import Axis, Plot
+from tonnage.report.numbers import short
+
+LETTERS = "abcdefgh"
+WIDTH, HEIGHT = 64, 16
+"""Columns and lines inside the axes, at most and always."""
+MARGIN = 8
+"""Columns of the numbers next to the axis."""
+NARROWEST_PLOT = 24
+SEVERAL = "#"
+"""Where two series share a place."""
+
+
+def plot_text(plot: Plot, columns: int) -> str:
+    """The plot in so many columns, with a line for each letter below it; "" where no series has two points."""
+    series = [one for one in plot.series if len(one.points) > 1][: len(LETTERS)]
+    if not series:
+        return ""
+    width = max(NARROWEST_PLOT, min(WIDTH, columns - MARGIN - 2))
+    xs = [point.x for one in series for point in one.points] + [rule.value for rule in plot.rules if rule.along == "x"]
+    ys = [point.y for one in series for point in one.points] + [rule.value for rule in plot.rules if rule.along == "y"]
+    across, up = _Scale(plot.x, xs, width), _Scale(plot.y, ys, HEIGHT)
+    cells = [[" "] * width for _ in range(HEIGHT)]
+    for rule in plot.rules:
+        if rule.along == "y":
+            for column in range(0, width, 2):
+                cells[up.at(rule.value)][column] = "-"
+        else:
+            for row in range(HEIGHT):
+                cells[row][across.at(rule.value)] = "|"
+    for letter, one in zip(LETTERS, series, strict=False):
+        for column, row in _drawn([(across.at(point.x), up.at(point.y)) for point in one.points]):
+            cells[row][column] = letter if cells[row][column] in (" ", "-", "|", letter) else SEVERAL
+    lines = [f"{_number(up, row):>{MARGIN}} ┤{''.join(cells[row]).rstrip()}" for row in reversed(range(HEIGHT))]
+    lines.append(" " * MARGIN + " └" + "─" * width)
+    left, right = short(across.low), short(across.high)
+    lines.append(" " * (MARGIN + 2) + left + right.rjust(width - len(left)))
+    names = [f"{letter} {one.name}" for letter, one in zip(LETTERS, series, strict=False)]
+    lines.append(" " * (MARGIN + 2) + plot.x.title)
+    lines += [f"  {name}, {plot.y.title}" for name in names]
+    lines += [f"  {'- -' if rule.along == 'y' else '|'} {rule.label}" for rule in plot.rules]
+    return "\n".join(lines)
+
+
+class _Scale:
+    """Where a value is along an axis of so many cells."""
+
+    def __init__(self, axis: Axis, values: Sequence[float], cells: int) -> None:
+        positive = [value for value in values if value > 0] or [1.0]
+        self.log, self.cells = axis.log, cells
+        self.low, self.high = (min(positive), max(positive)) if axis.log else (min(0.0, *values), max(values))
+        self.high = self.high if self.high > self.low else self.low + 1.0
+
+    def at(self, value: float) -> int:
+        share = (
+            math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+            if self.log
+            else (value - self.low) / (self.high - self.low)
+        )
+        return min(self.cells - 1, max(0, round(share * (self.cells - 1))))
+
+    def value(self, cell: int) -> float:
+        share = cell / (self.cells - 1)
+        return self.low * (self.high / self.low) ** share if self.log else self.low + share * (self.high - self.low)
+
+
+def _number(scale: _Scale, row: int) -> str:
+    """The value beside every third line."""
+    return short(scale.value(row)) if row % 3 == 0 else ""
+
+
+def _drawn(places: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+    """The cells of the points, and of straight lines between them."""
+    found = []
+    for (x0, y0), (x1, y1) in pairwise(places):
+        steps = max(abs(x1 - x0), abs(y1 - y0), 1)
+        found += [(x0 + round(i * (x1 - x0) / steps), y0 + round(i * (y1 - y0) / steps)) for i in range(steps + 1)]
+    return list(dict.fromkeys(found))
+
 
 # A table for a terminal: aligned columns that never grow wider than the terminal, and in which no id is ever broken. Where the cells are
 # too wide, they are folded between words; then columns are left out, but only those that the table says can be spared; then each row is
@@ -169,3 +252,60 @@ def _table(table: Table) -> str:
     caption = [folded(table.caption, hanging="  ")] if table.caption else []
     note = [folded(line, hanging="  ") for line in table.note.splitlines()]
     return "\n".join([*caption, *table_lines(table, width()), *note])
+
+
+# A document as Markdown, for a wiki, a merge request or a mail: the figures are there as their numbers.
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
+_MARKS = {"warning": "**Warning:** ", "note": ""}
+
+
+def markdown(document: Document) -> str:
+    """The document as Markdown text."""
+    parts = [line for line in (document.title and f"# {plain(document.title)}", plain(document.subtitle)) if line]
+    for section in document.sections:
+        parts += _markdown_section(section)
+    return in_python("\n\n".join(parts)) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text that Markdown and HTML leave as it is: on one line, every sign with a meaning escaped."""
+    line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", line)
+
+
+def _markdown_section(section: Section) -> list[str]:
+    heading = [f"## {plain(section.title)}"] if section.title else []
+    return [*heading, *filter(None, map(_block, section.blocks))]
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Text):
+        return f"**{plain(block.text)}**" if block.tone == "answer" else plain(block.text)
+    if isinstance(block, Items):
+        return "\n".join(f"- {_MARKS.get(block.tone, '')}{plain(item)}" for item in block.items)
+    if isinstance(block, Facts):
+        return "\n".join(f"- {plain(name)}: {plain(value)}" for name, value in block.rows)
+    if isinstance(block, Command | Lines):
+        language = "sh" if isinstance(block, Command) else ""
+        longest = max((len(run) for run in re.findall(r"`+", block.text)), default=0)
+        fence = "`" * max(3, longest + 1)
+        return f"{fence}{language}\n{block.text}\n{fence}"
+    numbers = block.numbers if isinstance(block, Drawing) else block
+    return "" if numbers is None else _pipe_table(numbers)
+
+
+def _pipe_table(table: Table) -> str:
+    """A table; the chosen row in bold."""
+    rule = "|".join("---:" if right else "---" for right in table.numeric)
+    lines = [_line(table.header, bold=False), f"|{rule}|"]
+    lines += [_line(row, bold=i == table.chosen) for i, row in enumerate(table.rows)]
+    note = f"\n\n{plain(table.note)}" if table.note else ""
+    caption = f"{plain(table.caption)}:\n\n" if table.caption else ""
+    return caption + "\n".join(lines) + note
+
+
+def _line(cells: tuple[str, ...], bold: bool) -> str:
+    written_cells = (f"**{plain(cell)}**" if bold and cell.strip() else plain(cell) for cell in cells)
+    return f"| {' | '.join(written_cells)} |"

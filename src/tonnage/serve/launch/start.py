@@ -19,7 +19,7 @@ from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.precision import find_precision
 
 if TYPE_CHECKING:
-    from tonnage.plan.pool import Pool
+    from tonnage.plan.candidate import Pool
     from tonnage.spec.deployment import Deployment
 
 

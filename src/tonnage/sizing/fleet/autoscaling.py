@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tonnage.perf.pipeline import start_seconds
-from tonnage.plan.autoscaling import Autoscaling, Held, LimitOverHours, OverHours, Proposal
+from tonnage.plan.fleet import Autoscaling, Held, LimitOverHours, OverHours, Proposal
 from tonnage.plan.limit import limit_of
 from tonnage.results.breakdown import violations
 from tonnage.results.metrics import summarize

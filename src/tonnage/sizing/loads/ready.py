@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf.step import batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION
-from tonnage.plan.pool import Identity
+from tonnage.plan.candidate import Identity
 from tonnage.plan.reason import Reason, Rejected, rejected
 from tonnage.sizing.loads.instance import Instance
 from tonnage.sizing.loads.two_pools import TwoPools

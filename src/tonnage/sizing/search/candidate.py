@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.power import Draw, clock, draw, steady_load
 from tonnage.perf.ranges import marks
-from tonnage.plan.candidate import MOST_TIMES, Candidate, Confidence, percent_key
+from tonnage.plan.candidate import MOST_TIMES, Candidate, Confidence, GpuLimit, Identity, MemoryPart, MemoryUse, Pool, Power, percent_key
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION, Load, limit_of
-from tonnage.plan.pool import GpuLimit, Identity, MemoryPart, MemoryUse, Pool, Power
 from tonnage.plan.reason import Reachable, Reached, Rejected, TooSlowForJob, nearest_of
 from tonnage.results.metrics import Latencies, attained_of
 from tonnage.sizing.loads.confidence import levels, metric_of

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.plan.pool import Role
+    from tonnage.plan.candidate import Role
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.ready import Ready

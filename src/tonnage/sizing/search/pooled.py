@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tonnage.plan.pool import Role
+    from tonnage.plan.candidate import Role
     from tonnage.plan.reason import Reason, Rejected
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.confidence import Slowdown

@@ -31,8 +31,7 @@ from tonnage.sizing.search.search_space import prepare
 from tonnage.sizing.search.tuning import variants
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.pool import Identity
+    from tonnage.plan.candidate import Candidate, Identity
     from tonnage.sizing.loads.capacity import Capacity
     from tonnage.sizing.loads.confidence import Slowdown
     from tonnage.sizing.loads.runs import Runs
