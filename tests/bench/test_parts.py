@@ -34,7 +34,7 @@ from tonnage.bench.reply import Reply
 from tonnage.bench.scrape import NVML, DriverGpus, fetch, samples
 from tonnage.bench.steady import Steady, find_steady, steady_metrics
 from tonnage.bench.trends import trends
-from tonnage.cli.live_view import LiveView
+from tonnage.cli.bench import LiveView
 from tonnage.errors import InputError
 from tonnage.results.batches import Batch, RunWriter, gap_counts, read_tokens
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tonnage.cli.ask import ask, command, repetition
+from tonnage.cli.size import ask, command, repetition
 from tonnage.errors import InputError
 from tonnage.spec.scenario import flat
 from tonnage.spec.scenario_file import scenario_of

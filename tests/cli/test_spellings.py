@@ -7,8 +7,7 @@ import shlex
 import pytest
 
 from tonnage import api
-from tonnage.cli.main import VERBS, app, run
-from tonnage.cli.spellings import ELSEWHERE, _options
+from tonnage.cli.main import ELSEWHERE, VERBS, _options, app, run
 
 KNOWN = {verb: set(_options(app, verb)) for verb in VERBS}
 THEIRS = [(name, ours) for ours, names in ELSEWHERE.items() for name in names.split()]

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
 from tonnage.bench.arguments import BenchArguments, ExactArguments, LoadArguments, ServerArguments, VerdictArguments
-from tonnage.cli.flags import OUTPUT, flags_of, given, with_flags
-from tonnage.cli.printing import print_answer
+from tonnage.bench.client import Client
+from tonnage.bench.conductor import Conductor, TalkConductor
+from tonnage.bench.live import Live
+from tonnage.cli.flags import OUTPUT, flags_of, given, refuse, with_flags
+from tonnage.cli.printing import print_answer, write_page
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
 from tonnage.spec.typed_values import about
+from tonnage.units import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 ACTION = "selftest measures the client itself against a server with a known schedule, instead of an endpoint."
 LOAD = Group("Load", sort_key=1)
@@ -62,9 +71,9 @@ def bench(action: Annotated[Literal["selftest"] | None, Parameter(help=ACTION)] 
     measured, course = _of(asked, BenchArguments), _of(asked, Course)
     json, output, page = bool(course.pop("json")), course["artifact_dir"], course["report"]
     if action == "selftest":
-        _refuse(measured | course, "belongs to the measurement of an endpoint, not to the self-test")
+        refuse(measured | course, "belongs to the measurement of an endpoint, not to the self-test")
         return _selftest(_of(asked, ExactArguments), _of(asked, SelfTest), json=json)
-    _refuse(_of(asked, ExactArguments, SelfTest), "belongs to the self-test: tonnage bench selftest")
+    refuse(_of(asked, ExactArguments, SelfTest), "belongs to the self-test: tonnage bench selftest")
     if measured["export"] and output is None:
         raise InputError("--export: needs a folder to write to; add --artifact-dir")
     run = _find_max if asked.get("find_max") else _measure
@@ -85,20 +94,13 @@ def _reported(page: Path | None, output: Path | None) -> Iterator[Path | None]:
         yield folder
         from tonnage.report.runs.run_document import run_report
         from tonnage.report.runs.shown_run import read_shown_runs
-        from tonnage.report.writers.html import write_page
 
-        write_page(page, run_report(read_shown_runs(folder)))
+        write_page(page, lambda: run_report(read_shown_runs(folder)))
 
 
 def _of(asked: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
     """The flags of these kinds."""
     return {one.name: asked.get(one.name) for kind in kinds for one in fields(kind)}
-
-
-def _refuse(flags: dict[str, Any], why: str) -> None:
-    for name, value in flags.items():
-        if value is not None:
-            raise InputError(f"--{name.replace('_', '-')}: {why}")
 
 
 def _prepared(asked: dict[str, Any]) -> Any:
@@ -115,7 +117,6 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
         asked.setdefault("benchmark_duration", "20s")
     prepared = _prepared(asked)
     from tonnage.api import bench as api
-    from tonnage.cli.live_view import live_view
     from tonnage.cli.printing import provenance
     from tonnage.report.measured import maximum
 
@@ -127,7 +128,6 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
 def _measure(asked: dict[str, Any], output: Path | None, *, selftest: bool, json: bool) -> int:
     prepared = _prepared(asked)
     from tonnage.api import bench as api
-    from tonnage.cli.live_view import live_view
     from tonnage.cli.printing import provenance
     from tonnage.report.measured import measured
 
@@ -141,12 +141,75 @@ def _selftest(server: dict[str, Any], test: dict[str, Any], *, json: bool) -> in
     from tonnage.api import bench as api
 
     if test["serve"]:
-        _refuse({"streams": test["streams"]}, "belongs to the test; leave it out or leave out --serve")
+        refuse({"streams": test["streams"]}, "belongs to the test; leave it out or leave out --serve")
         api.serve_exactly(**given(server))
         return DONE
-    _refuse(server, "belongs to the server; add --serve")
+    refuse(server, "belongs to the server; add --serve")
     from tonnage.report.measured import selftest
 
     tests = api.bench_selftest(streams=test["streams"] or "1,64,256")
     print_answer(lambda: selftest(tests), lambda: {"selftests": [one.to_json() for one in tests]}, json=json)
     return DONE
+
+
+# What a person sees on standard error while a measurement runs: rate, in flight, percentiles, errors, time left.
+
+
+EVERY_S = 0.5
+
+
+def live_view(words: str) -> LiveView | None:
+    """A view of one load, or None where standard error is not a terminal."""
+    return LiveView(words) if sys.stderr.isatty() else None
+
+
+class LiveView(Live):
+    """A table that a thread of its own draws twice a second; the loop only adds numbers to it."""
+
+    def __init__(self, words: str, console: Console | None = None) -> None:
+        """Set up for a load, described in words."""
+        super().__init__()
+        self._words = words
+        self._console = console
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
+        """Begin to draw."""
+        super().begin(conductor, client)
+        self._thread = threading.Thread(target=self._draw, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Draw no more, and leave the terminal as it was."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.live import Live as Drawn
+
+        console = self._console or Console(stderr=True)
+        with Drawn(self.picture(), console=console, transient=True, auto_refresh=False) as drawn:
+            while not self._stop.wait(EVERY_S):
+                drawn.update(self.picture(), refresh=True)
+
+    def picture(self) -> RenderableType:
+        """The table as it stands."""
+        from rich.table import Table
+
+        table = Table(title=self._words, title_justify="left", box=None, pad_edge=False)
+        for name in ("sent", "in flight", "requests/s", "TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95", "failed", "left"):
+            table.add_column(name, justify="right")
+        table.add_row(*self._cells())
+        return table
+
+    def _cells(self) -> list[str]:
+        now = self.reading()
+        if now is None:
+            return ["–"] * 9
+        rate = "–" if now.requests_per_second is None else f"{now.requests_per_second:,.1f}"
+        latencies = [text for pair in (now.ttft_s, now.tpot_s) for text in (("–", "–") if pair is None else map(format_duration, pair))]
+        left = "–" if now.left_s is None else format_duration(now.left_s)
+        return [f"{now.sent:,}", f"{now.in_flight:,}", rate, *latencies, f"{now.failed:,}", left]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from tonnage.cli.printing import print_answer
+from tonnage.cli.printing import print_answer, say
 
 
 def compress(
@@ -22,8 +19,8 @@ def compress(
     text: Path | None = None,
     held_back: Path | None = None,
     lm_eval: tuple[Path, Path] | None = None,
-    dry_run: Annotated[bool, Parameter(negative=())] = False,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    dry_run: bool = False,
+    json: bool = False,
 ) -> None:
     """Make the checkpoint that a plan assumes from one in 16 bits, by llm-compressor or Model Optimizer, and judge it next to the original.
 
@@ -66,7 +63,7 @@ def compress(
         held_back=held_back,
         lm_eval=lm_eval,
         dry_run=dry_run,
-        told=lambda line: print(f"tonnage: {line}", file=sys.stderr, flush=True),
+        told=say,
     )
     if isinstance(found, str):
         sys.stdout.write(found)

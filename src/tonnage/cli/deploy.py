@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from tonnage.cli.printing import print_answer
+from tonnage.cli.printing import print_answer, say
 from tonnage.cli.progress import progress_bar
 from tonnage.cli.services import is_service, refuse_given
 
@@ -31,8 +30,8 @@ def deploy(
     output: Path,
     checkpoint: str | None = None,
     drafter: str | None = None,
-    simulated: Annotated[bool, Parameter(negative=())] = False,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    simulated: bool = False,
+    json: bool = False,
 ) -> None:
     """Write the files that deploy a plan: complete, commented with the plan's numbers, with a README that lists the next steps.
 
@@ -92,7 +91,7 @@ def deploy(
 
 
 @app.command
-def verify(folder: Path, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> int:
+def verify(folder: Path, /, *, json: bool = False) -> int:
     """Read the files that deploy wrote again, after you changed them; it starts nothing and asks no cluster.
 
     Objects are read against the fields that their projects declare (catalog/objects.yaml) and, after pip install kubernetes-validate,
@@ -115,9 +114,7 @@ def verify(folder: Path, /, *, json: Annotated[bool, Parameter(negative=())] = F
 
 
 @app.command
-def rehearse(
-    folder: Path, /, *, duration: str = "60s", request_rate: float | None = None, json: Annotated[bool, Parameter(negative=())] = False
-) -> int:
+def rehearse(folder: Path, /, *, duration: str = "60s", request_rate: float | None = None, json: bool = False) -> int:
     """Start a folder of deploy --target compose --simulated on this machine, as processes, under the plan's load.
 
     The gateway and the alert rules are those of the folder. One instance is killed in the middle and stays down: the answer says which
@@ -138,8 +135,6 @@ def rehearse(
     from tonnage import api
     from tonnage.report.verified import rehearsed
 
-    found = api.rehearse(
-        folder, duration=duration, request_rate=request_rate, told=lambda line: print(f"tonnage: {line}", file=sys.stderr, flush=True)
-    )
+    found = api.rehearse(folder, duration=duration, request_rate=request_rate, told=say)
     print_answer(lambda: rehearsed(found), lambda: {**asdict(found), "as_planned": found.as_planned}, json=json)
     return 0 if found.as_planned else FAULTS

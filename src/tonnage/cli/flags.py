@@ -114,6 +114,13 @@ def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any
     return widened
 
 
+def refuse(flags: Mapping[str, Any], why: str) -> None:
+    """Refuse flags that were given where they say nothing. Raises InputError: naming the first."""
+    for name, value in flags.items():
+        if value not in (None, False):
+            raise InputError(f"{option(name)}: {why}")
+
+
 def given(asked: dict[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
     """The flags that were given, or those of these names."""
     return {name: value for name, value in asked.items() if value is not None and (names is None or name in names)}

@@ -15,6 +15,8 @@ from tonnage.report.document import Document
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tonnage.plan.plan import Plan
     from tonnage.plan.use_cases import UseCases
 
@@ -29,6 +31,19 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
     from tonnage.report.writers.terminal import terminal
 
     print(_with_flags(terminal(document())))
+
+
+def write_page(path: Path | None, document: Callable[[], Document]) -> None:
+    """Write a document as a page where one was asked for."""
+    if path is not None:
+        from tonnage.report.writers.html import write_page as write
+
+        write(path, document())
+
+
+def say(line: str) -> None:
+    """Print a line about progress on standard error."""
+    print(f"tonnage: {line}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

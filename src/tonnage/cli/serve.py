@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from tonnage.cli.flags import flags_of, given, with_flags
-from tonnage.cli.printing import print_answer
+from tonnage.cli.printing import print_answer, say
 from tonnage.errors import InputError
 from tonnage.spec.typed_values import about
 
@@ -177,8 +176,8 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
 
         print_answer(lambda: starting(machine, start), lambda: {"machine": machine.to_json(), **start.to_json()}, json=json)
         return
-    _told(start.why)
-    api.serve_engine(start, **front, told=_told)
+    say(start.why)
+    api.serve_engine(start, **front, told=say)
 
 
 def _together(engine: str, asked: dict[str, Any]) -> None:
@@ -199,7 +198,7 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
         what = f"{served.instances} simulated {kind} of {served.model}"
         if served.rank_ports:
             what = f"{len(served.endpoints)} simulated engines of {served.model}, on a port each, the first"
-    run(served, lambda port: _told(f"{what} on http://{served.host}:{port}/v1"))
+    run(served, lambda port: say(f"{what} on http://{served.host}:{port}/v1"))
 
 
 def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
@@ -218,8 +217,4 @@ def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
     for name, value in asked.items():
         flag = name.replace("_", "-")
         words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    api.serve_apart(words, faults=faults, **fleet, logs=logs, told=_told)
-
-
-def _told(line: str) -> None:
-    print(f"tonnage: {line}", file=sys.stderr, flush=True)
+    api.serve_apart(words, faults=faults, **fleet, logs=logs, told=say)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tonnage.cli.printing import print_answer
-from tonnage.errors import DONE, NO_ANSWER, InputError, option
+from tonnage.cli.flags import refuse
+from tonnage.cli.printing import print_answer, write_page
+from tonnage.errors import DONE, NO_ANSWER
 
 SIMULATED = ("requests", "seed", "json", "concurrency", "request_rate")
 SIZED = ("requests", "seed", "json", "report")
@@ -42,10 +43,7 @@ def size_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> int:
     refuse_given(asked, SIZED)
     requests, page = asked.get("requests"), asked.get("report")
     answer = api.size_servers(path, requests=None if requests is None else int(requests), seed=asked.get("seed"), curve=page is not None)
-    if page is not None:
-        from tonnage.report.writers.html import write_page
-
-        write_page(page, sized(answer))
+    write_page(page, lambda: sized(answer))
     print_answer(lambda: sized(answer), answer.to_json, json=json)
     return DONE if answer.servers else NO_ANSWER
 
@@ -72,6 +70,5 @@ def calibrate_service(measured: Sequence[Path], output: Path | None, asked: Mapp
 
 def refuse_given(asked: Mapping[str, Any], taken: tuple[str, ...] = ()) -> None:
     """Refuse flags that a service does not take. Raises InputError: naming the first."""
-    for name, value in asked.items():
-        if name not in taken and value not in (None, False):
-            raise InputError(f"{option(name)}: a service of models that are not LLMs has no such setting; its file says everything")
+    others = {name: value for name, value in asked.items() if name not in taken}
+    refuse(others, "a service of models that are not LLMs has no such setting; its file says everything")

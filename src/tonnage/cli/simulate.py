@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Group, Parameter
 
-from tonnage.cli.flags import OUTPUT, flags_of, given, leaf_flags, with_flags
+from tonnage.cli.flags import OUTPUT, flags_of, given, leaf_flags, refuse, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, simulate_service
@@ -70,8 +69,8 @@ def simulate(
     ] = None,
     /,
     *,
-    ticks: Annotated[bool, Parameter(help="Run the lesson: an engine in ticks, without a model.", group=LESSON, negative=())] = False,
-    json: Annotated[bool, Parameter(help='Print one JSON object; a sweep prints {"points": […]}.', group=OUTPUT, negative=())] = False,
+    ticks: Annotated[bool, Parameter(help="Run the lesson: an engine in ticks, without a model.", group=LESSON)] = False,
+    json: Annotated[bool, Parameter(help='Print one JSON object; a sweep prints {"points": […]}.', group=OUTPUT)] = False,
     **asked: Any,
 ) -> None:
     """Simulate one instance under a load, or run the course's lesson on batching (--ticks)."""
@@ -83,10 +82,11 @@ def simulate(
         if scenario is not None:
             raise InputError(f"{scenario}: a scenario is simulated on an engine, not in the lesson; leave it out or leave out --ticks")
         engine = [leaf.name for leaf in simulated_leaves() if leaf.name not in OF_BOTH]
-        _refuse(asked, (*engine, "on", "output"), "belongs to a simulated engine, not to the lesson; leave it out or leave out --ticks")
+        said = {name: asked.get(name) for name in (*engine, "on", "output")}
+        refuse(said, "belongs to a simulated engine, not to the lesson; leave it out or leave out --ticks")
         _lesson(given(asked), json=json)
     else:
-        _refuse(asked, [one.name for one in fields(Lesson)], "belongs to the lesson; add --ticks")
+        refuse({one.name: asked.get(one.name) for one in fields(Lesson)}, "belongs to the lesson; add --ticks")
         _points(scenario, given(asked), json=json)
 
 
@@ -106,12 +106,6 @@ def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
     with progress_bar("sweeping") as progress:
         done = api.sweep(found, folder, provenance(0), on=on, progress=progress)
     print_answer(lambda: swept(done.points, done.done, done.left_out, folder), done.to_json, json=json)
-
-
-def _refuse(asked: dict[str, Any], names: Iterable[str], why: str) -> None:
-    for name in names:
-        if asked.get(name) is not None:
-            raise InputError(f"{option(name)}: {why}")
 
 
 def _lesson(asked: dict[str, Any], *, json: bool) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import tempfile
+from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
+from tonnage.errors import InputError
 
 
 def ui(
@@ -13,7 +16,7 @@ def ui(
     /,
     *,
     port: int = 8765,
-    browser: Annotated[bool, Parameter(negative=())] = False,
+    browser: bool = False,
 ) -> None:
     """Serve a local page: size with sliders, compare plans, see batching at work, measure an endpoint and calibrate.
 
@@ -44,3 +47,38 @@ def _ready(address: str, *, browser: bool) -> None:
         import webbrowser
 
         webbrowser.open(address)
+
+
+# ``tonnage learn``: the lessons, as notebooks in a folder of the user's.
+
+
+def learn(folder: Path = Path("tonnage-lessons"), /) -> None:
+    """Copy the lessons to a folder: seven notebooks, from the first request to a calibrated plan.
+
+    Parameters
+    ----------
+    folder
+        A new folder for them, which is made.
+    """
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"{folder}: is there already, and may hold your work; name a new folder")
+    try:
+        with as_file(files("tonnage") / "notebooks") as lessons, tempfile.TemporaryDirectory(dir=folder.absolute().parent) as aside:
+            shutil.copytree(lessons, Path(aside) / "lessons").replace(folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror or error}); name a folder inside one that exists") from None
+    for path in sorted(folder.iterdir()):
+        print(path)
+    print(f"\nOpen them with: pip install jupyterlab && jupyter lab {shlex.quote(str(folder))}")
+
+
+# ``tonnage mcp``: the questions of the command as tools for agents.
+
+
+def mcp() -> None:
+    """Offer size, simulate, memory, compare and catalog to an agent, over standard input and output (docs/agents.md)."""
+    from tonnage.api.running.agents import serve_agents
+    from tonnage.cli.progress import compile_if_needed
+
+    compile_if_needed()
+    serve_agents()

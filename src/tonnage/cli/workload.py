@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from cyclopts import Parameter
-
-from tonnage.cli.printing import print_answer
+from tonnage.cli.flags import refuse
+from tonnage.cli.printing import print_answer, write_page
 from tonnage.cli.progress import compile_if_needed
 from tonnage.errors import InputError, option
 
@@ -26,13 +24,13 @@ def workload(
     output: Path | None = None,
     range: str = "14d",
     select: str = "",
-    header: Annotated[list[str] | None, Parameter(negative=())] = None,
+    header: list[str] | None = None,
     save: Path | None = None,
     isl: str | None = None,
     osl: str | None = None,
     plan: Path | None = None,
     forecast: str | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: bool = False,
 ) -> None:
     """Say what recorded traffic is like, or write a scenario that reproduces it.
 
@@ -80,23 +78,17 @@ def workload(
     history = {"select": select or None, "header": header, "save": save, "isl": isl, "osl": osl, "plan": plan, "forecast": forecast}
     instance = {"gpu": gpu, "tp": tp, "engine": engine}
     if action == "from-prometheus":
-        _refuse(instance, "belongs to describe; leave it out")
+        refuse(instance, "belongs to describe; leave it out")
         read = {"source": file, "range": range, "select": select, "header": header or (), "save": save}
         _from_prometheus(read, {"output": output, "model": model, "isl": isl, "osl": osl, "plan": plan}, report, forecast, json=json)
         return
-    _refuse(history, "belongs to from-prometheus; leave it out")
+    refuse(history, "belongs to from-prometheus; leave it out")
     if action == "describe":
-        _refuse({"output": output}, "belongs to fit; describe writes a page with --report")
+        refuse({"output": output}, "belongs to fit; describe writes a page with --report")
         _describe(Path(file), report, json=json, model=model, gpu=gpu, tp=tp, engine=engine or "tensorrt-llm")
     else:
-        _refuse({**instance, "report": report}, "belongs to describe; leave it out")
+        refuse({**instance, "report": report}, "belongs to describe; leave it out")
         _fit(Path(file), output, model, json=json)
-
-
-def _refuse(flags: Mapping[str, object], why: str) -> None:
-    for name, value in flags.items():
-        if value is not None:
-            raise InputError(f"{option(name)}: {why}")
 
 
 def _describe(file: Path, report: Path | None, *, json: bool, model: str | None, gpu: str | None, tp: int | None, engine: str) -> None:
@@ -104,10 +96,7 @@ def _describe(file: Path, report: Path | None, *, json: bool, model: str | None,
     from tonnage.report.workload import described
 
     found = api.describe_workload(file, model=model, gpu=gpu, tp=tp, engine=engine)
-    if report is not None:
-        from tonnage.report.writers.html import write_page
-
-        write_page(report, described(found))
+    write_page(report, lambda: described(found))
     print_answer(lambda: described(found, figures=False), found.to_json, json=json)
 
 
@@ -132,8 +121,5 @@ def _from_prometheus(read: dict[str, Any], fit: dict[str, Any], report: Path | N
         compile_if_needed()
     found = fit_history(read_history(**read), **fit)
     beside = None if plan is None else today(plan, found, forecast=forecast)
-    if report is not None:
-        from tonnage.report.writers.html import write_page
-
-        write_page(report, fitted_history(found, output, plan, beside, figures=True))
+    write_page(report, lambda: fitted_history(found, output, plan, beside, figures=True))
     print_answer(lambda: fitted_history(found, output, plan, beside, figures=False), (beside or found).to_json, json=json)
