@@ -48,8 +48,7 @@ def bench(*, output: Path | None = None, selftest: bool = True, provenance: dict
         output: the run folder; a sweep writes one per load inside it. Without it nothing is kept.
         selftest: whether the client is first measured against the exact server, for a few seconds.
 
-    Raises:
-        InputError: anything that cannot be used, in one line.
+    Raises InputError: anything that cannot be used, in one line.
     """
     return run_bench(prepare_bench(**asked), output=output, selftest=selftest, provenance=provenance or {})
 

@@ -32,9 +32,7 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
         attain: shares of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms".
         include_invalid: whether runs that their own client called INVALID are compared all the same, with a note; they are refused if not.
 
-    Raises:
-        InputError: one of them is no run folder, or is INVALID.
-        DataError: one of their files is damaged.
+    Raises InputError: one of them is no run folder, or is INVALID. Raises DataError: one of their files is damaged.
     """
     from tonnage.bench.compare import compare
     from tonnage.formats.measured_files import InvalidRuns
@@ -71,9 +69,8 @@ def compare_plan(
         router: what shares the requests among them, a name of ``simulator.router`` (default: least-outstanding).
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
 
-    Raises:
-        InputError: no run folder, an INVALID one, no plan, or one that chose nothing or predicted nothing.
-        DataError: a file of the run folder is damaged.
+    Raises InputError: no run folder, an INVALID one, no plan, or one that chose nothing or predicted nothing. Raises DataError: a file of
+    the run folder is damaged.
     """
     from tonnage.api.question.deployment import BY_CONTENT
     from tonnage.api.running.deploy import planned
@@ -113,8 +110,7 @@ def import_run(
             details, or GuideLLM's JSON.
         tokenizer: a local tokenizer.json, which counts the tokens of GenAI-Perf's texts where the server did not.
 
-    Raises:
-        InputError: a file that is none of these, or a folder in use.
+    Raises InputError: a file that is none of these, or a folder in use.
     """
     from tonnage.bench.benchmark import write_imported
     from tonnage.bench.prompts import TokenizerFile
@@ -147,8 +143,7 @@ def describe_workload(
         model: whose KV memory the limits at the 99th percentiles are estimated for; None leaves that out.
         gpu, tp, engine: the instance, as ``tonnage.memory`` takes them.
 
-    Raises:
-        InputError: what cannot be read or used, in one line each.
+    Raises InputError: what cannot be read or used, in one line each.
     """
     from tonnage.api.question.loads import traffic_from
     from tonnage.workload.description import describe
@@ -193,8 +188,7 @@ def fit_workload(file: str | Path, output: str | Path | None = None, *, model: s
         output: the YAML file to write, with the files that it names next to it; None writes nothing.
         model: of the scenario; without it, anyone who asks names one.
 
-    Raises:
-        InputError: what cannot be read or written, in one line.
+    Raises InputError: what cannot be read or written, in one line.
     """
     from tonnage.workload.fit import fit
 
@@ -257,9 +251,7 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
         header: of a server, further headers.
         save: file that a server's answers are written to, to be read again.
 
-    Raises:
-        InputError: what cannot be read, in one line.
-        TonnageError: a server that does not answer.
+    Raises InputError: what cannot be read, in one line. Raises TonnageError: a server that does not answer.
     """
     import json
 
@@ -330,8 +322,7 @@ def fit_history(
         isl, osl: lengths where the history says none.
         plan: file with the plan that was deployed: NAME.hours.csv then has the hours as measured points of its choice.
 
-    Raises:
-        InputError: what cannot be used or written, in one line.
+    Raises InputError: what cannot be used or written, in one line.
     """
     from tonnage.api.running.deploy import planned
     from tonnage.watch.drift import measured_loads
@@ -356,8 +347,7 @@ def today(plan: str | Path, fit: HistoryFit, *, forecast: str | None = None, coe
         forecast: time ahead for which load and systems are predicted, such as "6mo".
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
 
-    Raises:
-        InputError: no plan, one that predicts nothing, or no duration.
+    Raises InputError: no plan, one that predicts nothing, or no duration.
     """
     from tonnage.api.running.deploy import planned
     from tonnage.units import parse_duration

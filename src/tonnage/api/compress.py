@@ -37,9 +37,8 @@ def compress(
         dry_run: whether only the script is wanted; memory and disk of this machine are not checked then.
         told: takes lines about progress.
 
-    Raises:
-        InputError: a format that the GPU, the engine, the tool or this machine cannot do; a folder that cannot be used.
-        TonnageError: the tool failed.
+    Raises InputError: a format that the GPU, the engine, the tool or this machine cannot do; a folder that cannot be used. Raises
+    TonnageError: the tool failed.
     """
     from tonnage.compress import checks
     from tonnage.compress.run import recipe_of, run, with_tasks

@@ -61,8 +61,7 @@ def score(
         progress: called with (done, total, name).
         said: what the file does not say.
 
-    Raises:
-        InputError: the file cannot be read as measurements.
+    Raises InputError: the file cannot be read as measurements.
     """
     from tonnage.evidence.score import score as run_score
 
@@ -108,8 +107,7 @@ def score_models(
         progress: called with (done, total, name), from the beginning for each step model.
         said: what the file does not say.
 
-    Raises:
-        InputError: a file cannot be read, or a step model is not available.
+    Raises InputError: a file cannot be read, or a step model is not available.
     """
     from tonnage.evidence.compare import compare
 
@@ -161,8 +159,7 @@ def calibrate(
         progress: called with (done, total, name).
         said: what the files do not say.
 
-    Raises:
-        InputError: a file cannot be read, points are too few, all of them are INVALID, or they are of several engines or GPUs.
+    Raises InputError: a file cannot be read, points are too few, all of them are INVALID, or they are of several engines or GPUs.
     """
     from tonnage.evidence.calibrate import calibrate as run_calibrate
     from tonnage.formats.measured_files import InvalidRuns, read_measured

@@ -93,9 +93,8 @@ def memory(
     with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is given, shorter where the model's
     context is.
 
-    Raises:
-        DoesNotFit: weights and reserves leave no room for the KV cache.
-        InputError: anything else that cannot be used, in one line.
+    Raises DoesNotFit: weights and reserves leave no room for the KV cache. Raises InputError: anything else that cannot be used, in one
+    line.
     """
     from tonnage.perf.memory import memory_plan
     from tonnage.sizing.question import check_context
@@ -158,8 +157,7 @@ def precisions(
         model, gpu, engine: catalog names.
         tp: GPUs of an instance; the fewest that hold 64 requests in 16 bits if not given.
 
-    Raises:
-        InputError: an unknown name, or heads that cannot be split over ``tp`` GPUs.
+    Raises InputError: an unknown name, or heads that cannot be split over ``tp`` GPUs.
     """
     from tonnage.sizing.precisions import format_gains
 
@@ -172,8 +170,7 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
 
     "models", "gpus", "systems", "engines", "prices", "quality" and "checkpoints" match all of that kind and nothing else.
 
-    Raises:
-        InputError: nothing matches.
+    Raises InputError: nothing matches.
     """
     from tonnage.spec.catalog import find_quality, search
     from tonnage.spec.catalog.accuracy import listed_scores
@@ -225,11 +222,7 @@ class LessonArguments(TypedDict, total=False):
 
 @with_signature(LessonArguments)
 def lesson(**asked: Unpack[LessonArguments]) -> LessonResult:
-    """Run the course's simulator in ticks.
-
-    Raises:
-        InputError: a value that no engine could have.
-    """
+    """Run the course's simulator in ticks. Raises InputError: a value that no engine could have."""
     from tonnage.simulator.lesson import LessonConfig, run_lesson
 
     fields: dict[str, Any] = dict(asked)
@@ -269,8 +262,7 @@ def lesson_sweep(**asked: Any) -> LessonSweep:
     Args:
         asked: as for ``lesson``; the settings of ``LESSON_SWEEPS`` may be several values with commas, one of them at a time.
 
-    Raises:
-        InputError: a value that no engine could have, or two settings with several values.
+    Raises InputError: a value that no engine could have, or two settings with several values.
     """
     read = {name: LESSON_SWEEPS[name](value, option(name)) for name, value in asked.items() if name in LESSON_SWEEPS and value is not None}
     swept = [name for name, values in read.items() if len(values) > 1]

@@ -45,8 +45,7 @@ def simulate_service(
         concurrency: clients of a closed loop in place of the file's traffic, which must be of one stream ("1,2,4"); or
         request_rate: requests per second of all open streams together, in the file's proportions ("100,200").
 
-    Raises:
-        InputError: a file or a number that cannot be used.
+    Raises InputError: a file or a number that cannot be used.
     """
     service, count = read_service(path), _count(requests)
     if concurrency is not None and request_rate is not None:
@@ -83,8 +82,7 @@ def size_servers(
         curve: whether one of the servers is simulated at other rates too, for a figure.
         progress: is told what is looked at.
 
-    Raises:
-        InputError: a file or a number that cannot be used.
+    Raises InputError: a file or a number that cannot be used.
     """
     count = _count(requests)
     answer, tried = choose_settings(read_service(path), requests=count, seed=seed or 0, progress=progress)
@@ -108,8 +106,7 @@ def calibrate_service(
         output: the service file to write.
         include_invalid: whether runs that their client called INVALID count.
 
-    Raises:
-        InputError: nothing to make times of, or a file that cannot be read or written.
+    Raises InputError: nothing to make times of, or a file that cannot be read or written.
     """
     from tonnage.csv_file import read_text
     from tonnage.evidence.services import calibrate_service as calibrated
@@ -138,8 +135,7 @@ def deploy_service(path: Path | str, *, target: str, output: Path | str, request
         output: folder that is written, which must not exist or be empty.
         requests, seed: of the sizing; one server without sizing where the file has no limits.
 
-    Raises:
-        InputError: a file, a target or a folder that cannot be used, or no number of servers meets the limits.
+    Raises InputError: a file, a target or a folder that cannot be used, or no number of servers meets the limits.
     """
     from tonnage.deploy.services import SizedFiles, service_files
     from tonnage.deploy.targets import write_folder

@@ -74,8 +74,7 @@ def simulate(scenario: ScenarioLike = None, *, progress: Progress | None = None,
         asked: values by name, in place of what the scenario says: ``SimulateArguments`` has them all. One of ``concurrency``
             (a closed loop) and ``request_rate`` (an open loop) is the load: a scenario's demand is for all instances together.
 
-    Raises:
-        InputErrors: everything that cannot be used, each with its place.
+    Raises InputErrors: everything that cannot be used, each with its place.
     """
     runs = simulate_sweep(scenario, progress=progress, **asked)
     if len(runs) > 1:
@@ -93,8 +92,7 @@ def simulate_sweep(
         scenario, asked: as in ``simulate``; several loads, such as ``concurrency="1,2,5"``, make one point each.
         progress: called with (done, total, name) after each point.
 
-    Raises:
-        InputErrors: everything that cannot be used, each with its place.
+    Raises InputErrors: everything that cannot be used, each with its place.
     """
     from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import simulate_many
@@ -121,8 +119,7 @@ def simulate_sweep(
 def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> bool:
     """Whether ``simulate_sweep`` answers within seconds although the simulator is not compiled yet: then it does not compile it.
 
-    Raises:
-        InputErrors: everything that cannot be used, each with its place.
+    Raises InputErrors: everything that cannot be used, each with its place.
     """
     from tonnage.simulator.simulate import answers_soon as soon
 
@@ -133,8 +130,7 @@ def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArgument
 def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> dict[str, bool]:
     """Which compiled loop the simulation takes, as the arguments of ``kernel.warm_up``.
 
-    Raises:
-        InputErrors: everything that cannot be used, each with its place.
+    Raises InputErrors: everything that cannot be used, each with its place.
     """
     asks = simulation_of(scenario, asked)
     d, shares = asks.deployment, any(workload.shares for workload in asks.workloads)
@@ -246,11 +242,7 @@ FORMS = (".parquet", ".json", ".html")
 
 
 def check_timeline(path: Path) -> None:
-    """Refuse a file whose form is not known, before anything is simulated.
-
-    Raises:
-        InputError: its name ends otherwise.
-    """
+    """Refuse a file whose form is not known, before anything is simulated. Raises InputError: its name ends otherwise."""
     if path.suffix.lower() not in FORMS:
         raise InputError(
             f"{option('timeline')}: {path}: the name ends in .parquet (data), .json (a trace that Perfetto opens) or .html (a page)"
@@ -262,8 +254,7 @@ def check_timeline(path: Path) -> None:
 def run_timeline(run: SimulatedRun) -> Timeline:
     """The slots of a simulated run, which is run again by the readable simulator.
 
-    Raises:
-        InputError: a run of several instances, whose slots are those of many engines.
+    Raises InputError: a run of several instances, whose slots are those of many engines.
     """
     from tonnage.simulator.timeline import simulate_timeline
 

@@ -55,8 +55,7 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
         asked: values by the names of the scenario's leaves (``spec.scenario``), in place of what it says; ``price``
             is a list of single prices, such as ``["systems.dgx-h100=250000"]``.
 
-    Raises:
-        InputErrors: everything that cannot be used, each with its place.
+    Raises InputErrors: everything that cannot be used, each with its place.
     """
     from tonnage.api.question.sizing import questions_of
     from tonnage.spec.scenario_file import displaced
@@ -100,8 +99,7 @@ def size(scenario: ScenarioLike = None, *, progress: Progress | None = None, **a
             ``model="llama-3.1-8b", isl=2000, osl="200+-50", peak_rps=20, ttft="p95<=500ms", gpu="h100,l40s"``:
             ``tonnage schema`` prints them all.
 
-    Raises:
-        InputErrors: everything that cannot be used, each with its place.
+    Raises InputErrors: everything that cannot be used, each with its place.
     """
     understood = ask(scenario, **asked)
     if len(understood.questions) != 1:
@@ -137,8 +135,7 @@ def answer(
         decided: called with the plan of a single model as soon as its choice, number of systems and cost are known; what would change
             the answer is still missing there. Not called where an objective, a budget or standby systems may change the choice.
 
-    Raises:
-        InputError: the benchmarks cannot be used for the question.
+    Raises InputError: the benchmarks cannot be used for the question.
     """
     from tonnage.api.question.aims import with_day, with_growth
     from tonnage.api.question.changes import with_autoscaling
@@ -246,8 +243,7 @@ def size_measured(
         command, today: as typed, and the day, for the plan to name.
         demand: the demand in any form that needs no lengths, as in ``size``: ``peak_rps=199.77``.
 
-    Raises:
-        InputError: anything that cannot be used, in one line.
+    Raises InputError: anything that cannot be used, in one line.
     """
     from tonnage.api.question.sizing import demand_asked, owned
     from tonnage.spec.scenario import DemandAsked
@@ -348,8 +344,7 @@ def size_use_cases(
         command, today: as typed, and the day, for the plans to name.
         asked: values in place of what every scenario says.
 
-    Raises:
-        InputErrors: everything that cannot be used, each with its place.
+    Raises InputErrors: everything that cannot be used, each with its place.
     """
     understood = [ask(one, **asked) for one in scenarios]
     names = _names(understood)

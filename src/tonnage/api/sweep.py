@@ -56,11 +56,7 @@ class Grid:
 
 
 def read_grid(path: Path | str) -> Grid:
-    """The grid of a YAML or JSON file.
-
-    Raises:
-        InputErrors: everything in it that cannot be used.
-    """
+    """The grid of a YAML or JSON file. Raises InputErrors: everything in it that cannot be used."""
     where = str(path)
     grid = read_as(Grid, parse_yaml(read_text(where, "grid"), where), where, InputErrors)
     known = get_type_hints(SimulateArguments)
@@ -117,8 +113,7 @@ def sweep(
         workers: processes; one per core if not given. Ray decides for itself.
         progress: called with (done, points, name) after each point.
 
-    Raises:
-        InputError: a folder that cannot be made, or Ray that is not installed.
+    Raises InputError: a folder that cannot be made, or Ray that is not installed.
     """
     folder = folder.absolute()
     try:

@@ -11,6 +11,7 @@ from cyclopts import Group, Parameter
 from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer, say
 from tonnage.errors import InputError
+from tonnage.serve.arguments import FleetArguments, OpenvinoArguments, ServedArguments, SimulatedArguments
 from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
@@ -18,66 +19,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What is served, and where."""
+class Apart:
+    """Instances in their own processes."""
 
-    model: str | None = about("Catalog id or path of a config.json; for openvino a GGUF file or a folder in OpenVINO's format.")
-    precision: str | None = about("Number format (default: the one that the model is published in; for openvino auto, or fp32).")
-    max_model_len: int | None = about("Prompt plus output at most, in tokens (default: what the model allows).")
-    prefix_caching: bool | None = about("Share the blocks of equal prompt beginnings (the default).")
-    max_waiting: int | None = about("Requests that may wait when another comes; further ones get 503 (default: no limit).")
-    served_model_name: str | None = about("Name that clients use for the model (default: its catalog id, or the name of its file).")
-    host: str | None = about("Address to listen on (default: 127.0.0.1).")
-    port: int | None = about("Port to listen on; 0 takes a free one (default: 8000).")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instances:
-    """How many instances there are."""
-
-    instances: int | None = about("Engines behind one router (default: 1, or what the plan says).")
-    router: str | None = about("Router between the instances: round-robin, random, power-of-two and others (default: least-outstanding).")
     processes: bool | None = about("Run each instance in a process of its own, behind the gateway.", negative=False)
     logs: Path | None = about("Folder for what these processes print.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
-    """Of a simulated engine alone."""
-
-    gpu: str | None = about("GPU id (default: h100-sxm-80gb).")
-    tp: int | None = about("Tensor-parallel degree (default: 1).")
-    plan: Path | None = about("A plan that tonnage size --output wrote: its choice is served.")
-    rules: str | None = about("Engine preset whose scheduler and step times are simulated (default: the newest of vLLM).")
-    speed: float | None = about("How many times as fast as a clock on the wall the simulated time runs (default: 1).")
-    tokenizer: Path | None = about("Local tokenizer.json; without one, 4 characters are a token.")
-    osl: str | None = about("Length of answers that end by themselves, such as 200 or lognormal:211,163 (default: as in Azure's traces).")
-    reasoning_parser: str | None = about("Any name, as in vLLM: the model thinks before it answers.")
-    runner: str | None = about("As in vLLM: generate (default), or pooling for a model that embeds.")
-    kv_events: str | None = about("ZeroMQ address for the events of the prefix cache, such as tcp://*:5557 (the extra events).")
-    kv_events_replay: str | None = about("ZeroMQ address at which they are sent again, such as tcp://*:5558.")
-    kv_events_topic: str | None = about("Topic before each batch of them (default: none).")
-    kv_role: str | None = about("Side of prefill and decode apart, as vLLM's NIXL connector: producer or consumer (default: neither).")
-    kv_link: str | None = about("Bytes per second that a GPU sends to the other side (default: 50GB/s, a port of 400 Gb/s).")
-    kv_overlap: bool | None = about("Whether a layer's KV cache is sent as soon as it is computed (default: no).")
-    rank_ports: bool | None = about("Give every instance, or attention rank, a separate port, from --port on.", negative=False)
-    emulate: str | None = about(
-        "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang, nim or triton (default: vllm)."
-    )
-    fault: list[str] | None = about('What goes wrong, such as "slow factor=5 instance=1 from=10s"; once for each (docs/serve.md).')
-    seed: int | None = about("Seed of which requests faults meet (default: 0).")
-    coefficients: Path | None = about("File that tonnage calibrate wrote; its factors are applied to the shipped terms.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Openvino:
-    """Of a real model alone."""
-
-    default_osl: int | None = about("Output tokens of a chat that sets no limit (default: what the context leaves).")
-    max_batch_size: int | None = about("Requests that share a step (default: 32).")
-    max_num_tokens: int | None = about("Tokens of a step; longer prompts are read in parts (default: 256).")
-    kv_cache_gb: int | None = about("Memory of the KV cache in GB (default: 1).")
-    threads: int | None = about("CPU threads (default: OpenVINO's choice).")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +46,12 @@ ENGINE = (
     "What answers: simulated; openvino for a real model on this machine's CPU (the extra openvino); or an engine that is started on its "
     "GPUs: vllm, tensorrt-llm, sglang, triton, nim, or auto for the first of them that runs the model."
 )
-KINDS = {
-    Served: None,
-    Instances: Group("Instances", sort_key=1),
-    Simulated: Group("Simulated engine", sort_key=2),
-    Openvino: Group("Real model", sort_key=3),
+KINDS: dict[type, Group | None] = {
+    ServedArguments: None,
+    FleetArguments: Group("Instances", sort_key=1),
+    Apart: Group("Instances", sort_key=1),
+    SimulatedArguments: Group("Simulated engine", sort_key=2),
+    OpenvinoArguments: Group("Real model", sort_key=3),
     Launched: Group("Engine on this machine", sort_key=4),
 }
 FLAGS = tuple(flag for kind, group in KINDS.items() for flag in flags_of(kind, group))
@@ -144,7 +91,7 @@ def _check_flags(engine: str, told: dict[str, Any]) -> None:
     """Refuse flags that say nothing to an engine."""
     from tonnage.api.running.serve_engine import EngineAsked
 
-    known = {"simulated": _of(Served, Instances, Simulated), "openvino": _of(Served, Instances, Openvino)}
+    known = {"simulated": _of(SimulatedArguments, Apart), "openvino": _of(OpenvinoArguments, FleetArguments, Apart)}
     launched = _of(EngineAsked) | _of(Launched) | {*FRONT}
     for name in told:
         if name not in known.get(engine, launched):

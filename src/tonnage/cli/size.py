@@ -237,9 +237,7 @@ def ask(console: Console | None = None, read: Callable[[], str] = input) -> Answ
         console: where questions are written; standard output if not given.
         read: reads one line.
 
-    Raises:
-        KeyboardInterrupt: Ctrl-C.
-        InputError: the input ends before the questions do.
+    Raises KeyboardInterrupt: Ctrl-C. Raises InputError: the input ends before the questions do.
     """
     asking = _Asking(console or _console(), read)
     asking.say("Six questions; an empty answer takes what stands in brackets, Ctrl-C leaves.\n", "dim")

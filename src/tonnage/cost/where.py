@@ -57,8 +57,7 @@ def compare(
         min_instances: cloud instances kept in the quietest hour; 0 lets the fleet go to nothing.
         model: whose API price counts (catalog id); without one only a price that the user gave.
 
-    Raises:
-        InputError: a negative number of instances.
+    Raises InputError: a negative number of instances.
     """
     if min_instances < 0:
         raise InputError(f"{option('min_instances')}: {min_instances} is negative; write how many instances stay on, 0 or more")

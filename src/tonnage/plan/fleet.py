@@ -14,10 +14,7 @@ from tonnage.spec.typed_values import strict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Whole systems, fully populated with instances of one deployment.
-
-    An instance that is wider than a system takes whole systems.
-    """
+    """Whole systems, fully populated with instances of one deployment. An instance that is wider than a system takes whole systems."""
 
     systems: int
     # gpus_per_instance, gpus_per_system: whole GPUs

@@ -261,9 +261,8 @@ class Plan(Shown, InNotebooks):
     def from_json(cls, document: Mapping[str, Any]) -> Plan:
         """The plan of a JSON object.
 
-        Raises:
-            InputError: another schema, or something that is no plan.
-            InputErrors: everything in it that cannot be used, each with its path.
+        Raises InputError: another schema, or something that is no plan. Raises InputErrors: everything in it that cannot be used, each with
+        its path.
         """
         _check_schema(document)
         return read_back(cls, document, "plan")

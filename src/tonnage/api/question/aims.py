@@ -208,11 +208,7 @@ def overrides_of(scenario: Scenario) -> tuple[dict[str, Any], str]:
 
 
 def prices_of(scenario: Scenario) -> Prices:
-    """The catalog's prices with the asker's own in their place.
-
-    Raises:
-        InputError: prices that cannot be.
-    """
+    """The catalog's prices with the asker's own in their place. Raises InputError: prices that cannot be."""
     from tonnage.spec.catalog.price_list import catalog_prices
 
     overrides, where = overrides_of(scenario)

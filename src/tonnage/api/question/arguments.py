@@ -86,8 +86,7 @@ def rates(values: str | float | Iterable[float], where: str) -> tuple[float, ...
 def slo(**limits: str | Sequence[str] | None) -> tuple[Limit, ...]:
     """Limits by metric, such as ``slo(ttft="p95<=500ms", tpot=["mean 50ms"])``, contradictions refused.
 
-    Raises:
-        InputError: not a limit, or two limits on the same statistic.
+    Raises InputError: not a limit, or two limits on the same statistic.
     """
     found: list[Limit] = []
     for metric in METRICS:
@@ -157,11 +156,7 @@ def share_of(text: float | str) -> tuple[float, str]:
 
 
 def check_given(**values: object) -> None:
-    """Refuse a command that leaves out what it cannot do without.
-
-    Raises:
-        InputError: naming every one that is missing.
-    """
+    """Refuse a command that leaves out what it cannot do without. Raises InputError: naming every one that is missing."""
     missing = [option(name) for name, value in values.items() if value is None]
     if missing:
         raise InputError(

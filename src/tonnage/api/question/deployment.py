@@ -52,8 +52,7 @@ def deployment_of(
 
     Without a ``precision`` it is the format that the model is published in (``Model.usual_precision``).
 
-    Raises:
-        InputError: an unknown name, a knob that cannot be, or a file that is no calibration.
+    Raises InputError: an unknown name, a knob that cannot be, or a file that is no calibration.
     """
     found_model = find_model(model)
     found_gpu, found_precision, spec = find_gpu(gpu), find_precision(precision or found_model.usual_precision), find_engine(engine)
@@ -242,8 +241,7 @@ def router_of(name: str | None, *, by_content: bool = False, default: str = DEFA
     Args:
         by_content: whether the requests may have something in common, which ``BY_CONTENT`` look at.
 
-    Raises:
-        InputError: no router that the requests can be routed by.
+    Raises InputError: no router that the requests can be routed by.
     """
     known = [each for each in ROUTERS if by_content or each not in BY_CONTENT]
     plain = None if name is None else name.strip().lower().replace("_", "-").replace(" ", "-")

@@ -172,8 +172,7 @@ def sized_router(name: str | None, sharing: Sharing | None, deploy_on: str = "")
     A deployment target has the routers of ``spec.targets``, and its first one where none is named and prompts share nothing. Of
     conversations it is the hashing of sessions, and of a trace whose prompts name their blocks one that looks at prompts.
 
-    Raises:
-        InputError: no router, or one that looks at what prompts share where these share nothing.
+    Raises InputError: no router, or one that looks at what prompts share where these share nothing.
     """
     follows = sharing is not None and sharing.follows
     usual = "session" if follows else "prefix-aware" if sharing is not None and sharing.recording is not None else DEFAULT_ROUTER
@@ -265,8 +264,7 @@ def check_sessions_alone(scenario: Scenario) -> None:
 def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
     """How many sessions there are at once, as requests per second at the pace that was recorded.
 
-    Raises:
-        InputError: not one of the units, or a number that cannot be.
+    Raises InputError: not one of the units, or a number that cannot be.
     """
     given = [name for name in UNITS if getattr(asked, name) is not None]
     if len(given) != 1:

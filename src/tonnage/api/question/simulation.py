@@ -93,8 +93,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
 
     The load is given by name: a scenario's demand is what all instances together carry.
 
-    Raises:
-        InputErrors: everything that cannot be used, or several deployments where one is simulated.
+    Raises InputErrors: everything that cannot be used, or several deployments where one is simulated.
     """
     from tonnage.spec.scenario_file import displaced, scenario_of
 
@@ -216,8 +215,7 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
 def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
     """The recorded sessions that a demand names, as a model can serve them; None where it names none.
 
-    Raises:
-        InputError: the file is none, or no request of it is within the model's context.
+    Raises InputError: the file is none, or no request of it is within the model's context.
     """
     recorded = sessions_of_file(found.demand)
     if recorded is None or not replays_lengths(found.lengths):

@@ -65,9 +65,8 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
         request_rate: requests/s in place of the plan's peak, where this machine cannot simulate that many.
         told: takes lines about progress.
 
-    Raises:
-        InputError: a folder without simulated services of Compose, or a port of theirs that is taken.
-        TonnageError: a process does not serve, or the run was ended before the kill.
+    Raises InputError: a folder without simulated services of Compose, or a port of theirs that is taken. Raises TonnageError: a process
+    does not serve, or the run was ended before the kill.
     """
     from tonnage.api.bench import prepare_bench, run_bench
     from tonnage.api.running.gateway import gateway_from
@@ -262,9 +261,7 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: W
         told: takes a line about each step.
         watch: makes who looks on at a load.
 
-    Raises:
-        InputError: seconds out of range.
-        TonnageError: a process does not start.
+    Raises InputError: seconds out of range. Raises TonnageError: a process does not start.
     """
     if not LEAST_S <= seconds <= LONGEST_S:
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to {LONGEST_S:,.0f}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from tonnage.api.question.deployment import deployment_of, link_asked
 from tonnage.api.running.deploy import Instances, planned
 from tonnage.errors import InputError, option
+from tonnage.serve.arguments import OpenvinoArguments, SimulatedArguments
 
 if TYPE_CHECKING:
     from tonnage.serve.faults import Fault
@@ -30,113 +31,52 @@ ANSWERS = {"chat": "lognormal:211,163", "code": "lognormal:28,60"}
 """How long answers are that end by themselves: mean and standard deviation of Azure's traces of 2023 of that name (shared/data/traces)."""
 
 
-def serve_simulated(
-    *,
-    model: str | None = None,
-    gpu: str | None = None,
-    precision: str | None = None,
-    tp: int | None = None,
-    rules: str | None = None,
-    plan: str | Path | None = None,
-    instances: int | None = None,
-    router: str = "least-outstanding",
-    speed: float = 1.0,
-    tokenizer: str | Path | None = None,
-    osl: str | None = None,
-    max_model_len: int | None = None,
-    reasoning_parser: str | None = None,
-    runner: str = "generate",
-    prefix_caching: bool = True,
-    kv_events: str = "",
-    kv_events_replay: str = "",
-    kv_events_topic: str = "",
-    kv_role: str | None = None,
-    kv_link: str | None = None,
-    kv_overlap: bool = False,
-    rank_ports: bool = False,
-    max_waiting: int = 0,
-    served_model_name: str | None = None,
-    coefficients: str | Path | None = None,
-    emulate: str = "vllm",
-    fault: Sequence[str] = (),
-    seed: int = 0,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-) -> Served:
-    """What to serve.
-
-    Args:
-        model, gpu, precision, tp: the deployment by catalog names (default: h100-sxm-80gb, the published format, TP 1).
-        rules: engine preset whose scheduler and step times are simulated (default: the newest of vLLM).
-        plan: a plan as ``tonnage size --json`` wrote it: its choice in place of all these, and its number of instances.
-        instances: how many engines there are behind the router.
-        router: which instance gets a request (``simulator.router``).
-        speed: how many times as fast as the wall's the simulated time runs.
-        tokenizer: local ``tokenizer.json``; 4 characters are a token without one.
-        osl: how long answers are that end by themselves, such as 200 or "lognormal:211,163" (default: as in Azure's traces of 2023).
-        max_model_len: prompt plus output at most, in tokens (default: what the model allows).
-        reasoning_parser: any name, as vLLM has it: the model thinks before it answers.
-        runner: as vLLM has it: generate, or pooling for a model that embeds.
-        prefix_caching: whether equal beginnings of prompts share their KV blocks.
-        kv_events, kv_events_replay, kv_events_topic: ZeroMQ addresses at which the caches' events are published and sent again, such as
-            ``tcp://*:5557``, and the topic before them.
-        kv_role: for prefill and decode apart, whether it computes prompts for others or decodes what others computed: producer or consumer.
-        kv_link: bytes per second that a GPU sends to the other side, such as "50GB/s" (default: a port of 400 Gb/s).
-        kv_overlap: whether a layer's KV cache is sent as soon as it is computed.
-        rank_ports: whether every engine, each attention rank of each instance, has a separate port, from ``port`` on.
-        max_waiting: requests that may wait when another comes; 0 for no limit.
-        served_model_name: the name that clients use (default: the model's).
-        coefficients: file that ``calibrate`` wrote.
-        emulate: the engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang, nim or triton.
-        fault: what goes wrong, such as "slow factor=5 instance=1 from=10s" (``serve.faults``).
-        seed: of which requests faults meet.
-        host, port: where to listen.
-
-    Raises:
-        InputError: anything that cannot be used, in one line.
-    """
+def serve_simulated(**asked: Any) -> Served:
+    """What to serve; ``asked`` has fields of ``serve.arguments.SimulatedArguments``. Raises InputError: what cannot be used."""
     from tonnage.serve.dialect import DIALECTS, settings_of, version_of
     from tonnage.serve.server import Served
     from tonnage.simulator.disaggregated import decode_worker
     from tonnage.spec.lengths import parse_lengths
 
-    if emulate not in DIALECTS:
-        raise InputError(f"{option('emulate')}: no engine is emulated as '{emulate}'; there are {', '.join(DIALECTS)}")
-    if runner not in ("generate", "pooling"):
-        raise InputError(f"{option('runner')}: '{runner}' is not known; write generate or pooling")
-    _check(router, speed=speed, instances=instances or 1)
-    asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
-    transfers = _transfers(asked.deployment, kv_role, kv_link, overlap=kv_overlap)
-    if kv_role == "consumer":
-        asked, prefix_caching = replace(asked, deployment=decode_worker(asked.deployment)), False
-    deployment, count = asked.deployment, instances or asked.instances
-    context = min(max_model_len or deployment.model.max_context, deployment.model.max_context)
+    a = SimulatedArguments(**asked)
+    if a.emulate not in DIALECTS:
+        raise InputError(f"{option('emulate')}: no engine is emulated as '{a.emulate}'; there are {', '.join(DIALECTS)}")
+    if a.runner not in ("generate", "pooling"):
+        raise InputError(f"{option('runner')}: '{a.runner}' is not known; write generate or pooling")
+    _check(a.router, speed=a.speed, instances=a.instances or 1)
+    found = _deployed(a.plan, model=a.model, gpu=a.gpu, precision=a.precision, tp=a.tp, engine=a.rules, coefficients=a.coefficients)
+    transfers = _transfers(found.deployment, a.kv_role, a.kv_link, overlap=a.kv_overlap)
+    decodes = a.kv_role == "consumer"
+    if decodes:
+        found = replace(found, deployment=decode_worker(found.deployment))
+    deployment, count, caching = found.deployment, a.instances or found.instances, a.prefix_caching and not decodes
+    context = min(a.max_model_len or deployment.model.max_context, deployment.model.max_context)
     return Served(
-        engine=engines_of(asked, caching=prefix_caching, inside=kv_role == "consumer"),
+        engine=engines_of(found, caching=caching, inside=decodes),
         transfers=transfers,
         instances=count,
-        router=router,
-        model=served_model_name or deployment.model.name,
+        router=a.router,
+        model=a.served_model_name or deployment.model.name,
         max_context=context,
-        lengths=parse_lengths(osl or ANSWERS["code" if "code" in deployment.model.name else "chat"], option("osl")),
-        reasons=reasoning_parser is not None,
-        events=kv_events,
-        events_again=kv_events_replay,
-        events_topic=kv_events_topic,
-        most_waiting=max_waiting,
-        tokens=_tokens(tokenizer, deployment.model.vocab),
-        speed=speed,
-        faults=_faults(fault, count * deployment.parallelism.dp if rank_ports else count),
-        seed=seed,
+        lengths=parse_lengths(a.osl or ANSWERS["code" if "code" in deployment.model.name else "chat"], option("osl")),
+        reasons=a.reasoning_parser is not None,
+        events=a.kv_events,
+        events_again=a.kv_events_replay,
+        events_topic=a.kv_events_topic,
+        most_waiting=a.max_waiting,
+        tokens=_tokens(a.tokenizer, deployment.model.vocab),
+        speed=a.speed,
+        faults=_faults(a.fault, count * deployment.parallelism.dp if a.rank_ports else count),
+        seed=a.seed,
         ranks=deployment.parallelism.dp,
-        rank_ports=rank_ports,
+        rank_ports=a.rank_ports,
         **_copies(deployment),
-        dialect=DIALECTS[emulate],
-        settings=settings_of(deployment, emulate, context, caching=prefix_caching),
+        dialect=DIALECTS[a.emulate],
+        settings=settings_of(deployment, a.emulate, context, caching=caching),
         version=version_of(deployment.engine),
-        width=deployment.model.hidden if runner == "pooling" else 0,
-        host=host,
-        port=port,
+        width=deployment.model.hidden if a.runner == "pooling" else 0,
+        host=a.host,
+        port=a.port,
     )
 
 
@@ -211,8 +151,7 @@ def engines_of(asked: Instances, *, caching: bool = True, inside: bool = False) 
     Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps. An engine that gets
     requests from others (``inside``) is reached without a front end.
 
-    Raises:
-        InputError: a deployment that cannot be simulated.
+    Raises InputError: a deployment that cannot be simulated.
     """
     from tonnage.perf.pipeline import estimated_instance
     from tonnage.serve.prefix import CachedEngine
@@ -266,76 +205,46 @@ EXTRA = "needs OpenVINO GenAI; install the extra: pip install 'tonnage[openvino]
 PRECISIONS = ("auto", "fp32")
 
 
-def serve_openvino(
-    *,
-    model: str | Path | None = None,
-    precision: str = "auto",
-    max_batch_size: int = 32,
-    max_num_tokens: int = 256,
-    kv_cache_gb: int = 1,
-    prefix_caching: bool = True,
-    threads: int = 0,
-    max_model_len: int | None = None,
-    default_osl: int = 0,
-    max_waiting: int = 0,
-    served_model_name: str | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-) -> OpenvinoServed:
-    """Load a model; what to serve.
-
-    Args:
-        model: a GGUF file, or a folder with a model in OpenVINO's format.
-        precision: "auto", or "fp32" for weights and KV cache alike.
-        max_batch_size: requests that share a step.
-        max_num_tokens: tokens of a step.
-        kv_cache_gb: memory of the KV cache in GB.
-        prefix_caching: whether blocks of equal prompt beginnings are shared.
-        threads: CPU threads; 0 for OpenVINO's choice.
-        max_model_len: prompt plus output at most (default: what the model's file says).
-        default_osl: output tokens of a request that sets no limit; 0 for as many as the context leaves.
-        max_waiting: requests that may wait when another comes; 0 for no limit.
-        served_model_name: the name that clients use (default: the file's).
-        host, port: where to listen.
-
-    Raises:
-        InputError: anything that cannot be used, in one line.
-    """
+def serve_openvino(**asked: Any) -> OpenvinoServed:
+    """Load a model; ``asked`` has fields of ``serve.arguments.OpenvinoArguments``. Raises InputError: what cannot be used."""
     import importlib.util
 
-    if model is None:
+    a = OpenvinoArguments(**asked)
+
+    if a.model is None:
         raise InputError(f"{option('model')}: is needed; give a GGUF file, or a folder with a model in OpenVINO's format")
+    precision = a.precision or "auto"
     if precision not in PRECISIONS:
         raise InputError(f"{option('precision')}: '{precision}' is not served by OpenVINO; write {' or '.join(PRECISIONS)}")
-    _check_whole(1, max_batch_size=max_batch_size, max_num_tokens=max_num_tokens, kv_cache_gb=kv_cache_gb)
-    _check_whole(0, threads=threads, default_osl=default_osl, max_waiting=max_waiting)
+    _check_whole(1, max_batch_size=a.max_batch_size, max_num_tokens=a.max_num_tokens, kv_cache_gb=a.kv_cache_gb)
+    _check_whole(0, threads=a.threads, default_osl=a.default_osl, max_waiting=a.max_waiting)
     if importlib.util.find_spec("openvino_genai") is None:
         raise InputError(f"{option('engine')}: openvino {EXTRA}")
     from tonnage.serve.openvino.engines import OpenvinoServed, context_of
     from tonnage.serve.openvino.pipeline import Pipeline, Settings
 
-    path = Path(model)
-    if max_model_len is not None:
-        _check_whole(2, max_model_len=max_model_len)
-    context = context_of(path) if max_model_len is None or not path.exists() else max_model_len
+    path = Path(a.model)
+    if a.max_model_len is not None:
+        _check_whole(2, max_model_len=a.max_model_len)
+    context = context_of(path) if a.max_model_len is None or not path.exists() else a.max_model_len
     chosen: Literal["auto", "fp32"] = "fp32" if precision == "fp32" else "auto"
     settings = Settings(
         model=path,
-        max_batch_size=max_batch_size,
-        max_num_tokens=max_num_tokens,
-        kv_cache_gb=kv_cache_gb,
-        prefix_caching=prefix_caching,
+        max_batch_size=a.max_batch_size,
+        max_num_tokens=a.max_num_tokens,
+        kv_cache_gb=a.kv_cache_gb,
+        prefix_caching=a.prefix_caching,
         precision=chosen,
-        threads=threads,
+        threads=a.threads,
     )
     return OpenvinoServed(
         pipeline=Pipeline(settings),
-        model=served_model_name or path.stem,
+        model=a.served_model_name or path.stem,
         max_context=context,
-        default_osl=default_osl,
-        most_waiting=max_waiting,
-        host=host,
-        port=port,
+        default_osl=a.default_osl,
+        most_waiting=a.max_waiting,
+        host=a.host,
+        port=a.port,
     )
 
 

@@ -29,23 +29,7 @@ ENGINES = ("auto", *FAMILIES, "triton", "nim")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineAsked:
-    """What is to be served by a real engine.
-
-    Attributes:
-        engine: one of ``ENGINES``.
-        model: catalog id, folder of a checkpoint, or of a model repository for Triton; None where a plan says it.
-        plan: file of a plan whose choice is served; None for none.
-        checkpoint: what is loaded: a folder, or a name at a hub; for NIM the image as owner/name:tag.
-        drafter: checkpoint of the drafter of speculative decoding.
-        precision, tp, profile: which profile; None leaves it to the machine.
-        instances: how many; None for as many as the plan has or the GPUs hold.
-        gpus: numbers of the GPUs that may be used; None for those that nobody uses.
-        max_model_len, max_batch_size, max_num_tokens: knobs in place of the engine's own.
-        kv_cache_gb, threads: of vLLM on a CPU.
-        served_model_name: that clients use; None for the model's.
-        engine_path: folder of the engine's environment; None to look along the PATH.
-        engine_env: further variables of the engine, as NAME=VALUE.
-    """
+    """What is to be served by a real engine: flags of ``tonnage serve`` by name; what None leaves open, plan and machine decide."""
 
     engine: str
     model: str | None = None
@@ -102,8 +86,7 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
         machine: where.
         installed: whether only engines count that are installed here.
 
-    Raises:
-        InputError: no model, or a machine whose GPUs the catalog does not have.
+    Raises InputError: no model, or a machine whose GPUs the catalog does not have.
     """
     from tonnage.serve.launch.profiles import ENGINES as ORDER
     from tonnage.serve.launch.profiles import ordered, profiles
@@ -141,9 +124,8 @@ def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None 
         ports: gives so many free ports (default: those of 127.0.0.1).
         dry: whether it is only shown, so that the engine need not be installed.
 
-    Raises:
-        InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here.
-        DoesNotFit: the memory does not hold the model.
+    Raises InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here. Raises
+    DoesNotFit: the memory does not hold the model.
     """
     from tonnage.serve.supervision.supervisor import free_ports
 
@@ -460,8 +442,7 @@ def serve_engine(
         logs: folder for what the processes print, and for the engine's configuration file (default: one that is removed at the end).
         told: takes lines about progress and restarts.
 
-    Raises:
-        InputError, TonnageError: a process does not serve.
+    Raises InputError, TonnageError: a process does not serve.
     """
     from tonnage.api.running.processes import serve_programs
 
