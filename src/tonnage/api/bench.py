@@ -42,14 +42,7 @@ def _nobody(words: str) -> None:
 
 
 def bench(*, output: Path | None = None, selftest: bool = True, provenance: dict[str, Any] | None = None, **asked: Any) -> list[Measured]:
-    """Measure a live endpoint under one load or several, one after another.
-
-    Args:
-        output: the run folder; a sweep writes one per load inside it. Without it nothing is kept.
-        selftest: whether the client is first measured against the exact server, for a few seconds.
-
-    Raises InputError: anything that cannot be used, in one line.
-    """
+    """Measure a live endpoint under one load or several, as ``tonnage bench`` does; kept only with an ``output``. Raises InputError."""
     return run_bench(prepare_bench(**asked), output=output, selftest=selftest, provenance=provenance or {})
 
 
@@ -80,10 +73,7 @@ def run_bench(
 
 
 def run_find_max(asked: Bench, *, output: Path | None, selftest: bool, provenance: dict[str, Any], watch: Watch = _nobody) -> Maximum:
-    """Search the highest load inside the limits, beginning at the requested one.
-
-    Raises InputError: no limits, several loads, or a folder in use.
-    """
+    """Search the highest load inside the limits, beginning at the requested one. Raises InputError."""
     from tonnage.results.store import check_free
 
     if not asked.wanted.slo:
@@ -160,10 +150,7 @@ def _self_test(asked: Bench) -> dict[str, Any]:
 
 
 def bench_selftest(*, streams: Many = "1,64,256") -> list[SelfTest]:
-    """The client against the exact server on this machine, at several numbers of streams.
-
-    Raises InputError: a number of streams that is none.
-    """
+    """The client against the exact server on this machine, at several numbers of streams. Raises InputError."""
     return [self_test(streams=count, requests=max(4 * count, 40)) for count in whole_numbers(streams, option("streams"))]
 
 

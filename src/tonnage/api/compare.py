@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 
 
 def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), include_invalid: bool = False) -> Comparison:
-    """Compare two run folders by their records.
-
-    Args:
-        attain: shares of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms".
-        include_invalid: whether runs that their own client called INVALID are compared all the same, with a note; they are refused if not.
-
-    Raises InputError: one of them is no run folder, or is INVALID. Raises DataError: one of their files is damaged.
-    """
+    """Compare two run folders by their records, as ``tonnage compare`` does. Raises InputError: none, or INVALID; DataError: damaged."""
     from tonnage.bench.compare import compare
     from tonnage.formats.measured_files import InvalidRuns
 
@@ -62,15 +55,9 @@ def compare_plan(
     coefficients: str | Path | None = None,
     include_invalid: bool = False,
 ) -> RunBesidePlan:
-    """Lay a run next to a plan: the run's requests are replayed on the deployment that the plan chose.
+    """Replay the requests of a run on the deployment of a plan; arguments as of ``tonnage compare``.
 
-    Args:
-        instances: how many instances of it were measured (default: as many as the plan has).
-        router: what shares the requests among them, a name of ``simulator.router`` (default: least-outstanding).
-        coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
-
-    Raises InputError: no run folder, an INVALID one, no plan, or one that chose nothing or predicted nothing. Raises DataError: a file of
-    the run folder is damaged.
+    Raises InputError: no run folder, an INVALID one, no plan, or one that chose or predicted nothing; DataError: a damaged file.
     """
     from tonnage.api.question.deployment import BY_CONTENT
     from tonnage.api.running.deploy import planned
@@ -103,15 +90,7 @@ def compare_plan(
 def import_run(
     file: Path, output: Path, *, tokenizer: Path | None = None, provenance: dict[str, Any] | None = None
 ) -> list[tuple[Path, Summary]]:
-    """Write the runs of a file as run folders: ``output`` itself, or one inside it for each where the file holds several.
-
-    Args:
-        file: AIPerf's ``profile_export.jsonl`` or GenAI-Perf's ``profile_export.json`` (or its folder), a result of vLLM's bench with
-            details, or GuideLLM's JSON.
-        tokenizer: a local tokenizer.json, which counts the tokens of GenAI-Perf's texts where the server did not.
-
-    Raises InputError: a file that is none of these, or a folder in use.
-    """
+    """Write the runs of another tool's file as run folders, as ``tonnage import`` does. Raises InputError."""
     from tonnage.bench.benchmark import write_imported
     from tonnage.bench.prompts import TokenizerFile
     from tonnage.bench.reply import kept_answer
@@ -135,16 +114,7 @@ def import_run(
 def describe_workload(
     file: str | Path, *, model: str | None = None, gpu: str | None = None, tp: int | None = None, engine: str = "tensorrt-llm"
 ) -> Description:
-    """What recorded traffic says of lengths, arrivals and shared prefixes.
-
-    Args:
-        file: a trace (Azure's, Mooncake's, BurstGPT's, or ``timestamp,isl,osl``), a run folder, or what vLLM's bench, GenAI-Perf, AIPerf
-            or GuideLLM kept of single requests.
-        model: whose KV memory the limits at the 99th percentiles are estimated for; None leaves that out.
-        gpu, tp, engine: the instance, as ``tonnage.memory`` takes them.
-
-    Raises InputError: what cannot be read or used, in one line each.
-    """
+    """Lengths, arrivals and shared prefixes of recorded traffic; arguments as of ``tonnage workload describe``. Raises InputError."""
     from tonnage.api.question.loads import traffic_from
     from tonnage.workload.description import describe
 
@@ -181,15 +151,7 @@ def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, eng
 
 
 def fit_workload(file: str | Path, output: str | Path | None = None, *, model: str | None = None) -> Fit:
-    """A scenario whose simulation reproduces recorded traffic.
-
-    Args:
-        file: as ``describe_workload`` takes it.
-        output: the YAML file to write, with the files that it names next to it; None writes nothing.
-        model: of the scenario; without it, anyone who asks names one.
-
-    Raises InputError: what cannot be read or written, in one line.
-    """
+    """A scenario whose simulation reproduces recorded traffic; arguments as of ``tonnage workload fit``. Raises InputError."""
     from tonnage.workload.fit import fit
 
     target = scenario_target(output)
@@ -241,17 +203,9 @@ def is_history(source: str) -> bool:
 
 
 def read_history(source: str, *, range: str = "14d", select: str = "", header: Sequence[str] = (), save: Path | None = None) -> History:
-    """The hours of a Prometheus, of a file of its answers, or of single requests.
+    """The hours of a Prometheus, of a file of its answers, or of single requests; arguments as of ``tonnage workload from-prometheus``.
 
-    Args:
-        source: the server's URL; or a file with answers of ``/api/v1/query_range``: one, a list of them, or one a line; or recorded
-            requests, as ``describe_workload`` takes them.
-        range: of a server, how long before the last whole hour, such as "14d".
-        select: of a server, label matchers of the deployment.
-        header: of a server, further headers.
-        save: file that a server's answers are written to, to be read again.
-
-    Raises InputError: what cannot be read, in one line. Raises TonnageError: a server that does not answer.
+    Raises InputError: what cannot be read; TonnageError: a server that does not answer.
     """
     import json
 
@@ -313,17 +267,7 @@ def fit_history(
     osl: str | None = None,
     plan: str | Path | None = None,
 ) -> HistoryFit:
-    """A scenario of a history, with the files that it names.
-
-    Args:
-        history: the hours.
-        output: the YAML file to write; None writes nothing.
-        model: of the scenario.
-        isl, osl: lengths where the history says none.
-        plan: file with the plan that was deployed: NAME.hours.csv then has the hours as measured points of its choice.
-
-    Raises InputError: what cannot be used or written, in one line.
-    """
+    """A scenario of a history, with the files that it names; arguments as of ``tonnage workload from-prometheus``. Raises InputError."""
     from tonnage.api.running.deploy import planned
     from tonnage.watch.drift import measured_loads
     from tonnage.workload.history_fit import fit_history as fit
@@ -339,16 +283,7 @@ def fit_history(
 
 
 def today(plan: str | Path, fit: HistoryFit, *, forecast: str | None = None, coefficients: str | Path | None = None) -> Today:
-    """A plan next to a history of its deployment.
-
-    Args:
-        plan: file with the plan's JSON.
-        fit: of the history.
-        forecast: time ahead for which load and systems are predicted, such as "6mo".
-        coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
-
-    Raises InputError: no plan, one that predicts nothing, or no duration.
-    """
+    """A plan next to a history of its deployment. Raises InputError: no plan, one that predicts nothing, or ``forecast`` is no duration."""
     from tonnage.api.running.deploy import planned
     from tonnage.units import parse_duration
     from tonnage.watch.drift import today as beside

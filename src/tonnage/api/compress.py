@@ -23,22 +23,9 @@ def compress(
     dry_run: bool = False,
     told: Callable[[str], None] = lambda line: None,
 ) -> Compressed | str:
-    """Make a checkpoint in a narrower format; or, with ``dry_run``, the tool's own script as text.
+    """Make a checkpoint in a narrower format, as ``tonnage compress`` does; or, with ``dry_run``, the tool's own script as text.
 
-    Args:
-        model_dir: the folder of the original: ``config.json``, safetensors in 16 bits, tokenizer.
-        output: the folder that is written, as a whole or not at all.
-        format: one of ``compress.recipes.FORMATS`` (default: that of the plan).
-        plan: file with the plan's JSON; its GPU, engine and model must suit the format.
-        tool: "llm-compressor" or "modelopt" (default: the first that the plan's engine loads).
-        text, held_back: files with text to calibrate and judge on, and to judge on alone.
-        lm_eval: results of lm-evaluation-harness for the original and for ``output``, which is made already: they are added to its
-            manifest, and nothing else is done.
-        dry_run: whether only the script is wanted; memory and disk of this machine are not checked then.
-        told: takes lines about progress.
-
-    Raises InputError: a format that the GPU, the engine, the tool or this machine cannot do; a folder that cannot be used. Raises
-    TonnageError: the tool failed.
+    Raises InputError: a format that the GPU, the engine, the tool or this machine cannot do; TonnageError: the tool failed.
     """
     from tonnage.compress import checks
     from tonnage.compress.run import recipe_of, run, with_tasks

@@ -151,14 +151,7 @@ class PrecisionReport:
 def precisions(
     *, model: str = "llama-3.1-70b", gpu: str = "h100-sxm-80gb", tp: int | None = None, engine: str = "tensorrt-llm-0.15"
 ) -> PrecisionReport:
-    """What each number format brings: speed over 16 bits by batch, bytes, accuracy impact, calibration, hardware.
-
-    Args:
-        model, gpu, engine: catalog names.
-        tp: GPUs of an instance; the fewest that hold 64 requests in 16 bits if not given.
-
-    Raises InputError: an unknown name, or heads that cannot be split over ``tp`` GPUs.
-    """
+    """What each number format brings: speed over 16 bits by batch, bytes, accuracy, calibration, hardware. Raises InputError."""
     from tonnage.sizing.precisions import format_gains
 
     base, gains = format_gains(find_model(model), find_gpu(gpu), engine, tp)
@@ -257,13 +250,7 @@ class LessonSweep:
 
 
 def lesson_sweep(**asked: Any) -> LessonSweep:
-    """Run the course's simulator at each of the values that one setting has.
-
-    Args:
-        asked: as for ``lesson``; the settings of ``LESSON_SWEEPS`` may be several values with commas, one of them at a time.
-
-    Raises InputError: a value that no engine could have, or two settings with several values.
-    """
+    """Run the course's simulator at each value of a setting of ``LESSON_SWEEPS``; the rest as for ``lesson``. Raises InputError."""
     read = {name: LESSON_SWEEPS[name](value, option(name)) for name, value in asked.items() if name in LESSON_SWEEPS and value is not None}
     swept = [name for name, values in read.items() if len(values) > 1]
     if len(swept) > 1:

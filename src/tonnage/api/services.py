@@ -36,17 +36,7 @@ def simulate_service(
     concurrency: Many | None = None,
     request_rate: str | float | Iterable[float] | None = None,
 ) -> ServiceResult | ServiceSweep:
-    """What a service does under its traffic, or under each of several loads.
-
-    Args:
-        path: YAML or JSON file with a service (docs/services.md).
-        requests: how many are simulated (default: 20,000).
-        seed: of the arrivals (default: 0).
-        concurrency: clients of a closed loop in place of the file's traffic, which must be of one stream ("1,2,4"); or
-        request_rate: requests per second of all open streams together, in the file's proportions ("100,200").
-
-    Raises InputError: a file or a number that cannot be used.
-    """
+    """A service under its traffic, or at each ``concurrency`` or ``request_rate`` in its place (docs/services.md). Raises InputError."""
     service, count = read_service(path), _count(requests)
     if concurrency is not None and request_rate is not None:
         raise InputError(f"{option('concurrency')}, {option('request_rate')}: give one of the two")
@@ -73,14 +63,7 @@ def size_servers(
     curve: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> SizedService:
-    """How many servers a service needs for its traffic inside its limits, and with which of the settings that its file offers.
-
-    Args:
-        path: YAML or JSON file with a service, its traffic and ``latency``.
-        requests: of each simulation (default: 20,000).
-        seed: of the arrivals (default: 0).
-        curve: whether one of the servers is simulated at other rates too, for a figure.
-        progress: is told what is looked at.
+    """How many servers a service needs inside its limits, and with which settings of its file; ``curve`` adds rates for a figure.
 
     Raises InputError: a file or a number that cannot be used.
     """
@@ -99,12 +82,7 @@ def size_servers(
 def calibrate_service(
     measured: Iterable[str | Path], *, output: str | Path | None = None, include_invalid: bool = False
 ) -> ServiceCalibration:
-    """Write a service file from runs of ``bench`` on a v2 server.
-
-    Args:
-        measured: run folders, and at most one service file, whose models get the measured times by name.
-        output: the service file to write.
-        include_invalid: whether runs that their client called INVALID count.
+    """Write a service file from runs of ``bench`` on a v2 server, and perhaps a service file, whose models get the measured times.
 
     Raises InputError: nothing to make times of, or a file that cannot be read or written.
     """
@@ -127,13 +105,7 @@ def calibrate_service(
 
 
 def deploy_service(path: Path | str, *, target: str, output: Path | str, requests: int | None = None, seed: int | None = None) -> Deployed:
-    """Write the files that deploy a service as it is sized: its settings, as many servers, and what is left to do.
-
-    Args:
-        path: YAML or JSON file with a service whose models name their ``backend``.
-        target: triton or kserve.
-        output: folder that is written, which must not exist or be empty.
-        requests, seed: of the sizing; one server without sizing where the file has no limits.
+    """Write the files that deploy a service as it is sized, for triton or kserve; one server where the file has no limits.
 
     Raises InputError: a file, a target or a folder that cannot be used, or no number of servers meets the limits.
     """

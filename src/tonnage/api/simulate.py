@@ -128,10 +128,7 @@ def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArgument
 
 
 def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> dict[str, bool]:
-    """Which compiled loop the simulation takes, as the arguments of ``kernel.warm_up``.
-
-    Raises InputErrors: everything that cannot be used, each with its place.
-    """
+    """Which compiled loop the simulation takes, as the arguments of ``kernel.warm_up``. Raises InputErrors."""
     asks = simulation_of(scenario, asked)
     d, shares = asks.deployment, any(workload.shares for workload in asks.workloads)
     return {"shares": shares, "ranks": d.knobs.ranks, "grouped": d.parallelism.dp > 1 and asks.instances == 1}
@@ -252,10 +249,7 @@ def check_timeline(path: Path) -> None:
 
 
 def run_timeline(run: SimulatedRun) -> Timeline:
-    """The slots of a simulated run, which is run again by the readable simulator.
-
-    Raises InputError: a run of several instances, whose slots are those of many engines.
-    """
+    """The slots of a simulated run, which is run again by the readable simulator. Raises InputError."""
     from tonnage.simulator.timeline import simulate_timeline
 
     if run.instances > 1 or run.router:

@@ -103,15 +103,11 @@ def sweep(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Simulate the points of a grid that ``folder`` does not have yet.
+    """Simulate the points of a grid that ``folder`` does not have yet, each into a run folder of its name.
 
     Args:
-        grid: what is swept.
-        folder: with a run folder for each point, by its name.
-        provenance: is written into each.
         on: "processes" of this machine, or "ray", which connects to the cluster of the environment, or starts one on this machine.
         workers: processes; one per core if not given. Ray decides for itself.
-        progress: called with (done, points, name) after each point.
 
     Raises InputError: a folder that cannot be made, or Ray that is not installed.
     """

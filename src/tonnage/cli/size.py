@@ -231,14 +231,7 @@ PLACES = {
 
 
 def ask(console: Console | None = None, read: Callable[[], str] = input) -> Answers:
-    """Ask for everything that a sizing needs, and end with the command and the file that repeat it.
-
-    Args:
-        console: where questions are written; standard output if not given.
-        read: reads one line.
-
-    Raises KeyboardInterrupt: Ctrl-C. Raises InputError: the input ends before the questions do.
-    """
+    """Ask for everything that a sizing needs, and end with the command and the file that repeat it. Raises InputError."""
     asking = _Asking(console or _console(), read)
     asking.say("Six questions; an empty answer takes what stands in brackets, Ctrl-C leaves.\n", "dim")
     asking.leaf("model", "1 Model: name, or several with commas", "llama-3.1-8b", context={})

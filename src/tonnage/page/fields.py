@@ -50,10 +50,7 @@ def form_of(asked: Mapping[str, Any]) -> str:
 
 
 def question_of(query: str) -> Flat:
-    """The question of a link or of a form, which names the parts of its limits apart (``ttft.at``, ``ttft.ms``).
-
-    Raises InputError: a name that no leaf has, or a value that is too long.
-    """
+    """The question of a link or of a form, which names the parts of its limits apart (``ttft.at``, ``ttft.ms``). Raises InputError."""
     if len(query) > LONGEST_QUERY:
         raise InputError(f"the link has {len(query):,} characters; {LONGEST_QUERY:,} are allowed")
     given: dict[str, list[str]] = {}

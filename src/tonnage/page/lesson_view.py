@@ -163,10 +163,7 @@ def _number(name: str, text: str) -> float:
 
 
 def watched(asked: Mapping[str, str]) -> dict[str, Any]:
-    """Every step of the lesson with the figures up to it, and the figures of every way of batching at the end.
-
-    Raises InputError: a value that cannot be used.
-    """
+    """Every step of the lesson with the figures up to it, and the figures of every way of batching at the end. Raises InputError."""
     way = asked.get("way", "in-flight")
     steps = [
         {"start": step.start, "duration": step.duration, "slots": step.slots, "queued": step.queued, **_figures(result)}

@@ -259,11 +259,7 @@ class Plan(Shown, InNotebooks):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Plan:
-        """The plan of a JSON object.
-
-        Raises InputError: another schema, or something that is no plan. Raises InputErrors: everything in it that cannot be used, each with
-        its path.
-        """
+        """The plan of a JSON object. Raises InputError, InputErrors."""
         _check_schema(document)
         return read_back(cls, document, "plan")
 

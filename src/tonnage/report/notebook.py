@@ -33,11 +33,7 @@ def html_of(value: Any) -> str:
 
 
 def figures(value: Any) -> dict[str, Figure]:
-    """The figures of a value's report by their keys, such as "curve"; a notebook draws each as SVG.
-
-    Args:
-        value: a plan, a simulated or measured run, a comparison of two runs, or a workload.
-    """
+    """The figures of a value's report by their keys, such as "curve"; a notebook draws each as SVG."""
     blocks = (block for section in _document(value).sections for block in section.blocks)
     return {block.figure.key: block.figure for block in blocks if isinstance(block, Drawing)}
 

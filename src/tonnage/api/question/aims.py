@@ -33,10 +33,7 @@ _NO_BUDGET: tuple[float | None, BudgetOf] = (None, "purchase")
 
 
 def aim_of(asked: ChoiceAsked) -> Aim | None:
-    """What the choice aims at; None where nothing was said of it.
-
-    Raises InputError: a budget, a power or a number of racks that is none.
-    """
+    """What the choice aims at; None where nothing was said of it. Raises InputError."""
     if asked == ChoiceAsked():
         return None
     usd, of = _NO_BUDGET if asked.budget is None else budget_of(asked.budget)
@@ -62,10 +59,7 @@ def said_of_choice(scenario: Scenario) -> str | None:
 
 
 def budget_of(text: str) -> tuple[float, BudgetOf]:
-    """Read "500k USD" as what may be spent to buy, "200k USD/year" or "20k USD/month" as what a year may cost.
-
-    Raises InputError: none of these forms.
-    """
+    """Read "500k USD" as what may be spent to buy, "200k USD/year" or "20k USD/month" as what a year may cost. Raises InputError."""
     written = str(text).strip()
     match = _TIME.match(written)
     usd = number_of(match[1] if match else written, "usd")
@@ -76,10 +70,7 @@ def budget_of(text: str) -> tuple[float, BudgetOf]:
 
 
 def reserve_of(asked: StandbyAsked) -> Reserve | None:
-    """Standby systems; None where nothing was said of it.
-
-    Raises InputError: a part without the others that it needs, or a number out of range.
-    """
+    """Standby systems; None where nothing was said of it. Raises InputError."""
     if asked == StandbyAsked():
         return None
     share = None if asked.availability is None else _share(asked.availability)
@@ -135,10 +126,7 @@ _GROWTH = re.compile(
 
 
 def growth_of(text: float | str | None) -> float:
-    """Read "5%/month", "60% a year" or "2x/year" as the share by which a load grows in a month.
-
-    Raises InputError: no such form, or a load that shrinks to nothing.
-    """
+    """Read "5%/month", "60% a year" or "2x/year" as the share by which a load grows in a month. Raises InputError."""
     written = str(text).strip()
     match = _GROWTH.match(written)
     share = -1.0 if match is None else float(match[1]) - 1 if match[2].lower() in "x×" else float(match[1]) / 100
@@ -236,10 +224,7 @@ def places_of(scenario: Scenario) -> tuple[Where, ...]:
 
 
 def with_prices(prices: object, flags: list[str]) -> dict[str, Any]:
-    """The prices of a file or of nested values, with single ones such as "systems.dgx-h100=250000" in their place.
-
-    Raises InputError: a flag that is none, or prices that cannot be read.
-    """
+    """The prices of a file or of nested values, with single ones such as "systems.dgx-h100=250000" in their place. Raises InputError."""
     from tonnage.spec.catalog.price_list import parse_price_flags, read_overrides
 
     base = read_overrides(prices) if isinstance(prices, str) else prices or {}

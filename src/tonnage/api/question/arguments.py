@@ -84,10 +84,7 @@ def rates(values: str | float | Iterable[float], where: str) -> tuple[float, ...
 
 
 def slo(**limits: str | Sequence[str] | None) -> tuple[Limit, ...]:
-    """Limits by metric, such as ``slo(ttft="p95<=500ms", tpot=["mean 50ms"])``, contradictions refused.
-
-    Raises InputError: not a limit, or two limits on the same statistic.
-    """
+    """Limits by metric, such as ``slo(ttft="p95<=500ms", tpot=["mean 50ms"])``, contradictions refused. Raises InputError."""
     found: list[Limit] = []
     for metric in METRICS:
         given = limits.get(metric) or ()
@@ -100,10 +97,7 @@ def slo(**limits: str | Sequence[str] | None) -> tuple[Limit, ...]:
 
 
 def attainments(texts: str | Sequence[str] | None) -> tuple[Limit, ...]:
-    """Limits of joint attainment, such as "95%: ttft<=500ms & tpot<=50ms"; one or several.
-
-    Raises InputError: one cannot be read, or is given twice.
-    """
+    """Limits of joint attainment, such as "95%: ttft<=500ms & tpot<=50ms"; one or several. Raises InputError."""
     found = tuple(map(parse_attainment, [texts] if isinstance(texts, str) else texts or ()))
     for limit in found:
         if found.count(limit) > 1:
@@ -133,10 +127,7 @@ def spare_of(count: int) -> int:
 
 
 def confidence_asked(text: float | str | None) -> float:
-    """Read 95, "95%" or 0.95 as the share 0.95; the default where nothing is asked.
-
-    Raises InputError: no number, or one outside of what the known errors can say.
-    """
+    """Read 95, "95%" or 0.95 as the share 0.95; the default where nothing is asked. Raises InputError."""
     if text is None:
         return CONFIDENCE
     (low, high), (share, written) = CONFIDENCES, share_of(text)
@@ -226,10 +217,7 @@ ScenarioLike = Scenario | Mapping[str, Any] | str | Path | None
 
 
 def document_of(scenario: ScenarioLike) -> tuple[Mapping[str, Any], str]:
-    """The nested values of a scenario, and the file that they came from; empty where there is none.
-
-    Raises InputError: the file cannot be read as a scenario.
-    """
+    """The nested values of a scenario, and the file that they came from; empty where there is none. Raises InputError."""
     from tonnage.spec.scenario_file import read_document
 
     if isinstance(scenario, str | Path):

@@ -100,7 +100,20 @@ def prepare_bench(**asked: Any) -> Bench:
         setup=setup,
         questions=tuple(_with(replace(question, isl=size), load) for size in items or (question.isl,) for load in arrivals),
         wanted=Wanted(percentiles=_percentiles(a.percentiles), error_rate=a.max_error_rate, slo=_slo(a), tokens=a.tokens, seed=a.seed),
-        scenario=_scenario(target, question, setup),
+        scenario={
+            **dict.fromkeys(("gpu", "precision", "tp", "engine")),  # what no client can see: whoever reads the run says it
+            "url": _address(target),
+            "model": setup.endpoint.model,
+            "endpoint_type": setup.endpoint.kind,
+            "streaming": setup.endpoint.streaming,
+            "isl": str(question.isl) if question.listed is None else "of the prompts",
+            "osl": str(question.osl) if question.listed is None else "of the prompts",
+            **({} if question.talk is None else _talk_scenario(question.talk)),
+            "requests": question.requests,
+            "seconds": question.seconds,
+            "warmup_requests": setup.warmup,
+            "seed": question.seed,
+        },
         metrics_urls=_pages(target, a.metrics_url),
         exports=tuple(check_export(name) for name in a.export),
         gpus=DriverGpus() if a.gpu_metrics else None,
@@ -377,24 +390,6 @@ def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
         return tls_context(ca_file)
     except OSError as error:
         raise InputError(f"{option('ca_file')}: {ca_file} cannot be used ({error.strerror or error}); give certificates in PEM") from None
-
-
-def _scenario(target: Target, question: Question, setup: Setup) -> dict[str, Any]:
-    """What was asked, without any key."""
-    return {
-        **dict.fromkeys(("gpu", "precision", "tp", "engine")),  # what no client can see: whoever reads the run says it
-        "url": _address(target),
-        "model": setup.endpoint.model,
-        "endpoint_type": setup.endpoint.kind,
-        "streaming": setup.endpoint.streaming,
-        "isl": str(question.isl) if question.listed is None else "of the prompts",
-        "osl": str(question.osl) if question.listed is None else "of the prompts",
-        **({} if question.talk is None else _talk_scenario(question.talk)),
-        "requests": question.requests,
-        "seconds": question.seconds,
-        "warmup_requests": setup.warmup,
-        "seed": question.seed,
-    }
 
 
 def _talk_scenario(talk: Talk) -> dict[str, Any]:

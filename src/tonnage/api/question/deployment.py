@@ -107,10 +107,7 @@ def _check_waits(knobs: EngineKnobs, engine: str) -> None:
 
 
 def limited(gpus: Sequence[Gpu], power_cap: str | None, gpu_clock: float | None, source: StepSource | None) -> tuple[Gpu, ...]:
-    """The GPUs under the power limit or the locked clocks that are requested.
-
-    Raises InputError: no such limit, none that limits any of them, or one that the step times do not follow.
-    """
+    """The GPUs under the power limit or the locked clocks that are requested. Raises InputError."""
     if power_cap is None and gpu_clock is None:
         return tuple(gpus)
     name = "gpu_clock" if power_cap is None else "power_cap"
@@ -148,10 +145,7 @@ MOST_POOL_INSTANCES = 1_000
 
 
 def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment) -> Disaggregated | None:
-    """The two pools that are requested, both of the one deployment; None where none are.
-
-    Raises InputError: numbers or a link that cannot be, or what pools do not go with.
-    """
+    """The two pools that are requested, both of the one deployment; None where none are. Raises InputError."""
     from tonnage.simulator.disaggregated import Disaggregated
 
     asked = search.disaggregated
@@ -174,10 +168,7 @@ def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment
 
 
 def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
-    """How two pools are to be sized; None where none are requested.
-
-    Raises InputError: a link that cannot be, or what is not sized in two pools.
-    """
+    """How two pools are to be sized; None where none are requested. Raises InputError."""
     from tonnage.simulator.pools import COUNTING
     from tonnage.sizing.question import Pools
 
@@ -216,10 +207,7 @@ def _numbers(asked: object) -> tuple[int, int]:
 
 
 def link_asked(asked: object) -> float | None:
-    """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is given.
-
-    Raises InputError: no such number.
-    """
+    """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is given. Raises InputError."""
     if asked is None:
         return None
     found = parse_bytes(str(asked).strip().removesuffix("/s"), option("kv_link"))

@@ -83,10 +83,7 @@ def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]
 
 
 def window_of(text: str | None, loads: Sequence[Simulated]) -> float | None:
-    """Seconds of the window in which completions count; None without one.
-
-    Raises InputError: it is no duration, or the load is an open loop.
-    """
+    """Seconds of the window in which completions count; None without one. Raises InputError."""
     if text is None:
         return None
     seconds = parse_duration(text, option("window"))
@@ -125,10 +122,7 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
 
 
 def recording_from(path: str, where: str) -> Recording:
-    """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client.
-
-    Raises InputError: none of these; every bad line is named.
-    """
+    """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client. Raises InputError."""
     if (sessions := read_sessions(path, where)) is not None:
         return sessions.recording
     if Path(path).is_dir() and not _is_clients(path, where):

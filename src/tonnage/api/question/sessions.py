@@ -37,10 +37,7 @@ MOST_TURNS, MOST_CALLS, MOST_PREFIXES = 1_000, 100, 1_000_000
 
 
 def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
-    """The sessions that a scenario asks for; None where requests have nothing to do with one another.
-
-    Raises InputError: a value that cannot be, or one that says nothing without another.
-    """
+    """The sessions that a scenario asks for; None where requests have nothing to do with one another. Raises InputError."""
     asked = scenario.sessions
     if replace(asked, longest_pause=None) == SessionsAsked():
         return None
@@ -128,10 +125,7 @@ def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
 
 
 def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording | None) -> Sharing | None:
-    """What the prompts of a scenario share; None where they share nothing.
-
-    Raises InputError: a value that cannot be, sessions in addition to recorded requests, or memory for what nobody shares.
-    """
+    """What the prompts of a scenario share; None where they share nothing. Raises InputError."""
     sessions, tiers = sessions_of(scenario, lengths), asked_tiers(scenario.search.kv_tiers)
     whose = ", ".join(map(option, OF_SESSIONS))
     if sessions is not None and (recording is not None or lengths.pairs is not None):
@@ -262,10 +256,7 @@ def check_sessions_alone(scenario: Scenario) -> None:
 
 
 def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
-    """How many sessions there are at once, as requests per second at the pace that was recorded.
-
-    Raises InputError: not one of the units, or a number that cannot be.
-    """
+    """How many sessions there are at once, as requests per second at the pace that was recorded. Raises InputError."""
     given = [name for name in UNITS if getattr(asked, name) is not None]
     if len(given) != 1:
         named = ", ".join(map(option, UNITS))

@@ -145,10 +145,7 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
 
 
 def check_sessions(sessions: Sessions, asked: Simulation) -> None:
-    """Refuse sessions that an instance could not serve to their ends, or that nobody can share out.
-
-    Raises InputError: conversations longer than the model's context, recorded traffic, pairs of lengths or attention ranks.
-    """
+    """Refuse sessions that an instance could not serve to their ends, or that nobody can share out. Raises InputError."""
     model, workload, whose = asked.deployment.model, asked.workloads[0], ", ".join(option(n) for n in ("turns", "shared_prefix"))
     if isinstance(workload.arrivals, TraceArrivals) or workload.pairs is not None:
         raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
@@ -213,10 +210,7 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
 
 
 def sessions_asked(found: Scenario, model: Model) -> RecordedSessions | None:
-    """The recorded sessions that a demand names, as a model can serve them; None where it names none.
-
-    Raises InputError: the file is none, or no request of it is within the model's context.
-    """
+    """The recorded sessions that a demand names, as a model can serve them; None where it names none. Raises InputError."""
     recorded = sessions_of_file(found.demand)
     if recorded is None or not replays_lengths(found.lengths):
         return None

@@ -50,21 +50,8 @@ def deploy(
 ) -> Deployed:
     """Write the files that deploy the choice of a plan, or the nearest other deployment of the plan that the target runs.
 
-    Args:
-        plan: file that ``tonnage size --output`` wrote; of several use cases each gets a folder.
-        target: what runs the engines, a name of ``tonnage.deploy.targets.TARGETS``.
-        output: folder that is written, which must not exist or be empty.
-        checkpoint: Hugging Face name, or a folder inside the instance (default, from the catalog: a published checkpoint in the plan's
-            number format, a 16-bit one that the engine quantises at start, or a folder and the command that fills it).
-        drafter: checkpoint of the drafter, where the plan decodes speculatively with one.
-        simulated: whether the simulated engine runs in place of the plan's, without GPUs.
-        progress: as in ``size``, which answers the plan's question for the target where the target runs no deployment of the plan.
-
-    Returns:
-        The written files, with notes.
-
-    Raises InputError: no plan, no deployment of the plan that runs on the target, an unknown target, or a folder that cannot be written.
-    Nothing is left behind.
+    Arguments as of ``tonnage deploy``; ``progress`` as in ``size``, which answers again where the target runs no deployment of the plan.
+    Raises InputError: no plan, nothing that runs on the target, or a folder that cannot be written. Nothing is left behind.
     """
     from tonnage.deploy.plan_text import instead_line
     from tonnage.deploy.service import PLAN
@@ -155,13 +142,7 @@ def _command(typed: str, left_out: Sequence[str], target: str) -> str:
 
 
 def verify_folder(folder: str | Path) -> Folder:
-    """Read the files that ``deploy`` wrote again: objects by their schemas, the engine's flags, and the files by each other.
-
-    Args:
-        folder: that ``deploy`` wrote, perhaps changed since.
-
-    Raises InputError: no folder, or none with a plan in it.
-    """
+    """Read again what ``deploy`` wrote: objects by their schemas, the engine's flags, files by each other. Raises InputError."""
     from tonnage.api.running.gateway import gateway_from
     from tonnage.deploy.verify.folder import Part, read_folder
 
@@ -203,10 +184,7 @@ class Planned(Instances):
 
 
 def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Planned:
-    """The choice of the plan in a file that ``tonnage size --output`` wrote.
-
-    Args:
-        coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
+    """The choice of the plan in a file, perhaps with the coefficients of another calibration than its own.
 
     Raises InputError: no plan, one that chose nothing, or one whose choice cannot be made again from its names.
     """
@@ -282,18 +260,9 @@ def watch(
     coefficients: str | Path | None = None,
     wait: Callable[[float], object] = time.sleep,
 ) -> Iterator[Watched]:
-    """Look at a deployment again and again; each look is over the stretch since the one before it.
+    """Look at a deployment again and again, each time over the stretch since the last; arguments as of ``tonnage watch``.
 
-    Args:
-        urls: of its instances, or of the gateway before them.
-        plan: file with the plan's JSON.
-        every: time between two looks, such as "10s".
-        gpu_metrics: pages of exporters of the GPUs.
-        coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
-        wait: waits so many seconds.
-
-    Raises InputError: no plan, one that predicts nothing, or something that is no address or no duration. Raises TonnageError: nothing
-    answers with the metrics of a known engine.
+    Raises InputError: no plan, one that predicts nothing, no address or no duration; TonnageError: nothing answers with known metrics.
     """
     from tonnage.units import parse_duration
 
@@ -404,17 +373,9 @@ def _off_latencies(load: Watched) -> Iterator[str]:
 def verify(
     urls: Sequence[str], *, plan: str | Path, seconds: float = 120, coefficients: str | Path | None = None, watch: Watch | None = None
 ) -> Verified:
-    """Ask running engines whether they run what a plan counts on, then send them the plan's load and compare what it measures.
+    """Ask running engines whether they run what a plan counts on, then send them its load; arguments as of ``tonnage verify``.
 
-    Args:
-        urls: of the plan's instances, or of the gateway before them.
-        plan: file with the plan's JSON.
-        seconds: how long the plan's load is sent; 0 to send none.
-        coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
-        watch: who looks on at the load.
-
-    Raises InputError: no plan, one that predicts nothing, or something that is no address or no time. Raises TonnageError: nothing answers
-    with the metrics of a known engine.
+    Raises InputError: no plan, one that predicts nothing, no address or no time; TonnageError: nothing answers with known metrics.
     """
     from tonnage.watch.settings import instance
 

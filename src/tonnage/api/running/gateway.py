@@ -25,13 +25,7 @@ ABOVE_0 = ("max_body_mb", "first_byte_timeout", "idle_timeout")
 
 
 def gateway_settings(**asked: Any) -> Settings:
-    """The settings of a gateway.
-
-    Args:
-        asked: the fields of ``GatewayArguments`` by name.
-
-    Raises InputError: anything that cannot be used, in one line.
-    """
+    """The settings of a gateway, from the fields of ``GatewayArguments`` by name. Raises InputError: what cannot be used."""
     from tonnage.gateway.settings import GatewayArguments
 
     return _settings(GatewayArguments(**asked))
@@ -100,14 +94,7 @@ def _backend(text: str) -> tuple[Target, float]:
 
 
 def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
-    """The settings in a file.
-
-    Args:
-        path: of the file.
-        given: fields of ``GatewayArguments`` that are in place of the file's.
-
-    Raises InputError: anything that cannot be used, each fault in one line with its place.
-    """
+    """The settings in a file, with ``given`` fields of ``GatewayArguments`` in place of its own. Raises InputErrors."""
     from tonnage.gateway.settings import GatewayArguments
 
     said = read_as(GatewayArguments, _values(Path(path)), str(path), InputErrors)
@@ -131,15 +118,9 @@ HERE = "127.0.0.1"
 
 
 def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple[str, ...], int | None]:
-    """The addresses of a plan's instances, as ``deploy --target compose`` places them on each system: from port 8001 on.
+    """The addresses of a plan's instances, from port 8001 on as for Compose, and the requests in flight at once; None where not known.
 
-    And the requests that it has in flight at once; None where it knows no concurrency.
-
-    Args:
-        path: the file that ``size --output`` wrote; of one plan.
-        hosts: the plan's systems, in order; this machine for a plan of one system.
-
-    Raises InputError: no plan, one that chose nothing or separate pools, or not one host for each of its systems.
+    ``hosts`` are the plan's systems, in order. Raises InputError: nothing chosen, separate pools, or not one host for each system.
     """
     from tonnage.deploy.compose import FIRST_PORT, most_in_flight
     from tonnage.report.plans.plan_document import read_plans
@@ -185,14 +166,7 @@ BACK = ("--cb-timeout-duration-secs", "3", "--health-check-interval-secs", "2", 
 
 
 def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:
-    """The command that balances by another program.
-
-    Args:
-        proxy: its name.
-        settings: of a gateway.
-
-    Raises InputError: no such program, one that is not installed, or settings that it does not have.
-    """
+    """The command that balances by another program. Raises InputError: not installed, or settings that it does not have."""
     if proxy not in PROXIES:
         raise UnknownName("proxy", proxy, PROXIES)
     found = shutil.which(proxy) or shutil.which(proxy, path=str(Path(sys.executable).parent))

@@ -36,11 +36,7 @@ class Processes:
 
 
 def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Sequence[str]] = ()) -> list[Program]:
-    """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1.
-
-    Args:
-        own: further arguments of each, if there are any.
-    """
+    """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1, with its ``own`` further arguments."""
     from tonnage.serve.supervision.child import Program
     from tonnage.serve.supervision.supervisor import free_ports
 
@@ -69,10 +65,7 @@ def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "12
 def processes(
     instances: Sequence[Program], gateway: Program, logs: Path, *, ready_s: float, grace_s: float, told: Callable[[str], None], seen: Seen
 ) -> Iterator[Processes]:
-    """The fleet for as long as the block lasts; it begins when everything serves, and ends with the gateway first.
-
-    Raises InputError, TonnageError: one of them does not serve.
-    """
+    """The fleet for as long as the block lasts; it ends with the gateway first. Raises InputError, TonnageError: one does not serve."""
     from tonnage.serve.supervision.supervisor import Supervisor
 
     with Supervisor(instances, logs, grace_s=grace_s, told=told) as supervisor:
@@ -84,13 +77,7 @@ def processes(
 
 @contextmanager
 def served(**flags: object) -> Iterator[str]:
-    """The address of a simulated endpoint in a separate process, for as long as the block lasts.
-
-    Args:
-        flags: of ``tonnage serve``, such as ``model="llama-3.1-8b", precision="fp8"``; neither host nor port, which is a free one.
-
-    Raises InputError, TonnageError: it does not serve.
-    """
+    """The address of a simulated endpoint in a separate process, by flags of ``tonnage serve``. Raises InputError, TonnageError."""
     from tonnage.serve.supervision.supervisor import Supervisor
 
     arguments = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -123,15 +110,7 @@ def serve_apart(
 ) -> None:
     """Serve until SIGINT or SIGTERM; then the gateway lets running requests end, and after it the instances do.
 
-    Args:
-        arguments: of ``tonnage serve`` for one instance, without host and port.
-        faults: of simulated instances; each process gets those that are meant for its instance.
-        instances: how many.
-        router: policy of the gateway.
-        port, host: of the gateway; the instances listen on free ports of 127.0.0.1.
-        logs: folder for what the processes print (default: one that is removed at the end).
-        told: takes lines about progress and restarts.
-
+    ``arguments`` of ``tonnage serve`` are for each instance, ``faults`` for the one that they name, the rest for the gateway.
     Raises InputError, TonnageError: a process does not serve.
     """
     if instances < 1:

@@ -59,14 +59,7 @@ class _Kill:
 def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float | None = None, told: Callable[[str], None]) -> Rehearsal:
     """Start what ``deploy`` wrote for Compose with simulated engines, send the plan's load, and kill one instance in the middle.
 
-    Args:
-        folder: that deploy wrote.
-        duration: of the load.
-        request_rate: requests/s in place of the plan's peak, where this machine cannot simulate that many.
-        told: takes lines about progress.
-
-    Raises InputError: a folder without simulated services of Compose, or a port of theirs that is taken. Raises TonnageError: a process
-    does not serve, or the run was ended before the kill.
+    Raises InputError: no simulated services of Compose, or a port that is taken; TonnageError: a process does not serve, or ended early.
     """
     from tonnage.api.bench import prepare_bench, run_bench
     from tonnage.api.running.gateway import gateway_from
@@ -253,15 +246,9 @@ class Kill:
 
 
 def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: Watch = _nobody) -> Demonstration:
-    """Serve a simulated fleet behind the gateway, measure it, kill one instance under load.
+    """Serve a simulated fleet behind the gateway, measure it, kill one instance under load; ``told`` and ``watch`` follow it.
 
-    Args:
-        seconds: of both loads together.
-        seed: of the arrivals.
-        told: takes a line about each step.
-        watch: makes who looks on at a load.
-
-    Raises InputError: seconds out of range. Raises TonnageError: a process does not start.
+    Raises InputError: ``seconds``, of both loads together, out of range; TonnageError: a process does not start.
     """
     if not LEAST_S <= seconds <= LONGEST_S:
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to {LONGEST_S:,.0f}")

@@ -79,15 +79,7 @@ def this_machine(described: Path | None = None) -> Machine:
 
 
 def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = False) -> tuple[Profile, ...]:
-    """Every profile of the model on the machine, in the order in which they are preferred.
-
-    Args:
-        asked: the model, and what limits the choice.
-        machine: where.
-        installed: whether only engines count that are installed here.
-
-    Raises InputError: no model, or a machine whose GPUs the catalog does not have.
-    """
+    """Every profile of the model on the machine, the preferred first; of ``installed`` engines alone if so. Raises InputError."""
     from tonnage.serve.launch.profiles import ENGINES as ORDER
     from tonnage.serve.launch.profiles import ordered, profiles
     from tonnage.spec.precision import PRECISIONS
@@ -116,16 +108,9 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
 
 
 def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None = None, dry: bool = False) -> Start:
-    """What is started on a machine; everything that cannot work is refused here, before anything starts.
+    """What is started on a machine, on free ``ports``; everything that cannot work is refused here. ``dry`` only shows it.
 
-    Args:
-        asked: what is to be served.
-        machine: where.
-        ports: gives so many free ports (default: those of 127.0.0.1).
-        dry: whether it is only shown, so that the engine need not be installed.
-
-    Raises InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here. Raises
-    DoesNotFit: the memory does not hold the model.
+    Raises InputError: another GPU, format or driver, or no such engine here; DoesNotFit: the memory does not hold the model.
     """
     from tonnage.serve.supervision.supervisor import free_ports
 
@@ -433,14 +418,7 @@ def serve_engine(
     logs: Path | None = None,
     told: Callable[[str], None],
 ) -> None:
-    """Start the instances and the gateway before them, and serve until SIGINT or SIGTERM.
-
-    Args:
-        start: what is started.
-        router: policy of the gateway.
-        host, port: of the gateway.
-        logs: folder for what the processes print, and for the engine's configuration file (default: one that is removed at the end).
-        told: takes lines about progress and restarts.
+    """Start the instances and the gateway before them, and serve until SIGINT or SIGTERM; arguments as of ``serve_apart``.
 
     Raises InputError, TonnageError: a process does not serve.
     """

@@ -287,10 +287,7 @@ def read_plans(path: str | Path) -> tuple[Plan, ...]:
 
 
 def plans_of(document: Any, path: str | Path) -> tuple[Plan, ...]:
-    """The plans of what ``to_json`` wrote; ``path`` is where it comes from.
-
-    Raises InputError: no plan of this version; every fault with its path.
-    """
+    """The plans of what ``to_json`` wrote; ``path`` is where it comes from. Raises InputError."""
     from tonnage.plan.plan import Plan
     from tonnage.plan.use_cases import SCHEMA
 

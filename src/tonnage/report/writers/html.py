@@ -34,10 +34,7 @@ _ID = re.compile(r"[\w.+*,;:()]{1,24}(?:-[\w.+*,;:()]{1,24}){1,4}")
 
 
 def write_page(path: str | Path, document: Document) -> None:
-    """Write a document as a page; a file that is there already is replaced whole, or not at all.
-
-    Raises InputError: the folder is missing or cannot be written.
-    """
+    """Write a document as a page; a file that is there already is replaced whole, or not at all. Raises InputError."""
     target, page = Path(path), in_python(html(document))
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
