@@ -11,20 +11,17 @@ an input token.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tonnage.errors import UnknownName
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import HOURS_PER_YEAR, CostPart, Energy, Serving, Traffic, WayCost
 from tonnage.plan.note import NoCost
+from tonnage.plan.plan import Plan
 from tonnage.spec.catalog import find_gpu, find_system
 from tonnage.spec.prices import ApiPrice, Figure, Prices, amount
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
 
 MONTHS = 12
 

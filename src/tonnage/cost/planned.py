@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
 
 from tonnage.cost.break_even import power_per_request
 from tonnage.cost.cost import api_cost, api_request, serving_of, traffic_of
 from tonnage.cost.options import Rent, as_planned, cloud, hybrid, needed, on_prem, overflow, rents_of, yearly_owned
 from tonnage.cost.where import compare, with_outlook
 from tonnage.errors import InputError
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import HOURS_PER_YEAR, WAYS, Cost, JobCost, Serving, Traffic, Where, YearlyCost
 from tonnage.plan.demand import JobDone
 from tonnage.plan.fleet import Autoscaling, AutoscalingCost, OverHours
@@ -21,10 +21,6 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Measurement, pareto
 from tonnage.spec.catalog import find_model
 from tonnage.spec.prices import Prices, stale
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-
 
 # What autoscaling saves in the cloud: the instances that a rule holds, hour by hour, beside all of them all year.
 

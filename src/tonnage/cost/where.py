@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tonnage.cost.break_even import break_evens
 from tonnage.cost.cost import api_cost, hosting_is_missing
@@ -34,10 +34,8 @@ from tonnage.plan.note import (
     SameAs,
     TokenPriceRatio,
 )
+from tonnage.plan.plan import Plan
 from tonnage.spec.prices import Prices, stale
-
-if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
 
 
 def compare(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tonnage.errors import option
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.demand import JobDone
+from tonnage.plan.fleet import Standby
+from tonnage.plan.plan import Plan
 from tonnage.report.document import Facts, Section, Table, section
 from tonnage.report.numbers import ABSENT, counted, number, percent, plain, span
 from tonnage.report.plans.candidates import TooMuch, most_text, taken_text
@@ -28,12 +31,6 @@ from tonnage.report.plans.deployments import (
 )
 from tonnage.report.plans.fleet import existing_title, routers_text, running
 from tonnage.report.plans.question import bound_text, latency, pace_text, used_share, used_text
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.demand import JobDone
-    from tonnage.plan.fleet import Standby
-    from tonnage.plan.plan import Plan
 
 NO_ANSWER = "no deployment meets the limits"
 FASTEST = "lowest latency on ≤ 2 × the GPUs"

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from tonnage.plan import reason as why
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.limit import Breach
+from tonnage.plan.plan import Plan
+from tonnage.plan.reason import Reachable, Reached, Rejected
 from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
 from tonnage.report.plans.deployments import deployment_text, exactly_text, measured_load_text, of_pools, split, unlike
 from tonnage.report.plans.question import bound_text, breach_text, first_text, in_tokens, value_text
 from tonnage.units import format_duration
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.limit import Breach
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.reason import Reachable, Reached, Rejected
-
 
 OPEN = 15
 """Rows up to which a page shows the table open."""

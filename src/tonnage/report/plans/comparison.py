@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
-from tonnage.plan.cost import WAYS
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.cost import WAYS, Where, YearlyCost
 from tonnage.plan.note import Judged
+from tonnage.plan.plan import Plan
 from tonnage.report.document import Facts, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, number, percent, usd, whole
 from tonnage.report.plans.candidates import reason_text
@@ -15,12 +16,6 @@ from tonnage.report.plans.cost import NAMES, cheapest, course_way_text, no_cost_
 from tonnage.report.plans.deployments import bought, deployment, load_text, systems
 from tonnage.report.plans.notes import quality_text
 from tonnage.spec.catalog.accuracy import BENCHMARK, find_score
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.cost import Where, YearlyCost
-    from tonnage.plan.plan import Plan
-
 
 HEADER = (
     *("model", f"{BENCHMARK} %", "deployment", "req/s per instance", "req/s per 8 GPUs", "systems", "exactly", "GPUs"),

@@ -5,22 +5,26 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from tonnage.plan.candidate import percent_key
-from tonnage.plan.sensitivity import CALIBRATED, PLAN, Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
+from tonnage.plan.candidate import Candidate, Confidence, percent_key
+from tonnage.plan.fleet import FleetCheck
+from tonnage.plan.limit import Limit
+from tonnage.plan.plan import Plan
+from tonnage.plan.sensitivity import (
+    CALIBRATED,
+    PLAN,
+    Beyond,
+    ClosedLoopNearSaturation,
+    Measurement,
+    OpenLoopNearSaturation,
+    OutOfRange,
+    Unmeasured,
+    Unreached,
+)
 from tonnage.report.document import Command, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, span, whole
 from tonnage.report.plans.deployments import unlike
 from tonnage.report.plans.question import breach_text, value_text
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate, Confidence
-    from tonnage.plan.fleet import FleetCheck
-    from tonnage.plan.limit import Limit
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.sensitivity import Measurement, Unreached
-
 
 SUREST, LEAST_SURE = 0.99, 0.01
 """Beyond these a chance is not written as a number: held-out errors do not know that much."""

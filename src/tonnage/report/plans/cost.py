@@ -6,22 +6,17 @@ import calendar
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from tonnage.plan import note as notes
-from tonnage.plan.cost import HOURS_PER_YEAR, JobCost, YearlyCost
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.cost import HOURS_PER_YEAR, BreakEven, JobCost, PaysOff, WayCost, Where, YearlyCost
+from tonnage.plan.fleet import Footprint
+from tonnage.plan.note import NoCost
+from tonnage.plan.plan import Plan
 from tonnage.report.document import Block, Facts, Section, Table, items, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, sentence_of, usd, whole
-from tonnage.spec.prices import amount
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.cost import BreakEven, PaysOff, WayCost, Where
-    from tonnage.plan.fleet import Footprint
-    from tonnage.plan.note import NoCost
-    from tonnage.plan.plan import Plan
-    from tonnage.spec.prices import Figure
-
+from tonnage.spec.prices import Figure, amount
 
 # Prices and what is known of them in words: names in place of keys, missing and old prices, and the notes of a cost.
 

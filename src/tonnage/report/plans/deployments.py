@@ -8,17 +8,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from tonnage.plan.candidate import Candidate, Identity, MemoryPart, Pool
+from tonnage.plan.limit import Load
+from tonnage.plan.plan import Plan
 from tonnage.report.numbers import counted, number, plain, whole
 from tonnage.report.plans.question import bound_text, latency
+from tonnage.spec.deployment import EngineKnobs
 from tonnage.units import format_gb
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate, Identity, MemoryPart, Pool
-    from tonnage.plan.limit import Load
-    from tonnage.plan.plan import Plan
-    from tonnage.spec.deployment import EngineKnobs
 
 MEMORY = {
     "weights": "weights",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tonnage.plan.plan import Plan
+from tonnage.plan.use_cases import UseCases
 from tonnage.report.document import Document, Table, items, section
 from tonnage.report.numbers import ABSENT, dollars, number, percent
 from tonnage.report.plans.confidence import chance_text
@@ -15,10 +17,6 @@ from tonnage.report.plans.question import bound_text, demand_text, used_text
 from tonnage.report.plans.use_cases import pool_text, standbys_text, systems_text, use_text
 from tonnage.spec.prices import amount
 from tonnage.spec.scenario import flat, leaves, to_document
-
-if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.use_cases import UseCases
 
 SAME = "The plans say the same: no part of the question, of the answer or of its prices differs."
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.note import BurstyTrace
-from tonnage.plan.plan import TERMS
+from tonnage.plan.plan import TERMS, Explanation, Plan
 from tonnage.plan.reason import NotSure
+from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
 from tonnage.report.document import Block, Document, Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, counted, number, percent, signed, usd
 from tonnage.report.plans.answer import answer_text
@@ -16,12 +17,6 @@ from tonnage.report.plans.confidence import counted_text, fleet_check_text, not_
 from tonnage.report.plans.deployments import MEMORY, deployments
 from tonnage.report.plans.notes import warning_text
 from tonnage.report.plans.question import bound_text, first_text, question_rows, value_text
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Explanation, Plan
-    from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
-
 
 FRONT_END_FELT = 0.3
 """Share of its time from which a busy front end is mentioned."""

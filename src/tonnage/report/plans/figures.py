@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from tonnage.plan.plan import TERMS
+from tonnage.plan.candidate import Candidate, CurvePoint
+from tonnage.plan.cost import WayCost
+from tonnage.plan.plan import TERMS, Plan
+from tonnage.plan.sensitivity import Changed
+from tonnage.plan.sensitivity import Swing as Swung
 from tonnage.report.drawing.figure import Axis, Bar, Bars, Plot, Point, Rule, Segment, Series, Swing, Tornado
 from tonnage.report.numbers import dollars, number, percent, signed, usd
 from tonnage.report.plans.candidates import yearly_costs
@@ -17,13 +20,6 @@ from tonnage.report.plans.cost import NAMES, priced, spread, yearly
 from tonnage.report.plans.deployments import MEMORY, deployment, name_of, of_pools, tip
 from tonnage.report.plans.explained import INPUTS, gpus_per_system, needed, other_size
 from tonnage.report.plans.question import METRICS
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate, CurvePoint
-    from tonnage.plan.cost import WayCost
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.sensitivity import Changed
-    from tonnage.plan.sensitivity import Swing as Swung
 
 USUAL = {"ttft": "p95", "tpot": "mean", "e2e": "mean"}
 """Statistic of a metric that nobody limited."""

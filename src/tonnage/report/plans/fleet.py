@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from tonnage.plan.cost import WayCost
+from tonnage.plan.demand import ADay, Demand, Existing, Growth, HeldSessions
+from tonnage.plan.fleet import Autoscaling, BehindRouter, OverHours, Proposal, WhyNot
+from tonnage.plan.limit import Limit
+from tonnage.plan.plan import Plan
+from tonnage.plan.sensitivity import PrefixCache
 from tonnage.report.document import Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, usd, whole
 from tonnage.report.plans.cost import NAMES, owned_and_cheapest, yearly
 from tonnage.report.plans.deployments import deployment_text, name_of
 from tonnage.report.plans.question import bound_text
-
-if TYPE_CHECKING:
-    from tonnage.plan.cost import WayCost
-    from tonnage.plan.demand import ADay, Demand, Existing, Growth, HeldSessions
-    from tonnage.plan.fleet import Autoscaling, BehindRouter, OverHours, Proposal, WhyNot
-    from tonnage.plan.limit import Limit
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.sensitivity import PrefixCache
-    from tonnage.results.metrics import Latencies
-    from tonnage.spec.deployment import LimitMetric, Statistic
+from tonnage.results.metrics import Latencies
+from tonnage.spec.deployment import LimitMetric, Statistic
 
 WHY_NOT: dict[WhyNot, str] = {
     "one-instance": "one instance serves the peak, so that there is nothing to release",

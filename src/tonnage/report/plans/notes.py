@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from tonnage.formats.measured_files import InvalidRun
 from tonnage.plan import note as notes
+from tonnage.plan.plan import Plan
+from tonnage.plan.sensitivity import PercentileAnswer
 from tonnage.report.document import Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import counted, number, percent, plain, whole
 from tonnage.report.plans.fleet import MEMORIES, ROUTERS
-
-if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.sensitivity import PercentileAnswer
-    from tonnage.spec.scenario import Mode
+from tonnage.spec.scenario import Mode
 
 DEFINITIONS = (
     ("TTFT", "time to first token: from the moment a request was due to be sent, queueing included"),

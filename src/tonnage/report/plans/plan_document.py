@@ -11,9 +11,12 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import InputError
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.plan import Plan
+from tonnage.plan.use_cases import UseCases
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Section, Table, Text, drawing, items, section
 from tonnage.report.drawing.figure import Figure, Plot
 from tonnage.report.numbers import ABSENT, dollars, number, percent, plain, sentence_of, span, usd
@@ -29,12 +32,6 @@ from tonnage.report.plans.fleet import autoscaling_section, existing_glance, exi
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import bound_text, length_text, peak_values, question_rows, used_share
 from tonnage.report.plans.screen import WARNED, Room, answer_rows, head, in_one, plotted, warnings_of
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.use_cases import UseCases
-
 
 FOLDED = ("explain", "rejected", "assumptions", "repeat")
 """Sections that a page shows closed: who wants them opens them, and print holds them all."""

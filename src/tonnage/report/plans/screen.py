@@ -10,9 +10,10 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tonnage.errors import option
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.plan import Plan
 from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, items, section
 from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
@@ -27,10 +28,6 @@ from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text
 from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
 from tonnage.report.writers.terminal import plot_text, terminal, width
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
 
 MOST = 40
 """Lines of a first screen at most."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tonnage.errors import option
+from tonnage.plan.limit import LimitUse
+from tonnage.plan.use_cases import Arrangement, NotShared, UseCasePool, UseCases
 from tonnage.report.document import Document, Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, counted, number, percent, sentence_of
 from tonnage.report.plans.answer import standby_text
@@ -17,10 +18,6 @@ from tonnage.report.plans.explained import risk_text, why_text
 from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
 from tonnage.report.plans.question import breach_text, question_rows, value_text
 from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
-
-if TYPE_CHECKING:
-    from tonnage.plan.limit import LimitUse
-    from tonnage.plan.use_cases import Arrangement, NotShared, UseCasePool, UseCases
 
 SEEN = ("use case", "requests/s", "limit", "value ms", "used", "TTFT p95 ms", "TPOT mean ms", "E2E p95 ms")
 BOUND = "An ITL percentile of a shared pool is an upper bound: the gaps of its use cases are counted together."
