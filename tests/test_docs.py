@@ -36,6 +36,7 @@ import pytest
 
 from benchmarks.held_out import held_out_in_short
 from tests.tolerance import Tolerance, distance, words_and_numbers
+from tonnage.cli import main as command_line
 from tonnage.report.numbers import number as rounded
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -274,10 +275,14 @@ def test_no_place_of_ours_and_no_long_line(page: Path) -> None:
 
 def flags_table(verb: str) -> list[str]:
     """The flags of a verb as Markdown, from its docstring and its defaults."""
-    module = "tools.fit.command" if verb == "fit" else f"tonnage.cli.{verb}"
-    function = getattr(importlib.import_module(module), verb)
-    section = inspect.getdoc(function).split("----------\n", 1)[1]
-    helps = {name: " ".join(words.split()) for name, words in re.findall(r"^(\w+)\n((?:    .*\n?)+)", section, re.MULTILINE)}
+    file = next((file for file, verbs in command_line.FILES.items() if verb in verbs), verb)
+    function = getattr(importlib.import_module("tools.fit.command" if verb == "fit" else f"tonnage.cli.{file}"), verb)
+    described = inspect.getdoc(function)
+    if verb == "fit":
+        found = re.findall(r"^(\w+)\n((?:    .*\n?)+)", described.split("----------\n", 1)[1], re.MULTILINE)
+    else:
+        found = re.findall(r"^    (\w+): (.*\n?(?:        .*\n?)*)", described.split("Args:\n", 1)[1], re.MULTILINE)
+    helps = {name: " ".join(words.split()) for name, words in found}
     rows = ["| flag | meaning | default |", "|---|---|---|"]
     for name, parameter in inspect.signature(function).parameters.items():
         positional = parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)

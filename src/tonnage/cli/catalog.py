@@ -29,21 +29,14 @@ def catalog(
 ) -> None:
     """List what is known by name, with its prices, or with ``precisions`` what each number format brings.
 
-    Parameters
-    ----------
-    search
-        Show only entries whose id, alias or description holds this text (models with their published checkpoints), or those of a kind:
-        "models", "checkpoints", "gpus", "systems", "engines", "prices" or "quality"; "precisions" shows the number formats.
-    model
-        With precisions: the model whose gain is predicted (default: llama-3.1-70b).
-    gpu
-        With precisions: the GPU that it runs on (default: h100-sxm-80gb).
-    tp
-        With precisions: tensor-parallel degree (default: the least that holds 64 requests in 16 bits).
-    engine
-        With precisions: the engine (default: tensorrt-llm-0.15, which has kernels for every format of NVIDIA).
-    json
-        Print one JSON object with every field, source and date.
+    Args:
+        search: Show only entries whose id, alias or description holds this text (models with their published checkpoints), or those of a
+            kind: "models", "checkpoints", "gpus", "systems", "engines", "prices" or "quality"; "precisions" shows the number formats.
+        model: With precisions: the model whose gain is predicted (default: llama-3.1-70b).
+        gpu: With precisions: the GPU that it runs on (default: h100-sxm-80gb).
+        tp: With precisions: tensor-parallel degree (default: the least that holds 64 requests in 16 bits).
+        engine: With precisions: the engine (default: tensorrt-llm-0.15, which has kernels for every format of NVIDIA).
+        json: Print one JSON object with every field, source and date.
     """
     from tonnage import api
 
@@ -119,10 +112,8 @@ def schema() -> int:
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print the completion of a shell, to be written where it looks for it, such as ~/.local/share/bash-completion/completions/tonnage.
 
-    Parameters
-    ----------
-    shell
-        bash, zsh or fish.
+    Args:
+        shell: bash, zsh or fish.
     """
     from tonnage.cli.main import app
 

@@ -37,27 +37,20 @@ def deploy(
 
     Nothing is started and nothing is fetched. The folder is written as a whole or not at all.
 
-    Parameters
-    ----------
-    plan
-        File with the plan's JSON, which tonnage size wrote with --output (of several use cases each gets a folder); or with a service of
-        models that are not LLMs (docs/services.md), which is sized first, for triton or kserve.
-    target
-        Target: compose or triton for single machines; kubernetes, kserve, llm-d, dynamo, production-stack, ray-serve or nim for a cluster.
-        If the target cannot run the plan's choice, deploy writes the nearest other deployment of the plan and prints how many systems it
-        needs.
-    output
-        The folder to write; it must not exist, or be empty.
-    checkpoint
-        Checkpoint that the engines load: owner/name on Hugging Face, or a folder inside the instance (default: the published checkpoint in
-        the plan's number format, or the 16-bit one, which the engine quantises at start). For nim also an image, owner/name:tag.
-    drafter
-        Checkpoint of the drafter, where the plan decodes speculatively with one.
-    simulated
-        Run the simulated engine (tonnage serve) in place of the plan's, without GPUs: a rehearsal of the deployment on compose, kubernetes,
-        kserve or llm-d.
-    json
-        Print one JSON object.
+    Args:
+        plan: File with the plan's JSON, which tonnage size wrote with --output (of several use cases each gets a folder); or with a service
+            of models that are not LLMs (docs/services.md), which is sized first, for triton or kserve.
+        target: Target: compose or triton for single machines; kubernetes, kserve, llm-d, dynamo, production-stack, ray-serve or nim for a
+            cluster. If the target cannot run the plan's choice, deploy writes the nearest other deployment of the plan and prints how many
+            systems it needs.
+        output: The folder to write; it must not exist, or be empty.
+        checkpoint: Checkpoint that the engines load: owner/name on Hugging Face, or a folder inside the instance (default: the published
+            checkpoint in the plan's number format, or the 16-bit one, which the engine quantises at start). For nim also an image,
+            owner/name:tag.
+        drafter: Checkpoint of the drafter, where the plan decodes speculatively with one.
+        simulated: Run the simulated engine (tonnage serve) in place of the plan's, without GPUs: a rehearsal of the deployment on compose,
+            kubernetes, kserve or llm-d.
+        json: Print one JSON object.
     """
     from tonnage import api
 
@@ -98,12 +91,9 @@ def verify(folder: Path, /, *, json: bool = False) -> int:
     against Kubernetes' own schema; the engine's flags, metrics and image against those of the plan's version; selectors, volumes, ports,
     scale targets, GPUs and numbers of instances against each other. The exit code is 3 where there are faults.
 
-    Parameters
-    ----------
-    folder
-        The folder that deploy wrote.
-    json
-        Print one JSON object.
+    Args:
+        folder: The folder that deploy wrote.
+        json: Print one JSON object.
     """
     from tonnage import api
     from tonnage.report.verified import verified_folder
@@ -121,16 +111,11 @@ def rehearse(folder: Path, /, *, duration: str = "60s", request_rate: float | No
     requests were lost, whether the plan's limits held before, and, where promtool is installed, whether the alert fires. The exit code is 3
     where something is not as planned.
 
-    Parameters
-    ----------
-    folder
-        The folder that deploy wrote.
-    duration
-        How long the load lasts.
-    request_rate
-        Requests/s (default: the plan's peak).
-    json
-        Print one JSON object.
+    Args:
+        folder: The folder that deploy wrote.
+        duration: How long the load lasts.
+        request_rate: Requests/s (default: the plan's peak).
+        json: Print one JSON object.
     """
     from tonnage import api
     from tonnage.report.verified import rehearsed

@@ -107,7 +107,7 @@ def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any
         more = [flag.parameter for flag in flags if flag.name not in own.parameters]
         found = own.replace(parameters=[*first, *needed, *more, *(part for part in keywords if part not in needed)])
         setattr(verb, "__signature__", found)  # noqa: B010 — a function's type does not declare it
-        verb.__doc__ = f"{inspect.getdoc(verb)}\n\nParameters\n----------\n{_described(found)}"
+        verb.__doc__ = f"{inspect.getdoc(verb)}\n\nArgs:\n{_described(found)}"
         verb.__annotations__ = {name: part.annotation for name, part in found.parameters.items()}
         return verb
 
@@ -129,7 +129,7 @@ def given(asked: dict[str, Any], names: Sequence[str] | None = None) -> dict[str
 def _described(found: inspect.Signature) -> str:
     """What each parameter says, as a docstring says it."""
     helps = ((name, part.annotation.__metadata__[0].help) for name, part in found.parameters.items())
-    return "\n".join(f"{name}\n    {text}" for name, text in helps)
+    return "\n".join(f"    {name}: {text}" for name, text in helps)
 
 
 def _kind(leaf: Leaf) -> Any:

@@ -135,26 +135,17 @@ def compare(
 
     A run and a plan: what was measured beside what the plan's deployment is predicted to do with the same requests.
 
-    Parameters
-    ----------
-    first
-        A run folder.
-    second
-        Another one, ratios being of this one to the first; or the JSON file of a plan.
-    instances
-        Beside a plan: how many of its instances were measured (default: all that the plan has).
-    router
-        Beside a plan: what shares the requests among several instances (default: least-outstanding).
-    coefficients
-        Beside a plan: file that calibrate wrote, in place of the calibration that the plan was made with.
-    attain
-        Of two runs: share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; may be repeated.
-    include_invalid
-        Compare runs that their own client called INVALID; they are refused otherwise.
-    report
-        Of two runs: write a page with quantile–quantile plots to this file (HTML).
-    json
-        Print one JSON object; of two runs with the quantiles from 1 % to 99 % of both.
+    Args:
+        first: A run folder.
+        second: Another one, ratios being of this one to the first; or the JSON file of a plan.
+        instances: Beside a plan: how many of its instances were measured (default: all that the plan has).
+        router: Beside a plan: what shares the requests among several instances (default: least-outstanding).
+        coefficients: Beside a plan: file that calibrate wrote, in place of the calibration that the plan was made with.
+        attain: Of two runs: share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms"; may be
+            repeated.
+        include_invalid: Compare runs that their own client called INVALID; they are refused otherwise.
+        report: Of two runs: write a page with quantile–quantile plots to this file (HTML).
+        json: Print one JSON object; of two runs with the quantiles from 1 % to 99 % of both.
     """
     given = {"instances": instances, "router": router, "coefficients": coefficients}
     values = {"first": str(first), "second": str(second)}
@@ -199,16 +190,11 @@ def import_run(
 ) -> None:
     """Make run folders of a file with single requests: AIPerf's or GenAI-Perf's profile_export, vLLM bench's or GuideLLM's JSON.
 
-    Parameters
-    ----------
-    file
-        The file, or the artifact folder of AIPerf or GenAI-Perf.
-    output
-        The run folder to write; a file with several runs makes one for each inside it.
-    tokenizer
-        A local tokenizer.json, which counts the tokens of GenAI-Perf's texts where the server did not.
-    json
-        Print one JSON object.
+    Args:
+        file: The file, or the artifact folder of AIPerf or GenAI-Perf.
+        output: The run folder to write; a file with several runs makes one for each inside it.
+        tokenizer: A local tokenizer.json, which counts the tokens of GenAI-Perf's texts where the server did not.
+        json: Print one JSON object.
     """
     from tonnage.api.compare import import_run as make
     from tonnage.cli.printing import provenance

@@ -39,22 +39,14 @@ def watch(
 
     The metrics of the engines are read twice, and what lies between is shown, with the load that is left by simulation.
 
-    Parameters
-    ----------
-    url
-        The instances, such as 127.0.0.1:8000, or the gateway before them, whose backends are then watched.
-    plan
-        File with the plan's JSON, which tonnage size wrote with --output.
-    every
-        Time between two looks, such as 10s; each look is over that stretch.
-    gpu_metrics
-        A page of NVIDIA's DCGM exporter; may be repeated.
-    coefficients
-        File that calibrate wrote, in place of the calibration that the plan was made with.
-    once
-        Look once and end.
-    json
-        Print one JSON object for each look, one a line; with --once one that is indented.
+    Args:
+        url: The instances, such as 127.0.0.1:8000, or the gateway before them, whose backends are then watched.
+        plan: File with the plan's JSON, which tonnage size wrote with --output.
+        every: Time between two looks, such as 10s; each look is over that stretch.
+        gpu_metrics: A page of NVIDIA's DCGM exporter; may be repeated.
+        coefficients: File that calibrate wrote, in place of the calibration that the plan was made with.
+        once: Look once and end.
+        json: Print one JSON object for each look, one a line; with --once one that is indented.
     """
     from tonnage import api
 
@@ -136,18 +128,12 @@ def verify(
     tokens, chunked prefill, KV cache and its blocks, prefix cache, number of instances. The load is that of the plan's peak, or the share
     of it that these instances get. The verdict is "as planned", or each difference with how far it is off; the exit code is then 3.
 
-    Parameters
-    ----------
-    url
-        The instances, such as 127.0.0.1:8000, or the gateway before them, whose backends are then asked.
-    plan
-        File with the plan's JSON, which tonnage size wrote with --output.
-    seconds
-        How long the plan's load is sent; 0 sends none.
-    coefficients
-        File that calibrate wrote, in place of the calibration that the plan was made with.
-    json
-        Print one JSON object.
+    Args:
+        url: The instances, such as 127.0.0.1:8000, or the gateway before them, whose backends are then asked.
+        plan: File with the plan's JSON, which tonnage size wrote with --output.
+        seconds: How long the plan's load is sent; 0 sends none.
+        coefficients: File that calibrate wrote, in place of the calibration that the plan was made with.
+        json: Print one JSON object.
     """
     from tonnage import api
     from tonnage.report.verified import verified

@@ -34,28 +34,17 @@ def report(
 
     Nothing is sized, simulated or measured again.
 
-    Parameters
-    ----------
-    saved
-        File with the plan's JSON; a run folder; or the folder of a sweep, with a run folder for each load.
-    output
-        Write a page that explains the plan or the run to this file (HTML), instead of printing it.
-    timeline
-        Of a run, the .parquet file that simulate --timeline wrote: the slots step by step become part of the report.
-    markdown
-        Print the report as Markdown.
-    explain
-        Of a plan, print also what takes time and memory, and how far each limit is used.
-    full
-        Of a plan, print everything: every deployment, why the others are rejected, sensitivity, costs in parts and prices.
-    brief
-        Of a plan, print the answer in ten lines at most.
-    csv
-        Of a plan, print every deployment as a line of CSV.
-    plot
-        Of a plan, print also a plot of the latencies over the load.
-    json
-        Print the plan, or the metrics of the run, as one JSON object, once they have been checked.
+    Args:
+        saved: File with the plan's JSON; a run folder; or the folder of a sweep, with a run folder for each load.
+        output: Write a page that explains the plan or the run to this file (HTML), instead of printing it.
+        timeline: Of a run, the .parquet file that simulate --timeline wrote: the slots step by step become part of the report.
+        markdown: Print the report as Markdown.
+        explain: Of a plan, print also what takes time and memory, and how far each limit is used.
+        full: Of a plan, print everything: every deployment, why the others are rejected, sensitivity, costs in parts and prices.
+        brief: Of a plan, print the answer in ten lines at most.
+        csv: Of a plan, print every deployment as a line of CSV.
+        plot: Of a plan, print also a plot of the latencies over the load.
+        json: Print the plan, or the metrics of the run, as one JSON object, once they have been checked.
     """
     if saved.is_dir():
         for name, asked in (("explain", explain), ("full", full)):
@@ -111,10 +100,8 @@ def explain(plan: Path, /) -> None:
 
     Nothing is sized again: everything is read off the file.
 
-    Parameters
-    ----------
-    plan
-        File with the plan's JSON, as tonnage size --output wrote it; of several use cases each is explained.
+    Args:
+        plan: File with the plan's JSON, as tonnage size --output wrote it; of several use cases each is explained.
     """
     from tonnage.report.plans.explained import why_text
     from tonnage.report.plans.plan_document import read_plans, read_use_cases
@@ -145,26 +132,16 @@ def diff(
 
     A plan and the traffic of its deployment: what drifted since the plan, how many systems that takes, and until when they last.
 
-    Parameters
-    ----------
-    first
-        File with a plan's JSON, as tonnage size --output wrote it; of several use cases each is compared.
-    second
-        Another one; or the URL of a Prometheus, a file with its answers, or recorded requests (docs/watch.md).
-    range
-        Of a Prometheus: time before the last whole hour that is read.
-    select
-        Of a Prometheus: label matchers of the deployment, such as 'namespace="prod",model_name="llama"'.
-    header
-        Of a Prometheus: a further header of every query, such as "Authorization: Bearer …"; may be repeated.
-    coefficients
-        With traffic: file that calibrate wrote, in place of the calibration that the plan was made with.
-    forecast
-        With traffic: time ahead, such as 6mo, for which load and systems are predicted.
-    report
-        With traffic: write a page with the figures to this file (HTML).
-    json
-        Print the differences as one JSON object.
+    Args:
+        first: File with a plan's JSON, as tonnage size --output wrote it; of several use cases each is compared.
+        second: Another one; or the URL of a Prometheus, a file with its answers, or recorded requests (docs/watch.md).
+        range: Of a Prometheus: time before the last whole hour that is read.
+        select: Of a Prometheus: label matchers of the deployment, such as 'namespace="prod",model_name="llama"'.
+        header: Of a Prometheus: a further header of every query, such as "Authorization: Bearer …"; may be repeated.
+        coefficients: With traffic: file that calibrate wrote, in place of the calibration that the plan was made with.
+        forecast: With traffic: time ahead, such as 6mo, for which load and systems are predicted.
+        report: With traffic: write a page with the figures to this file (HTML).
+        json: Print the differences as one JSON object.
     """
     from tonnage.api.compare import is_history
 

@@ -23,14 +23,10 @@ def ui(
     The same answers are there for programs under /api/v1. The page listens on 127.0.0.1 alone, and reads and writes files of its folder
     alone.
 
-    Parameters
-    ----------
-    folder
-        Folder for traces, plans and runs of the page; made if it is not there.
-    port
-        Port to listen on; 0 takes a free one.
-    browser
-        Open the page in the browser of this machine.
+    Args:
+        folder: Folder for traces, plans and runs of the page; made if it is not there.
+        port: Port to listen on; 0 takes a free one.
+        browser: Open the page in the browser of this machine.
     """
     from tonnage.cli.progress import compile_if_needed, without_collection
 
@@ -55,10 +51,8 @@ def _ready(address: str, *, browser: bool) -> None:
 def learn(folder: Path = Path("tonnage-lessons"), /) -> None:
     """Copy the lessons to a folder: seven notebooks, from the first request to a calibrated plan.
 
-    Parameters
-    ----------
-    folder
-        A new folder for them, which is made.
+    Args:
+        folder: A new folder for them, which is made.
     """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"{folder}: is there already, and may hold your work; name a new folder")

@@ -34,46 +34,28 @@ def workload(
 ) -> None:
     """Say what recorded traffic is like, or write a scenario that reproduces it.
 
-    Parameters
-    ----------
-    action
-        describe: lengths, burstiness, fitted distributions, shared prefixes and engine limits; fit: a scenario for size and simulate;
-        from-prometheus: a scenario of the traffic of days, from what engines export.
-    file
-        Recorded sessions (WEKA's, Dynamo's, AIPerf's, OTLP spans), a trace (Azure's, Mooncake's, BurstGPT's, or a CSV with timestamp, isl
-        and osl), a run folder, or what vllm bench, GenAI-Perf, AIPerf or GuideLLM kept of single requests, or an
-        access log (JSON lines); from-prometheus also takes the URL of a Prometheus, or a file with its answers.
-    model
-        Describe: the model whose KV memory the engine limits are estimated for; fit: the model of the scenario.
-    gpu
-        Describe: GPU id (default: h100-sxm-80gb, or the first of h200, b200 and b300 of which eight hold the model).
-    tp
-        Describe: tensor-parallel degree (default: the fewest of 1, 2, 4 and 8 that hold the model).
-    engine
-        Describe: engine preset (default: tensorrt-llm).
-    report
-        Describe and from-prometheus: write a page with the figures to this file (HTML).
-    output
-        Fit and from-prometheus: the YAML file to write, with the files that it names.
-    range
-        From-prometheus: time before the last whole hour that is read.
-    select
-        From-prometheus: label matchers of the deployment, such as 'namespace="prod",model_name="llama"'.
-    header
-        From-prometheus: a further header of every query, such as "Authorization: Bearer …"; may be repeated.
-    save
-        From-prometheus: file to keep the server's answers in, which can be read in its place.
-    isl
-        From-prometheus: prompt length, where the engine exports none.
-    osl
-        From-prometheus: output length, where the engine exports none.
-    plan
-        From-prometheus: the plan that was deployed, as size --output wrote it: what changed, until when its systems last, and the hours as
-        measured points for calibrate.
-    forecast
-        From-prometheus with a plan: time ahead, such as 6mo, for which load and systems are predicted.
-    json
-        Print one JSON object.
+    Args:
+        action: describe: lengths, burstiness, fitted distributions, shared prefixes and engine limits; fit: a scenario for size and
+            simulate; from-prometheus: a scenario of the traffic of days, from what engines export.
+        file: Recorded sessions (WEKA's, Dynamo's, AIPerf's, OTLP spans), a trace (Azure's, Mooncake's, BurstGPT's, or a CSV with timestamp,
+            isl and osl), a run folder, or what vllm bench, GenAI-Perf, AIPerf or GuideLLM kept of single requests, or an access log (JSON
+            lines); from-prometheus also takes the URL of a Prometheus, or a file with its answers.
+        model: Describe: the model whose KV memory the engine limits are estimated for; fit: the model of the scenario.
+        gpu: Describe: GPU id (default: h100-sxm-80gb, or the first of h200, b200 and b300 of which eight hold the model).
+        tp: Describe: tensor-parallel degree (default: the fewest of 1, 2, 4 and 8 that hold the model).
+        engine: Describe: engine preset (default: tensorrt-llm).
+        report: Describe and from-prometheus: write a page with the figures to this file (HTML).
+        output: Fit and from-prometheus: the YAML file to write, with the files that it names.
+        range: From-prometheus: time before the last whole hour that is read.
+        select: From-prometheus: label matchers of the deployment, such as 'namespace="prod",model_name="llama"'.
+        header: From-prometheus: a further header of every query, such as "Authorization: Bearer …"; may be repeated.
+        save: From-prometheus: file to keep the server's answers in, which can be read in its place.
+        isl: From-prometheus: prompt length, where the engine exports none.
+        osl: From-prometheus: output length, where the engine exports none.
+        plan: From-prometheus: the plan that was deployed, as size --output wrote it: what changed, until when its systems last, and the
+            hours as measured points for calibrate.
+        forecast: From-prometheus with a plan: time ahead, such as 6mo, for which load and systems are predicted.
+        json: Print one JSON object.
     """
     history = {"select": select or None, "header": header, "save": save, "isl": isl, "osl": osl, "plan": plan, "forecast": forecast}
     instance = {"gpu": gpu, "tp": tp, "engine": engine}
