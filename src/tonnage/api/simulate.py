@@ -135,7 +135,6 @@ def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]
 
 
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
-    """Each load on all instances behind the router."""
     from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import answers_soon as soon
     from tonnage.simulator.simulated_run import facts_of
@@ -220,7 +219,6 @@ def _engines(asks: Simulation, *, plain: bool = False) -> list[Any]:
 
 
 def _changes(asks: Simulation, trace: Trace) -> Changes:
-    """What changes in the fleet while it serves a trace."""
     from tonnage.simulator.changes import Changes, outages_of, restarts_of
 
     failures, seasons = asks.failures, asks.seasons

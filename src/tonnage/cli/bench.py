@@ -99,7 +99,6 @@ def _reported(page: Path | None, output: Path | None) -> Iterator[Path | None]:
 
 
 def _of(asked: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
-    """The flags of these kinds."""
     return {one.name: asked.get(one.name) for kind in kinds for one in fields(kind)}
 
 

@@ -127,7 +127,6 @@ def given(asked: dict[str, Any], names: Sequence[str] | None = None) -> dict[str
 
 
 def _described(found: inspect.Signature) -> str:
-    """What each parameter says, as a docstring says it."""
     helps = ((name, part.annotation.__metadata__[0].help) for name, part in found.parameters.items())
     return "\n".join(f"    {name}: {text}" for name, text in helps)
 

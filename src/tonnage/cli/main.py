@@ -220,6 +220,5 @@ def _unknown(typed: str, app: App, verb: Sequence[str]) -> str:
 
 
 def _options(app: App, verb: str) -> Iterator[str]:
-    """The options of a verb, as they are typed."""
     for argument in app[verb].assemble_argument_collection():
         yield from argument.names

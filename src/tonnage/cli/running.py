@@ -66,7 +66,6 @@ def watch(
 
 
 def _lines(looks: Iterator[Watched]) -> None:
-    """A line of JSON for each look."""
     from json import dumps
 
     for found in looks:
@@ -74,7 +73,6 @@ def _lines(looks: Iterator[Watched]) -> None:
 
 
 def _live(looks: Iterator[Watched]) -> None:
-    """A table that is drawn anew with each look."""
     from rich.live import Live
 
     with Live("Reading for the first time …", auto_refresh=False) as live:

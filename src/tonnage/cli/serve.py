@@ -88,7 +88,6 @@ def serve(*, engine: Annotated[Engine, Parameter(help=ENGINE, show_default=False
 
 
 def _check_flags(engine: str, told: dict[str, Any]) -> None:
-    """Refuse flags that say nothing to an engine."""
     from tonnage.api.running.serve_engine import EngineAsked
 
     known = {"simulated": _of(SimulatedArguments, Apart), "openvino": _of(OpenvinoArguments, FleetArguments, Apart)}
@@ -99,7 +98,6 @@ def _check_flags(engine: str, told: dict[str, Any]) -> None:
 
 
 def _launched(engine: str, told: dict[str, Any]) -> None:
-    """By an engine on this machine."""
     from tonnage import api
 
     front = {name: told.pop(name) for name in FRONT if name in told}
@@ -128,7 +126,6 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
 
 
 def _together(engine: str, asked: dict[str, Any]) -> None:
-    """In this process."""
     from tonnage import api
     from tonnage.serve.server import serve as run
 

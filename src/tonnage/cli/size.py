@@ -119,7 +119,6 @@ def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = Fal
 
 
 def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -> int:
-    """The answer for several use cases on one fleet, printed and written."""
     from tonnage import api
     from tonnage.cli.printing import command_line, today
 
@@ -139,7 +138,6 @@ def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -
 
 
 def _write(plans: Sequence[Plan], output: Output) -> None:
-    """The files that were asked for."""
     if output.output is not None:
         from tonnage.report.plans.plan_document import to_json
         from tonnage.results.store import write_json

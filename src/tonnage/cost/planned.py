@@ -42,7 +42,6 @@ def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
 
 
 def _yearly(run: OverHours, rent: Rent) -> float:
-    """USD a year of what the run holds."""
     return run.rented_hours(rent.instances) / math.fsum(each.hours for each in run.held) * HOURS_PER_YEAR * rent.usd
 
 

@@ -74,7 +74,6 @@ def question_of(query: str) -> Flat:
 
 
 def _of_leaf(leaf: Leaf, texts: list[str]) -> Any:
-    """What the command would make of it."""
     if leaf.path[0] == "limits":
         return list(dict.fromkeys(texts))
     text = ",".join(texts)

@@ -64,7 +64,6 @@ def checked_name(name: str) -> str:
 
 
 def _known(desk: Desk, name: str) -> Path:
-    """A file of the run folder."""
     path = desk.folder / checked_name(name)
     check_inside(name, desk.folder, "name")
     if not path.is_file():

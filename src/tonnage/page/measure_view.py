@@ -153,7 +153,6 @@ async def live(request: Request) -> Response:
 
 
 def _measured(desk: Desk, name: str, plan: str) -> str:
-    """The answer of a run, and what to do next."""
     shown = run_report(read_shown_runs(desk.folder / name))
     links = button("Full report", href=f"/runs/{name}", kind="strong")
     plans = desk.plan_files()
@@ -199,7 +198,6 @@ async def calibrate(request: Request) -> Response:
 
 
 def _again(plan: Path, coefficients: str) -> str:
-    """The link to the plan's question with the factors."""
     asked = read_plans(plan)[0].asked
     if asked is None:
         return ""

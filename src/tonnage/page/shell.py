@@ -132,7 +132,6 @@ class Guard:
         await self.app(scope, receive, guarded)
 
     def _refused(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
-        """The status and the reason of a refusal."""
         if headers.get("host", "").lower() not in self.hosts:
             return 421, "this server answers under its own name alone"
         origin = headers.get("origin")

@@ -92,7 +92,6 @@ async def estimate(request: Request) -> Response:
 
 
 def _address(request: Request, query: str) -> str:
-    """The address of the view that the form is on."""
     base = request.query_params.get(BASE)
     return f"/size?{query}" if base is None else f"/what-if?{query}&{BASE}={quote(base)}"
 
@@ -117,7 +116,6 @@ def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
 
 
 def _ranked(one: Estimate, most: int) -> str:
-    """One type of GPU, with a bar of its GPUs."""
     bar = f'<span class="track"><span class="fill s{max(1, round(20 * one.gpus / most))}"></span></span>'
     return f'<li><span class="name">{one.systems} × {escape(one.system)}</span>{bar}<span class="count">{one.gpus} GPUs</span></li>'
 
@@ -186,7 +184,6 @@ def _pages(plans: tuple[Plan, ...]) -> str:
 
 
 def _first(plan: Plan) -> str:
-    """The first page of the report of a plan."""
     head = f'<header><p>{escape(made_by(plan))} · simulated</p><h2 class="title">{escape(title(plan))}</h2></header>'
     return f'<div class="first">{head}{fragment(first_page(plan))}</div>'
 

@@ -124,7 +124,6 @@ def _on(setting: str, settings: Mapping[str, Value | None]) -> bool:
 
 
 def _file(launch: Launch, settings: Mapping[str, Value | None]) -> dict[str, Any]:
-    """What is in the engine's configuration file."""
     found: dict[str, Any] = {}
     for setting, key in launch.file_keys:
         value = settings[setting]
@@ -134,7 +133,6 @@ def _file(launch: Launch, settings: Mapping[str, Value | None]) -> dict[str, Any
 
 
 def _put(file: dict[str, Any], key: str, value: Value) -> None:
-    """Set a key with dots between its levels."""
     *branches, name = key.split(".")
     for branch in branches:
         file = file.setdefault(branch, {})

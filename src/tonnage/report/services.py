@@ -36,7 +36,6 @@ def swept(sweep: ServiceSweep) -> Document:
 
 
 def _points(sweep: ServiceSweep) -> Table:
-    """One row for each load and stream."""
     rows = tuple(
         (
             f"{load:g}",
@@ -114,7 +113,6 @@ def sized(answer: SizedService) -> Document:
 
 
 def _batches(model: ModelResult) -> Table:
-    """How many batches had how many items."""
     whole = sum(model.batches.values())
     rows = tuple((f"{size}", f"{count:,}", percent(count / whole)) for size, count in model.batches.items())
     return Table(caption=f"Batches of {model.name}", header=("items", "batches", "share"), rows=rows)

@@ -67,7 +67,6 @@ def simulated(runs: Sequence[Run]) -> Document:
 
 
 def _classes(runs: Sequence[Run]) -> tuple[Table, ...]:
-    """What each class saw, of every point; nothing where there are no classes."""
     if not runs[0].workload.classes:
         return ()
     rows = [(*((_load(run),) if len(runs) > 1 else ()), *_class_row(one)) for run in runs for one in run.classes]

@@ -53,7 +53,6 @@ def _instance(found: Watched) -> str:
 
 
 def _load(found: Watched) -> Table:
-    """Rate, queue and use next to the plan's."""
     p, choice = found.present, found.plan.candidates[0]
     scenario = found.plan.scenario
     counted = choice.sized_rate * choice.instances
@@ -79,7 +78,6 @@ def _load(found: Watched) -> Table:
 
 
 def _headroom(found: Watched) -> Iterator[tuple[str, str, str]]:
-    """What is left, by simulation."""
     told = f"{number(found.expected.isl)} in and {number(found.expected.osl)} out, inside the limits"
     yield "carried by them, simulated", f"{number(found.capacity)} requests/s", told
     left = found.headroom
@@ -156,7 +154,6 @@ def verified(instances: Sequence[Instance], findings: Sequence[str], load: Watch
 
 
 def _settings(instances: Sequence[Instance]) -> Table:
-    """A row for each setting; instances that agree share a column."""
     columns = {tuple(_shown(one.running) for one in each.settings): each.url for each in reversed(instances)}
     first = instances[0].settings
     rows = tuple(

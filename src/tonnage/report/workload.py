@@ -163,7 +163,6 @@ def _times(error: float) -> str:
 
 
 def _over_time(found: Description) -> Drawing:
-    """Requests per second over the span of the traffic."""
     import numpy as np
 
     from tonnage.workload.burstiness import counts
@@ -208,7 +207,6 @@ def _sharing(found: Description) -> tuple[str, ...]:
 
 
 def _sessions(found: Description, live: LiveSessions) -> Section:
-    """What sessions add, find and keep."""
     spreads = (
         ("requests", live.requests),
         ("first prompt, tokens", live.first_prompt),

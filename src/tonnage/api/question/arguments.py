@@ -337,7 +337,6 @@ def as_text(value: float | str) -> str:
 
 
 def _added(asked: LengthsAsked, words: float, faults: Faults, images: Images | None) -> tuple[int, list[Note]]:
-    """Tokens of system prompt, passages, history and images together, and how they add up."""
     given: dict[Part, float | str | None] = {"system_prompt": asked.system_prompt, "retrieved": asked.retrieved, "history": asked.history}
     found = []
     for name, value in given.items():

@@ -139,7 +139,6 @@ def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[L
 
 
 def _made(a: BenchArguments, target: Target, infers: bool) -> Prompts | FilePrompts | Tensors:
-    """What gives each request its prompt or its tensors."""
     if infers:
         page, called = _address(target) + model_path(a.model), a.model if target.grpc else ""
         said = model_metadata(target.host, target.port, a.model) if target.grpc else fetch(page)
@@ -152,7 +151,6 @@ def _address(target: Target) -> str:
 
 
 def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
-    """The requested conversations, or None."""
     names = ("conversation_num", "conversation_turns", "conversation_turn_delay", "conversation_file", "sessions")
     given = [name for name in names if getattr(a, name) is not None]
     if not given:
@@ -185,7 +183,6 @@ def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
 
 
 def _sessions(a: BenchArguments, path: str) -> RecordedSessions:
-    """The recorded sessions of a file."""
     for name in ("isl", "osl", "conversation_turns", "conversation_turn_delay", "conversation_file", "ramp"):
         if getattr(a, name) is not None:
             raise InputError(f"{option(name)}: recorded sessions have their own; leave it out beside {option('sessions')}")
@@ -233,7 +230,6 @@ def _question(
 
 
 def _prompts(file: Path | None, tokenizer: Path | None, characters: float, shared: int, seed: int) -> Prompts | FilePrompts:
-    """What gives each request its prompt."""
     characters = _characters(characters)
     if file is None:
         return prompts(seed=seed, tokenizer=tokenizer, characters=characters, shared_tokens=shared)
@@ -356,7 +352,6 @@ def _slo(a: BenchArguments) -> Slo:
 
 
 def _extra(texts: Sequence[str]) -> dict[str, Any]:
-    """Further fields of the request's body."""
     import json
 
     found: dict[str, Any] = {}
@@ -393,7 +388,6 @@ def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
 
 
 def _talk_scenario(talk: Talk) -> dict[str, Any]:
-    """The conversations, for the run folder."""
     pause = f"{'exponential:' if talk.pause.exponential else ''}{talk.pause.mean_s:g}s"
     if talk.sessions is not None:
         return {"conversations": {"number": talk.count, "sessions": talk.sessions.source, "pause": "as recorded"}}

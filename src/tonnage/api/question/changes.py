@@ -75,7 +75,6 @@ def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
 
 
 def _given(text: str, known: Iterable[str], where: str, example: str) -> dict[str, str]:
-    """The parts of a text by their names."""
     found: dict[str, str] = {}
     for part in text.split():
         name, sign, value = part.partition("=")

@@ -195,7 +195,6 @@ def sized_pools(scenario: Scenario, *, mode: str, shares: bool) -> Pools | None:
 
 
 def _any(part: StandbyAsked | ScalingAsked) -> bool:
-    """Whether anything is said there."""
     return any(getattr(part, one.name) is not None for one in fields(part))
 
 

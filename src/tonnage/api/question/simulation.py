@@ -245,7 +245,6 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
 
 
 def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated]) -> dict[str, Any]:
-    """How many instances there are, and what is between them."""
     instances, router = own.get("instances", 1), router_of(asked, by_content=True)
     if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
         raise InputError(f"{option('instances')}: {instances} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")

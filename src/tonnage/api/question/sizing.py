@@ -186,7 +186,6 @@ def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
 
 
 def _note(defaults: Defaults) -> UseCaseDefaults:
-    """What a use case set, as a note of the plan."""
     limits = tuple(map(limit_of, defaults.limits))
     parts = tuple(DefaultPart(part=name, written=text) for name, text in defaults.parts.items())
     return UseCaseDefaults(use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits, parts=parts)
@@ -389,7 +388,6 @@ def _check_unsized(scenario: Scenario, faults: Faults) -> None:
 
 
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
-    """Refuse numbers out of range, each by itself."""
     asked = scenario.search
     limit = next((name for name in ("power_cap", "gpu_clock") if getattr(asked, name) is not None), None)
     if limit is not None and scenario.benchmarks is not None:

@@ -66,7 +66,6 @@ def _planned(a: GatewayArguments, plan: str | Path) -> tuple[Sequence[str], int 
 
 
 def _backend(text: str) -> tuple[Target, float]:
-    """An address and its weight."""
     from tonnage.bench.connection import parse_url
 
     where = option("backend")

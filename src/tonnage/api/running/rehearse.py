@@ -146,7 +146,6 @@ def _engines(folder: Path) -> tuple[list[Program], str]:
 
 
 def _before(plan: Plan, requests: Requests, killed_ns: int) -> tuple[tuple[tuple[str, float | None], ...], bool]:
-    """The plan's limits over what ended before the kill."""
     from tonnage.results.metrics import summarize
 
     ended = (requests.status == 0) & (requests.last_token_ns <= killed_ns)
@@ -303,7 +302,6 @@ def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, wat
 
 
 def _with_a_failure(fleet: Processes, seconds: float, *, seed: int, told: Told, watch: Watch) -> Failure:
-    """The same load while the first instance is killed."""
     from tonnage.serve.demonstration import Failure
 
     kill = Kill(fleet.supervisor.children[0], after_s=seconds * KILLED_AT)

@@ -131,7 +131,6 @@ def _check(router: str, **numbers: float) -> None:
 
 
 def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
-    """The faults, of instances that there are."""
     from tonnage.serve.faults import parse_fault
 
     found = tuple(parse_fault(text) for text in texts)

@@ -186,7 +186,6 @@ def _image(word: str) -> str:
 
 
 def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
-    """By a plan: its command, word by word."""
     from tonnage.api.running.deploy import planned
     from tonnage.serve.launch.start import check_planned, placed, usable
     from tonnage.spec.catalog import find_engine
@@ -287,7 +286,6 @@ def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) ->
 
 
 def _triton(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
-    """A model repository as it is."""
     from tonnage.serve.launch.start import Start, placed, triton_started, usable
 
     if asked.model is None:
@@ -319,7 +317,6 @@ def _start(
     more: dict[str, str] | None = None,
     notes: tuple[str, ...] = (),
 ) -> Start:
-    """The instances of a command."""
     from tonnage.plan.launch import with_metrics
     from tonnage.serve.launch.start import Start, across, engine_started, nim_started
 

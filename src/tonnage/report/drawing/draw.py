@@ -86,7 +86,6 @@ def _tick(x: Scale, tick: float, top: float, bottom: float) -> str:
 
 
 def _bar(bar: Bar, x: Scale, top: float, left: float, stacked: bool) -> str:
-    """The name, the segments and the total of one bar."""
     weight = "label strong" if bar.chosen else "label"
     y = top + (22 if stacked else (ROW - THICK) / 2)
     parts, at = [], 0.0
@@ -170,7 +169,6 @@ def _ticks(boxes: Boxes, most: int) -> tuple[float, ...]:
 
 
 def _box(box: Box, x: Scale, top: float, left: float, stacked: bool) -> str:
-    """The name, the whiskers, the box, the median and the mean of one row."""
     y = top + (20 if stacked else (BOX_ROW - THICK) / 2)
     middle = y + THICK / 2
     name = text(6, top + 14, fitted(box.name, x.end - 12)) if stacked else text(left - 14, middle + 4, box.name, "end")
@@ -247,13 +245,11 @@ def draw_heat_map(heat: HeatMap, page: Page) -> tuple[float, str]:
 
 
 def _labelled(edges: tuple[float, ...], wide: float) -> range:
-    """Which edges have room for their number."""
     longest = max(len(short(edge)) for edge in edges) * CHARACTER + 8
     return range(0, len(edges), max(1, math.ceil(longest / wide)))
 
 
 def _cell(cell: Cell, x: float, y: float, size: tuple[float, float], most: int) -> str:
-    """One cell, with its count where that has room."""
     wide, tall = size
     strength = FAINTEST + (1 - FAINTEST) * math.sqrt(cell.count / most)
     drawn = element("rect", x=x, y=y, width=wide, height=tall, class_="bar fill0", fill_opacity=f"{strength:.2f}")
@@ -401,7 +397,6 @@ def draw(figure: Figure) -> str:
 
 
 def _inside(figure: Figure, page: Page) -> tuple[float, str]:
-    """The height of a figure and its markup."""
     if isinstance(figure, Plot):
         return draw_plot(figure, page)
     if isinstance(figure, Bars):

@@ -163,7 +163,6 @@ def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:
 
 
 def _saturation(c: Candidate) -> str:
-    """When the fleet would be always busy, in words."""
     rate = number(c.saturation_requests_per_second_per_instance * c.instances)
     return f"{rate} requests/s, when every instance is always busy"
 

@@ -465,7 +465,6 @@ Broken = why.BrokenAtAnyLoad | why.BrokenEarly | why.BrokenInVerification | why.
 
 
 def _where_broken(reason: Broken) -> str:
-    """At which load the limit breaks."""
     match reason:
         case why.BrokenAtAnyLoad():
             return "at any load" if reason.lowest is None else f"at every load measured (lowest: {measured_load_text(reason.lowest)})"

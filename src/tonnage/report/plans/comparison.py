@@ -103,7 +103,6 @@ def _judged(plan: Plan) -> str:
 
 
 def _energy(plan: Plan) -> str:
-    """KWh that the owned systems take in a year."""
     way = owned(yearly(plan))
     return ABSENT if way is None or way.energy is None else whole(way.energy.kwh_per_year)
 
@@ -185,7 +184,6 @@ def _much(twin: Candidate, best: Candidate) -> str:
 
 
 def _difference(best: Candidate, alike: Candidate | None, chosen: Candidate | None) -> str:
-    """How much more or less the prediction carries than was measured, in a sentence."""
     twin = alike or chosen
     if twin is None:
         return "The measured deployment is not among the predicted ones."
@@ -199,7 +197,6 @@ def _difference(best: Candidate, alike: Candidate | None, chosen: Candidate | No
 
 
 def _cost(cost: YearlyCost | None) -> Text | None:
-    """What the measured answer costs on systems of one's own, and at an API."""
     if cost is None:
         return None
     way = owned(cost)

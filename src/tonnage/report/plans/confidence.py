@@ -233,7 +233,6 @@ def _interval(systems: dict[str, int | None], asked: float) -> str:
 
 
 def _saved(found: Measurement) -> str:
-    """What is saved on average; "" where nothing is."""
     if not found.gains:
         return ""
     year = "" if found.saved_usd_per_year is None else f", {dollars(found.saved_usd_per_year)} USD a year"

@@ -140,7 +140,6 @@ def _question(plan: Plan) -> Values:
 
 
 def _fleet(found: UseCases) -> Values:
-    """What several use cases take together."""
     best = found.choice
     said: dict[str, tuple[str, float | None]] = {"use cases": (", ".join(found.names), None), "chosen": (found.chosen or "nothing", None)}
     if best is None:

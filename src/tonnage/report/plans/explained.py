@@ -105,7 +105,6 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
 
 
 def _reasons(plan: Plan) -> Iterator[str]:
-    """What decided, sentence by sentence."""
     best = plan.choice
     if best is None:
         yield f"Nothing was chosen: {answer_text(plan)}; the reasons are below."

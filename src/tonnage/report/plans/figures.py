@@ -79,7 +79,6 @@ def _of_curve(points: Sequence[CurvePoint], metric: str, statistic: str, tone: i
 
 
 def _reading(point: CurvePoint, metric: str, statistic: str, y: float) -> str:
-    """One point of the curve in words."""
     held = point.concurrency_per_instance
     lines = [f"{metric.upper()} {statistic} {number(y)} ms", f"at {number(point.requests_per_second_per_8_gpus)} requests/s per 8 GPUs"]
     lines += [f"{number(held)} requests in flight in one instance"] if held is not None else []

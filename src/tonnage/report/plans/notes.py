@@ -196,7 +196,6 @@ def _without_limits(note: notes.QueuedFromStart | notes.NoLimit) -> str:
 
 
 def _routed(note: notes.Routed) -> str:
-    """How the requests of a fleet come to its instances."""
     router = ROUTERS.get(note.router, note.router)
     if note.together == 1:
         return (
@@ -223,7 +222,6 @@ def _front_ends(note: notes.FrontEnds) -> str:
 
 
 def _settings(note: notes.UseCaseDefaults) -> list[str]:
-    """What a use case set."""
     found = [] if note.mode is None else [f"mode {note.mode}"]
     question = "question" if note.parts else "ISL"
     found += [f"{name} {tokens} tokens" for name, tokens in ((question, note.isl), ("OSL", note.osl)) if tokens]

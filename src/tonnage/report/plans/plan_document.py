@@ -87,7 +87,6 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
 
 
 def _parts(plan: Plan) -> tuple[Section, ...]:
-    """Every section after the first page."""
     step, memory = drawing(figures.step(plan), "", step_table(plan)), drawing(figures.memory(plan), "", memory_table(plan))
     return (
         _question(plan),
@@ -208,7 +207,6 @@ def _curve(plan: Plan) -> Section:
 
 
 def _hours_table(plan: Plan) -> Table:
-    """Requests per second, hour by hour."""
     rates = enumerate(plan.demand.profile or ())
     rows = tuple((f"{hour % 24}:00–{hour % 24 + 1}:00", number(rate)) for hour, rate in rates)
     return Table(caption="The load in numbers", header=("hour", "requests per second"), rows=rows, folded=True)

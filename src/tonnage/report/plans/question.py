@@ -267,7 +267,6 @@ def _second(demand: Demand, mean: float | None, name: str) -> str:
 
 
 def _origin(source: DemandSource) -> str:
-    """What a mean was made of, in brackets; "" where it was given."""
     if source.kind == "calls":
         calls = "call" if source.calls_per_year == 1 else "calls"
         requests = "request" if source.requests_per_call == 1 else "requests"
@@ -289,7 +288,6 @@ def _profile(demand: Demand, source: DemandSource) -> str:
 
 
 def _trace(demand: Demand, source: DemandSource) -> str:
-    """A recording's size, its mean and its bursts."""
     mean, peak, poisson = demand.mean_requests_per_second, demand.peak_second or 0, demand.poisson_peak_requests_per_second or 0.0
     by_second = f"{peak} requests/s: the busiest second of the " if demand.sizing_requests_per_second == peak != mean else ""
     burst = f"; a Poisson peak of that mean would be {plain(poisson)} (95th percentile of seconds)" if peak > poisson else ""

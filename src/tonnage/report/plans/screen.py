@@ -119,7 +119,6 @@ class Room:
 
 
 def _rooms() -> Iterator[Room]:
-    """From all of it down to the least."""
     yield from (Room(rows=rows) for rows in range(BESIDE, 3, -1))
     yield from (Room(rows=4, warnings=warnings) for warnings in range(WARNED, 0, -1))
     yield from (Room(rows=4, warnings=1, spared=spared) for spared in range(1, len(SPARED) + 1))
@@ -181,7 +180,6 @@ def head(plan: Plan, room: Room) -> tuple[Section, ...]:
 
 
 def _of_several(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
-    """One line and one row for each model."""
     first, shown = plans[0], plans[: max(room.rows, 1)]
     models = " and ".join(filter(None, (", ".join(plan.scenario.model for plan in plans[:-1]), plans[-1].scenario.model)))
     asked = (("Question", f"{models}, {lengths_text(first)}"), *question_rows(first)[1:])

@@ -54,7 +54,6 @@ def use_cases_text(found: UseCases) -> Document:
 
 
 def _in_full(found: UseCases) -> Iterator[Section]:
-    """All that is known of each use case by itself, under its name."""
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = full_sections(plan)
         yield replace(first, title=f"{name}, by itself")
@@ -90,7 +89,6 @@ def brief_lines(found: UseCases) -> tuple[str, ...]:
 
 
 def _answer(found: UseCases) -> Rows:
-    """Name and text of each line of the answer."""
     rows = [("Answer", answer_text(found)), ("Confidence", _confidence(found))]
     if found.choice is not None:
         rows.append(("Standby", standbys_text(found.choice)))
@@ -133,7 +131,6 @@ def _sections(found: UseCases) -> tuple[Section, ...]:
 
 
 def _limits(choice: Arrangement, name: str) -> list[str]:
-    """Each limit of a use case with its value."""
     return [use_text(use) for pool in choice.pools for case in pool.cases if case.name == name for use in case.limits]
 
 

@@ -167,7 +167,6 @@ def _folded(cell: str, width: int) -> list[str]:
 
 
 def _side_by_side(row: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
-    """One row of folded cells, on as many lines as the longest cell needs."""
     lines = []
     for i in range(max(map(len, row))):
         parts = [cell[i] if i < len(cell) else "" for cell in row]
