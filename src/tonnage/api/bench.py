@@ -30,11 +30,9 @@ from tonnage.units import parse_duration
 
 __all__ = ["bench", "bench_selftest", "prepare_bench", "run_bench", "run_find_max", "serve_exactly"]
 
-SELF_TEST_STREAMS = 256
-"""Streams of the short self-test before a run at most; a load of fewer clients is tested at its own number."""
+SELF_TEST_STREAMS = 256  # streams of the short self-test before a run at most; a load of fewer clients is tested at its own number
 
-Watch = Callable[[str], Watcher | None]
-"""Makes who looks on at a load, described in words; None for nobody."""
+Watch = Callable[[str], Watcher | None]  # makes who looks on at a load, described in words; None for nobody
 
 
 def _nobody(words: str) -> None:

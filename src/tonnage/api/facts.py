@@ -21,24 +21,18 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
 
-DEFAULT_ISL, DEFAULT_OSL = 2_000, 200
-"""Tokens of a request that are counted where nothing is given."""
+DEFAULT_ISL, DEFAULT_OSL = 2_000, 200  # tokens of a request that are counted where nothing is given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
-    """Where the memory of an instance goes, and how many requests of given lengths it holds.
+    """Where the memory of an instance goes, and how many requests of given lengths it holds."""
 
-    Attributes:
-        plan: the memory of one instance.
-        isl, osl: tokens of a request.
-        chosen: whether the instance is another than one H100, because that does not hold the model.
-    """
-
-    plan: MemoryPlan
+    plan: MemoryPlan  # the memory of one instance
+    # isl, osl: tokens of a request
     isl: int
     osl: int
-    chosen: bool = False
+    chosen: bool = False  # whether the instance is another than one H100, because that does not hold the model
 
     def lines(self) -> list[str]:
         """The arithmetic, one printable equation a line."""
@@ -125,8 +119,8 @@ def _holds(deployment: Deployment) -> bool:
         return False
 
 
+# What an instance is looked for among, where nobody says which
 USUAL_GPUS, USUAL_TPS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb"), (1, 2, 4, 8)
-"""What an instance is looked for among, where nobody says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,11 +221,11 @@ def lesson(**asked: Unpack[LessonArguments]) -> LessonResult:
     return run_lesson(LessonConfig(**fields))
 
 
+# Settings that a lesson may be swept over, and how their values are read
 LESSON_SWEEPS = {
     **dict.fromkeys(("concurrency", "slots", "prefill_chunks"), whole_numbers),
     **dict.fromkeys(("tick_rate", "osl_mean"), rates),
 }
-"""Settings that a lesson may be swept over, and how their values are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

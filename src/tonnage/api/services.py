@@ -24,8 +24,7 @@ from tonnage.units import format_duration
 if TYPE_CHECKING:
     from tonnage.evidence.services import ServiceCalibration
 
-REQUESTS = 20_000
-"""Requests of one simulation where none are requested."""
+REQUESTS = 20_000  # requests of one simulation where none are requested
 
 
 def simulate_service(
@@ -51,8 +50,7 @@ def simulate_service(
     return ServiceSweep(unit="clients" if concurrency is not None else "requests/s", loads=loads, points=points)
 
 
-CURVE = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
-"""Rates of the curve around a sized server, as shares of its part of the traffic."""
+CURVE = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)  # rates of the curve around a sized server, as shares of its part of the traffic
 
 
 def size_servers(

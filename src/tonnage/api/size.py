@@ -27,23 +27,17 @@ if TYPE_CHECKING:
     from tonnage.spec.scenario import DemandAsked
 
 
+# What a plan from measurements has no use for, and does not mind; how requests arrive and the seed are refused
 OF_A_SIMULATION = ("title",)
-"""What a plan from measurements has no use for, and does not mind; how requests arrive and the seed are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A scenario, and what was understood of it.
+    """A scenario, and what was understood of it."""
 
-    Attributes:
-        scenario: as written, flags in place of the file's values.
-        questions: one per model.
-        source: the file; empty where there is none.
-    """
-
-    scenario: Scenario
-    questions: tuple[Question, ...]
-    source: str = ""
+    scenario: Scenario  # as written, flags in place of the file's values
+    questions: tuple[Question, ...]  # one per model
+    source: str = ""  # the file; empty where there is none
 
 
 @with_signature(SizeArguments)
@@ -323,8 +317,8 @@ def _measured(
 # ``tonnage.size`` for several use cases of one model on one fleet: one pool for all, or one for each.
 
 
+# What is asked of one plan alone, and not of a fleet of several use cases
 OF_ONE_PLAN = ("have", "growth", "benchmarks", "budget", "max_kw", "max_racks", "autoscale", "broken_hours", "start_time")
-"""What is asked of one plan alone, and not of a fleet of several use cases."""
 
 
 @with_signature(SizeArguments)

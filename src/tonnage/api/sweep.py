@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 Where = Literal["processes", "ray"]
 
-LEFT_OUT = "left-out"
-"""Folder of the points that could not be, a file each that says why."""
+LEFT_OUT = "left-out"  # folder of the points that could not be, a file each that says why
 
 MOST_POINTS = 100_000
 

@@ -13,8 +13,7 @@ from tonnage.cli.printing import print_answer
 from tonnage.errors import InputError
 from tonnage.spec.typed_values import about
 
-PRECISIONS = "precisions"
-"""The text that shows the number formats."""
+PRECISIONS = "precisions"  # the text that shows the number formats
 
 
 def catalog(

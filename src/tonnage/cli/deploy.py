@@ -14,11 +14,9 @@ from tonnage.cli.printing import print_answer, say
 from tonnage.cli.progress import progress_bar
 from tonnage.cli.services import is_service, refuse_given
 
-FAULTS = 3
-"""Exit code where a written folder has faults, or its rehearsal shows some."""
+FAULTS = 3  # exit code where a written folder has faults, or its rehearsal shows some
 
-app = App(name="deploy", help_format="plaintext")
-"""The verb, and ``verify`` and ``rehearse`` below it."""
+app = App(name="deploy", help_format="plaintext")  # the verb, and ``verify`` and ``rehearse`` below it
 
 
 @app.default

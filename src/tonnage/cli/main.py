@@ -61,6 +61,7 @@ app = App(
     help_format="plaintext",
     default_parameter=Parameter(show_default=_default, negative=()),
 )
+# The verbs of each file that has several; the others have a file each, of the verb's name
 FILES = {
     "saved": ("report", "explain", "diff"),
     "measured": ("score", "calibrate", "compare", "import"),
@@ -68,9 +69,8 @@ FILES = {
     "catalog": ("catalog", "memory", "schema", "completion"),
     "ui": ("ui", "learn", "mcp"),
 }
-"""The verbs of each file that has several; the others have a file each, of the verb's name."""
+# Names of verbs in Python that are not their own: a word of Python, and a verb with others below it
 FUNCTIONS = {"import": "import_run", "deploy": "app"}
-"""Names of verbs in Python that are not their own: a word of Python, and a verb with others below it."""
 _OF_VERB = {verb: file for file, verbs in FILES.items() for verb in verbs}
 
 for _place, (_verb, _help) in enumerate(VERBS.items()):
@@ -130,6 +130,7 @@ def _fail(message: str, code: int) -> int:
 # What to type in place of an option that a verb does not have, or of a value that it cannot read.
 
 
+# What to type here, the first that the verb has, by the names elsewhere
 ELSEWHERE: dict[tuple[str, ...], str] = {
     (
         "--isl 2000",
@@ -181,7 +182,6 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--trace FILE",): "input-file dataset-path dataset-name trace-file replay",
     ("--isl and --osl; the context is the model's and is not set",): "max-model-len context-length max-context max-seq-len",
 }
-"""What to type here, the first that the verb has, by the names elsewhere."""
 
 KINDS = {int: "a whole number", float: "a number"}
 

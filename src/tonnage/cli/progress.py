@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
+# What goes on when every candidate has been simulated: its length is not known, so that the bar only moves
 AFTER = "tuning knobs, simulating whole fleets, changing one input at a time"
-"""What goes on when every candidate has been simulated: its length is not known, so that the bar only moves."""
 
 
 @contextmanager
@@ -76,11 +76,10 @@ def compile_if_needed(
 # The loop of fleets compiled by a second process, while the first compiles that of one engine.
 
 
+# How long the second process is waited for, when the first has done its part: it has less to do, and is given up where it hangs
 LONGEST_S = 60.0
-"""How long the second process is waited for, when the first has done its part: it has less to do, and is given up where it hangs."""
 
-ALONE = 3
-"""Its exit code where the first process is gone."""
+ALONE = 3  # its exit code where the first process is gone
 
 
 @contextmanager

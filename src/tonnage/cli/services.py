@@ -11,8 +11,7 @@ from tonnage.cli.printing import print_answer, write_page
 from tonnage.errors import DONE, NO_ANSWER
 
 SIMULATED = ("requests", "seed", "json", "concurrency", "request_rate")
-SIZED = ("requests", "seed", "json", "report")
-"""Flags that a service takes with its file."""
+SIZED = ("requests", "seed", "json", "report")  # flags that a service takes with its file
 
 
 def is_service(scenario: Path | None) -> bool:

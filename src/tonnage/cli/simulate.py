@@ -54,8 +54,7 @@ class Lesson:
     until: float | None = about("Ticks to simulate (default: 100).")
 
 
-OF_BOTH = ("concurrency", "seed", "batcher")
-"""Arguments that the lesson takes, too."""
+OF_BOTH = ("concurrency", "seed", "batcher")  # arguments that the lesson takes, too
 
 
 @with_flags(*leaf_flags(simulated_leaves()), *flags_of(Output, OUTPUT), *flags_of(Timeline, OUTPUT), *flags_of(Lesson, LESSON))

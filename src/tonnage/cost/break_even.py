@@ -17,17 +17,13 @@ from tonnage.plan.cost import BreakEven, Serving, Traffic
 from tonnage.plan.note import NoCost
 from tonnage.spec.prices import Prices
 
-LOOK_AHEAD = 10.0
-"""Break-evens are looked for up to so many times the volume of the plan …"""
+LOOK_AHEAD = 10.0  # break-evens are looked for up to so many times the volume of the plan …
 
-MOST_JUMPS = 200_000
-"""… or up to fewer, where more jumps than these would have to be looked at."""
+MOST_JUMPS = 200_000  # … or up to fewer, where more jumps than these would have to be looked at
 
-TIE = 1e-12
-"""Two costs that differ by less than this share of the larger are the same."""
+TIE = 1e-12  # two costs that differ by less than this share of the larger are the same
 
-SAME_VOLUME = 1e-9
-"""Two volumes that differ by less than this share are the same: the share at which a rate still divides evenly."""
+SAME_VOLUME = 1e-9  # two volumes that differ by less than this share are the same: the share at which a rate still divides evenly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

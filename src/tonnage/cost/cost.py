@@ -25,9 +25,9 @@ from tonnage.spec.prices import ApiPrice, Figure, Prices, amount
 
 MONTHS = 12
 
+# Highest power of a server over the TDP of its GPUs: 1.79 of a DGX B200, 1.82 of a DGX H100 and H200, 2.03 of a DGX A100
+# (``spec/catalog/systems.yaml``)
 SERVER_OVER_GPUS = 1.8
-"""Highest power of a server over the TDP of its GPUs: 1.79 of a DGX B200, 1.82 of a DGX H100 and H200, 2.03 of a DGX A100
-(``spec/catalog/systems.yaml``)."""
 
 
 def traffic_of(plan: Plan) -> Traffic:

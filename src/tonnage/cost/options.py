@@ -23,8 +23,7 @@ from tonnage.plan.cost import CostPart, Hours, Serving, Traffic, WayCost, Where
 from tonnage.plan.note import NoCost
 from tonnage.spec.prices import ApiPrice, CloudOffer, CloudTier, Figure, Prices, amount
 
-MOST_SPLITS = 1_000
-"""Numbers of owned systems that are looked at one by one."""
+MOST_SPLITS = 1_000  # numbers of owned systems that are looked at one by one
 
 
 def needed(requests_per_second: float, serving: Serving) -> int:

@@ -98,8 +98,7 @@ def catalog_id(model: str) -> str:
 # What each candidate of a plan costs, to buy and in a year, and what its systems draw: what a choice is made by.
 
 
-OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")
-"""The ways of serving whose cost hangs on the candidate alone."""
+OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")  # the ways of serving whose cost hangs on the candidate alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +141,8 @@ def outlay(
 # A job that is done again and again, such as a nightly run.
 
 
+# Shortest rental of a machine: it covers the minutes of starting and of loading the model, and the minimum that some clouds charge
 LEAST_HOURS = 1.0
-"""Shortest rental of a machine: it covers the minutes of starting and of loading the model, and the minimum that some clouds charge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

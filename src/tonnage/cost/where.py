@@ -149,8 +149,7 @@ def _course_way(serving: Serving, exact: float, usd: float, ours: float) -> Cour
 
 
 MONTHS = 12
-MOST_MONTHS = 120
-"""Beyond ten years, twice what systems serve, no month is named."""
+MOST_MONTHS = 120  # beyond ten years, twice what systems serve, no month is named
 
 
 def with_outlook(cost: YearlyCost, plan: Plan, prices: Prices, today: date | None) -> YearlyCost:

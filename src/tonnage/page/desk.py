@@ -23,14 +23,11 @@ from tonnage.report.plans.plan_document import plans_of, read_plans
 from tonnage.sizing.estimate import Estimate, estimates
 from tonnage.sizing.planner import Runs
 
-LONGEST_LINE = 64 * 2**20
-"""Bytes of an answer."""
-ENDS_S = 5.0
-"""Seconds that a cancelled job has to end by itself; then its process is killed, and the next job starts another one."""
+LONGEST_LINE = 64 * 2**20  # bytes of an answer
+ENDS_S = 5.0  # seconds that a cancelled job has to end by itself; then its process is killed, and the next job starts another one
 
 
-UNDER_WAY = {"progress", "live", "decided"}
-"""What a job says before its end."""
+UNDER_WAY = {"progress", "live", "decided"}  # what a job says before its end
 
 
 class Worker:
@@ -113,14 +110,10 @@ class Worker:
             await self._process.wait()
 
 
-MOST_KEPT = 64
-"""Answers that are kept; the least recently used goes first."""
-LARGEST_READ = 8 * 2**20
-"""Bytes of a JSON file whose kind is looked at."""
-NICE = 5
-"""How far a simulation steps back behind the page's own process; a measurement does not."""
-MOST_PREPARED = 4_000
-"""Closed forms that are kept."""
+MOST_KEPT = 64  # answers that are kept; the least recently used goes first
+LARGEST_READ = 8 * 2**20  # bytes of a JSON file whose kind is looked at
+NICE = 5  # how far a simulation steps back behind the page's own process; a measurement does not
+MOST_PREPARED = 4_000  # closed forms that are kept
 
 
 def kind_of(path: Path) -> str:

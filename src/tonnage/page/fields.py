@@ -20,13 +20,12 @@ from tonnage.spec.deployment import METRICS
 from tonnage.spec.scenario import Leaf, leaves, takes
 from tonnage.spec.use_cases import PRESETS
 
-Flat = dict[str, Any]
-"""Values by the names of leaves, as ``tonnage.size`` takes them."""
+Flat = dict[str, Any]  # values by the names of leaves, as ``tonnage.size`` takes them
 
 LEAVES: dict[str, Leaf] = {leaf.name: leaf for leaf in leaves()}
-LONGEST_QUERY, LONGEST_VALUE = 16_000, 2_000
-"""Characters."""
+LONGEST_QUERY, LONGEST_VALUE = 16_000, 2_000  # characters
 
+# The forms of a demand, each with its leaves; the first leaf is the one that says which form it is
 FORMS: dict[str, tuple[str, ...]] = {
     "peak": ("peak_rps",),
     "mean": ("mean_rps", "peak_percentile", "peak_factor", "profile"),
@@ -35,13 +34,11 @@ FORMS: dict[str, tuple[str, ...]] = {
     "trace": ("trace", "mean_rps"),
     "job": ("requests", "within"),
 }
-"""The forms of a demand, each with its leaves; the first leaf is the one that says which form it is."""
 
-BASE = "base"
-"""Name of the link that a question of What if began with."""
+BASE = "base"  # name of the link that a question of What if began with
 
+# What the page asks where a link asks nothing: the question of the README
 EXAMPLE: Flat = {"model": "llama-3.1-8b", "isl": "2000", "osl": "200", "peak_rps": "300", "ttft": ["p95<=500ms"], "tpot": ["p95<=50ms"]}
-"""What the page asks where a link asks nothing: the question of the README."""
 
 
 def form_of(asked: Mapping[str, Any]) -> str:
@@ -137,6 +134,7 @@ def _leads_out(token: str, folder: Path) -> bool:
         return False
 
 
+# Ends of the logarithmic sliders; limits in milliseconds
 SLIDERS: dict[str, tuple[float, float]] = {
     "peak_rps": (0.1, 10_000),
     "mean_rps": (0.1, 10_000),
@@ -151,7 +149,6 @@ SLIDERS: dict[str, tuple[float, float]] = {
     "e2e": (100, 300_000),
     "confidence": (50, 99),
 }
-"""Ends of the logarithmic sliders; limits in milliseconds."""
 
 LABELS = {
     "model": "Model",
@@ -216,8 +213,8 @@ SHOWN = {
     *METRICS,
     *(leaf for one in FORMS.values() for leaf in one),
 }
+# GPUs that have a box; others are typed
 OFFERED = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb", "gb200-186gb", "gb300-279gb", "a100-sxm-80gb", "l40s")
-"""GPUs that have a box; others are typed."""
 _LIMIT = re.compile(r"\s*(mean|p50|p90|p95|p99)\s*<?=?\s*([\d.]+)\s*(ms|s)\s*")
 
 

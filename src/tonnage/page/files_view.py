@@ -31,13 +31,11 @@ if TYPE_CHECKING:
 
     from tonnage.page.desk import Desk
 
-LARGEST_FILE = 256 * 2**20
-"""Bytes of an upload."""
+LARGEST_FILE = 256 * 2**20  # bytes of an upload
 MOST_FILES = 500
 NAME = re.compile(r"\w[\w .+()-]{0,99}")
 ENDINGS = (".csv", ".json", ".jsonl", ".yaml", ".yml", ".parquet", ".gz", ".txt")
-EXAMPLES = "model=llama-3.1-8b"
-"""What a question begins with where a file names no model."""
+EXAMPLES = "model=llama-3.1-8b"  # what a question begins with where a file names no model
 TOKEN = "Changing files needs the token: open the address that tonnage ui printed."
 
 

@@ -33,12 +33,9 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-LARGEST_BODY = 16 * 2**20
-"""Bytes."""
-DEEPEST = 30
-"""Levels of a document."""
-LOOKS_S = 0.25
-"""Seconds between two looks at whether a client is still there."""
+LARGEST_BODY = 16 * 2**20  # bytes
+DEEPEST = 30  # levels of a document
+LOOKS_S = 0.25  # seconds between two looks at whether a client is still there
 NUMBERS = ("tp", "dp", "ep", "isl", "osl")
 MEMORY = ("model", "gpu", "precision", "engine", "speculation", "lora", *NUMBERS)
 

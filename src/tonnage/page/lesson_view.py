@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from tonnage.simulator.lesson import LessonResult
 
+# The ways of batching, by what a button calls them
 BATCHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "static": ("Static", {"batcher": "static"}),
     "in-flight": ("In-flight", {"batcher": "in-flight"}),
     "chunked": ("Chunked", {"batcher": "in-flight", "prefill_chunks": 4}),
     "one-prefill": ("One prefill", {"batcher": "one-prefill"}),
 }
-"""The ways of batching, by what a button calls them."""
 READINGS = {
     "static": "Nobody enters until all slots are empty: slots of short answers wait for the longest one.",
     "in-flight": "A request enters as soon as a slot is free. Its prefill holds up the tokens of all others.",
@@ -37,6 +37,7 @@ READINGS = {
     "one-prefill": "As in-flight, with at most one request in prefill: steps stay short, and the queue waits a little longer.",
 }
 LOADS = {"tick_rate": "Requests per tick", "concurrency": "Concurrency", "initial_batch": "One batch at the start"}
+# Label, default, and least, most and step of a slider
 NUMBERS: dict[str, tuple[str, tuple[str, float, float, float]]] = {
     "slots": ("Slots", ("4", 1, 16, 1)),
     "prefill_ticks": ("Ticks of a prefill", ("2", 0, 10, 0.5)),
@@ -44,12 +45,9 @@ NUMBERS: dict[str, tuple[str, tuple[str, float, float, float]]] = {
     "osl_std": ("Their standard deviation", ("5", 0, 20, 1)),
     "until": ("Ticks to run", ("200", 50, 1000, 50)),
 }
-"""Label, default, and least, most and step of a slider."""
 LOAD_SLIDERS = {"tick_rate": ("0.3", 0.05, 1.0, 0.05), "concurrency": ("8", 1, 40, 1), "initial_batch": ("40", 1, 200, 1)}
-LONGEST = 1_000
-"""Ticks that are played."""
-MOST_REQUESTS = 400
-"""Of a timeline, which is simulated by the readable engine."""
+LONGEST = 1_000  # ticks that are played
+MOST_REQUESTS = 400  # of a timeline, which is simulated by the readable engine
 SECONDS = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "isl": "1000", "osl": "100", "concurrency": "8", "requests": "40"}
 TITLES = {
     "model": "Model",

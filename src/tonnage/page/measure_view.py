@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tonnage.page.desk import Desk
 
+# Label and default of the arguments of a measurement
 FIELDS = {
     "url": ("Server", "http://127.0.0.1:8000"),
     "model": ("Name of its model", "llama-3.1-8b"),
@@ -42,7 +43,6 @@ FIELDS = {
     "benchmark_duration": ("For how long each", "10s"),
     "slo": ("Limit for the verdict", "ttft p95<=500ms"),
 }
-"""Label and default of the arguments of a measurement."""
 SERVE = "./tonnage serve --engine simulated --model llama-3.1-8b --gpu h100-sxm-80gb"
 NAME = re.compile(r"[\w][\w.+-]{0,79}")
 EVERY = "5s"

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 VIEWS = (size_view, lesson_view, measure_view, files_view, http_api)
 HOST = "127.0.0.1"
 OWN = ("page.css", "page.js", "lesson.js", "drag.js", "files.js", "measure.js", "htmx.min.js", "uPlot.iife.min.js", "uPlot.min.css")
+# Everything that a page loads: the name of its address, its package and its file
 ASSETS = {"report.css": ("tonnage.report.writers", "page.css"), "report.js": ("tonnage.report.writers", "page.js")} | {
     name: ("tonnage.page", f"static/{name}") for name in OWN
 }
-"""Everything that a page loads: the name of its address, its package and its file."""
 
 
 def application(desk: Desk, port: int) -> Starlette:

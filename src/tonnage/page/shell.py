@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tonnage.page.desk import Desk
 
+# Path and name of each view, in the order of the navigation
 VIEWS = (("size", "Size"), ("what-if", "What if"), ("compare", "Compare"), ("lesson", "Lesson"), ("measure", "Measure"), ("files", "Files"))
-"""Path and name of each view, in the order of the navigation."""
 
 MARK = (
     '<svg class="logo" viewBox="0 0 24 24" aria-hidden="true"><rect x="3" y="13" width="4" height="8" rx="1"/>'
@@ -94,8 +94,7 @@ POLICY = (
 )
 EVENTS = "text/event-stream"
 SAFE = ("GET", "HEAD", "OPTIONS")
-COMPUTES = "/api/"
-"""Paths whose POST changes nothing."""
+COMPUTES = "/api/"  # paths whose POST changes nothing
 
 
 class Guard:

@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 
     from tonnage.page.desk import Desk
 
-SAID = 6
-"""Types of GPU that an estimate names."""
-OFFERED = 40
-"""Models that a search offers."""
+SAID = 6  # types of GPU that an estimate names
+OFFERED = 40  # models that a search offers
 
 
 def routes() -> list[Route]:
@@ -271,8 +269,7 @@ def _before_and_now(base: Plan, plan: Plan, query: str) -> str:
 # The Compare view: up to four plans side by side, their curves in one figure, and the differences of their questions.
 
 
-MOST = 4
-"""Plans side by side."""
+MOST = 4  # plans side by side
 LETTERS = "ABCD"
 
 

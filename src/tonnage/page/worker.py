@@ -21,14 +21,12 @@ from typing import Any
 
 from tonnage.errors import TonnageError, in_python
 
-MOST_KEPT = 20_000
-"""Runs that are kept between questions; beyond them the memory is emptied."""
+MOST_KEPT = 20_000  # runs that are kept between questions; beyond them the memory is emptied
 
+# A question that takes every part of an answer once
 SMALL = "model=llama-3.1-8b&isl=100&osl=10&peak_rps=1&ttft=p95<=500ms&gpu=h100-sxm-80gb&precision=fp8&tp=1&engine=vllm"
-"""A question that takes every part of an answer once."""
 
-EVERY_S = 0.5
-"""Seconds between two readings of a run."""
+EVERY_S = 0.5  # seconds between two readings of a run
 
 
 class Cancelled(Exception):

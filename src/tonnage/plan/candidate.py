@@ -82,8 +82,8 @@ class Identity:
 # Where the memory of one GPU goes.
 
 
+# ``reserve`` is the CUDA context, communication buffers and CUDA graphs
 MemoryUse = Literal["weights", "drafter", "adapters", "encoder", "activations", "reserve", "kv_cache", "unused"]
-"""``reserve`` is the CUDA context, communication buffers and CUDA graphs."""
 
 
 @strict
@@ -126,17 +126,13 @@ class Pool(Identity):
 # How sure a number of systems is.
 
 
-CONFIDENCE = 0.8
-"""The confidence that decides where none is requested."""
+CONFIDENCE = 0.8  # the confidence that decides where none is requested
 
-CONFIDENCES = (0.5, 0.99)
-"""The lowest and the highest that can be asked for: beyond, no held-out error says anything."""
+CONFIDENCES = (0.5, 0.99)  # the lowest and the highest that can be asked for: beyond, no held-out error says anything
 
-BESIDE = (0.5, 0.8, 0.95)
-"""Those that a plan always names, next to the requested one."""
+BESIDE = (0.5, 0.8, 0.95)  # those that a plan always names, next to the requested one
 
-MOST_TIMES = 2
-"""A confidence above the asked one that takes more than this many times the systems is not reached: nobody would buy them."""
+MOST_TIMES = 2  # A confidence above the asked one that takes more than this many times the systems is not reached: nobody would buy them
 
 
 def percent_key(share: float) -> str:

@@ -16,8 +16,7 @@ from tonnage.spec.typed_values import strict
 # What a cost comes to over years: money spent in three and in five years, when owning has paid off, a user's month, racks and heat.
 
 
-YEARS = (3, 5)
-"""Years that are looked at."""
+YEARS = (3, 5)  # years that are looked at
 
 
 @strict

@@ -8,8 +8,7 @@ from tonnage.plan.candidate import Identity
 from tonnage.plan.limit import Bound
 from tonnage.spec.typed_values import strict
 
-BURSTY = 1.5
-"""Coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too low there."""
+BURSTY = 1.5  # coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too low there
 
 DemandKind = Literal["peak", "mean", "calls", "users", "profile", "trace", "job", "existing", "sessions"]
 
@@ -85,8 +84,7 @@ class Demand:
 # How long the chosen systems are enough for a load that grows, and how many it takes later.
 
 
-AHEAD = (12, 24, 36)
-"""Months ahead that a plan looks at."""
+AHEAD = (12, 24, 36)  # months ahead that a plan looks at
 
 
 @strict

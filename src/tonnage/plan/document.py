@@ -38,12 +38,10 @@ class Shown:
     """A value whose JSON also shows some of its properties."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar = {"extra": "ignore"}
-    """``first_difference`` refuses what is neither a field nor a property."""
+    __pydantic_config__: ClassVar = {"extra": "ignore"}  # ``first_difference`` refuses what is neither a field nor a property
 
     DERIVED: ClassVar[tuple[str, ...]] = ()
-    WHERE_ASKED: ClassVar[tuple[str, ...]] = ()
-    """Fields that the JSON has only where they hold something."""
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ()  # fields that the JSON has only where they hold something
 
     def derived(self) -> tuple[str, ...]:
         """The properties that the JSON of this value shows."""

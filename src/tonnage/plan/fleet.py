@@ -152,11 +152,9 @@ class BehindRouter:
 # What systems take of a building: racks, power, heat.
 
 
-BTU_PER_HOUR = 3412.14
-"""Heat of one kW in BTU per hour (1 BTU = 1,055.06 J)."""
+BTU_PER_HOUR = 3412.14  # heat of one kW in BTU per hour (1 BTU = 1,055.06 J)
 
-KW_PER_TON = 3.51685
-"""One ton of refrigeration, 12,000 BTU per hour, in kW."""
+KW_PER_TON = 3.51685  # one ton of refrigeration, 12,000 BTU per hour, in kW
 
 
 @strict
@@ -221,12 +219,12 @@ class AtPeak(Shown):
 # By which rule a controller scales the fleet of a plan over its day, week or trace, and what that saves.
 
 
+# What a controller looks at: requests in flight at the instances that serve, or requests that come in a second
 Metric = Literal["outstanding", "rate"]
-"""What a controller looks at: requests in flight at the instances that serve, or requests that come in a second."""
 
+# Why there is no proposal: one instance serves the peak; a controller is not simulated over attention ranks; or no rule that was tried
+# holds the limits
 WhyNot = Literal["one-instance", "attention-ranks", "no-rule"]
-"""Why there is no proposal: one instance serves the peak; a controller is not simulated over attention ranks; or no rule that was tried
-holds the limits."""
 
 
 @strict

@@ -11,11 +11,11 @@ from tonnage.spec.engine import DRAFTER, FLAGS, GUESSES, MODEL, ONE_MORE, Launch
 from tonnage.spec.kv_tiers import PLAIN, AskedTier, Offloading
 from tonnage.spec.typed_values import strict
 
-FILE = "engine.yaml"
-"""Where the command looks for the engine's configuration file, in the folder that it is started in."""
+FILE = "engine.yaml"  # where the command looks for the engine's configuration file, in the folder that it is started in
 
 Value = bool | int | float | str
 
+# What a preset's ``launch`` may name next to the fields of ``Parallelism`` and ``EngineKnobs``
 SETTINGS: dict[str, str] = {
     "gpus": "GPUs of an instance",
     "stage_gpus": "GPUs that one layer is spread over, tensor-parallel degree × data-parallel attention ranks",
@@ -26,10 +26,9 @@ SETTINGS: dict[str, str] = {
     "kv_8bit": "whether the KV cache is kept in FP8",
     "kv_format": "number format of the KV cache, where that is not the engine's choice",
 }
-"""What a preset's ``launch`` may name next to the fields of ``Parallelism`` and ``EngineKnobs``."""
 
+# Left out of a command where they are 1, an engine's default
 DEGREES = ("pp", "dp", "ep", "front_ends", "stream_interval", "receive_interval")
-"""Left out of a command where they are 1, an engine's default."""
 
 
 @strict

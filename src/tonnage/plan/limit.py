@@ -98,8 +98,8 @@ def bound_by(limit: Asked) -> Bound:
 
 BudgetOf = Literal["purchase", "year"]
 
+# Kilowatts of a rack where nothing is given: four DGX H100 of 10.2 kW (NVIDIA DGX SuperPOD reference architecture for DGX H100, 2023)
 RACK_KW = 42.0
-"""Kilowatts of a rack where nothing is given: four DGX H100 of 10.2 kW (NVIDIA DGX SuperPOD reference architecture for DGX H100, 2023)."""
 
 
 @strict

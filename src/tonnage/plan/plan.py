@@ -26,6 +26,7 @@ from tonnage.spec.workload import Process
 # Why the chosen point is where it is: what takes the time of a step, and how far each limit is used.
 
 
+# What the time of an engine step goes into, by the name of the term
 TERMS = {
     "compute": "arithmetic of the layers' matrices, and activations",
     "bandwidth": "reading the weights",
@@ -37,7 +38,6 @@ TERMS = {
     "drafter": "guessing ahead (speculative decoding)",
     "table": "step times of another step model that depend on the tokens of a step alone",
 }
-"""What the time of an engine step goes into, by the name of the term."""
 
 
 @strict
@@ -143,85 +143,57 @@ class Understood:
 
 SCHEMA = "tonnage-plan/4"
 
-MOST_GPUS = 2
-"""GPUs of the candidate with the lowest latency, at most, in times those of the choice."""
+MOST_GPUS = 2  # GPUs of the candidate with the lowest latency, at most, in times those of the choice
 
 
 @strict
 class Plan(Shown, InNotebooks):
-    """The whole answer.
-
-    Attributes:
-        scenario: the question as it was understood.
-        asked: the question as it was written; None where it was not written as a scenario.
-        demand: where the peak came from.
-        candidates: every deployment inside the limits, best first.
-        rejected: every other one.
-        reachable: how near the deployments come where none meets the limits; None where one does, or none fits.
-        notes: what a reader must know about the numbers.
-        percentile_answer: the course's percentile sizing next to the simulated one; None unless asked.
-        provenance: version, coefficients, data, seed, command.
-        curve: what the choice does at every load up to saturation; empty where nothing was chosen or simulated.
-        pareto: every candidate as GPUs and cost against latency.
-        explain: why the choice is where it is.
-        sensitivity: what would change the answer.
-        warnings: rules of thumb that the answer runs against.
-        beyond: where the question leaves what was measured; empty where it does not, or nothing was chosen or predicted.
-        fleet_check: the whole fleet simulated at its peak.
-        tail: the confidence that no number of the chosen systems reaches, and what would; None where they reach every one that is named.
-        routers: the same fleet behind its router and behind others; empty where one instance serves, or the load is no open one.
-        prefix_cache: what the caches of the choice find of its prompts; None where they share nothing, or nothing was chosen.
-        job: when a job is done on the choice; None where it asks for no job, or nothing was chosen.
-        existing: what systems that exist carry; None unless asked.
-        cost: of the choice; None where nothing was chosen.
-        aim: what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen.
-        runner_up: the best deployment on another GPU type; None where none was tried or meets the limits.
-        measurement: what measuring the choice would buy; None where that cannot be said.
-        measured: the answer of the scenario's own benchmarks; None where it names none.
-        pools_instead: the best deployment in two pools, prefill and decode, where it needs fewer GPUs than the choice, whose instances do
-            both; None, and not in the JSON, where none does, or none was looked for.
-        together_instead: the best deployment whose instances do both, where the choice has two pools; None, and not in the JSON, elsewhere
-            and where none meets the limits at the asked confidence.
-        autoscaling: by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked.
-        sessions: recorded sessions on the choice; None, and not in the JSON, where the load is none.
-        growth: how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist
-            ``existing`` says it.
-    """
+    """The whole answer."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
     WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead", "sessions")
 
-    scenario: Understood
-    asked: Scenario | None = None
-    demand: Demand
-    candidates: tuple[Candidate, ...]
-    rejected: tuple[Rejected, ...]
-    reachable: Reachable | None = None
-    notes: tuple[Note, ...]
-    percentile_answer: PercentileAnswer | None = None
-    provenance: Provenance
-    curve: tuple[CurvePoint, ...] = ()
-    pareto: tuple[ParetoPoint, ...] = ()
-    explain: Explanation | None = None
-    sensitivity: Sensitivity | None = None
-    warnings: tuple[Warning, ...] = ()
+    scenario: Understood  # the question as it was understood
+    asked: Scenario | None = None  # the question as it was written; None where it was not written as a scenario
+    demand: Demand  # where the peak came from
+    candidates: tuple[Candidate, ...]  # every deployment inside the limits, best first
+    rejected: tuple[Rejected, ...]  # every other one
+    reachable: Reachable | None = None  # how near the deployments come where none meets the limits; None where one does, or none fits
+    notes: tuple[Note, ...]  # what a reader must know about the numbers
+    percentile_answer: PercentileAnswer | None = None  # the course's percentile sizing next to the simulated one; None unless asked
+    provenance: Provenance  # version, coefficients, data, seed, command
+    curve: tuple[CurvePoint, ...] = ()  # what the choice does at every load up to saturation; empty where nothing was chosen or simulated
+    pareto: tuple[ParetoPoint, ...] = ()  # every candidate as GPUs and cost against latency
+    explain: Explanation | None = None  # why the choice is where it is
+    sensitivity: Sensitivity | None = None  # what would change the answer
+    warnings: tuple[Warning, ...] = ()  # rules of thumb that the answer runs against
+    # where the question leaves what was measured; empty where it does not, or nothing was chosen or predicted
     beyond: tuple[Beyond, ...] = ()
-    fleet_check: FleetCheck | None = None
+    fleet_check: FleetCheck | None = None  # the whole fleet simulated at its peak
+    # the confidence that no number of the chosen systems reaches, and what would; None where they reach every one that is named
     tail: Unreached | None = None
+    # the same fleet behind its router and behind others; empty where one instance serves, or the load is no open one
     routers: tuple[BehindRouter, ...] = ()
+    # what the caches of the choice find of its prompts; None where they share nothing, or nothing was chosen
     prefix_cache: PrefixCache | None = None
-    job: JobDone | None = None
-    existing: Existing | None = None
-    cost: Cost | None = None
-    aim: Aim | None = None
-    runner_up: RunnerUp | None = None
-    measurement: Measurement | None = None
-    measured: Measured | None = None
-    autoscaling: Autoscaling | None = None
+    job: JobDone | None = None  # when a job is done on the choice; None where it asks for no job, or nothing was chosen
+    existing: Existing | None = None  # what systems that exist carry; None unless asked
+    cost: Cost | None = None  # of the choice; None where nothing was chosen
+    aim: Aim | None = None  # what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen
+    runner_up: RunnerUp | None = None  # the best deployment on another GPU type; None where none was tried or meets the limits
+    measurement: Measurement | None = None  # what measuring the choice would buy; None where that cannot be said
+    measured: Measured | None = None  # the answer of the scenario's own benchmarks; None where it names none
+    autoscaling: Autoscaling | None = None  # by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked
+    # the best deployment in two pools, prefill and decode, where it needs fewer GPUs than the choice, whose instances do both; None, and
+    # not in the JSON, where none does, or none was looked for
     pools_instead: OtherServing | None = None
+    # the best deployment whose instances do both, where the choice has two pools; None, and not in the JSON, elsewhere and where none meets
+    # the limits at the asked confidence
     together_instead: OtherServing | None = None
+    # how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist ``existing``
+    # says it
     growth: Growth | None = None
-    sessions: HeldSessions | None = None
+    sessions: HeldSessions | None = None  # recorded sessions on the choice; None, and not in the JSON, where the load is none
 
     @property
     def schema(self) -> str:

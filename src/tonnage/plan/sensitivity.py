@@ -15,8 +15,8 @@ from tonnage.spec.calibration import Calibration
 from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
 
+# Input length, output length, requests per second, and the time of a step (an error of the model)
 Input = Literal["isl", "osl", "rate", "step_time"]
-"""Input length, output length, requests per second, and the time of a step (an error of the model)."""
 
 
 @strict
@@ -203,11 +203,10 @@ class Unreached:
 # What measuring the choice would buy: the points to take, the systems before and after, and what that is worth.
 
 
+# What the commands call the server, the folder of the runs, the file of this plan and the file of the calibration
 SERVER, FOLDER, PLAN, CALIBRATED = "127.0.0.1:8000", "measured", "plan.json", "calibrated.json"
-"""What the commands call the server, the folder of the runs, the file of this plan and the file of the calibration."""
 
-LEAST_GAIN = 0.05
-"""Systems that have to be saved, on average, for a measurement to gain anything."""
+LEAST_GAIN = 0.05  # systems that have to be saved, on average, for a measurement to gain anything
 
 
 @strict

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 LABELS = {"requests_per_second": "requests/s", "output_tokens_per_second": "tokens/s"}
 READING = "Each dot is a quantile of both runs. On the line they are alike; above it the second run is slower, and a bend shows where."
-FAR_APART = 30
-"""Ratio of the largest value to the smallest from which the axes are logarithmic."""
+FAR_APART = 30  # ratio of the largest value to the smallest from which the axes are logarithmic
 SHOWN = (5, 25, 50, 75, 95, 99)
 VERDICTS = {None: ABSENT, True: "differs", False: "alike"}
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tonnage.sizing.precisions import FormatGain
     from tonnage.spec.deployment import Deployment
 
+# By kind, the fields that are shown and what their columns are called
 COLUMNS: dict[str, dict[str, str]] = {
     "models": {
         "name": "name",
@@ -57,7 +58,6 @@ COLUMNS: dict[str, dict[str, str]] = {
     "engines": {"name": "name", "family": "family", "since": "since", "notes": "notes"},
     "quality": {"model": "model", "benchmark": "benchmark", "score": "%", "setting": "setting", "date": "of", "source": "source"},
 }
-"""By kind, the fields that are shown and what their columns are called."""
 TITLES = {
     "models": "Models",
     "checkpoints": "Published checkpoints",
@@ -66,6 +66,7 @@ TITLES = {
     "engines": "Engines",
     "quality": "Published quality",
 }
+# By kind of price, the title of its table and what its first column is called
 PRICES = {
     "general": ("Prices and rules of every cost", "price"),
     "system": ("Systems, USD to buy one", "system"),
@@ -73,15 +74,12 @@ PRICES = {
     "cloud": ("{} in a cloud, USD per GPU and hour", "offer"),
     "api": ("APIs, USD per million tokens", "model"),
 }
-"""By kind of price, the title of its table and what its first column is called."""
 
 SPARED = ("source", "max power W", "TDP W", "hidden", "layers", "since", "FP4 TFLOPS", "INT8 TOPS")
-LONGEST = 60
-"""Characters of a cell; what is longer is cut short between words."""
+LONGEST = 60  # characters of a cell; what is longer is cut short between words
 CUT = "Texts that end in … are cut short; --json prints all of them."
 
-SHORT = 40
-"""Characters of the source of a price, beside which an offer needs its room."""
+SHORT = 40  # characters of the source of a price, beside which an offer needs its room
 
 
 def catalogued(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
@@ -163,8 +161,7 @@ def _cell(value: object, longest: int = LONGEST) -> str:
 # Number formats as a document: what each brings a model on a GPU, what it costs, and which hardware can do it.
 
 
-NATIVE = "none"
-"""Accuracy impact and calibration of the format that the model itself is published in."""
+NATIVE = "none"  # accuracy impact and calibration of the format that the model itself is published in
 
 SPARED_FORMATS = ("KV", "GB/GPU", "prompt")
 

@@ -127,6 +127,7 @@ def _found(found: Maximum) -> str:
 # What the columns of a measurement are called in a table.
 
 
+# By the name that the column has in a file of measured points, where "itl" is the mean time per token of a request: TPOT
 METRIC_TITLES = {
     "ttft_ms": "TTFT",
     "ttft_p95_ms": "TTFT p95",
@@ -139,7 +140,6 @@ METRIC_TITLES = {
     "output_tok_s": "tokens/s",
     "peak_gpu_memory_gb": "peak memory",
 }
-"""By the name that the column has in a file of measured points, where "itl" is the mean time per token of a request: TPOT."""
 
 
 # Imported runs as a document: one line for each run folder that was made.

@@ -77,8 +77,7 @@ def _drawing(figure: Figure) -> Drawing:
     return Drawing(figure=figure, reading="", numbers=numbers)
 
 
-MOST_COLUMNS = 6
-"""Lines of a plot of which a table can be read."""
+MOST_COLUMNS = 6  # lines of a plot of which a table can be read
 
 
 # The document of each class, by the class's name: so a notebook that shows a plan loads nothing of measurements.
@@ -106,6 +105,7 @@ def _measured(run: Measured) -> Document:
     return run_report((shown("", run.requests, {"arrivals": arrivals}, run.run_json),))
 
 
+# The module and the function that make the document of a value, and what else it takes
 DOCUMENTS: Mapping[str, tuple[str, ...]] = {
     "Plan": ("plans.plan_document", "report"),
     "UseCases": ("plans.use_cases", "use_cases_report"),
@@ -118,7 +118,6 @@ DOCUMENTS: Mapping[str, tuple[str, ...]] = {
     "ScoreReport": ("scored", "scored"),
     "CalibrationReport": ("scored", "calibrated"),
 }
-"""The module and the function that make the document of a value, and what else it takes."""
 
 
 # The rows of each class.

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from tonnage.evidence.services import ServiceCalibration
     from tonnage.results.services import ModelResult, ServiceResult, ServiceSweep, SizedService, StreamResult
 
-MOST_ROWS = 12
-"""Combinations in the table; all are in the JSON."""
+MOST_ROWS = 12  # combinations in the table; all are in the JSON
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
 

@@ -193,8 +193,7 @@ def swept(points: int, done: int, left_out: Mapping[str, str], folder: Path) -> 
 
 
 TONES = {PREFILL: 1, DECODE: 0, WAITING: 2}
-MOST_LANES, MOST_STEPS, MOST_POINTS = 64, 2_000, 400
-"""What a picture holds: beyond that nobody sees a slot or a step any more."""
+MOST_LANES, MOST_STEPS, MOST_POINTS = 64, 2_000, 400  # what a picture holds: beyond that nobody sees a slot or a step any more
 
 
 def timeline_page(timeline: Timeline, title: str) -> Document:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
-POINTS = 200
-"""Points of a line at most."""
+POINTS = 200  # points of a line at most
 PROCESSES = {"constant": "evenly spaced arrivals", "poisson": "Poisson arrivals"}
 
 

@@ -116,8 +116,7 @@ def _share(text: float | str) -> float:
 # The growth of a load: read from the question, and answered for the chosen deployment by the same search.
 
 
-SIZED_RPS = (1e-6, 1e9)
-"""Least and largest load in requests per second that is looked at."""
+SIZED_RPS = (1e-6, 1e9)  # least and largest load in requests per second that is looked at
 
 _GROWTH = re.compile(
     r"^([+-]?\d+(?:\.\d*)?|\.\d+)\s*(%|percent|[x×])\s*(?:/|per|a|p\.?)?\s*(month|monthly|mo|m|year|yearly|annually|annum|yr|y|a)\.?$",
@@ -245,8 +244,7 @@ def _over(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
 # From the load that systems carry to a working day of it: requests, tokens, and the people whose load that is.
 
 
-OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")
-"""What is said of a day without saying a load."""
+OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")  # what is said of a day without saying a load
 
 
 def says_no_load(asked: DemandAsked) -> bool:

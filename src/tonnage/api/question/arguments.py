@@ -22,11 +22,9 @@ from tonnage.spec.scenario import LengthsAsked, Scenario, leaves, to_document
 from tonnage.spec.use_cases import mixture_of
 from tonnage.spec.written_numbers import number_of
 
-Many = str | int | Iterable[str | int]
-"""One value, a comma-separated string, or several values."""
+Many = str | int | Iterable[str | int]  # one value, a comma-separated string, or several values
 
-MOST_SPARE = 1_000_000
-"""Most spare systems that are added."""
+MOST_SPARE = 1_000_000  # most spare systems that are added
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -212,8 +210,8 @@ class Faults:
 # Takes a scenario in any of the forms that Python has for it: a file, nested values, a ``Scenario``, or arguments by name.
 
 
+# A file (YAML or JSON), nested values as a file holds them, a ``Scenario``, or None to say everything by name
 ScenarioLike = Scenario | Mapping[str, Any] | str | Path | None
-"""A file (YAML or JSON), nested values as a file holds them, a ``Scenario``, or None to say everything by name."""
 
 
 def document_of(scenario: ScenarioLike) -> tuple[Mapping[str, Any], str]:

@@ -120,8 +120,8 @@ def prepare_bench(**asked: Any) -> Bench:
     )
 
 
+# What only endpoints that take text have
 OF_TEXT = ("isl", "osl", "trace", "conversation_num", "conversation_turns", "conversation_file", "sessions", "tokenizer", "prompt_file")
-"""What only endpoints that take text have."""
 
 
 def _inference(a: BenchArguments, infers: bool) -> tuple[BenchArguments, tuple[Lengths, ...]]:

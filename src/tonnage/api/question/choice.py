@@ -34,14 +34,12 @@ if TYPE_CHECKING:
     from tonnage.spec.scenario import Scenario
 
 
-MOST_CHECKED = 12
-"""Most candidates whose fleet is checked before one is chosen."""
+MOST_CHECKED = 12  # most candidates whose fleet is checked before one is chosen
 
+# What a plan says of its choice, and of nothing without one
 OF_THE_CHOICE = ("explain", "sensitivity", "fleet_check", "tail", "prefix_cache", "job", "percentile_answer")
-"""What a plan says of its choice, and of nothing without one."""
 
-Search = Callable[["Question"], "Plan"]
-"""What answers a question, as ``sizing.planner.size`` does, with one memory for all of them."""
+Search = Callable[["Question"], "Plan"]  # what answers a question, as ``sizing.planner.size`` does, with one memory for all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

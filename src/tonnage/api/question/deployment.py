@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from tonnage.spec.step_times import StepSource
 
 
-MOST = 10**9
-"""The largest setting of an engine that is taken: more than any counts up to."""
+MOST = 10**9  # the largest setting of an engine that is taken: more than any counts up to
 
 
 def deployment_of(
@@ -218,8 +217,7 @@ def link_asked(asked: object) -> float | None:
 # The router that is requested, by name.
 
 
-BY_CONTENT = ("prefix-aware", "session")
-"""Routers that look at what requests have in common."""
+BY_CONTENT = ("prefix-aware", "session")  # routers that look at what requests have in common
 
 
 def router_of(name: str | None, *, by_content: bool = False, default: str = DEFAULT_ROUTER) -> str:

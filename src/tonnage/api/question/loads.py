@@ -44,8 +44,7 @@ WINDOW_REQUESTS = 1_000_000
 MOST_TOKENS = 2e10
 MOST_REQUESTS = 5_000_000
 MOST_RATE = 1e9
-_STATE = re.compile(r"^\s*(\d+(?:\.\d*)?|\.\d+)\s*/\s*s\s+for\s+(\S.*?)\s*$", re.IGNORECASE)
-"""A state, such as "2/s for 60s"."""
+_STATE = re.compile(r"^\s*(\d+(?:\.\d*)?|\.\d+)\s*/\s*s\s+for\s+(\S.*?)\s*$", re.IGNORECASE)  # A state, such as "2/s for 60s"
 
 Rates = str | float | Iterable[float]
 
@@ -205,8 +204,8 @@ def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
 
 EXAMPLE = '"chat 0.7 ttft=1s, batch 0.3"'
 MOST_CLASSES = 100
+# Output tokens of a run with priorities or deadlines where they are not compiled: the readable simulator makes them in about a minute
 MOST_LENGTH = 20_000_000
-"""Output tokens of a run with priorities or deadlines where they are not compiled: the readable simulator makes them in about a minute."""
 
 
 def classes_of(text: str | None) -> tuple[TrafficClass, ...]:

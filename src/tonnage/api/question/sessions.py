@@ -189,11 +189,9 @@ def sized_router(name: str | None, sharing: Sharing | None, deploy_on: str = "")
 # Understands how many recorded sessions there are, in the units of people, and what goes with them.
 
 
-LONGEST_PAUSE_S = 600.0
-"""Recorded pauses are cut to this for sizing: a person who is away longer holds no session."""
+LONGEST_PAUSE_S = 600.0  # recorded pauses are cut to this for sizing: a person who is away longer holds no session
 
-SHARE_ACTIVE = 0.2
-"""Share of the engineers who are in a session at the same time, where the question gives none."""
+SHARE_ACTIVE = 0.2  # share of the engineers who are in a session at the same time, where the question gives none
 
 UNITS = ("sessions", "sessions_per_hour", "engineers")
 LIMITS_OF_SESSIONS = ("first_ttft", "further_ttft", "slowdown")

@@ -45,24 +45,22 @@ if TYPE_CHECKING:
 
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
+# Engine knobs that a scenario has
 KNOBS = (
     *("max_batch_size", "max_num_tokens", "chunked_prefill", "prefix_caching", "stream_interval", "front_ends"),
     "long_prefill_token_threshold",
 )
-"""Engine knobs that a scenario has."""
 
 
 MOST_INSTANCES = 1_000
 
-OWN = tuple(one.name for one in fields(SimulationAsked))
-"""Arguments that no scenario has; ``requests`` there is the size of a job."""
+OWN = tuple(one.name for one in fields(SimulationAsked))  # arguments that no scenario has; ``requests`` there is the size of a job
 
+# Those that are no knobs of an engine
 LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale", "seasons")
-"""Those that are no knobs of an engine."""
 
 
-CHANGING = ("fail", "autoscale", "seasons")
-"""What changes a fleet while it serves."""
+CHANGING = ("fail", "autoscale", "seasons")  # what changes a fleet while it serves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

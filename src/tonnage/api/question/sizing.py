@@ -58,19 +58,16 @@ from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration
 
+# Shares by which lengths vary around a mean where nothing is said of their spread; a smaller one where the context leaves no more room.
+# Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95
+# of TTFT of eight instances at 85 % load is twice that of lengths within 20 %; a log-normal distribution hardly differs from these.
 SPREADS = (0.2, 0.1, 0.05, 0.02)
-"""Shares by which lengths vary around a mean where nothing is said of their spread; a smaller one where the context leaves no more room.
-Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95
-of TTFT of eight instances at 85 % load is twice that of lengths within 20 %; a log-normal distribution hardly differs from these."""
-DEFAULT_PRECISIONS = ("fp16", "fp8")
-"""What is tried of a model that is published in 16 bits."""
-ALONE: UseCase = "chatbot"
-"""What systems that exist are taken to serve where nothing is said of the requests."""
+DEFAULT_PRECISIONS = ("fp16", "fp8")  # what is tried of a model that is published in 16 bits
+ALONE: UseCase = "chatbot"  # what systems that exist are taken to serve where nothing is said of the requests
 MOST_FRONT_ENDS = 1_000
-EVERY = "all"
-"""What stands for every number format; BF16 is as fast as FP16."""
+EVERY = "all"  # what stands for every number format; BF16 is as fast as FP16
+# What of the search ``tonnage simulate`` alone understands
 OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "classes", "shed", "mmpp")
-"""What of the search ``tonnage simulate`` alone understands."""
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
@@ -477,5 +474,5 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     InputErrors.raise_if(faults.messages)
 
 
+# What a leaf needs next to it to be checked alone
 _COMPLETED: dict[str, dict[str, Any]] = {"users": {"requests_per_user_day": 1.0}, "requests": {"within": "1h"}}
-"""What a leaf needs next to it to be checked alone."""

@@ -85,8 +85,7 @@ def deploy(
 
 
 NARROW = ("engine", "disaggregated", "kv_link", "kv_overlap", "router", "precision", "tp", "pp", "dp", "ep")
-HARDWARE = ("gpu", "system")
-"""Leaves of a question's search that may leave nothing which a target runs; hardware is left out last."""
+HARDWARE = ("gpu", "system")  # leaves of a question's search that may leave nothing which a target runs; hardware is left out last
 
 
 def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
@@ -120,8 +119,7 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
     return none or failed
 
 
-MOST_TOLD = 3
-"""GPUs whose nearest deployment a refusal names."""
+MOST_TOLD = 3  # GPUs whose nearest deployment a refusal names
 
 
 def _command(typed: str, left_out: Sequence[str], target: str) -> str:
@@ -160,8 +158,7 @@ def verify_folder(folder: str | Path) -> Folder:
 # The deployment that a saved plan chose, made again from its names and knobs.
 
 
-AS_SHIPPED = ("", "fitted")
-"""What a plan calls the fitted step times; "" where it rests on measured points."""
+AS_SHIPPED = ("", "fitted")  # what a plan calls the fitted step times; "" where it rests on measured points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,8 +351,7 @@ class Verified:
         }
 
 
-LOST = 0.1
-"""Share of the load that may still be in flight when the load ends."""
+LOST = 0.1  # share of the load that may still be in flight when the load ends
 
 
 def _off_latencies(load: Watched) -> Iterator[str]:

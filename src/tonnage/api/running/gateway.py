@@ -148,9 +148,9 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple
 
 
 PROXIES = ("vllm-router",)
-VERSION = "0.1.17"
-"""Of vllm-router, whose flags these are (read from its own help, 2026-11-22)."""
+VERSION = "0.1.17"  # of vllm-router, whose flags these are (read from its own help, 2026-11-22)
 
+# Its name for each policy that both have
 POLICIES = {
     "round-robin": "round_robin",
     "random": "random",
@@ -158,10 +158,9 @@ POLICIES = {
     "prefix-aware": "cache_aware",
     "session": "consistent_hash",
 }
-"""Its name for each policy that both have."""
 
+# Without these, a worker that has come back stays out for a minute, and one that is not up at the start is looked for every 30 s
 BACK = ("--cb-timeout-duration-secs", "3", "--health-check-interval-secs", "2", "--worker-startup-check-interval", "1")
-"""Without these, a worker that has come back stays out for a minute, and one that is not up at the start is looked for every 30 s."""
 
 
 def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:

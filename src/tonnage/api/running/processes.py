@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from tonnage.serve.supervision.supervisor import Supervisor
 
 
-READY_S = 120.0
-"""Seconds that simulated instances or a gateway may take to serve: far more than they need."""
+READY_S = 120.0  # seconds that simulated instances or a gateway may take to serve: far more than they need
 
 Seen = Callable[[int, int], None]
 
@@ -90,11 +89,9 @@ def served(**flags: object) -> Iterator[str]:
 # ``tonnage serve --processes``: every instance in its own process, and the gateway before them.
 
 
-GRACE_S = 15.0
-"""Seconds that a process has to end: more than the 10 in which its streams may go on."""
+GRACE_S = 15.0  # seconds that a process has to end: more than the 10 in which its streams may go on
 
-LOADING_S = 600.0
-"""Seconds that an instance may take to load its model."""
+LOADING_S = 600.0  # seconds that an instance may take to load its model
 
 
 def serve_apart(

@@ -349,8 +349,8 @@ def _program(family: str, asked: EngineAsked, *, dry: bool) -> str:
     return needed_command(family, asked.engine_path)
 
 
+# Seconds that an instance is given to serve: fetching a large checkpoint and compiling take long, and one that fails ends by itself
 STARTUP_S = 1_800.0
-"""Seconds that an instance is given to serve: fetching a large checkpoint and compiling take long, and one that fails ends by itself."""
 
 
 def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:

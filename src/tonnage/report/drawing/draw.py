@@ -49,10 +49,8 @@ from tonnage.report.numbers import short
 
 ROW = 30.0
 THICK = 18.0
-BOLD = 7.3
-"""Mean width of a character of a bold label, in pixels."""
-HALF = 12.0
-"""Height of one of the two bars of a tornado's row, in pixels."""
+BOLD = 7.3  # mean width of a character of a bold label, in pixels
+HALF = 12.0  # height of one of the two bars of a tornado's row, in pixels
 
 
 def draw_bars(bars: Bars, page: Page) -> tuple[float, str]:
@@ -183,10 +181,8 @@ def _box(box: Box, x: Scale, top: float, left: float, stacked: bool) -> str:
 # A Gantt chart: what happened to each request, under one another over one axis of time.
 
 
-LANE = 7.0
-"""Height of one request, in pixels."""
-NAMED = 10
-"""Every tenth request is named."""
+LANE = 7.0  # height of one request, in pixels
+NAMED = 10  # every tenth request is named
 
 
 def draw_gantt(gantt: Gantt, page: Page) -> tuple[float, str]:
@@ -221,8 +217,7 @@ def _lane(lane: Lane, x: Scale, y: float) -> str:
 # A heat map: how many are in each cell of a grid, darker where there are more.
 
 
-FAINTEST = 0.14
-"""Opacity of a cell that holds next to nothing."""
+FAINTEST = 0.14  # opacity of a cell that holds next to nothing
 
 
 def draw_heat_map(heat: HeatMap, page: Page) -> tuple[float, str]:

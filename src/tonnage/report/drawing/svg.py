@@ -6,10 +6,8 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-CHARACTER = 6.5
-"""Mean width of a character of a label, in pixels."""
-TONES = 7
-"""Colours, shapes and dashes that differ; an eighth series looks like the first."""
+CHARACTER = 6.5  # mean width of a character of a label, in pixels
+TONES = 7  # colours, shapes and dashes that differ; an eighth series looks like the first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,10 +34,8 @@ from tonnage.report.plans.question import bound_text, latency, pace_text, used_s
 
 NO_ANSWER = "no deployment meets the limits"
 FASTEST = "lowest latency on ≤ 2 × the GPUs"
-SERVERS = (1, 2, 4)
-"""GPUs of the servers that are sold next to those of eight."""
-SAME = 0.005
-"""Loads that are nearer than this share are printed alike."""
+SERVERS = (1, 2, 4)  # GPUs of the servers that are sold next to those of eight
+SAME = 0.005  # loads that are nearer than this share are printed alike
 
 
 def title(plan: Plan) -> str:

@@ -16,20 +16,16 @@ from tonnage.report.plans.deployments import deployment_text, exactly_text, meas
 from tonnage.report.plans.question import bound_text, breach_text, first_text, in_tokens, value_text
 from tonnage.units import format_duration
 
-OPEN = 15
-"""Rows up to which a page shows the table open."""
-BESIDE = 8
-"""Other deployments that a first screen shows."""
-FAR = 8
-"""Times the GPUs of the choice beyond which another deployment is no row of a first screen."""
+OPEN = 15  # rows up to which a page shows the table open
+BESIDE = 8  # other deployments that a first screen shows
+FAR = 8  # times the GPUs of the choice beyond which another deployment is no row of a first screen
 MARKED = "* rests in part on values that were not measured on this GPU and engine."
 MARKED_TOO = "* and the answer rest in part on values not measured on this GPU and engine."
 IDENTITY = ("GPU", "format", "TP", "engine")
 LATENCIES = ("TTFT p95 ms", "TPOT ms", "E2E ms")
+# Columns that a narrow page does without, the first to go first
 SPARED = ("req/s per instance", "E2E ms", "USD a year", "TPOT ms", "req/s per 8 GPUs", "TTFT p95 ms", "bound by")
-"""Columns that a narrow page does without, the first to go first."""
-SPARED_BESIDE = ("bound by", "TTFT p95", "USD a year", "systems")
-"""Likewise of a first screen."""
+SPARED_BESIDE = ("bound by", "TTFT p95", "USD a year", "systems")  # likewise of a first screen
 
 Costed = tuple["Candidate", float | None]
 Column = tuple[str, Callable[["Candidate", float | None], str]]
@@ -182,10 +178,9 @@ def yearly_costs(plan: Plan) -> tuple[float | None, ...]:
 # Deployments that cannot be the answer, with the reason of each, and how near the best of them come.
 
 
-UNFOLDED_REJECTED = 12
-"""Rows up to which a page shows the table open."""
+UNFOLDED_REJECTED = 12  # rows up to which a page shows the table open
+# Reasons that no limit and no memory would change: told only where there is no other
 NEVER = (why.VendorUnsupported, why.PrecisionUnsupported, why.TargetLacks, why.WiderThanSystem, why.TooManyStages, why.DoesNotDivide)
-"""Reasons that no limit and no memory would change: told only where there is no other."""
 
 
 def rejected_section(plan: Plan) -> Section:

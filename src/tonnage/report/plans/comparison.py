@@ -21,8 +21,8 @@ HEADER = (
     *("model", f"{BENCHMARK} %", "deployment", "req/s per instance", "req/s per 8 GPUs", "systems", "exactly", "GPUs"),
     *("TTFT mean ms", "TTFT p95 ms", "TPOT ms", "E2E ms"),
 )
+# A column for each way of serving, so that no price is under the name of another way
 COSTS = tuple((way, f"USD a year, {'owned' if way == 'on-prem' else NAMES[way]}") for way in WAYS)
-"""A column for each way of serving, so that no price is under the name of another way."""
 
 CHEAPEST = "cheapest way"
 ENERGY = "kWh a year"
@@ -40,10 +40,10 @@ QUALITY = (
 )
 
 
+# Columns of a first screen, whose lines name the deployment and the cost
 SHORT = ("model", f"{BENCHMARK} %", "systems", "exactly", "GPUs", "TTFT p95 ms", "TPOT ms", "E2E ms")
-"""Columns of a first screen, whose lines name the deployment and the cost."""
+# Its columns where a checkpoint that ``compress`` made is among the models: what the loss of quality buys
 BOUGHT = ("model", "systems", "exactly", "GPUs", COSTS[0][1], ENERGY, NEXT)
-"""Its columns where a checkpoint that ``compress`` made is among the models: what the loss of quality buys."""
 
 
 def compared(plans: Sequence[Plan], answers: Sequence[str], names: Sequence[str] = ()) -> Section:

@@ -26,8 +26,7 @@ from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sp
 from tonnage.report.plans.deployments import unlike
 from tonnage.report.plans.question import breach_text, value_text
 
-SUREST, LEAST_SURE = 0.99, 0.01
-"""Beyond these a chance is not written as a number: held-out errors do not know that much."""
+SUREST, LEAST_SURE = 0.99, 0.01  # beyond these a chance is not written as a number: held-out errors do not know that much
 
 
 def chance_text(share: float | None) -> str:
@@ -118,11 +117,9 @@ def fleet_check_text(check: FleetCheck) -> str:
 # Where a question leaves what was measured, in one line.
 
 
-MOST = 199
-"""Letters of the line at most."""
+MOST = 199  # letters of the line at most
 
-MANY = 10
-"""The largest factor that is written as a number: beyond it the queue grows as long as the load lasts."""
+MANY = 10  # the largest factor that is written as a number: beyond it the queue grows as long as the load lasts
 
 PARTS = {
     "model": "{}",

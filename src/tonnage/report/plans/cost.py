@@ -21,8 +21,9 @@ from tonnage.spec.prices import Figure, amount
 # Prices and what is known of them in words: names in place of keys, missing and old prices, and the notes of a cost.
 
 
+# What a way is called in the middle of a sentence
 THE = {"on-prem": "on-prem", "cloud": "the cloud", "hybrid": "the hybrid", "api": "the API", "hybrid-api": "the hybrid with an API"}
-"""What a way is called in the middle of a sentence."""
+# By the key of the list that has one value for all
 PRICE_NAMES = {
     "depreciation_years": "Years over which systems are written off",
     "hosting_usd_per_kw_month": "Hosting, USD per kW and month",
@@ -36,7 +37,6 @@ PRICE_NAMES = {
     "server_over_gpus": "Price of a server over that of its GPUs",
     "power_in_hosting": "Whether hosting pays for the electricity",
 }
-"""By the key of the list that has one value for all."""
 TOKENS = {"usd_per_million_input_tokens": "input tokens", "usd_per_million_output_tokens": "output tokens"}
 
 
@@ -140,6 +140,7 @@ def course_way_text(note: notes.CourseWay) -> str:
 
 
 NAMES: dict[Where, str] = {"on-prem": "on-prem", "cloud": "cloud GPUs", "hybrid": "hybrid", "api": "API", "hybrid-api": "hybrid with API"}
+# What the ways are called where there is room
 TITLES: dict[Where, str] = {
     "on-prem": "On-prem, owned for the peak",
     "cloud": "Cloud GPUs by the hour",
@@ -147,13 +148,11 @@ TITLES: dict[Where, str] = {
     "api": "API by tokens",
     "hybrid-api": "Owned base, API overflow",
 }
-"""What the ways are called where there is room."""
 WAYS = (
     *("way", "USD a year", "written off", "paid", "USD per 1,000 requests", "USD per M tokens in"),
     *("USD per M tokens out", "what it takes"),
 )
-WHOLE = 1e-6
-"""Systems that are this near to a whole number are whole."""
+WHOLE = 1e-6  # systems that are this near to a whole number are whole
 
 SPARED = ("paid", "written off", "USD per M tokens in", "USD per M tokens out")
 

@@ -17,6 +17,7 @@ from tonnage.report.plans.question import bound_text, latency
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.units import format_gb
 
+# What the memory of a GPU is used for
 MEMORY = {
     "weights": "weights",
     "drafter": "drafter",
@@ -27,7 +28,6 @@ MEMORY = {
     "kv_cache": "KV cache",
     "unused": "unused",
 }
-"""What the memory of a GPU is used for."""
 
 
 def split(deployment: Identity, joint: str = ", ") -> str:

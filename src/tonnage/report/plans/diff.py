@@ -71,8 +71,7 @@ def diff_json(found: Sequence[Difference]) -> dict[str, Any]:
     return {"schema": "tonnage-diff/1", "differences": rows}
 
 
-Values = Mapping[str, tuple[str, float | None]]
-"""What a plan says, by what it is: the words, and the number behind them where there is one."""
+Values = Mapping[str, tuple[str, float | None]]  # what a plan says, by what it is: the words, and the number behind them where there is one
 
 
 def _differing(part: str, first: Values, second: Values) -> Iterator[Difference]:

@@ -18,10 +18,8 @@ from tonnage.report.plans.deployments import MEMORY, deployments
 from tonnage.report.plans.notes import warning_text
 from tonnage.report.plans.question import bound_text, first_text, question_rows, value_text
 
-FRONT_END_FELT = 0.3
-"""Share of its time from which a busy front end is mentioned."""
-FRONT_END_LIMITS = 0.85
-"""Share of its time from which a busy front end is said to limit."""
+FRONT_END_FELT = 0.3  # share of its time from which a busy front end is mentioned
+FRONT_END_LIMITS = 0.85  # share of its time from which a busy front end is said to limit
 TITLE = "Where time and memory go"
 BESIDE = ("deployment", "systems", "GPUs", "requests/s per GPU", "USD a year", "in place of the choice")
 
@@ -160,13 +158,13 @@ INPUTS: dict[Input, str] = {
     "step_time": "step time (model error)",
 }
 
+# A rise of each input, after its size
 MORE: dict[Input, str] = {
     "isl": "longer prompts",
     "osl": "longer answers",
     "rate": "more requests",
     "step_time": "slower steps",
 }
-"""A rise of each input, after its size."""
 
 
 def sensitivity_section(plan: Plan, drawn: Block | None = None) -> Section:

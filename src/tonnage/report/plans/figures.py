@@ -21,12 +21,9 @@ from tonnage.report.plans.deployments import MEMORY, deployment, name_of, of_poo
 from tonnage.report.plans.explained import INPUTS, gpus_per_system, needed, other_size
 from tonnage.report.plans.question import METRICS
 
-USUAL = {"ttft": "p95", "tpot": "mean", "e2e": "mean"}
-"""Statistic of a metric that nobody limited."""
-FAR_APART = 12
-"""Ratio of the largest value to the smallest from which an axis is logarithmic."""
-DWARFS = 4
-"""Ratio of the longest bar to the next from which it is broken off."""
+USUAL = {"ttft": "p95", "tpot": "mean", "e2e": "mean"}  # statistic of a metric that nobody limited
+FAR_APART = 12  # ratio of the largest value to the smallest from which an axis is logarithmic
+DWARFS = 4  # ratio of the longest bar to the next from which it is broken off
 LOAD = Axis(title="requests per second per 8 GPUs")
 MILLISECONDS = Axis(title="latency, ms (logarithmic)", log=True)
 MARKED = {"limit": "the highest load inside the limits", "peak": "the load at the peak"}

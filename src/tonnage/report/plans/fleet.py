@@ -25,8 +25,7 @@ WHY_NOT: dict[WhyNot, str] = {
     "no-rule": "none is proposed, because no rule that was tried holds the limits in every hour and saves instance-hours",
 }
 
-METRICS = {"outstanding": "requests in flight", "rate": "requests/s"}
-"""What a controller looks at, of one instance."""
+METRICS = {"outstanding": "requests in flight", "rate": "requests/s"}  # what a controller looks at, of one instance
 
 
 def autoscaling_text(found: Autoscaling) -> str:

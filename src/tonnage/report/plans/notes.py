@@ -33,8 +33,7 @@ PARTS = {
     "images": "image",
     "shared_prefix": "shared prefix",
 }
-ENGLISH = 0.75
-"""Words of a token in English."""
+ENGLISH = 0.75  # words of a token in English
 
 
 def assumptions_section(plan: Plan, warnings: tuple[str, ...]) -> Section:
@@ -142,8 +141,8 @@ def note_text(note: notes.Note) -> str:
             assert_never(note)
 
 
+# What is wrong with measured points, or which of them were left out: warnings of a first screen, not notes below it
 Data = notes.PointsLeftOut | notes.GpusNotMeasured | notes.UnsteadyPoints | notes.InvalidRun
-"""What is wrong with measured points, or which of them were left out: warnings of a first screen, not notes below it."""
 Measured = notes.BenchmarkAsMeasured | notes.Judged | Data
 
 

@@ -33,12 +33,12 @@ from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import bound_text, length_text, peak_values, question_rows, used_share
 from tonnage.report.plans.screen import WARNED, Room, answer_rows, head, in_one, plotted, warnings_of
 
+# Sections that a page shows closed: who wants them opens them, and print holds them all
 FOLDED = ("explain", "rejected", "assumptions", "repeat")
-"""Sections that a page shows closed: who wants them opens them, and print holds them all."""
 CURVE = "As the load grows, so do throughput and every latency. Dashed lines across are the limits; the numbers are under {title}."
 OTHER = "The numbers are under {title}."
+# The sections that hold the numbers of the figures that the first page may show, in the order in which they are wanted
 PARTS = {"curve": "Latency and throughput", "cost": "Cost", "sensitivity": "What would change the answer"}
-"""The sections that hold the numbers of the figures that the first page may show, in the order in which they are wanted."""
 
 
 def report(*plans: Plan) -> Document:
@@ -310,13 +310,13 @@ def _document(path: str | Path) -> Any:
 
 
 IDENTITY = ("gpu", "precision", "tp", "pp", "dp", "ep", "engine")
+# Latencies are those at the asked peak; at the highest load inside the limits where no peak is known
 HEADER = (
     *("model", "status", *IDENTITY, "system", "systems", "systems_exact", "gpus", "instances"),
     *("requests_per_second_per_instance", "requests_per_second_per_8_gpus", "utilisation", "meets"),
     *("ttft_ms_mean", "ttft_ms_p95", "ttft_ms_p99", "tpot_ms_mean", "itl_ms_p99", "e2e_ms_mean", "e2e_ms_p95"),
     *("owned_usd_per_year", "bound_by", "reason"),
 )
-"""Latencies are those at the asked peak; at the highest load inside the limits where no peak is known."""
 
 
 def plan_csv(plans: Sequence[Plan]) -> str:

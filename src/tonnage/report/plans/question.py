@@ -24,11 +24,9 @@ from tonnage.units import format_duration
 METRICS = ("ttft", "itl", "tpot", "e2e")
 BOUNDS = {"saturation": "saturation", "throughput": "throughput", "highest-measured": "the highest throughput measured"}
 
-LITTLE = 0.01
-"""Share below which no number is named."""
+LITTLE = 0.01  # share below which no number is named
 
-ALWAYS = ("ttft", "tpot", "e2e")
-"""Metrics that are named with their mean where no limit names them."""
+ALWAYS = ("ttft", "tpot", "e2e")  # metrics that are named with their mean where no limit names them
 
 
 def breach_text(breach: Breach) -> str:
@@ -132,8 +130,7 @@ _OTHERWISE = re.compile(r"(\d+(?:\.\d+)?)(words|chars)")
 _WITHIN = re.compile(r"(.+)\+-(\d+(?:\.\d+)?%)(?:\+(\d+(?:\.\d+)?))?")
 _RANGE = re.compile(r"uniform:(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
 
-_VALUE = re.compile(r"[:,]\s*([\d.e+-]+)\s*:")
-"""A value of a histogram, before its weight."""
+_VALUE = re.compile(r"[:,]\s*([\d.e+-]+)\s*:")  # A value of a histogram, before its weight
 
 LEAST: dict[Objective, str] = {
     "gpus": "fewest GPUs",

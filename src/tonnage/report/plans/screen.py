@@ -29,12 +29,10 @@ from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
 from tonnage.report.writers.terminal import plot_text, terminal, width
 
-MOST = 40
-"""Lines of a first screen at most."""
-BRIEF = 10
-"""Lines of --brief at most."""
-WARNED = 3
-"""Warnings that a first screen and a first page show."""
+MOST = 40  # lines of a first screen at most
+BRIEF = 10  # lines of --brief at most
+WARNED = 3  # warnings that a first screen and a first page show
+# Lines that go where there are too many, the first to go first
 SPARED = (
     "Smaller",
     "Capacity",
@@ -51,10 +49,8 @@ SPARED = (
     "Growth",
     "Risk",
 )
-"""Lines that go where there are too many, the first to go first."""
 RESTS = "The answer rests in part on values that were not measured on this GPU and engine."
-LABEL = 13
-"""Letters of the column of names in --brief."""
+LABEL = 13  # letters of the column of names in --brief
 Rows = tuple[tuple[str, str], ...]
 
 

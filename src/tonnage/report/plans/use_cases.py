@@ -21,8 +21,7 @@ from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
 
 SEEN = ("use case", "requests/s", "limit", "value ms", "used", "TTFT p95 ms", "TPOT mean ms", "E2E p95 ms")
 BOUND = "An ITL percentile of a shared pool is an upper bound: the gaps of its use cases are counted together."
-SPARED = ("Risk", "Alone", "Cost")
-"""Lines that go where there are too many, the first to go first."""
+SPARED = ("Risk", "Alone", "Cost")  # lines that go where there are too many, the first to go first
 NOBODY = "no arrangement is possible"
 
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 # Values put into bins of round numbers: what is in each, and how it is spread.
 
 
-FAR_APART = 50
-"""Ratio of the largest value to the smallest from which bins grow with the value."""
+FAR_APART = 50  # ratio of the largest value to the smallest from which bins grow with the value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +98,7 @@ def every_nth(values: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return values if values.size <= most else values[np.linspace(0, values.size - 1, most).astype(np.int64)]
 
 
-LOADS_FAR_APART = 30
-"""Ratio of the largest value to the smallest from which an axis is logarithmic."""
+LOADS_FAR_APART = 30  # ratio of the largest value to the smallest from which an axis is logarithmic
 BOX = "The box holds the middle half of the requests, the line in it is the median, the diamond the mean; the whiskers end at p1 and p99."
 SWEPT = (("TTFT mean", "ttft", "mean"), ("TTFT p95", "ttft", "p95"), ("ITL p99", "itl", "p99"), ("E2E mean", "e2e", "mean"))
 HEADER = ("load", "requests/s", "output tokens/s", *(f"{name}, ms" for name, _, _ in SWEPT), "verdict")
@@ -170,8 +168,7 @@ def loads_table(runs: Sequence[ShownRun]) -> Table:
 
 
 BINS = 12
-DOTS = 2_000
-"""Dots of a scatter plot at most; of more requests an even share is drawn."""
+DOTS = 2_000  # dots of a scatter plot at most; of more requests an even share is drawn
 HEAT = "Darker cells hold more requests."
 SCATTER = "Each dot is a request; the line joins the means of prompts of like length."
 

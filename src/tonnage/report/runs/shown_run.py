@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 FILE = "server_metrics.parquet"
 
+# By name without labels: seconds of the run, and the values of all labels at that moment, one after the other
 Readings = Mapping[str, tuple[tuple[float, float], ...]]
-"""By name without labels: seconds of the run, and the values of all labels at that moment, one after the other."""
 
 
 def read_server_metrics(folder: Path) -> Readings:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from tonnage.report.runs.shown_run import Readings, ShownRun
 
 
-WINDOWS, WINDOW_REQUESTS = 24, 10
-"""Windows of time at most, and requests in each on average at least."""
+WINDOWS, WINDOW_REQUESTS = 24, 10  # windows of time at most, and requests in each on average at least
 FEWEST = 2 * WINDOW_REQUESTS
 LANES = 60
 SECONDS = "seconds since the start of the run"
@@ -149,8 +148,7 @@ def _row(run: ShownRun, row: int) -> tuple[str, ...]:
 # Token-to-token latency against the position in the output.
 
 
-REQUESTS, DOTS = 300, 2_000
-"""Requests whose gaps are drawn, and dots, at most: an even share of all."""
+REQUESTS, DOTS = 300, 2_000  # requests whose gaps are drawn, and dots, at most: an even share of all
 READING = "How long each token came after the one before it. The lines are the mean and the 99th percentile of all gaps around a position."
 
 
@@ -226,8 +224,7 @@ def _dots(run: ShownRun) -> tuple[tuple[float, float], ...]:
 # What the server said of itself while a run lasted: requests running and waiting, KV cache, GPU, over the time of the run.
 
 
-MOST = 120
-"""Readings of a line at most; of a longer run an even share is drawn."""
+MOST = 120  # readings of a line at most; of a longer run an even share is drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +237,7 @@ class Gauge:
     scale: float = 1.0  # by which a value is multiplied
 
 
+# By figure: key, title, unit and lines. Names as vLLM, SGLang, TensorRT-LLM, Triton and the DCGM exporter write them.
 GAUGES: tuple[tuple[str, str, str, tuple[Gauge, ...]], ...] = (
     (
         "server-requests",
@@ -274,7 +272,6 @@ GAUGES: tuple[tuple[str, str, str, tuple[Gauge, ...]], ...] = (
     ("server-power", "GPU power", "W", (Gauge(name="power of all GPUs", series=("DCGM_FI_DEV_POWER_USAGE", "nv_gpu_power_usage")),)),
     ("server-gpu", "GPU use", "per cent", (Gauge(name="use of the GPUs, mean", series=("DCGM_FI_DEV_GPU_UTIL",), summed=False),)),
 )
-"""By figure: key, title, unit and lines. Names as vLLM, SGLang, TensorRT-LLM, Triton and the DCGM exporter write them."""
 
 
 def server_figures(run: ShownRun) -> Iterator[Drawing]:

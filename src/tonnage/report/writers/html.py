@@ -21,16 +21,14 @@ from tonnage.errors import InputError, in_python, option
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
 from tonnage.report.drawing.draw import draw
 
-MOST_BESIDE = 2
-"""Columns that have room side by side on a telephone; a wider table is there as one block for each row."""
+MOST_BESIDE = 2  # columns that have room side by side on a telephone; a wider table is there as one block for each row
 
 
+# Where several answers follow each other, each takes less room than on a page
 CLOSER = "h1 { font-size: 1.3rem; }\nsection { margin-top: .5rem; padding-top: .5rem; }\n"
-"""Where several answers follow each other, each takes less room than on a page."""
 
 _SPACE = re.compile(r"(\s+)")
-_ID = re.compile(r"[\w.+*,;:()]{1,24}(?:-[\w.+*,;:()]{1,24}){1,4}")
-"""A word with hyphens that is short enough for the narrowest page."""
+_ID = re.compile(r"[\w.+*,;:()]{1,24}(?:-[\w.+*,;:()]{1,24}){1,4}")  # A word with hyphens that is short enough for the narrowest page
 
 
 def write_page(path: str | Path, document: Document) -> None:

@@ -15,10 +15,8 @@ from tonnage.report.drawing.figure import Axis, Plot
 from tonnage.report.numbers import short
 
 LETTERS = "abcdefgh"
-WIDTH, HEIGHT = 64, 16
-"""Columns and lines inside the axes, at most and always."""
-MARGIN = 8
-"""Columns of the numbers next to the axis."""
+WIDTH, HEIGHT = 64, 16  # columns and lines inside the axes, at most and always
+MARGIN = 8  # columns of the numbers next to the axis
 NARROWEST_PLOT = 24
 SEVERAL = "#"
 """Where two series share a place."""
@@ -96,12 +94,9 @@ def _drawn(places: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
 # written as a few lines of its own.
 
 
-TOGETHER = 20
-"""Columns up to which a cell of words stays on one line while other columns can still be left out."""
-BESIDE = 2
-"""Spaces between two columns."""
-CHOSEN = "←"
-"""Stands behind the first cell of the row to see first; a line below the table says what it means."""
+TOGETHER = 20  # columns up to which a cell of words stays on one line while other columns can still be left out
+BESIDE = 2  # spaces between two columns
+CHOSEN = "←"  # stands behind the first cell of the row to see first; a line below the table says what it means
 
 
 def table_lines(table: Table, width: int) -> list[str]:
@@ -186,11 +181,9 @@ def _stacked(header: Sequence[str], row: Sequence[str], width: int) -> list[str]
     return lines
 
 
-WIDEST = 110
-"""Columns that text takes at most, and takes where there is no terminal."""
+WIDEST = 110  # columns that text takes at most, and takes where there is no terminal
 NARROWEST = 40
-LABEL = 11
-"""Letters of a name next to a fact for which there is always room, so that the facts of one text are in one column."""
+LABEL = 11  # letters of a name next to a fact for which there is always room, so that the facts of one text are in one column
 _SIGNS = {"warning": "! "}
 BULLET = "· "
 
