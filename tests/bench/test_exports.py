@@ -16,9 +16,9 @@ from tonnage.cli.main import run
 from tonnage.formats.genai_perf import read_report
 from tonnage.formats.measured_files import read_measured
 from tonnage.formats.vllm_bench import is_vllm, vllm_points
-from tonnage.report.comparison import two_runs_page
 from tonnage.report.document import Drawing
 from tonnage.report.drawing.figure import Plot
+from tonnage.report.measured import two_runs_page
 from tonnage.results.store import read_run
 
 

@@ -13,7 +13,7 @@ from tests.cost.cost_cases import COURSE_PRICES, COURSE_REQUESTS, COURSE_SERVING
 from tests.plan.candidates import plan_of
 from tonnage.cost.cost import api_cost, api_request, energy_of, owned_figures, serving_of, spread, system_parts, system_watts, traffic_of
 from tonnage.cost.options import cloud, on_prem
-from tonnage.cost.where import compare
+from tonnage.cost.planned import compare
 from tonnage.errors import UnknownName
 from tonnage.plan.candidate import GpuLimit, Power
 from tonnage.plan.cost import HOURS_PER_YEAR, Serving, Traffic, WayCost

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, servings, traffics
 from tests.plan.candidates import candidate, plan_of
-from tonnage.cost.where import compare, spent, with_outlook
+from tonnage.cost.planned import compare, spent, with_outlook
 from tonnage.plan.cost import Serving, Traffic
 from tonnage.plan.fleet import footprint
 from tonnage.report.plans.cost import footprint_text, pays_off_text

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.cost.cost_cases import COURSE_PEAK, COURSE_PRICES, COURSE_SERVING, candidate, price_lists, servings
 from tests.plan.candidates import plan_of
 from tonnage.cost.cost import serving_of, traffic_of
-from tonnage.cost.planned import cost_of, in_proportion, job_cost, with_cost
-from tonnage.cost.where import compare
+from tonnage.cost.planned import compare, cost_of, in_proportion, job_cost, with_cost
 from tonnage.plan.cost import JobCost, Serving, YearlyCost
 from tonnage.plan.demand import JobDone
 from tonnage.plan.document import json_of

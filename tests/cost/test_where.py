@@ -14,7 +14,7 @@ from hypothesis import given
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 from tonnage.cost.cost import api_cost, api_request, system_parts
 from tonnage.cost.options import beyond, instances_on, needed, on_prem, overflow, systems_for
-from tonnage.cost.where import compare
+from tonnage.cost.planned import compare
 from tonnage.errors import InputError
 from tonnage.plan.cost import WAYS, Serving, Traffic
 from tonnage.plan.document import json_of

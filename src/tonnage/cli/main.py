@@ -64,7 +64,8 @@ app = App(
 # The verbs of each file that has several; the others have a file each, of the verb's name
 FILES = {
     "saved": ("report", "explain", "diff"),
-    "measured": ("score", "calibrate", "compare", "import"),
+    "measured": ("score", "calibrate", "compare", "import", "workload"),
+    "deploy": ("deploy", "compress"),
     "running": ("watch", "verify", "demo", "gateway"),
     "catalog": ("catalog", "memory", "schema", "completion"),
     "ui": ("ui", "learn", "mcp"),

@@ -92,7 +92,7 @@ def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> N
     elif form.json:
         from tonnage.report.plans.plan_document import to_json
 
-        print_answer(lambda: Document(title="", subtitle="", sections=()), lambda: to_json(plans), json=True)
+        print_answer(lambda: Document(sections=()), lambda: to_json(plans), json=True)
     elif form.quiet or form.brief:
         from tonnage.report.plans.screen import brief_lines, quiet_lines
 

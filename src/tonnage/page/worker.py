@@ -161,8 +161,8 @@ class Jobs:
 
         from tonnage.api.compare import compare_plan
         from tonnage.errors import InputError
-        from tonnage.report.comparison import run_and_plan
         from tonnage.report.document import Text, section
+        from tonnage.report.measured import run_and_plan
         from tonnage.report.writers.html import fragment
 
         found = []

@@ -39,7 +39,7 @@ class Facts:
 class Table:
     """Rows under a header."""
 
-    caption: str
+    caption: str = ""
     header: tuple[str, ...]  # column names with their units
     rows: tuple[tuple[str, ...], ...]  # cells as text, as many as the header has
     chosen: int | None = None  # index of the row to see first, or None; ``mark`` says why
@@ -97,8 +97,8 @@ class Section:
 class Document:
     """The whole report."""
 
-    title: str
-    subtitle: str
+    title: str = ""
+    subtitle: str = ""
     sections: tuple[Section, ...]
 
 

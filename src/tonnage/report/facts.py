@@ -86,7 +86,7 @@ def catalogued(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
     """The entries of each kind as rows; kinds without an entry are left out."""
     shown = {kind: entries for kind, entries in found.items() if entries and kind in TITLES}
     made = [section(kind, f"{TITLES[kind]} ({len(entries)})", _table(kind, entries)) for kind, entries in shown.items()]
-    return Document(title="", subtitle="", sections=(*made, *_prices(found.get("prices", ()))))
+    return Document(sections=(*made, *_prices(found.get("prices", ()))))
 
 
 def _prices(prices: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
@@ -141,7 +141,7 @@ def _table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
     rows = tuple(tuple(_cell(entry.get(field)) for field in columns) for entry in entries)
     header = tuple(columns.values())
     cut = any(cell.endswith("…") for row in rows for name, cell in zip(header, row, strict=True) if name not in SPARED)
-    return Table(caption="", header=header, rows=rows, spare=SPARED, note=CUT if cut else "")
+    return Table(header=header, rows=rows, spare=SPARED, note=CUT if cut else "")
 
 
 def _cell(value: object, longest: int = LONGEST) -> str:
@@ -179,7 +179,6 @@ def formats(base: Deployment, gains: tuple[FormatGain, ...]) -> Document:
     lacking = tuple(f"{one.precision.name}: {one.lacks}" for one in gains if one.lacks)
     return Document(
         title=title,
-        subtitle="",
         sections=(section("gains", "", _gains(gains)), section("hardware", "", _hardware(gains), items(lacking, "note"))),
     )
 
@@ -189,7 +188,6 @@ def _gains(gains: tuple[FormatGain, ...]) -> Table:
 
     header = ("format", "GB/GPU", "KV", *(f"token at {b}" for b in SMALL), *(f"run at {b}" for b in LARGE), "prompt")
     return Table(
-        caption="",
         header=(*header, "said ≤ 4", "said ≥ 16", "accuracy impact", "calibration"),
         rows=tuple(_gain(one, SMALL, LARGE) for one in gains),
         spare=SPARED_FORMATS,
@@ -231,7 +229,7 @@ def _hardware(gains: tuple[FormatGain, ...]) -> Table:
         )
         for one in gains
     )
-    return Table(caption="", header=("format", "bits", "multiplied", "hardware"), rows=rows)
+    return Table(header=("format", "bits", "multiplied", "hardware"), rows=rows)
 
 
 def _multiplied(one: FormatGain) -> str:
@@ -247,7 +245,7 @@ def _multiplied(one: FormatGain) -> str:
 
 def memory(equations: Sequence[str]) -> Document:
     """The arithmetic of one GPU's memory."""
-    return Document(title="", subtitle="", sections=(section("memory", "", items(tuple(equations))),))
+    return Document(sections=(section("memory", "", items(tuple(equations))),))
 
 
 # What an engine would be started as, and the profiles of a machine, as documents.
@@ -267,7 +265,7 @@ def listing(machine: Machine, found: Sequence[Profile]) -> Document:
         these = [one for one in found if one.kind == kind]
         width = max((len(one.name) for one in these), default=0)
         sections.append(section(kind, title if these else "", Lines(text="\n".join(_line(one, width) for one in these)) if these else None))
-    return Document(title=machine.label, subtitle="", sections=(*sections, section("notes", "", items((LEGEND, *machine.notes), "note"))))
+    return Document(title=machine.label, sections=(*sections, section("notes", "", items((LEGEND, *machine.notes), "note"))))
 
 
 def _line(one: Profile, width: int) -> str:
@@ -282,8 +280,6 @@ def starting(machine: Machine, start: Start) -> Document:
     """Everything that would be started."""
     facts = Facts(rows=(("machine", machine.label), ("engine", start.engine), ("served as", start.model), ("chosen", start.why)))
     return Document(
-        title="",
-        subtitle="",
         sections=(
             section("choice", "", facts),
             *(section(f"instance-{place}", _heading(place, one), Lines(text=_command(one))) for place, one in enumerate(start.instances)),
@@ -352,10 +348,9 @@ def compressed(folder: str, manifest: Mapping[str, Any]) -> Document:
         f"tonnage compress {manifest['original']} --output {folder} --lm-eval results/original results/made   reads what it found",
         f"tonnage size … --model {manifest['original']}/config.json,{folder}/config.json   what the loss buys",
     )
-    quality = Table(caption="", header=header, rows=rows) if rows else items(("Without --text no perplexity was measured.",), "note")
+    quality = Table(header=header, rows=rows) if rows else items(("Without --text no perplexity was measured.",), "note")
     return Document(
         title=f"{folder} is written",
-        subtitle="",
         sections=(
             section("made", "", items(tuple(told))),
             section("quality", "", quality, *_tasks(manifest)),

@@ -1,4 +1,4 @@
-"""A measurement as a document: the verdict first, then the numbers, each with its definition."""
+"""Measurements as documents: the verdict first, then the numbers; imported runs, two runs side by side, a run next to its plan."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.report.document import Document, Facts, Table, Text, items, section
-from tonnage.report.numbers import ABSENT, counted, number
+from tonnage.report.document import Document, Drawing, Facts, Table, Text, items, section
+from tonnage.report.drawing.figure import Axis, Plot, Point, Series
+from tonnage.report.numbers import ABSENT, between, counted, number, sentence_of
 from tonnage.report.plans.question import attained_text
 
 if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
+    from tonnage.bench.compare import Comparison, Ratio
     from tonnage.bench.find_max import Maximum
     from tonnage.bench.selftest import SelfTest
+    from tonnage.evidence.replay import MetricBeside, RunBesidePlan
     from tonnage.results.metrics import Summary
     from tonnage.serve.demonstration import Demonstration, Failure
-
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 METRICS = ("ttft", "itl", "tpot", "e2e")
@@ -43,7 +45,7 @@ def measured(runs: Sequence[Measured]) -> Document:
     body = (_inferences(runs),) if infers else (_statistics(runs[0]), Text(text=_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
     definitions = Facts(rows=tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in (METRICS[3:] if infers else METRICS)))
     sections = (section("verdict", "", *verdicts), section("numbers", "", *body), section("definitions", "", definitions))
-    return Document(title="", subtitle="", sections=sections)
+    return Document(sections=sections)
 
 
 def _statistics(run: Measured) -> Table:
@@ -52,7 +54,7 @@ def _statistics(run: Measured) -> Table:
     for metric in METRICS:
         values = summary[f"{metric}_ms"]
         rows.append((f"{metric.upper()} ms", *(number(values[s]) if isinstance(values, dict) else ABSENT for s in STATISTICS)))
-    return Table(caption="", header=("", *STATISTICS), rows=tuple(rows), spare=("p90", "p50"))
+    return Table(header=("", *STATISTICS), rows=tuple(rows), spare=("p90", "p50"))
 
 
 def _rates(run: Measured) -> str:
@@ -74,7 +76,7 @@ def _inferences(runs: Sequence[Measured]) -> Table:
         values = (s.e2e_ms.mean, s.e2e_ms.p50, s.e2e_ms.p95, s.e2e_ms.p99, s.requests_per_second, s.input_tokens_per_second)
         rows.append((run.load.words, f"{int(run.load.isl[0])}", *map(number, values), run.validity.verdict))
     header = ("load", "items", "E2E ms", "p50", "p95", "p99", "requests/s", "inferences/s", "verdict")
-    return Table(caption="", header=header, rows=tuple(rows), spare=("p50", "p95"))
+    return Table(header=header, rows=tuple(rows), spare=("p50", "p95"))
 
 
 def _sweep(runs: Sequence[Measured]) -> Table:
@@ -84,7 +86,7 @@ def _sweep(runs: Sequence[Measured]) -> Table:
         values = (s.ttft_ms.mean, s.ttft_ms.p95, s.itl_ms.mean, s.itl_ms.p99, s.tpot_ms.mean, s.e2e_ms.mean)
         rates = (s.requests_per_second, s.output_tokens_per_second)
         rows.append((run.load.words, *map(number, (*values, *rates)), run.validity.verdict))
-    return Table(caption="", header=SWEPT, rows=tuple(rows), spare=("ITL ms", "tokens/s", "p95", "p99"))
+    return Table(header=SWEPT, rows=tuple(rows), spare=("ITL ms", "tokens/s", "p95", "p99"))
 
 
 def selftest(tests: Sequence[SelfTest]) -> Document:
@@ -94,8 +96,8 @@ def selftest(tests: Sequence[SelfTest]) -> Document:
         values = (test.ttft_ms, test.server_ttft_ms, test.bias_ms, test.bias_p99_ms, test.last_bias_ms, test.cpu_us_per_token)
         rows.append((str(test.streams), *map(number, values), f"{test.ceiling_tokens_per_second:,.0f}"))
     header = ("streams", "TTFT ms", "server's", "bias ms", "p99", "last token", "µs per token", "tokens/s at most")
-    table = Table(caption="", header=header, rows=tuple(rows))
-    return Document(title="", subtitle="", sections=(section("tests", "", table), section("words", "", Facts(rows=SELF_TEST))))
+    table = Table(header=header, rows=tuple(rows))
+    return Document(sections=(section("tests", "", table), section("words", "", Facts(rows=SELF_TEST))))
 
 
 def maximum(found: Maximum) -> Document:
@@ -111,7 +113,7 @@ def maximum(found: Maximum) -> Document:
         values = (trial.load, s.ttft_ms.p95, s.tpot_ms.mean, s.requests_per_second)
         rows.append((*map(number, values), "passed" if trial.passed else "failed", f"{trial.sure:.2f}", trial.why or ABSENT))
     header = (found.unit, "TTFT p95 ms", "TPOT ms", "requests/s", "verdict", "sure", "why")
-    table = Table(caption="", header=header, rows=tuple(rows))
+    table = Table(header=header, rows=tuple(rows))
     return Document(title=_found(found), subtitle=remark, sections=(section("trials", "", table),))
 
 
@@ -154,7 +156,7 @@ def imported(made: Sequence[tuple[Path, Summary]]) -> Document:
     for folder, s in made:
         latencies = (s.ttft_ms.mean, s.ttft_from_send_ms.mean, s.tpot_ms.mean, s.e2e_ms.mean)
         rows.append((folder.name, str(s.counted), *map(number, (*latencies, s.requests_per_second, s.output_tokens_per_second))))
-    return Document(title="", subtitle="", sections=(section("runs", "", Table(caption="", header=HEADER, rows=tuple(rows))),))
+    return Document(sections=(section("runs", "", Table(header=HEADER, rows=tuple(rows))),))
 
 
 # A demonstration as a document: predicted next to measured, then what came of the failure.
@@ -169,7 +171,7 @@ def demonstrated(found: Demonstration) -> Document:
         (LABELS[one.metric], number(one.predicted), number(one.measured), f"{one.difference:+.1%}", "agrees" if one.agrees else "differs")
         for one in found.beside
     )
-    table = Table(caption="", header=("", "predicted", "measured", "difference", ""), rows=rows)
+    table = Table(header=("", "predicted", "measured", "difference", ""), rows=rows)
     reasons = tuple(f"The client calls its measurement {found.client}: {reason}" for reason in found.client_reasons)
     return Document(
         title=_verdict(found),
@@ -201,3 +203,158 @@ def _failure(failure: Failure) -> str:
         f"Requests sent to another instance, because they had not: {failure.retried}. "
         f"TTFT p95 of that load: {number(failure.ttft_p95_ms)} ms."
     )
+
+
+# Two runs side by side as a document: the ratio of every latency and rate with its interval, then quantile against quantile.
+
+
+STATISTIC_LABELS = {"requests_per_second": "requests/s", "output_tokens_per_second": "tokens/s"}
+READING = "Each dot is a quantile of both runs. On the line they are alike; above it the second run is slower, and a bend shows where."
+FAR_APART = 30  # ratio of the largest value to the smallest from which the axes are logarithmic
+SHOWN = (5, 25, 50, 75, 95, 99)
+VERDICTS = {None: ABSENT, True: "differs", False: "alike"}
+
+
+def two_runs(found: Comparison, first: str, second: str) -> Document:
+    """The comparison of the second run with the first, by their names."""
+    return Document(
+        sections=(
+            section("ratios", "", _ratios(found, first, second)),
+            section("quantiles", "", _quantiles(found)),
+            section("notes", "", items(tuple(found.notes), "note")),
+        ),
+    )
+
+
+def two_runs_page(found: Comparison, first: str, second: str) -> Document:
+    """The same as a page, with a quantile–quantile plot for each latency."""
+    drawings = (_plot(metric, *pair, first, second) for metric, pair in found.quantiles_ms.items())
+    return Document(
+        title=f"{second} beside {first}",
+        subtitle=f"Ratios are of {second} to {first}.",
+        sections=(
+            section("ratios", "Ratios", _ratios(found, first, second), items(tuple(found.notes), "note")),
+            section("quantiles", "Quantile against quantile", *drawings),
+        ),
+    )
+
+
+def _plot(metric: str, ours: Sequence[float], theirs: Sequence[float], first: str, second: str) -> Drawing:
+    """The quantiles from 1 % to 99 % of both runs against each other."""
+    name, least, most = metric.removesuffix("_ms").upper(), min(ours[0], theirs[0]), max(ours[-1], theirs[-1])
+    log = least > 0 and most > FAR_APART * least
+    pairs = [(f"p{p}", a, b) for p, (a, b) in enumerate(zip(ours, theirs, strict=True), start=1)]
+    points = tuple(Point(x=a, y=b, tip=f"{p} of {name}\n{first} {number(a)} ms\n{second} {number(b)} ms") for p, a, b in pairs)
+    alike = tuple(Point(x=value, y=value, tip="") for value in (least, most))
+    scale = ", ms (logarithmic)" if log else ", ms"
+    rows = tuple((p, number(a), number(b), f"{b / a:.3f}" if a else ABSENT) for p, a, b in pairs)
+    return Drawing(
+        figure=Plot(
+            key=f"quantiles-{name.lower()}",
+            title=name,
+            x=Axis(title=f"{first}{scale}", log=log),
+            y=Axis(title=f"{second}{scale}", log=log),
+            series=(
+                Series(name="p1 to p99", points=points, tone=0),
+                Series(name="alike", points=alike, tone=5, line=True, marks=False),
+            ),
+        ),
+        reading=READING,
+        numbers=Table(caption=f"{name} in numbers", header=("quantile", f"{first}, ms", f"{second}, ms", "ratio"), rows=rows, folded=True),
+    )
+
+
+def _ratios(found: Comparison, first: str, second: str) -> Table:
+    rows = []
+    for ratio in found.ratios:
+        label = _label(ratio)
+        between = ABSENT if math.isnan(ratio.low) else f"{ratio.low:.3f} to {ratio.high:.3f}"
+        rows.append(
+            (
+                label,
+                number(ratio.first),
+                number(ratio.second),
+                f"{ratio.ratio:.3f}" if math.isfinite(ratio.ratio) else ABSENT,
+                between,
+                VERDICTS[ratio.differs],
+            )
+        )
+    return Table(header=("", first, second, "ratio", "0.95", ""), rows=tuple(rows))
+
+
+def _label(each: Ratio | MetricBeside) -> str:
+    """Such as "TTFT p95 ms"; rates and shares have their names."""
+    name, latency = each.metric, each.metric.endswith("_ms")
+    return f"{name.removesuffix('_ms').upper()} {each.statistic} ms" if latency else STATISTIC_LABELS.get(name, name)
+
+
+def _quantiles(found: Comparison) -> Table:
+    rows = []
+    for metric, (ours, theirs) in found.quantiles_ms.items():
+        pairs = ((ours[p - 1], theirs[p - 1]) for p in SHOWN)
+        rows.append((f"{metric.removesuffix('_ms').upper()} ms", *(f"{number(a)} → {number(b)}" for a, b in pairs)))
+    return Table(header=("quantiles", *(f"p{p}" for p in SHOWN)), rows=tuple(rows), spare=("p25", "p75", "p5"))
+
+
+# A run next to its plan as a document: every metric measured and predicted, then a verdict for each.
+
+
+LEGEND = (
+    "The ratio is predicted / measured. The interval is where a measurement was expected with a probability of 80 %; percentiles other "
+    "than TTFT's p95 have that of the errors of the mean (docs/intervals.md). Single gaps (ITL) have none, nor have rates, which are "
+    "those that the run sent."
+)
+
+
+def run_and_plan(found: RunBesidePlan, run: str) -> Document:
+    """The comparison of a run, by its name, with the plan that it was laid next to."""
+    verdicts = tuple(verdict(found, metric) for metric in ("ttft_ms", "tpot_ms", "e2e_ms"))
+    notes = (*map(sentence_of, found.notes), *map(sentence_of, found.marks), LEGEND)
+    return Document(
+        sections=(
+            section("replayed", "", Text(text=_replayed(found, run))),
+            section("metrics", "", _table(found)),
+            section("verdicts", "", items(verdicts)),
+            section("notes", "", items(notes, "note")),
+        ),
+    )
+
+
+def verdict(found: RunBesidePlan, metric: str) -> str:
+    """Where the measurements of a metric lie, in one line; "" where no interval is known."""
+    by_place: dict[str, list[str]] = {}
+    for each in found.metrics:
+        if each.metric == metric and each.inside is not None:
+            by_place.setdefault(_place(each), []).append(each.statistic)
+    name = metric.removesuffix("_ms").upper()
+    if not by_place:
+        return ""
+    if set(by_place) == {"inside"}:
+        return f"{name} is inside the interval of its prediction: {', '.join(by_place['inside'])}."
+    outside = "; ".join(f"{place}: {', '.join(statistics)}" for place, statistics in by_place.items())
+    return f"{name} is outside the interval of its prediction ({outside})."
+
+
+def _replayed(found: RunBesidePlan, run: str) -> str:
+    d = found.deployment
+    stages = f" pp{d.parallelism.pp}" if d.parallelism.pp > 1 else ""
+    instance = f"{d.model.name} {d.precision.name} on {d.gpu.name} {d.parallelism.label}{stages}, {d.engine}"
+    fleet = f"{found.instances} instances behind {found.router}" if found.router else "1 instance"
+    return f"{counted(found.requests, 'request')} of {run}, replayed on {fleet} of {instance}"
+
+
+def _table(found: RunBesidePlan) -> Table:
+    header = ("", "measured", "predicted", "ratio", "80 % interval", "")
+    return Table(header=header, rows=tuple(map(_row, found.metrics)))
+
+
+def _row(each: MetricBeside) -> tuple[str, ...]:
+    label = _label(each)
+    ratio = f"{each.ratio:.3f}" if math.isfinite(each.ratio) else ABSENT
+    bounds = (each.low, each.high) if math.isfinite(each.low) else None
+    return (label, number(each.measured), number(each.predicted), ratio, between(bounds), ABSENT if each.inside is None else _place(each))
+
+
+def _place(each: MetricBeside) -> str:
+    """Where the measurement is: "inside", "below" or "above" the interval."""
+    return "inside" if each.inside else "below" if each.measured < each.low else "above"

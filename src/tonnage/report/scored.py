@@ -34,7 +34,7 @@ def scored(report: ScoreReport) -> Document:
     sections = list(_report(report, ""))
     for kind, other in report.apart.items():
         sections += _report(other, f"Apart: {kind}")
-    return Document(title="", subtitle="", sections=(*sections, section("legend", "", Text(text=LEGEND, tone="note"))))
+    return Document(sections=(*sections, section("legend", "", Text(text=LEGEND, tone="note"))))
 
 
 def _report(report: ScoreReport, title: str) -> tuple[Section, ...]:
@@ -64,7 +64,7 @@ def _overall(report: ScoreReport) -> Table:
         for kind, errors in kinds
         for metric, e in errors.items()
     )
-    return Table(caption="", header=("metric", "MAPE %", "median %", "bias %", "inside %", "n"), rows=rows, spare=("median %",))
+    return Table(header=("metric", "MAPE %", "median %", "bias %", "inside %", "n"), rows=rows, spare=("median %",))
 
 
 def _attained(report: ScoreReport) -> Iterator[Table]:
@@ -80,7 +80,7 @@ def _attained(report: ScoreReport) -> Iterator[Table]:
     )
     header = ("attainment", "measured %", "predicted %", "off, points", "inside %", "goodput MAPE %", "n")
     if rows:
-        yield Table(caption="", header=header, rows=rows)
+        yield Table(header=header, rows=rows)
 
 
 def _not_predicted(report: ScoreReport) -> tuple[Section, ...]:
@@ -116,7 +116,7 @@ def _worst(rows: tuple[ScoredRow, ...]) -> tuple[Section, ...]:
     if not rows:
         return ()
     header = ("line", "row", "metric", "measured", "predicted", "80 % interval", "error")
-    table = Table(caption="", header=header, rows=tuple(map(_worst_row, rows)), spare=("80 % interval",))
+    table = Table(header=header, rows=tuple(map(_worst_row, rows)), spare=("80 % interval",))
     reasons = tuple(f"Line {row.line}: {row.reason}" for row in rows if row.worst_metric)
     return (section("worst", "Worst rows", table, items(reasons, "note")),)
 
@@ -140,7 +140,7 @@ def scored_models(scores: ModelScores) -> Document:
     sections = list(_models(scores, ""))
     for kind, other in scores.apart.items():
         sections += _models(other, f"Apart: {kind}")
-    return Document(title="", subtitle="", sections=(*sections, section("legend", "", Text(text=MODELS_LEGEND, tone="note"))))
+    return Document(sections=(*sections, section("legend", "", Text(text=MODELS_LEGEND, tone="note"))))
 
 
 def _models(scores: ModelScores, title: str) -> tuple[Section, ...]:
@@ -193,7 +193,6 @@ def calibrated(report: CalibrationReport, output: Path | None = None) -> Documen
     c = report.calibration
     return Document(
         title=f"{c.data}: {c.preset} on {c.gpu}{aside}",
-        subtitle="",
         sections=(
             section("errors", "", _errors(report)),
             section("terms", "", _terms(report)),
@@ -214,13 +213,13 @@ def _errors(report: CalibrationReport) -> Table:
     )
     before, after = ("transferred", "fitted") if report.own else ("shipped", "calibrated")
     header = ("MAPE %", before, after, f"left out, {before}", f"left out, {after}")
-    return Table(caption="", header=header, rows=rows)
+    return Table(header=header, rows=rows)
 
 
 def _terms(report: CalibrationReport) -> Table:
     rows = tuple((name, _value(report, name), percent(width)) for name, width in report.shrinkage.items())
     note = "width left: how much of the prior's width the measurements leave; 100% where they say nothing of the term"
-    return Table(caption="", header=("term", "value" if report.own else "factor", "width left"), rows=rows, note=note)
+    return Table(header=("term", "value" if report.own else "factor", "width left"), rows=rows, note=note)
 
 
 def _value(report: CalibrationReport, name: str) -> str:

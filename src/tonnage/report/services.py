@@ -21,7 +21,7 @@ STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
 def served(run: ServiceResult) -> Document:
     """A simulated service."""
-    return Document(title=run.title, subtitle="", sections=(section("result", "", *_tables(run)),))
+    return Document(title=run.title, sections=(section("result", "", *_tables(run)),))
 
 
 def swept(sweep: ServiceSweep) -> Document:
@@ -29,7 +29,6 @@ def swept(sweep: ServiceSweep) -> Document:
     plot = plot_text(_curve(sweep), 80)
     return Document(
         title=sweep.points[0].title,
-        subtitle="",
         sections=(section("result", "", _points(sweep), Lines(text=plot) if plot else None),),
     )
 
@@ -46,7 +45,7 @@ def _points(sweep: ServiceSweep) -> Table:
         for load, point in zip(sweep.loads, sweep.points, strict=True)
         for one in point.streams
     )
-    return Table(caption="", header=(sweep.unit, "to", "inferences/s", "mean ms", "p50 ms", "p95 ms", "p99 ms", "GPU busy"), rows=rows)
+    return Table(header=(sweep.unit, "to", "inferences/s", "mean ms", "p50 ms", "p95 ms", "p99 ms", "GPU busy"), rows=rows)
 
 
 def _curve(sweep: ServiceSweep) -> Plot:
@@ -104,11 +103,11 @@ def sized(answer: SizedService) -> Document:
     one = Text(text="One of these servers with its share of the traffic:")
     found = section("result", "", Text(text=words, tone="answer"), lines, _tried(answer), one, *_tables(answer.run))
     if answer.curve is None:
-        return Document(title=answer.run.title, subtitle="", sections=(found,))
+        return Document(title=answer.run.title, sections=(found,))
     reading = "One server of the answer at lower and higher rates than its share of the traffic."
     curve = section("curve", "Latency against load", Drawing(figure=_curve(answer.curve), reading=reading, numbers=_points(answer.curve)))
     batches = section("batches", "Batches", *map(_batches, answer.run.models))
-    return Document(title=answer.run.title or "A service", subtitle="", sections=(found, curve, batches))
+    return Document(title=answer.run.title or "A service", sections=(found, curve, batches))
 
 
 def _batches(model: ModelResult) -> Table:
@@ -119,13 +118,11 @@ def _batches(model: ModelResult) -> Table:
 
 def _tables(run: ServiceResult) -> tuple[Table, Table, Text]:
     streams = Table(
-        caption="",
         header=("requests to", "traffic", "answers/s", *(f"{name} ms" for name in STATISTICS), "rejected", "timed out"),
         rows=tuple(map(_stream, run.streams)),
         spare=("p90 ms", "p50 ms"),
     )
     models = Table(
-        caption="",
         header=("model", "batches", "mean batch", "largest", "mean wait ms"),
         rows=tuple(
             (one.name, f"{sum(one.batches.values()):,}", number(one.mean_batch), str(max(one.batches)), number(one.waited_ms))
@@ -167,4 +164,4 @@ def calibrated(found: ServiceCalibration, output: Path | None) -> Document:
     )
     written = None if output is None else Text(text=f"{output} holds these times; size and simulate take it. Set its traffic and latency.")
     blocks = (times, loads if found.loads else None, items(found.remarks, "note"), written)
-    return Document(title="", subtitle="", sections=(section("times", "", *blocks),))
+    return Document(sections=(section("times", "", *blocks),))

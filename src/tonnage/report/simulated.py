@@ -56,7 +56,6 @@ def simulated(runs: Sequence[Run]) -> Document:
     changed = tuple(Text(text=line) for run in runs for line in (*_attained(run, several=len(runs) > 1), *fleet_lines(run.fleet)))
     return Document(
         title=_title(runs[0]),
-        subtitle="",
         sections=(
             section("result", "", *blocks, *_classes(runs), *changed),
             section("equal-lengths", "", items(tuple(_in_step(runs)), "warning")),
@@ -70,7 +69,7 @@ def _classes(runs: Sequence[Run]) -> tuple[Table, ...]:
     if not runs[0].workload.classes:
         return ()
     rows = [(*((_load(run),) if len(runs) > 1 else ()), *_class_row(one)) for run in runs for one in run.classes]
-    return (Table(caption="", header=(*(("load",) if len(runs) > 1 else ()), *BY_CLASS), rows=tuple(rows), spare=("TTFT p50", "E2E ms")),)
+    return (Table(header=(*(("load",) if len(runs) > 1 else ()), *BY_CLASS), rows=tuple(rows), spare=("TTFT p50", "E2E ms")),)
 
 
 def _class_row(one: ClassResult) -> tuple[str, ...]:
@@ -113,7 +112,7 @@ def _point(run: Run) -> tuple[Text, Table]:
     for name in ("ttft", "itl", "tpot", "e2e"):
         values = getattr(s, f"{name}_ms")
         rows.append((f"{name.upper()} ms", *(number(getattr(values, each)) for each in STATISTICS), between(expected.get(f"{name}_ms"))))
-    table = Table(caption="", header=("", *STATISTICS, EXPECTED), rows=tuple(rows), spare=("p90", "p50"))
+    table = Table(header=("", *STATISTICS, EXPECTED), rows=tuple(rows), spare=("p90", "p50"))
     found = "" if run.hit_rate is None else f"; prefix cache: {run.hit_rate:.1%} of the prompt tokens found, {run.saved_prompt_tokens:,}"
     return Text(text=words + gain + found), table
 
@@ -121,7 +120,7 @@ def _point(run: Run) -> tuple[Text, Table]:
 def _sweep(runs: Sequence[Run]) -> Table:
     gain = ("gain",) if runs[0].gain is not None else ()
     gain = gain if runs[0].hit_rate is None else (*gain, "hit rate")
-    return Table(caption="", header=(*SWEPT, *gain), rows=tuple(map(_swept, runs)), spare=SPARED)
+    return Table(header=(*SWEPT, *gain), rows=tuple(map(_swept, runs)), spare=SPARED)
 
 
 def _swept(run: Run) -> tuple[str, ...]:
@@ -186,7 +185,7 @@ def swept(points: int, done: int, left_out: Mapping[str, str], folder: Path) -> 
     """How many points there are, how many of them this call simulated, and which could not be."""
     words = f"{counted(points, 'point')} in {folder}: {done} simulated now, {points - done} were there."
     lines = items(tuple(f"left out: {name}: {reason}" for name, reason in left_out.items()), "note")
-    return Document(title="", subtitle="", sections=(section("sweep", "", Text(text=words), lines),))
+    return Document(sections=(section("sweep", "", Text(text=words), lines),))
 
 
 # The two panels of NVIDIA's course, as a page: the slots over time, and below them the queue and the KV cache.
@@ -204,7 +203,6 @@ def timeline_page(timeline: Timeline, title: str) -> Document:
     axis = Axis(title="seconds" if timeline.unit == "s" else "ticks")
     return Document(
         title=title,
-        subtitle="",
         sections=(
             section("slots", "Slots", Text(text=shown), drawing(_slots(steps, axis), "A lane for each slot.", _bounds(steps))),
             section("queue", "Queue and KV cache", drawing(_queue(steps, axis), "At the beginning of each step.", _numbers(steps))),
@@ -278,8 +276,8 @@ SHARES = ("busy_slots", "useful_work")
 def lesson(result: LessonResult) -> Document:
     """The six figures of the course, then a row of letters for each slot."""
     rows = tuple((NAMES[name], _figure(name, value)) for name, value in result.to_json().items())
-    table = Table(caption="", header=("in ticks", "value"), rows=rows)
-    return Document(title="", subtitle="", sections=(section("figures", "", table), section("slots", "", Lines(text=result.slots_text()))))
+    table = Table(header=("in ticks", "value"), rows=rows)
+    return Document(sections=(section("figures", "", table), section("slots", "", Lines(text=result.slots_text()))))
 
 
 def _figure(name: str, value: float | int | None) -> str:
@@ -297,8 +295,8 @@ def lesson_sweep(setting: str, values: Sequence[float], results: Sequence[Lesson
         Lines(text=plot_text(_over(words, values, results, title, names), 80))
         for title, names in (("ticks", ("e2e", "ttft", "itl")), ("per 1,000 ticks", ("requests_per_1k_ticks",)))
     )
-    table = Table(caption="", header=header, rows=rows)
-    return Document(title="", subtitle="", sections=(section("figures", "", table, times, rates),))
+    table = Table(header=header, rows=rows)
+    return Document(sections=(section("figures", "", table, times, rates),))
 
 
 def _over(words: str, values: Sequence[float], results: Sequence[LessonResult], title: str, names: Sequence[str]) -> Plot:

@@ -35,7 +35,6 @@ def watched(found: Watched) -> Document:
     commands = () if found.advice is None else found.advice.commands
     return Document(
         title=f"{_instance(found)}, over {found.present.seconds:.3g} s",
-        subtitle="",
         sections=(
             section("load", "", _load(found)),
             section("latencies", "", _latencies(found)),
@@ -74,7 +73,7 @@ def _load(found: Watched) -> Table:
         ("GPUs at work", percent(p.gpu_use), ""),
         ("power of the GPUs W", number(p.gpu_watts), ""),
     ]
-    return Table(caption="", header=("", "measured", "plan"), rows=(*rows, *_headroom(found)))
+    return Table(header=("", "measured", "plan"), rows=(*rows, *_headroom(found)))
 
 
 def _headroom(found: Watched) -> Iterator[tuple[str, str, str]]:
@@ -88,7 +87,7 @@ def _headroom(found: Watched) -> Iterator[tuple[str, str, str]]:
 
 def _latencies(found: Watched) -> Table:
     header = ("ms", "measured", "at this load", "80 % interval", "limit", "slower", "")
-    return Table(caption="", header=header, rows=tuple(map(_row, found.latencies)))
+    return Table(header=header, rows=tuple(map(_row, found.latencies)))
 
 
 def _row(one: Latency) -> tuple[str, ...]:
@@ -144,7 +143,6 @@ def verified(instances: Sequence[Instance], findings: Sequence[str], load: Watch
     verdict = items(tuple(findings), "warning") if findings else items(("As planned.",), "note")
     return Document(
         title="Not as planned" if findings else "As planned",
-        subtitle="",
         sections=(
             section("settings", "", _settings(instances), items((LEGEND,), "note")),
             *(one for one in measured if one.key in ("load", "latencies")),
@@ -161,7 +159,7 @@ def _settings(instances: Sequence[Instance]) -> Table:
         for place, setting in enumerate(first)
     )
     names = ("running",) if len(columns) == 1 else tuple(columns.values())
-    return Table(caption="", header=("setting", "plan", *names, "verdict"), rows=rows)
+    return Table(header=("setting", "plan", *names, "verdict"), rows=rows)
 
 
 def _off(instances: Sequence[Instance], place: int) -> bool:
@@ -181,9 +179,8 @@ def verified_folder(found: Folder) -> Document:
     verdict = items(found.faults, "warning") if found.faults else items(("No fault was found.",), "note")
     return Document(
         title="Faults in the files" if found.faults else "The files are in order",
-        subtitle="",
         sections=(
-            section("files", "", Table(caption="", header=("file", "holds", "read against"), rows=rows), needs),
+            section("files", "", Table(header=("file", "holds", "read against"), rows=rows), needs),
             section("verdict", "", verdict),
         ),
     )
@@ -223,10 +220,9 @@ def rehearsed(found: Rehearsal) -> Document:
     )
     return Document(
         title="As planned" if found.as_planned else "Not as planned",
-        subtitle="",
         sections=(
             section("run", "", items(facts), items(tuple(f"The load client: {one}" for one in found.invalid), "warning")),
-            section("limits", "", Table(caption="", header=("limit", "before the kill"), rows=limits)),
+            section("limits", "", Table(header=("limit", "before the kill"), rows=limits)),
         ),
     )
 
@@ -265,7 +261,6 @@ def fitted_history(found: HistoryFit, output: Path | None, plan: Path | None, be
     )
     return Document(
         title=f"Traffic: {found.history.source}" if figures else "",
-        subtitle="",
         sections=(
             *_history(found, figures=figures),
             *(() if beside is None else _beside(beside)),
@@ -279,7 +274,7 @@ def drifted(found: Today, *, figures: bool) -> Document:
     history = _history(found.fit, figures=figures) if figures else (section("gaps", "", items(found.fit.gaps, "note")),)
     pool = found.plan.candidates[0].pool
     title = f"{pool.model} {pool.precision} on {pool.gpu}, {pool.engine}: {_day(found.fit.history.at(0))} to {_day(found.fit.ends)}"
-    return Document(title=title, subtitle="", sections=(*_beside(found), *history))
+    return Document(title=title, sections=(*_beside(found), *history))
 
 
 def _open_flags(scenario: Scenario) -> str:
@@ -305,9 +300,7 @@ def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
     lines = (peak, _growth_text(found.growth), queue, f"The GPUs draw {number(watts)} W on average." if watts else "")
     return (
         section("traffic", "Traffic" if figures else "", Text(text=first, tone="answer"), items(lines)),
-        section(
-            "lengths", "Lengths" if figures else "", Table(caption="", header=("", "mean", "p95 between", "in the scenario"), rows=rows)
-        ),
+        section("lengths", "Lengths" if figures else "", Table(header=("", "mean", "p95 between", "in the scenario"), rows=rows)),
         section("week", "The week", _week(found)) if figures and found.profile else section("week", ""),
         section(
             "gaps", "Not seen" if figures else "", items(tuple(f"Not seen: {line[0].lower()}{line[1:]}" for line in found.gaps), "note")

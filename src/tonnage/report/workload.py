@@ -39,7 +39,7 @@ def described(found: Description, *, figures: bool = True) -> Document:
         section("limits", "Engine limits", items(_limits(found))),
     )
     source = found.traffic.recording.source
-    return Document(title=f"Workload: {os.path.basename(os.path.normpath(source))}" if figures else "", subtitle="", sections=sections)
+    return Document(title=f"Workload: {os.path.basename(os.path.normpath(source))}" if figures else "", sections=sections)
 
 
 def _first(found: Description) -> str:
@@ -230,7 +230,7 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
             f"{gain.model} {gain.precision.upper()}: a live session keeps {format_gb(kept)} of KV cache, the mean over its time, and "
             f"{format_gb(most)} at its longest; 100 of them {format_gb(100 * kept)}."
         )
-    return section("sessions", "Sessions", Table(caption="", header=("", *STATISTICS, "max"), rows=rows), items(tuple(lines)))
+    return section("sessions", "Sessions", Table(header=("", *STATISTICS, "max"), rows=rows), items(tuple(lines)))
 
 
 def _by_blocks(shared: Sharing) -> tuple[str, ...]:
@@ -301,7 +301,7 @@ def fitted(found: Fit, output: Path | None) -> Document:
     model = "" if found.scenario.model else " --model llama-3.1-8b"
     rate = "" if trace else f" --request-rate {found.scenario.demand.peak_rps:g}"
     go_on = Command(text=f"tonnage simulate {output}{model}{rate}") if output is not None else None
-    return Document(title="", subtitle="", sections=(section("fit", "", items(lines), wrote, go_on),))
+    return Document(sections=(section("fit", "", items(lines), wrote, go_on),))
 
 
 def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
@@ -315,4 +315,4 @@ def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
     wrote = items((f"Written: {output}, and next to it {', '.join(sorted(found.files))}.",)) if output is not None else None
     model = "" if found.scenario.model else " --model glm-4.6 --gpu h200 --tp 8"
     go_on = Command(text=f"tonnage simulate {output}{model} --concurrency 20") if output is not None else None
-    return Document(title="", subtitle="", sections=(section("fit", "", items(lines), wrote, go_on),))
+    return Document(sections=(section("fit", "", items(lines), wrote, go_on),))

@@ -15,7 +15,7 @@ from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.plan.candidates import candidate, plan_of
 from tests.plan.plans import any_of
 from tests.report.example_plan import full, without_answer
-from tonnage.cost.where import compare
+from tonnage.cost.planned import compare
 from tonnage.errors import InputError
 from tonnage.plan.note import CostNote, NoCost, Note, Warning
 from tonnage.plan.plan import Plan

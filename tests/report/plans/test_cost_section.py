@@ -9,8 +9,7 @@ import pytest
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.report.example_plan import full
-from tonnage.cost.planned import in_proportion, job_cost
-from tonnage.cost.where import compare
+from tonnage.cost.planned import compare, in_proportion, job_cost
 from tonnage.plan.cost import Traffic, YearlyCost
 from tonnage.report.document import Document, Section
 from tonnage.report.plans.cost import PRICE_NAMES, cost_section, job_section, price_name, ways_table

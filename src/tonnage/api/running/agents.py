@@ -105,7 +105,7 @@ def _size(asked: dict[str, Any], progress: Progress) -> Answer:
     if full:
         return report(*plans), to_json(plans)
     sections = tuple(first_page(plan) for plan in plans)
-    return Document(title="", subtitle="", sections=sections), {"plans": [_in_short(plan) for plan in plans]}
+    return Document(sections=sections), {"plans": [_in_short(plan) for plan in plans]}
 
 
 def _plans(scenario: Mapping[str, Any], progress: Progress) -> tuple[Plan, ...]:

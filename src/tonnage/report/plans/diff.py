@@ -54,14 +54,14 @@ def use_case_differences(first: UseCases, second: UseCases) -> tuple[Difference,
 def diff_text(found: Sequence[Difference], names: tuple[str, str]) -> Document:
     """The differences as a table for each part, of several use cases one after the other."""
     if not found:
-        return Document(title="", subtitle="", sections=(section("diff", "", items((SAME,))),))
+        return Document(sections=(section("diff", "", items((SAME,))),))
     sections = []
     for use_case, part in dict.fromkeys((one.use_case, one.part) for one in found):
         rows = tuple((one.what, one.first, one.second, one.change) for one in found if (one.use_case, one.part) == (use_case, part))
-        table = Table(caption="", header=(part, *names, "change"), rows=rows, spare=("change",))
+        table = Table(header=(part, *names, "change"), rows=rows, spare=("change",))
         title = f"{use_case}, by itself: {part}" if use_case else part.capitalize()
         sections.append(section(part, title, table))
-    return Document(title="", subtitle="", sections=tuple(sections))
+    return Document(sections=tuple(sections))
 
 
 def diff_json(found: Sequence[Difference]) -> dict[str, Any]:

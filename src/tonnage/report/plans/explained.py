@@ -88,7 +88,7 @@ def memory_table(plan: Plan) -> Table | None:
 
 def why_text(plans: Sequence[Plan]) -> Document:
     """The reasons of one plan, or of several one after the other."""
-    return Document(title="", subtitle="", sections=tuple(one for plan in plans for one in _sections(plan) if one.blocks))
+    return Document(sections=tuple(one for plan in plans for one in _sections(plan) if one.blocks))
 
 
 def _sections(plan: Plan) -> tuple[Section, ...]:

@@ -57,7 +57,7 @@ def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
     """
     several = [section("models", "Models compared", compared_table(plans))] if len(plans) > 1 else []
     each = [one for plan in plans for one in full_sections(plan, plot=plot)]
-    return Document(title="", subtitle="", sections=(*several, *each))
+    return Document(sections=(*several, *each))
 
 
 def full_sections(plan: Plan, *, plot: int | None = None) -> tuple[Section, ...]:

@@ -126,7 +126,7 @@ def fitted(build: Callable[[Room], Sequence[Section]]) -> tuple[Section, ...]:
     sections: tuple[Section, ...] = ()
     for room in _rooms():
         sections = tuple(one for one in build(room) if one.blocks)
-        if len(terminal(Document(title="", subtitle="", sections=sections)).splitlines()) <= MOST:
+        if len(terminal(Document(sections=sections)).splitlines()) <= MOST:
             break
     return sections
 
@@ -140,7 +140,7 @@ def screen(plans: Sequence[Plan], *, page: str = "report", explain: bool = False
     build = _of_one if len(plans) == 1 else _of_several
     *found, last = fitted(lambda room: (*build(plans, room), more))
     beyond = [one for plan in plans for one in (plotted(plan, plot), explained_section(plan) if explain else None) if one is not None]
-    return Document(title="", subtitle="", sections=(*found, *(one for one in beyond if one.blocks), last))
+    return Document(sections=(*found, *(one for one in beyond if one.blocks), last))
 
 
 def more_text(page: str) -> str:

@@ -28,7 +28,7 @@ NOBODY = "no arrangement is possible"
 def use_cases_screen(found: UseCases, page: str = "report") -> Document:
     """The first screen: each question, the choice and the other arrangement, and what each use case sees."""
     more = Text(text=f"{option('full')} prints each use case by itself; {option(page)} FILE.html writes the whole report of each.")
-    return Document(title="", subtitle="", sections=fitted(lambda room: (*_head(found, room), section("more", "", more))))
+    return Document(sections=fitted(lambda room: (*_head(found, room), section("more", "", more))))
 
 
 def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
@@ -49,7 +49,7 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
 
 def use_cases_text(found: UseCases) -> Document:
     """Everything for a terminal: the choice, each use case by itself in short, and then in full."""
-    return Document(title="", subtitle="", sections=(*_sections(found), _alone(found), *_in_full(found)))
+    return Document(sections=(*_sections(found), _alone(found), *_in_full(found)))
 
 
 def _in_full(found: UseCases) -> Iterator[Section]:
@@ -73,7 +73,7 @@ def use_cases_why(found: UseCases) -> Document:
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = why_text((plan,)).sections
         sections += [replace(first, title=f"{name}, by itself"), *rest]
-    return Document(title="", subtitle="", sections=tuple(sections))
+    return Document(sections=tuple(sections))
 
 
 def brief_lines(found: UseCases) -> tuple[str, ...]:
