@@ -14,15 +14,13 @@ from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
-from tonnage.bench.intervals import CONFIDENCE, intervals
+from tonnage.bench.intervals import CONFIDENCE, gap_intervals, intervals, other_definitions, single_gaps
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, Watcher, measure
 from tonnage.bench.recorder import Recorder
 from tonnage.bench.reply import Exchange, Reply
 from tonnage.bench.scrape import Scraper
-from tonnage.bench.steady import find_steady, steady_metrics
-from tonnage.bench.trends import DEFINITIONS, trends
+from tonnage.bench.steady import DEFINITIONS, find_steady, steady_metrics, trends
 from tonnage.bench.validity import Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.bench.connection import Connection, Secured, Target
-from tonnage.bench.grpc import Http2
+from tonnage.bench.infer import Http2
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import COMPLETED, TIMED_OUT, Exchange, Reply
 

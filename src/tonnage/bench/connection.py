@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 
 from tonnage.bench.conversations import History, Pieces
 from tonnage.bench.endpoints import Endpoint
-from tonnage.bench.grpc import Http2
 from tonnage.bench.http_response import BrokenReply
-from tonnage.bench.infer import Tensors
+from tonnage.bench.infer import Http2, Tensors
 from tonnage.bench.prompts import PromptMaker, Prompts, body_bytes
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import Exchange, Reply

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.deploy.kubernetes.files import objects, waits
-from tonnage.deploy.kubernetes.workload import bundle, deployment, metadata, pod, selector
+from tonnage.deploy.kubernetes import objects, waits
 from tonnage.deploy.plan_text import cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service, dns_label
+from tonnage.deploy.workload import bundle, deployment, metadata, pod, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 # The pods as a pool, and the way to it from a gateway.

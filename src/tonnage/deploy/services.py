@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tonnage.deploy.plan_text import paragraph
-from tonnage.deploy.triton.configs import Config, Said, Word, pbtxt
-from tonnage.deploy.triton.files import SERVER
+from tonnage.deploy.triton import SERVER, Config, Said, Word, pbtxt
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.errors import InputError, option
 from tonnage.spec.service import DynamicBatching, QueuePolicy, ServedModel, Service, Stage, Stream, Tensor

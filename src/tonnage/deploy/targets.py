@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.deploy.compose import files as compose
 from tonnage.deploy.dynamo import files as dynamo
 from tonnage.deploy.kserve import files as kserve
-from tonnage.deploy.kubernetes.files import files as kubernetes
+from tonnage.deploy.kubernetes import files as kubernetes
 from tonnage.deploy.llm_d import files as llm_d
 from tonnage.deploy.nim import files as nim
 from tonnage.deploy.nim import prepared as nim_prepared
@@ -24,8 +24,8 @@ from tonnage.deploy.production_stack import files as production_stack
 from tonnage.deploy.production_stack import prepared as stack_prepared
 from tonnage.deploy.ray_serve import files as ray_serve
 from tonnage.deploy.service import Service, around, dns_label, obstacle, service_of
-from tonnage.deploy.triton.files import files as triton
-from tonnage.deploy.triton.files import prepared as triton_prepared
+from tonnage.deploy.triton import files as triton
+from tonnage.deploy.triton import prepared as triton_prepared
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate

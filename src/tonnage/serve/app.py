@@ -19,7 +19,7 @@ from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
 from tonnage.serve.faults import HEADER
 from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.serve.request import Asked, Kind, asked_of
-from tonnage.serve.schema import broken_json
+from tonnage.serve.rules import broken_json
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, refusal
-from tonnage.serve.schema import checked
+from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, checked, refusal
 from tonnage.serve.tokens import Message, Prompt
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_bo
 from tonnage.serve.dialect import Refused
 from tonnage.serve.replies import Made, event
 from tonnage.serve.request import Asked, asked_of, check_model
-from tonnage.serve.rules import check_salt, refusal
-from tonnage.serve.schema import checked
+from tonnage.serve.rules import check_salt, checked, refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request

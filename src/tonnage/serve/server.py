@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.app import Cut, Service
-from tonnage.serve.clock import WallClock
 from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
-from tonnage.serve.fleet import Fleet
-from tonnage.serve.instance import Instance
+from tonnage.serve.instance import Fleet, Instance, WallClock
 from tonnage.serve.request import Limits
 from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
-from tonnage.serve.supervision.child import STARTS
+from tonnage.serve.supervisor import STARTS
 from tonnage.serve.tokens import TokenReader
 from tonnage.serve.transfer import Transfers
 from tonnage.version import VERSION
@@ -33,8 +31,7 @@ from tonnage.version import VERSION
 if TYPE_CHECKING:
     import uvicorn
 
-    from tonnage.serve.events import Publisher
-    from tonnage.serve.prefix import CachedEngine
+    from tonnage.serve.prefix import CachedEngine, Publisher
     from tonnage.serve.tokens import Tokens
     from tonnage.serve.transfer import Role
     from tonnage.simulator.pools import KvLink
@@ -185,7 +182,7 @@ class Served:
 
     def _publisher(self, instance: Instance) -> Publisher:
         """What publishes the events of an instance, whose rank is its number."""
-        from tonnage.serve.events import Publisher
+        from tonnage.serve.prefix import Publisher
 
         engine = instance.engine
         if engine.watched is None:

@@ -16,9 +16,8 @@ from tonnage.serve.published import VLLM, Published
 from tonnage.serve.script import script_of
 
 if TYPE_CHECKING:
-    from tonnage.serve.events import Publisher
-    from tonnage.serve.fleet import Fleet
-    from tonnage.serve.instance import Instance
+    from tonnage.serve.instance import Fleet, Instance
+    from tonnage.serve.prefix import Publisher
     from tonnage.serve.request import Asked
     from tonnage.serve.script import Script
     from tonnage.serve.tokens import Prompt, Tokens

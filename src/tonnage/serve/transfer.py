@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from tonnage.bench.connection import Target
-from tonnage.gateway.health import fetch
+from tonnage.gateway.core import fetch
 from tonnage.serve.dialect import Refused
 
 if TYPE_CHECKING:

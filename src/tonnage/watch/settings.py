@@ -13,7 +13,7 @@ from tonnage.formats.prometheus import Page
 from tonnage.spec.catalog import engines, find_engine
 from tonnage.spec.catalog.checkpoints import HALF, find_checkpoints
 from tonnage.spec.precision import find_precision
-from tonnage.watch.reading import signals_on
+from tonnage.watch.expected import signals_on
 
 if TYPE_CHECKING:
     from tonnage.plan.pool import Pool

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from tonnage.formats.prometheus import Buckets, together
 from tonnage.perf.residuals import SHARE
 from tonnage.spec.deployment import LimitMetric
-from tonnage.watch.expected import Advice, Expected, Predictor, advice
-from tonnage.watch.reading import BROKEN, Counts, Reading
+from tonnage.watch.expected import BROKEN, Advice, Counts, Expected, Predictor, Reading, advice
 
 if TYPE_CHECKING:
     from tonnage.plan.limit import Limit
     from tonnage.plan.plan import Plan
     from tonnage.spec.deployment import LimitMetric, Statistic
-    from tonnage.watch.reading import Reading
+    from tonnage.watch.expected import Reading
 
 
 ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.deploy.dynamo import MODULES, as_engine
+from tonnage.deploy.references import VALUES, Pods, Written, at, pods_of, read_against, secrets, unresolved
 from tonnage.deploy.service import PLAN, Service, service_of
-from tonnage.deploy.verify.references import VALUES, Pods, Written, at, pods_of, secrets, unresolved
-from tonnage.deploy.verify.schemas import read_against
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
 from tonnage.plan.plan import Plan
 
 if TYPE_CHECKING:
     from tonnage.spec.catalog.interfaces import Interface
+
 
 MOST_BYTES = 20_000_000
 """Of one file; ``deploy`` writes less than a tenth of it."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tonnage.perf.memory import MemoryPlan
-    from tonnage.serve.machine.machine import Device, Machine
+    from tonnage.serve.machine import Device, Machine
     from tonnage.spec.engine import EnginePreset
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model

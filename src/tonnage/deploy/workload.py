@@ -6,12 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tonnage.deploy.alerts import in_flight, rules
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.flags import WORKER, node_words
+from tonnage.deploy.monitoring import dashboard_text, in_flight, rules
 from tonnage.deploy.plan_text import argv_notes, image_note, least_line, startup_line
-from tonnage.deploy.service import Service
+from tonnage.deploy.service import WORKER, Service, node_words
 from tonnage.deploy.yaml_comments import Noted, noted, yaml_text
 from tonnage.spec.hardware import Gpu
 
