@@ -36,43 +36,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be said of a run next to its metrics.
+    """What is to be said of a run next to its metrics."""
 
-    Attributes:
-        percentiles: those that the run must have samples enough for.
-        error_rate: share of requests that may fail.
-        slo: limits that goodput is counted against.
-        tokens: whether the moments of single tokens are kept.
-        seed: of the bootstrap.
-    """
-
-    percentiles: tuple[int, ...] = ()
-    error_rate: float = ERROR_RATE
-    slo: Slo = ()
-    tokens: bool = True
-    seed: int = 0
+    percentiles: tuple[int, ...] = ()  # those that the run must have samples enough for
+    error_rate: float = ERROR_RATE  # share of requests that may fail
+    slo: Slo = ()  # limits that goodput is counted against
+    tokens: bool = True  # whether the moments of single tokens are kept
+    seed: int = 0  # of the bootstrap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured(InNotebooks):
-    """One load, measured.
-
-    Attributes:
-        load: what was sent.
-        requests, summary: what happened.
-        validity: whether that can be believed.
-        observed: what was seen of the client.
-        good: goodput and joint attainment, where limits were given.
-        summary_json, run_json: what the run folder holds.
-    """
+    """One load, measured."""
 
     load: Load
-    requests: Requests
+    requests: Requests  # and summary: what happened
     summary: Summary
-    validity: Validity
-    observed: Observed
-    good: tuple[Attained, ...]
-    summary_json: dict[str, Any]
+    validity: Validity  # whether that can be believed
+    observed: Observed  # what was seen of the client
+    good: tuple[Attained, ...]  # goodput and joint attainment, where limits were given
+    summary_json: dict[str, Any]  # and run_json: what the run folder holds
     run_json: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:

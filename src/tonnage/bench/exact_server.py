@@ -53,29 +53,19 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The schedule of every reply.
+    """The schedule of every reply."""
 
-    Attributes:
-        ttft_s: from the start of service to the first token.
-        itl_s: between two tokens.
-        tokens: output tokens of every reply; 0 for as many as the request asks for.
-        tokens_per_event: how many of them one event carries; it is sent when the last of them is due.
-        slots: requests in service at once, the others wait in order; 0 for no limit.
-        freeze_at_s, freeze_s: after so long from the first request the server does nothing at all for so long.
-        fault: what happens to every ``fault_every``-th request: a 429 or 500, a stream cut off in the middle, an error
-            event in the middle, no answer ever, or a connection closed without one.
-        fault_every: 0 for never.
-    """
-
-    ttft_s: float = 0.05
-    itl_s: float = 0.01
-    tokens: int = 0
-    tokens_per_event: int = 1
-    slots: int = 0
-    freeze_at_s: float = 0.0
+    ttft_s: float = 0.05  # from the start of service to the first token
+    itl_s: float = 0.01  # between two tokens
+    tokens: int = 0  # output tokens of every reply; 0 for as many as the request asks for
+    tokens_per_event: int = 1  # how many of them one event carries; it is sent when the last of them is due
+    slots: int = 0  # requests in service at once, the others wait in order; 0 for no limit
+    freeze_at_s: float = 0.0  # and freeze_s: after so long from the first request the server does nothing at all for so long
     freeze_s: float = 0.0
+    # what happens to every ``fault_every``-th request: a 429 or 500, a stream cut off in the middle, an error event in the middle, no
+    # answer ever, or a connection closed without one
     fault: Fault = "none"
-    fault_every: int = 0
+    fault_every: int = 0  # 0 for never
 
     def service_s(self, tokens: int) -> float:
         """Seconds of service of a reply of ``tokens`` tokens."""
@@ -303,8 +293,7 @@ def serve(schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0, seconds
 def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]:
     """The URL of an exact server in its own process, which ends with the block, or after ``seconds`` at the latest.
 
-    Raises:
-        TonnageError: it did not start.
+    Raises TonnageError: it did not start.
     """
     command = [sys.executable, "-m", "tonnage.bench.exact_server", json.dumps(asdict(schedule)), str(seconds)]
     here = str(Path(__file__).parents[2])  # found from any folder, also where PYTHONPATH is relative
@@ -332,32 +321,19 @@ CPU_SHARE = 0.85
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """What the client does on this machine.
+    """What the client does on this machine."""
 
-    Attributes:
-        streams: requests in flight.
-        requests, tokens: how many came.
-        ttft_ms: mean TTFT that the client reports, from the moment of sending.
-        server_ttft_ms: the same by the server's own stamps: first write − receipt of the request.
-        bias_ms: mean of (the client's stamp of the first token − the server's of its write).
-        bias_p99_ms: its 99th percentile.
-        last_bias_ms: the same mean for the last token.
-        cpu_us_per_token: CPU of the client process, parsing and writing included.
-        ceiling_tokens_per_second: tokens/s at which that would take 85 % of a core.
-        lateness_mean_ms: of the event loop.
-    """
-
-    streams: int
-    requests: int
+    streams: int  # requests in flight
+    requests: int  # and tokens: how many came
     tokens: int
-    ttft_ms: float
-    server_ttft_ms: float
-    bias_ms: float
-    bias_p99_ms: float
-    last_bias_ms: float
-    cpu_us_per_token: float
-    ceiling_tokens_per_second: float
-    lateness_mean_ms: float
+    ttft_ms: float  # mean TTFT that the client reports, from the moment of sending
+    server_ttft_ms: float  # the same by the server's own stamps: first write − receipt of the request
+    bias_ms: float  # mean of (the client's stamp of the first token − the server's of its write)
+    bias_p99_ms: float  # its 99th percentile
+    last_bias_ms: float  # the same mean for the last token
+    cpu_us_per_token: float  # CPU of the client process, parsing and writing included
+    ceiling_tokens_per_second: float  # tokens/s at which that would take 85 % of a core
+    lateness_mean_ms: float  # of the event loop
 
     def to_json(self) -> dict[str, Any]:
         """By name."""

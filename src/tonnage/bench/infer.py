@@ -242,21 +242,13 @@ KINDS_OF_NUMPY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensors:
-    """Makes the bodies of inferences: random values, the same for every request of so many items.
+    """Makes the bodies of inferences: random values, the same for every request of so many items."""
 
-    Attributes:
-        inputs: of the model, with the dimensions of one item.
-        batched: whether items are the first dimension; a model without batches takes one.
-        binary: whether values travel as bytes.
-        called: the model's name where requests are messages of gRPC; "" over HTTP.
-        seed: of the values.
-    """
-
-    inputs: tuple[Tensor, ...]
-    batched: bool = True
-    binary: bool = False
-    called: str = ""
-    seed: int = 0
+    inputs: tuple[Tensor, ...]  # of the model, with the dimensions of one item
+    batched: bool = True  # whether items are the first dimension; a model without batches takes one
+    binary: bool = False  # whether values travel as bytes
+    called: str = ""  # the model's name where requests are messages of gRPC; "" over HTTP
+    seed: int = 0  # of the values
     counter: None = None
     characters: float = 1.0
     exact: bool = True
@@ -269,8 +261,7 @@ class Tensors:
     def body(self, items: int, extra: dict[str, Any]) -> tuple[bytes, bytes]:
         """The header lines that a request of so many items needs, and its body.
 
-        Raises:
-            InputError: several items for a model without batches, or a body beyond ``MOST_BODY``.
+        Raises InputError: several items for a model without batches, or a body beyond ``MOST_BODY``.
         """
         if items not in self._made:
             if items > 1 and not self.batched:
@@ -330,8 +321,7 @@ def tensors(page: str, metadata: str, *, written: tuple[str, ...], binary: bool,
         binary: whether values travel as bytes.
         called: the model's name where requests are messages of gRPC.
 
-    Raises:
-        InputError: no such model, no inputs known, or a length that neither says.
+    Raises InputError: no such model, no inputs known, or a length that neither says.
     """
     where = option("tensor")
     given = dict(_written(text) for text in written)

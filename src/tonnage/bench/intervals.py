@@ -132,17 +132,11 @@ PERCENTILES = (50, 90, 95, 99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleGaps:
-    """The gaps of a run, one row for each event after the first of its request.
+    """The gaps of a run, one row for each event after the first of its request."""
 
-    Attributes:
-        ms: each gap, in milliseconds.
-        count: how many tokens the event carried, so how often the gap counts.
-        request: whose it is, by row of the record.
-    """
-
-    ms: Floats
-    count: Integers
-    request: Integers
+    ms: Floats  # each gap, in milliseconds
+    count: Integers  # how many tokens the event carried, so how often the gap counts
+    request: Integers  # whose it is, by row of the record
 
     def of(self, rows: NDArray[np.bool_]) -> SingleGaps:
         """Those of some requests: bool by row of the record."""

@@ -101,18 +101,12 @@ RISING = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """Where a run is steady.
+    """Where a run is steady."""
 
-    Attributes:
-        found: whether it is anywhere; None where there are too few requests to say.
-        start_s, end_s: the window, in seconds of the run, by due time; NaN where there is none.
-        drift: change of the mean E2E over the window, or over the second half of the run where there is none, as a share.
-    """
-
-    found: bool | None
-    start_s: float = math.nan
+    found: bool | None  # whether it is anywhere; None where there are too few requests to say
+    start_s: float = math.nan  # and end_s: the window, in seconds of the run, by due time; NaN where there is none
     end_s: float = math.nan
-    drift: float = math.nan
+    drift: float = math.nan  # change of the mean E2E over the window, or over the second half of the run where there is none, as a share
 
 
 def find_steady(requests: Requests) -> Steady:

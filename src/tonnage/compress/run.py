@@ -44,9 +44,7 @@ def python_of(tool: str, told: Callable[[str], None]) -> Path:
     """The Python of a tool's environment, which is made first where it is absent or of other pins.
 
     A copy of the pins is written last, so that an environment whose making was interrupted is made again.
-
-    Raises:
-        TonnageError: pip cannot install the packages; its last lines are in the message.
+    Raises TonnageError: pip cannot install the packages; its last lines are in the message.
     """
     place, wanted = folder(tool), pins(tool)
     python = place / "bin" / "python"
@@ -76,15 +74,10 @@ RECIPE = "recipe.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compressed:
-    """A checkpoint that was made.
-
-    Attributes:
-        folder: where it is.
-        manifest: content of ``tonnage-compress.json``.
-    """
+    """A checkpoint that was made."""
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: dict[str, Any]  # content of ``tonnage-compress.json``
 
 
 def recipe_of(job: Job, *, output: Path) -> str:
@@ -96,9 +89,7 @@ def recipe_of(job: Job, *, output: Path) -> str:
 def run(job: Job, told: Callable[[str], None]) -> Compressed:
     """Make the checkpoint next to its place, judge it, and move it there when it is whole.
 
-    Raises:
-        InputError: the place is taken, or the tool refuses the model.
-        TonnageError: the tool fails; its last lines are in the message.
+    Raises InputError: the place is taken, or the tool refuses the model; TonnageError: the tool fails; its last lines are in the message.
     """
     if job.output.exists():
         raise InputError(f"{option('output')}: {job.output} is there already; name another folder")

@@ -15,20 +15,13 @@ from tonnage.plan.limit import Limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burn:
-    """One pair of windows, over both of which a budget must burn faster than its rate.
+    """One pair of windows, over both of which a budget must burn faster than its rate."""
 
-    Attributes:
-        long, short: windows.
-        rate: budgets of 30 days that would be spent in 30 days at this pace.
-        severity: "page" or "ticket".
-        hours: of the long window.
-    """
-
-    long: str
+    long: str  # and short: windows
     short: str
-    rate: float
-    severity: str
-    hours: int
+    rate: float  # budgets of 30 days that would be spent in 30 days at this pace
+    severity: str  # "page" or "ticket"
+    hours: int  # of the long window
 
 
 BURNS = (
@@ -220,21 +213,13 @@ SHARES = {"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """One limit of the plan.
+    """One limit of the plan."""
 
-    Attributes:
-        limit: as the plan has it.
-        histogram: of the engine that shows it, without the ending "_bucket".
-        bounds: upper bounds of its buckets in seconds, ascending, without infinity.
-        stands_in: whether the histogram is one of gaps (ITL) where the limit is on the mean gap of a request (TPOT).
-        selector: of the deployment's series, such as 'deployment="x"'.
-    """
-
-    limit: Limit
-    histogram: str
-    bounds: tuple[float, ...]
-    stands_in: bool
-    selector: str
+    limit: Limit  # as the plan has it
+    histogram: str  # of the engine that shows it, without the ending "_bucket"
+    bounds: tuple[float, ...]  # upper bounds of its buckets in seconds, ascending, without infinity
+    stands_in: bool  # whether the histogram is one of gaps (ITL) where the limit is on the mean gap of a request (TPOT)
+    selector: str  # of the deployment's series, such as 'deployment="x"'
 
     @property
     def key(self) -> str:

@@ -133,8 +133,7 @@ def _first(service: Service) -> bool:
 def profile_1(service: Service) -> str:
     """The profile of TensorRT-LLM in an image of NIM 1: the generic one, or that of the model's image for GPU, format and degrees.
 
-    Raises:
-        InputError: the image holds none, or none is known.
+    Raises InputError: the image holds none, or none is known.
     """
     if not _named(service):
         return "tensorrt_llm"

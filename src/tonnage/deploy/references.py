@@ -32,14 +32,9 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """One object of a file.
+    """One object of a file."""
 
-    Attributes:
-        file: its path inside the folder.
-        value: the object.
-    """
-
-    file: str
+    file: str  # its path inside the folder
     value: Mapping[str, Any]
 
     @property
@@ -55,23 +50,15 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pods:
-    """The pods of one template.
+    """The pods of one template."""
 
-    Attributes:
-        file, owner: where the template is.
-        labels, spec: of a pod.
-        replicas: how many there are.
-        open: whether a controller adds further ports and volumes, so that these cannot be looked up here.
-        answers: whether such a pod answers requests, which further pods of a group do not.
-    """
-
-    file: str
+    file: str  # and owner: where the template is
     owner: str
-    labels: Labels
+    labels: Labels  # and spec: of a pod
     spec: Mapping[str, Any]
-    replicas: int
-    open: bool = False
-    answers: bool = True
+    replicas: int  # how many there are
+    open: bool = False  # whether a controller adds further ports and volumes, so that these cannot be looked up here
+    answers: bool = True  # whether such a pod answers requests, which further pods of a group do not
 
     @property
     def containers(self) -> list[Mapping[str, Any]]:
@@ -260,20 +247,14 @@ KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": boo
 
 @strict
 class Declared:
-    """The fields of one kind of object.
+    """The fields of one kind of object."""
 
-    Attributes:
-        kind, api: of the object.
-        licence, source, date: of the types that declare the fields, and when they were read.
-        fields: kinds by name; ``objects.yaml`` explains them.
-    """
-
-    kind: str
+    kind: str  # and api: of the object
     api: str
-    licence: str
+    licence: str  # and source, date: of the types that declare the fields, and when they were read
     source: str
     date: str
-    fields: dict[str, Any]
+    fields: dict[str, Any]  # kinds by name; ``objects.yaml`` explains them
 
     @property
     def name(self) -> str:

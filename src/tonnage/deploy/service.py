@@ -120,46 +120,27 @@ KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instead:
-    """The plan's choice, if another deployment of the plan is written in its place.
-
-    Attributes:
-        choice: the plan's choice.
-        why: reason why the target cannot run it, as a clause.
-    """
+    """The plan's choice, if another deployment of the plan is written in its place."""
 
     choice: Candidate
-    why: str
+    why: str  # reason why the target cannot run it, as a clause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A deployment of a plan, ready to be written for a target: its choice, or the next best that the target can run.
+    """A deployment of a plan, ready to be written for a target: its choice, or the next best that the target can run."""
 
-    Attributes:
-        plan: whose choice it is.
-        choice: what it chose.
-        pool: its instances; of two pools all of them, with the role "serve", and ``halves`` has each.
-        family: of the engine, such as "vllm".
-        interface: flags, metrics and image of the preset's version.
-        loading: the checkpoint.
-        gpu: that it runs on.
-        signals: the metrics that the engine publishes.
-        instead: the plan's choice and the reason against it; None if this is the choice.
-        simulated: whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint.
-        case: its use case, which begins the names of its objects where several are deployed side by side; empty for one.
-    """
-
-    plan: Plan
-    choice: Candidate
-    pool: Pool
-    family: str
-    interface: Interface
+    plan: Plan  # whose choice it is
+    choice: Candidate  # what it chose
+    pool: Pool  # its instances; of two pools all of them, with the role "serve", and ``halves`` has each
+    family: str  # of the engine, such as "vllm"
+    interface: Interface  # flags, metrics and image of the preset's version
     loading: Loading
-    gpu: Gpu
-    signals: Signals
-    instead: Instead | None = None
-    simulated: bool = False
-    case: str = ""
+    gpu: Gpu  # that it runs on
+    signals: Signals  # the metrics that the engine publishes
+    instead: Instead | None = None  # the plan's choice and the reason against it; None if this is the choice
+    simulated: bool = False  # whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint
+    case: str = ""  # its use case, which begins the names of its objects where several are deployed side by side; empty for one
 
     @property
     def router(self) -> str:
@@ -416,8 +397,7 @@ def service_of(
         drafter: checkpoint of the drafter, if the plan decodes speculatively with one.
         simulated: whether the simulated engine runs in place of the plan's.
 
-    Raises:
-        InputError: the plan chose nothing, or something for which no command or image is known.
+    Raises InputError: the plan chose nothing, or something for which no command or image is known.
     """
     choice = plan.choice
     if choice is None:

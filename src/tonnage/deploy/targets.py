@@ -72,10 +72,8 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
 
     Nearest means, in this order: the same GPU, the same number format, the first in the plan. With ``checkpoint``, only deployments in the
     choice's number format count, because the checkpoint is in that format. With ``simulated`` the simulated engine runs in its place.
-
-    Raises:
-        InputError: unknown target, one that runs no simulated engine, or a plan without a choice.
-        NothingRuns: no deployment of the plan runs on the target.
+    Raises InputError: unknown target, one that runs no simulated engine, or a plan without a choice; NothingRuns: no deployment of the plan
+    runs on the target.
     """
     target_runs(target)
     choice = plan.choice
@@ -137,9 +135,8 @@ def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, S
         target: what runs the engines.
         given: as for ``deployed``.
 
-    Raises:
-        InputError: a target without namespaces or that runs no deployment of one of the plans, use cases that share a pool or have none,
-            or two whose names are alike.
+    Raises InputError: a target without namespaces or that runs no deployment of one of the plans, use cases that share a pool or have none,
+    or two whose names are alike.
     """
     alone = f"size each scenario alone with {option('output')}, and deploy each plan"
     if target not in TOGETHER:
@@ -206,8 +203,7 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
         folder: where to.
         files: the text of each by its path inside the folder.
 
-    Raises:
-        InputError: there is something at that place already, or it cannot be written.
+    Raises InputError: there is something at that place already, or it cannot be written.
     """
     where = option("output")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

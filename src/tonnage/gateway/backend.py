@@ -33,16 +33,7 @@ class Receiver(Protocol):
 
 
 class Upstream(asyncio.Protocol):
-    """A transport with at most one request at a time.
-
-    Attributes:
-        usable: whether it can be given a request.
-        used: how many it has been given.
-        since: the loop's time at which the last one ended.
-        fresh: whether bytes have come since somebody last set this to False.
-        paused: whether reading is held up, because the client is slow.
-        deadline: the loop's time at which the response is too late.
-    """
+    """A transport with at most one request at a time."""
 
     __slots__ = (
         "_bodiless", "_feed", "_head", "_loop", "_most", "_reading", "_receiver", "_transport", "_unchunking", "_until_close", "_write",
@@ -61,10 +52,12 @@ class Upstream(asyncio.Protocol):
         self._unchunking: Unchunking | None = None
         self._head = b""
         self._bodiless = self._until_close = False
+        # usable: whether it can be given a request; fresh: whether bytes have come since somebody last set this to False; paused: whether
+        # reading is held up, because the client is slow
         self.usable = self.fresh = self.paused = False
-        self.used = 0
-        self.since = 0.0
-        self.deadline = math.inf
+        self.used = 0  # how many it has been given
+        self.since = 0.0  # the loop's time at which the last one ended
+        self.deadline = math.inf  # the loop's time at which the response is too late
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection stands."""
@@ -203,38 +196,27 @@ FIRST_BYTE = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.
 
 
 class Backend:
-    """One backend; every method runs on the loop's thread.
-
-    Attributes:
-        name: host and port.
-        weight: relative capacity.
-        up: whether the last health checks passed.
-        fault: what was wrong at the last check that failed; "" where it passed.
-        kv_used: the share of its KV cache in use, as last scraped.
-        requests, tokens: its requests that have not ended, and an estimate of their tokens still to come.
-        connects: connections opened to it.
-        outcomes: its requests by how they ended.
-        waits, waited: responses that began within each bucket of ``FIRST_BYTE``, and the sum of their waits in seconds.
-        busy: connections that carry a request now.
-        idle: connections that can carry another one, the most recently used last.
-        models: its list of models by name, each as the backend gives it; None until it has given one: it may serve any.
-    """
+    """One backend; every method runs on the loop's thread."""
 
     def __init__(self, target: Target, weight: float) -> None:
         """Not known to be up."""
         self.target = target
-        self.name = target.authority
+        self.name = target.authority  # host and port
         self.authority = target.authority.encode()
-        self.weight = weight
-        self.up = False
-        self.fault = ""
-        self.kv_used = self.waited = 0.0
+        self.weight = weight  # relative capacity
+        self.up = False  # whether the last health checks passed
+        self.fault = ""  # what was wrong at the last check that failed; "" where it passed
+        self.kv_used = self.waited = 0.0  # kv_used: the share of its KV cache in use, as last scraped
+        # requests, tokens: its requests that have not ended, and an estimate of their tokens still to come; connects: connections opened to
+        # it
         self.requests = self.tokens = self.connects = 0
-        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)  # its requests by how they ended
+        # and waited: responses that began within each bucket of ``FIRST_BYTE``, and the sum of their waits in seconds
         self.waits = [0] * (len(FIRST_BYTE) + 1)
+        # its list of models by name, each as the backend gives it; None until it has given one: it may serve any
         self.models: dict[str, object] | None = None
-        self.busy: set[Upstream] = set()
-        self.idle: list[Upstream] = []
+        self.busy: set[Upstream] = set()  # connections that carry a request now
+        self.idle: list[Upstream] = []  # connections that can carry another one, the most recently used last
         self._failures = 0
         self._avoided_until = 0.0
 

@@ -229,12 +229,7 @@ class Own(Protocol):
 
 
 class Client(asyncio.Protocol):
-    """One connection of a client.
-
-    Attributes:
-        paused: whether the client reads more slowly than the backend writes.
-        deadline: the loop's time at which the connection is given up.
-    """
+    """One connection of a client."""
 
     __slots__ = (
         "_body",
@@ -264,8 +259,8 @@ class Client(asyncio.Protocol):
         self._refused: Refused | None = None
         self._lingering = self._stopped = self._last = False
         self._body = self._held = 0  # bytes of the body at hand, and of all that this connection has made the gateway hold
-        self.paused = False
-        self.deadline = math.inf
+        self.paused = False  # whether the client reads more slowly than the backend writes
+        self.deadline = math.inf  # the loop's time at which the connection is given up
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody has connected."""

@@ -68,16 +68,12 @@ class Prefixes:
 
 
 class Balancer:
-    """A policy, and the lists that it reads.
-
-    Attributes:
-        policy: its name in ``ROUTERS``.
-    """
+    """A policy, and the lists that it reads."""
 
     def __init__(self, backends: Sequence[Backend], policy: str, seed: int = 0) -> None:
         """Nothing has been sent yet."""
         count = len(backends)
-        self.policy = policy
+        self.policy = policy  # its name in ``ROUTERS``
         self._backends = backends
         self._route = ROUTERS[policy]
         self._memory = memory_of(count, seed)
@@ -118,16 +114,7 @@ class Swept(Protocol):
 
 
 class Core:
-    """Shared by all connections; every method runs on the loop's thread.
-
-    Attributes:
-        clients: connections that are open.
-        draining: whether the gateway is about to end.
-        held: bytes of bodies that are held, including those that still arrive.
-        in_flight: requests that are being served.
-        retries: requests that went to a second backend.
-        refused: requests that the gateway answered itself with an error, by status.
-    """
+    """Shared by all connections; every method runs on the loop's thread."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         """No backend is known to be up."""
@@ -136,9 +123,11 @@ class Core:
         self.backends = [Backend(target, weight) for target, weight in settings.backends]
         self.balancer = Balancer(self.backends, settings.policy, settings.seed)
         self.clients: set[Swept] = set()
-        self.draining = False
+        self.draining = False  # whether the gateway is about to end
+        # held: bytes of bodies that are held, including those that still arrive; in_flight: requests that are being served; retries:
+        # requests that went to a second backend
         self.held = self.in_flight = self.retries = 0
-        self.refused: Counter[int] = Counter()
+        self.refused: Counter[int] = Counter()  # requests that the gateway answered itself with an error, by status
 
     @property
     def ready(self) -> bool:

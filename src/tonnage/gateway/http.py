@@ -39,22 +39,14 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request, complete.
+    """One request, complete."""
 
-    Attributes:
-        method, target: as the client wrote them.
-        headers: in order, names as the client wrote them.
-        body: whole.
-        version: of HTTP, "1.1" or "1.0".
-        keep: whether the client's connection goes on after the response.
-    """
-
-    method: bytes
+    method: bytes  # and target: as the client wrote them
     target: bytes
-    headers: Headers
+    headers: Headers  # in order, names as the client wrote them
     body: bytes
-    version: str
-    keep: bool
+    version: str  # of HTTP, "1.1" or "1.0"
+    keep: bool  # whether the client's connection goes on after the response
 
     @property
     def path(self) -> bytes:
@@ -115,11 +107,7 @@ METHODS = (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS")
 
 
 class Refused(Exception):
-    """A request that is not served; the connection ends with the answer.
-
-    Attributes:
-        status: of the answer.
-    """
+    """A request that is not served; the connection ends with the answer."""
 
     def __init__(self, status: int, message: str) -> None:
         """With the status of the answer and its sentence."""
@@ -132,12 +120,6 @@ class RequestReader:
 
     httptools itself refuses both Content-Length and Transfer-Encoding, two Content-Lengths, bare CR or LF, folded lines, spaces before
     a colon and control characters; this class refuses what it lets pass.
-
-    Attributes:
-        ready: complete requests, in order.
-        begun: whether a request has begun that is not complete.
-        in_body: whether its headers are complete.
-        expects: whether it waits for "100 Continue" before it sends its body.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -148,7 +130,9 @@ class RequestReader:
         self._clear()
         self._upgrading: Request | None = None
         self._upgraded = False
-        self.ready: deque[Request] = deque()
+        self.ready: deque[Request] = deque()  # complete requests, in order
+        # begun: whether a request has begun that is not complete; in_body: whether its headers are complete; expects: whether it waits for
+        # "100 Continue" before it sends its body
         self.begun = self.in_body = self.expects = False
 
     def _clear(self) -> None:
@@ -340,22 +324,14 @@ class Unchunking(Reading):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A status line and its headers.
+    """A status line and its headers."""
 
-    Attributes:
-        status, reason: of the status line.
-        headers: in order.
-        chunked: whether the body is in chunks.
-        until_close: whether it ends with the connection.
-        keep: whether the connection to the backend can carry another request.
-    """
-
-    status: int
+    status: int  # and reason: of the status line
     reason: bytes
     headers: Headers
-    chunked: bool
-    until_close: bool
-    keep: bool
+    chunked: bool  # whether the body is in chunks
+    until_close: bool  # whether it ends with the connection
+    keep: bool  # whether the connection to the backend can carry another request
 
     def wire(self, *, close: bool, chunked: bool) -> bytes:
         """The head as the client gets it: hop-by-hop headers removed, the others as they were."""

@@ -165,15 +165,10 @@ Ready = Callable[[int, Mapping[str, str]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A gateway that takes connections.
+    """A gateway that takes connections."""
 
-    Attributes:
-        core: what its connections share.
-        port: where it listens.
-    """
-
-    core: Core
-    port: int
+    core: Core  # what its connections share
+    port: int  # where it listens
 
 
 def serve(settings: Settings, ready: Ready) -> None:

@@ -68,39 +68,22 @@ def _set() -> asyncio.Event:
 
 @dataclass(slots=True, kw_only=True)
 class Service:
-    """What the application serves.
-
-    Attributes:
-        engines: what answers.
-        reader: makes prompts of texts.
-        tokens: of the model.
-        limits: of every request.
-        most_waiting: requests that may be in the engines' queues when another comes; 0 for no limit.
-        started: seconds since 1970.
-        faults: what goes wrong on purpose; None for nothing.
-        dialect: how errors are worded, and what replies have next to the fields of the API.
-        transfers: of KV caches from and to other servers; None for none.
-        awake: is not set while the engines sleep: requests wait for it.
-        busy: requests that are being answered.
-        settings: what ``/server_info`` says; empty for no such path.
-        width: of the vectors of a model that embeds, which answers nothing else; 0 for one that generates.
-        version: of the engine whose ways it has.
-    """
+    """What the application serves."""
 
     engines: Engines
-    reader: Reader
+    reader: Reader  # makes prompts of texts
     tokens: Tokens
-    limits: Limits
-    most_waiting: int = 0
-    started: int = 0
-    faults: Faults | None = None
-    dialect: Dialect = OF_VLLM
-    transfers: Transfers | None = None
-    awake: asyncio.Event = field(default_factory=_set)
-    busy: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    width: int = 0
-    version: str = VERSION
+    limits: Limits  # of every request
+    most_waiting: int = 0  # requests that may be in the engines' queues when another comes; 0 for no limit
+    started: int = 0  # seconds since 1970
+    faults: Faults | None = None  # what goes wrong on purpose; None for nothing
+    dialect: Dialect = OF_VLLM  # how errors are worded, and what replies have next to the fields of the API
+    transfers: Transfers | None = None  # of KV caches from and to other servers; None for none
+    awake: asyncio.Event = field(default_factory=_set)  # is not set while the engines sleep: requests wait for it
+    busy: int = 0  # requests that are being answered
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what ``/server_info`` says; empty for no such path
+    width: int = 0  # of the vectors of a model that embeds, which answers nothing else; 0 for one that generates
+    version: str = VERSION  # of the engine whose ways it has
 
     @property
     def model(self) -> str:
@@ -224,8 +207,7 @@ def _rank(request: Request) -> int | None:
 async def admitted(service: Service, request: Request) -> int:
     """Wait until the engines are awake; tokens after which a stream of the next request breaks off on purpose, 0 for never.
 
-    Raises:
-        Refused: a fault on demand.
+    Raises Refused: a fault on demand.
     """
     await service.awake.wait()
     fault = None if service.faults is None else service.faults.next(request.headers.get(HEADER, ""))

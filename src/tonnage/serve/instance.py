@@ -20,15 +20,11 @@ if TYPE_CHECKING:
 
 
 class WallClock:
-    """Simulated picoseconds since the start of a server; ``speed`` of them pass in one picosecond on the wall.
-
-    Attributes:
-        speed: how many times as fast as the wall's the simulated time runs, where no change slows it.
-    """
+    """Simulated picoseconds since the start of a server; ``speed`` of them pass in one picosecond on the wall."""
 
     def __init__(self, speed: float = 1.0, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         """Start at simulated time 0, by nanoseconds of a monotonic clock."""
-        self.speed = speed
+        self.speed = speed  # how many times as fast as the wall's the simulated time runs, where no change slows it
         self._now_ns = now_ns
         self._from_ns, self._from_ps, self._pace = [now_ns()], [0], [PS_PER_NS * speed]
 
@@ -85,27 +81,20 @@ class Alarm(Protocol):
 
 
 class Instance:
-    """A member of a fleet that is advanced to the present whenever something is due or somebody submits.
-
-    Attributes:
-        name: its number, as text, in metrics.
-        engine: which the member advances.
-        member: of a fleet: the engine, and what is outstanding there.
-        slot_at: when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``.
-        handing_at: when the engine made what is being handed out, in picoseconds of its time.
-    """
+    """A member of a fleet that is advanced to the present whenever something is due or somebody submits."""
 
     def __init__(self, name: str, engine: CachedEngine, clock: WallClock) -> None:
         """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due. The engine's 0 is the clock's."""
-        self.name = name
-        self.engine = engine
+        self.name = name  # its number, as text, in metrics
+        self.engine = engine  # which the member advances
+        # of a fleet: the engine, and what is outstanding there
         self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
         self._clock = clock
         self._deliver: dict[int, Deliver] = {}
         self._alarm: Alarm | None = None
         self._late: Callable[[float], None] | None = None
-        self.slot_at: dict[int, float] = {}
-        self.handing_at = 0
+        self.slot_at: dict[int, float] = {}  # when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``
+        self.handing_at = 0  # when the engine made what is being handed out, in picoseconds of its time
         self._without: set[int] = set()
         self._begun: set[int] = set()
         self._taken = 0

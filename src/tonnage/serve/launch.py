@@ -28,8 +28,7 @@ COMPILED = ("*.engine", "*.plan")
 def check_folder(text: str, *, where: str = "checkpoint") -> None:
     """Refuse a folder that is no checkpoint; names at a hub pass.
 
-    Raises:
-        InputError: it holds an engine that was compiled for one kind of GPU, or no ``config.json``.
+    Raises InputError: it holds an engine that was compiled for one kind of GPU, or no ``config.json``.
     """
     path = Path(text)
     if not path.is_dir():
@@ -53,21 +52,13 @@ def folder_bytes(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """One instance.
+    """One instance."""
 
-    Attributes:
-        argv: its command, with ``FILE`` where its configuration file stands.
-        environment: variables next to those of this process.
-        devices: its GPUs; none on a machine without.
-        port: on 127.0.0.1.
-        path: that says whether it serves.
-    """
-
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
-    devices: tuple[Device, ...]
-    port: int
-    path: str
+    argv: tuple[str, ...]  # its command, with ``FILE`` where its configuration file stands
+    environment: Mapping[str, str]  # variables next to those of this process
+    devices: tuple[Device, ...]  # its GPUs; none on a machine without
+    port: int  # on 127.0.0.1
+    path: str  # that says whether it serves
 
     def program(self, place: int, file: str) -> Program:
         """The instance of that number, from 0, as a child process; ``file`` is its configuration, "" where it needs none."""
@@ -79,25 +70,16 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Everything.
+    """Everything."""
 
-    Attributes:
-        engine: preset, or the family where there is none.
-        model: the name that clients use.
-        why: how engine, format and degree were chosen, as a sentence.
-        instances: one or more.
-        file: the configuration file that the commands name ``FILE``, as nested values; empty where they need none.
-        startup_seconds: that an instance is given to serve.
-        notes: what a reader must know, as sentences.
-    """
-
-    engine: str
-    model: str
-    why: str
-    instances: tuple[Started, ...]
-    startup_seconds: float
+    engine: str  # preset, or the family where there is none
+    model: str  # the name that clients use
+    why: str  # how engine, format and degree were chosen, as a sentence
+    instances: tuple[Started, ...]  # one or more
+    startup_seconds: float  # that an instance is given to serve
+    # the configuration file that the commands name ``FILE``, as nested values; empty where they need none
     file: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know, as sentences
 
     def to_json(self) -> dict[str, Any]:
         """By name."""
@@ -298,8 +280,7 @@ def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instanc
 def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
     """The GPUs that may be used: those that were named, else those that nobody else uses.
 
-    Raises:
-        InputError: one was named that is not there or not free.
+    Raises InputError: one was named that is not there or not free.
     """
     if asked is None:
         return machine.free

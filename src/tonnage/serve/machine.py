@@ -26,28 +26,17 @@ OTHERS_USE = 0.05
 
 @strict
 class Device:
-    """One GPU.
+    """One GPU."""
 
-    Attributes:
-        index: its number in PCI bus order, as ``CUDA_VISIBLE_DEVICES`` counts.
-        name: as the driver calls it, such as "NVIDIA H100 80GB HBM3".
-        gpu: catalog id; "" where the catalog does not have it.
-        vendor: "NVIDIA" or "AMD".
-        memory_bytes, used_bytes: of its memory.
-        capability: compute capability of NVIDIA's GPUs, such as "9.0"; "" where it is not known.
-        numa: node of the memory that it is nearest to; None where it is not known.
-        linked: indices of the GPUs that NVLink or Infinity Fabric joins it with.
-    """
-
-    index: int
-    name: str
-    gpu: str = ""
-    vendor: str = "NVIDIA"
-    memory_bytes: int
+    index: int  # its number in PCI bus order, as ``CUDA_VISIBLE_DEVICES`` counts
+    name: str  # as the driver calls it, such as "NVIDIA H100 80GB HBM3"
+    gpu: str = ""  # catalog id; "" where the catalog does not have it
+    vendor: str = "NVIDIA"  # "NVIDIA" or "AMD"
+    memory_bytes: int  # and used_bytes: of its memory
     used_bytes: int = 0
-    capability: str = ""
-    numa: int | None = None
-    linked: tuple[int, ...] = ()
+    capability: str = ""  # compute capability of NVIDIA's GPUs, such as "9.0"; "" where it is not known
+    numa: int | None = None  # node of the memory that it is nearest to; None where it is not known
+    linked: tuple[int, ...] = ()  # indices of the GPUs that NVLink or Infinity Fabric joins it with
 
     @property
     def free(self) -> bool:
@@ -57,21 +46,13 @@ class Device:
 
 @strict
 class Machine:
-    """One machine.
-
-    Attributes:
-        devices: its GPUs.
-        driver: version of their driver; "" without one.
-        cpus: cores that this process may use.
-        memory_bytes: main memory.
-        notes: what could not be found out, in words.
-    """
+    """One machine."""
 
     devices: tuple[Device, ...] = ()
-    driver: str = ""
-    cpus: int
-    memory_bytes: int
-    notes: tuple[str, ...] = ()
+    driver: str = ""  # version of their driver; "" without one
+    cpus: int  # cores that this process may use
+    memory_bytes: int  # main memory
+    notes: tuple[str, ...] = ()  # what could not be found out, in words
 
     @property
     def free(self) -> tuple[Device, ...]:
@@ -102,8 +83,7 @@ class Machine:
 def read_machine(path: Path) -> Machine:
     """A machine that a YAML file describes, with the names of these attributes.
 
-    Raises:
-        InputError: the file cannot be read, or describes no machine.
+    Raises InputError: the file cannot be read, or describes no machine.
     """
     import yaml
 
@@ -307,8 +287,7 @@ def _amd() -> Found:
 def amd_devices(text: str) -> Found:
     """What the child process printed, as devices; every GPU of such a machine is joined with every other.
 
-    Raises:
-        ValueError, KeyError: it is something else.
+    Raises ValueError, KeyError: it is something else.
     """
     found = json.loads(text)
     rows = found["devices"]

@@ -39,31 +39,21 @@ def cache_config(known: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class Prompts:
-    """Prompt tokens of one instance by where their KV came from.
+    """Prompt tokens of one instance by where their KV came from."""
 
-    Attributes:
-        computed, cached, received: in a step of its own, in its prefix cache, and from another instance.
-    """
-
-    computed: int = 0
+    computed: int = 0  # and cached, received: in a step of its own, in its prefix cache, and from another instance
     cached: int = 0
     received: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """What the collector shows.
+    """What the collector shows."""
 
-    Attributes:
-        prompts: by instance.
-        asleep: "awake", "weights_offloaded" or "discard_all".
-        adapters: gives the adapters of waiting requests, and of running ones.
-        loaded: the adapters that are loaded, by name; with none the engine publishes nothing of adapters.
-    """
-
-    prompts: dict[str, Prompts] = field(default_factory=dict)
-    asleep: str = "awake"
-    adapters: Callable[[], tuple[set[str], set[str]]] | None = None
+    prompts: dict[str, Prompts] = field(default_factory=dict)  # by instance
+    asleep: str = "awake"  # "awake", "weights_offloaded" or "discard_all"
+    adapters: Callable[[], tuple[set[str], set[str]]] | None = None  # gives the adapters of waiting requests, and of running ones
+    # the adapters that are loaded, by name; with none the engine publishes nothing of adapters
     loaded: Mapping[str, object] = field(default_factory=dict)
 
     def of(self, engine: str) -> Prompts:
@@ -171,22 +161,14 @@ def prefills_of(registry: client.CollectorRegistry, labels: list[str], buckets: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one engine holds at a moment.
-
-    Attributes:
-        engine: its name.
-        running, waiting: requests with a slot, and in the queue.
-        kv_used: share of the KV cache in use, from 0 to 1.
-        preemptions: requests that lost their blocks since the start, counted every time.
-        kv: the KV cache as vLLM describes it, such as its ``block_size``; empty where it is not known.
-    """
+    """What one engine holds at a moment."""
 
     engine: str
-    running: int
+    running: int  # and waiting: requests with a slot, and in the queue
     waiting: int
-    kv_used: float
-    preemptions: int = 0
-    kv: Mapping[str, str] | None = None
+    kv_used: float  # share of the KV cache in use, from 0 to 1
+    preemptions: int = 0  # requests that lost their blocks since the start, counted every time
+    kv: Mapping[str, str] | None = None  # the KV cache as vLLM describes it, such as its ``block_size``; empty where it is not known
 
 
 class Present(Collector):
@@ -244,46 +226,30 @@ FULL = "max_num_queued_reqs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A request that ended.
+    """A request that ended."""
 
-    Attributes:
-        engine: which had it.
-        finish: "stop", "length" or "abort".
-        whole_s, decode_s: from the request, and from its first token, to its last.
-        queue_s: until it had a slot; None where nobody knows.
-        isl, osl, asked_osl: prompt and output tokens, and how many there might have been.
-        choices: of its request.
-        preemptions: how often it lost its blocks.
-    """
-
-    engine: str
-    finish: str
-    whole_s: float
+    engine: str  # which had it
+    finish: str  # "stop", "length" or "abort"
+    whole_s: float  # and decode_s: from the request, and from its first token, to its last
     decode_s: float
-    queue_s: float | None
-    isl: int
+    queue_s: float | None  # until it had a slot; None where nobody knows
+    isl: int  # and osl, asked_osl: prompt and output tokens, and how many there might have been
     osl: int
     asked_osl: int
-    choices: int
-    preemptions: int
+    choices: int  # of its request
+    preemptions: int  # how often it lost its blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfInstance:
-    """The series of one instance, which are looked up once and not for every token.
+    """The series of one instance, which are looked up once and not for every token."""
 
-    Attributes:
-        histograms, counters: by what they are of, where the engine publishes them.
-        ended: the counter of requests that ended, by how; one under "" where it does not say how.
-        gaps: times between deliveries that are not in their histogram yet: one look-up and lock for many.
-        made: output tokens that are not in their counter yet.
-    """
-
-    histograms: dict[at.Histogram, client.Histogram]
+    histograms: dict[at.Histogram, client.Histogram]  # and counters: by what they are of, where the engine publishes them
     counters: dict[at.Counter, client.Counter]
-    ended: dict[str, client.Counter]
+    ended: dict[str, client.Counter]  # the counter of requests that ended, by how; one under "" where it does not say how
+    # times between deliveries that are not in their histogram yet: one look-up and lock for many
     gaps: list[float] = field(default_factory=list)
-    made: list[int] = field(default_factory=list)
+    made: list[int] = field(default_factory=list)  # output tokens that are not in their counter yet
 
     def flush(self) -> None:
         """Count on by what was kept back."""

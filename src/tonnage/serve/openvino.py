@@ -70,33 +70,20 @@ Deliveries = list[tuple["Work", Piece]]
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Work:
-    """One answer that the pipeline makes.
+    """One answer that the pipeline makes."""
 
-    Attributes:
-        ids: the prompt.
-        config: an ``openvino_genai.GenerationConfig``.
-        stop_ids: tokens at which it ends, whose text is not given out; unlike OpenVINO GenAI's own they count with ``ignore_eos``, too.
-        take: gets its pieces, on the thread that ``deliver`` brings them to.
-        detokenizer: of its output.
-        handle: of the pipeline, once it has begun.
-    """
-
-    ids: tuple[int, ...]
-    config: Any
+    ids: tuple[int, ...]  # the prompt
+    config: Any  # an ``openvino_genai.GenerationConfig``
+    # tokens at which it ends, whose text is not given out; unlike OpenVINO GenAI's own they count with ``ignore_eos``, too
     stop_ids: frozenset[int]
-    take: Callable[[Piece], None]
-    detokenizer: Detokenizer
-    handle: Any = None
+    take: Callable[[Piece], None]  # gets its pieces, on the thread that ``deliver`` brings them to
+    detokenizer: Detokenizer  # of its output
+    handle: Any = None  # of the pipeline, once it has begun
     ended: bool = False
 
 
 class Pipeline:
-    """A model that is loaded, and the thread that runs it.
-
-    Attributes:
-        tokenizer: an ``openvino_genai.Tokenizer``; it may be used from any thread.
-        broken: why it runs no more; "" while it does.
-    """
+    """A model that is loaded, and the thread that runs it."""
 
     def __init__(self, settings: Settings) -> None:
         """Load a model; the thread is not started. Raises InputError: OpenVINO GenAI cannot load the model."""
@@ -111,8 +98,8 @@ class Pipeline:
         except RuntimeError as error:
             why = " ".join(str(error).split())
             raise InputError(f"{option('model')}: OpenVINO GenAI cannot load {settings.model}: {why}") from None
-        self.tokenizer = self._pipeline.get_tokenizer()
-        self.broken = ""
+        self.tokenizer = self._pipeline.get_tokenizer()  # an ``openvino_genai.Tokenizer``; it may be used from any thread
+        self.broken = ""  # why it runs no more; "" while it does
         self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._works: list[Work] = []
         self._number = 0
@@ -252,25 +239,15 @@ def _properties(settings: Settings) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One instance.
+    """One instance."""
 
-    Attributes:
-        model: a GGUF file, or a folder with a model in OpenVINO's format.
-        max_batch_size: requests that share a step.
-        max_num_tokens: tokens of a step; longer prompts are read in parts.
-        kv_cache_gb: memory of the KV cache in GB.
-        prefix_caching: whether blocks of equal prompt beginnings are shared.
-        precision: of weights and KV cache in computation; "auto" is OpenVINO's choice for this processor.
-        threads: CPU threads; 0 for OpenVINO's choice.
-    """
-
-    model: Path
-    max_batch_size: int = 32
-    max_num_tokens: int = 256
-    kv_cache_gb: int = 1
-    prefix_caching: bool = True
-    precision: Literal["auto", "fp32"] = "auto"
-    threads: int = 0
+    model: Path  # a GGUF file, or a folder with a model in OpenVINO's format
+    max_batch_size: int = 32  # requests that share a step
+    max_num_tokens: int = 256  # tokens of a step; longer prompts are read in parts
+    kv_cache_gb: int = 1  # memory of the KV cache in GB
+    prefix_caching: bool = True  # whether blocks of equal prompt beginnings are shared
+    precision: Literal["auto", "fp32"] = "auto"  # of weights and KV cache in computation; "auto" is OpenVINO's choice for this processor
+    threads: int = 0  # CPU threads; 0 for OpenVINO's choice
 
 
 SEEDS = 2**31
@@ -312,11 +289,7 @@ class OpenvinoReader:
 
 
 class OpenvinoEngines:
-    """One instance of a real model, as the application sees it.
-
-    Attributes:
-        metrics: of the server.
-    """
+    """One instance of a real model, as the application sees it."""
 
     def __init__(self, pipeline: Pipeline, model: str, loop: asyncio.AbstractEventLoop) -> None:
         """Start the pipeline of a loaded model; its pieces are taken on the loop's thread."""
@@ -341,8 +314,7 @@ class OpenvinoEngines:
     def answers(self, asked: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet.
 
-        Raises:
-            Refused: sampling parameters that OpenVINO GenAI does not take.
+        Raises Refused: sampling parameters that OpenVINO GenAI does not take.
         """
         answers = []
         for prompt in asked.prompts:
@@ -438,8 +410,7 @@ KEY = "max_position_embeddings"
 def context_of(model: Path) -> int:
     """Prompt plus output tokens at most, as a GGUF file or the config.json of a folder says.
 
-    Raises:
-        InputError: no such file, or one that does not say it.
+    Raises InputError: no such file, or one that does not say it.
     """
     if not model.exists():
         raise InputError(f"{option('model')}: {model} does not exist; give a GGUF file, or a folder with a model in OpenVINO's format")
@@ -472,23 +443,14 @@ def _of_gguf(model: Path) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenvinoServed:
-    """One instance of a real model.
+    """One instance of a real model."""
 
-    Attributes:
-        pipeline: with the model loaded.
-        model: the name that clients use.
-        max_context: longest prompt plus output.
-        default_osl: output tokens of a request that sets no limit; 0 for as many as the context leaves.
-        most_waiting: requests that may wait when another comes; 0 for no limit.
-        host, port: where the server listens; port 0 takes a free one.
-    """
-
-    pipeline: Pipeline
-    model: str
-    max_context: int
-    default_osl: int
-    most_waiting: int
-    host: str
+    pipeline: Pipeline  # with the model loaded
+    model: str  # the name that clients use
+    max_context: int  # longest prompt plus output
+    default_osl: int  # output tokens of a request that sets no limit; 0 for as many as the context leaves
+    most_waiting: int  # requests that may wait when another comes; 0 for no limit
+    host: str  # and port: where the server listens; port 0 takes a free one
     port: int
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:

@@ -36,19 +36,12 @@ _MASK = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Blocks, one after another, that can be found from now on.
-
-    Attributes:
-        names: of them.
-        parent: the name of the one before; None for the first of a context.
-        tokens: in them.
-        salt: which keeps them apart; "" for none.
-    """
+    """Blocks, one after another, that can be found from now on."""
 
     names: list[int]
-    parent: int | None
+    parent: int | None  # the name of the one before; None for the first of a context
     tokens: list[int]
-    salt: str
+    salt: str  # which keeps them apart; "" for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +60,11 @@ Change = Stored | Removed | Cleared
 
 
 class Content(NamedTuple):
-    """The tokens of a request.
+    """The tokens of a request."""
 
-    Attributes:
-        ids: the tokens of its prompt.
-        salt: keeps its blocks apart from those of others; "" for nothing.
-        later: the token at a place of its output.
-    """
-
-    ids: Sequence[int]
-    salt: str
-    later: Callable[[int], int]
+    ids: Sequence[int]  # the tokens of its prompt
+    salt: str  # keeps its blocks apart from those of others; "" for nothing
+    later: Callable[[int], int]  # the token at a place of its output
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,13 +193,7 @@ class _NoGaps(Gaps):
 
 
 class CachedEngine(Engine):
-    """The plain engine with what a server asks of one.
-
-    Attributes:
-        publish: takes the changes of the cache after every ``advance`` in which there were any; None for nobody.
-        stepped: takes the tokens of steps; None for nobody.
-        watched: what the prefix cache has begun and ceased to have; None where the scheduler has no such cache.
-    """
+    """The plain engine with what a server asks of one."""
 
     def __init__(self, spec: EngineSpec) -> None:
         """Make an engine."""
@@ -222,9 +203,11 @@ class CachedEngine(Engine):
         super().__init__(spec.step, knobs, spec.blocks, windows=spec.windows, max_context=spec.max_context, contents=contents)
         self.live.jobs = self.jobs
         self.gaps = _NoGaps()
+        # what the prefix cache has begun and ceased to have; None where the scheduler has no such cache
         self.watched: _Watched | None = None
+        # takes the changes of the cache after every ``advance`` in which there were any; None for nobody
         self.publish: Callable[[list[Change]], None] | None = None
-        self.stepped: Callable[[Iterable[int]], None] | None = None
+        self.stepped: Callable[[Iterable[int]], None] | None = None  # takes the tokens of steps; None for nobody
         self._preempted = self._seen = 0
         if self.batcher.cache is not None:
             self.watched = _Watched(spec.blocks, knobs.tokens_per_block, contents, spec.tiers, partial=self.batcher.PARTIAL)
@@ -345,12 +328,7 @@ def document_of(change: Change, block_tokens: int) -> dict[str, Any]:
 
 
 class Publisher:
-    """Sends the events of one engine.
-
-    Attributes:
-        endpoint, replay: addresses of the sockets.
-        sent: batches so far.
-    """
+    """Sends the events of one engine."""
 
     def __init__(self, endpoint: str, replay: str = "", *, topic: str = "", rank: int = 0, block_tokens: int) -> None:
         """Open the PUB socket, whose port is higher by the rank, and the ROUTER socket that sends again, if there is one.
@@ -365,11 +343,11 @@ class Publisher:
         self._encode = msgspec.msgpack.Encoder().encode
         self._topic, self._rank, self._size = topic.encode(), rank, block_tokens
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
-        self.sent, self._open = 0, True
+        self.sent, self._open = 0, True  # sent: batches so far
         context: zmq.Context[Any] = zmq.Context.instance()
         self._socket = context.socket(zmq.PUB)
         self._socket.set_hwm(MOST_WAITING)
-        self.endpoint = _bound(self._socket, _with_rank(endpoint, rank))
+        self.endpoint = _bound(self._socket, _with_rank(endpoint, rank))  # and replay: addresses of the sockets
         self.replay, self._thread = "", None
         if replay:
             router = context.socket(zmq.ROUTER)

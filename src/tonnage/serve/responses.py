@@ -170,21 +170,13 @@ def _message(item: Any) -> dict[str, Any]:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """Writes one response.
+    """Writes one response."""
 
-    Attributes:
-        reply: what its parts have in common.
-        asked: the request, as a chat.
-        said: the request.
-        messages: of the chat.
-        kept: where it is kept when it has ended.
-    """
-
-    reply: Reply
-    asked: Asked
+    reply: Reply  # what its parts have in common
+    asked: Asked  # the request, as a chat
     said: Mapping[str, Any]
-    messages: list[Any]
-    kept: Kept
+    messages: list[Any]  # of the chat
+    kept: Kept  # where it is kept when it has ended
 
     def body(self, status: str, output: list[Any], usage: Any = None, incomplete: Any = None) -> dict[str, Any]:
         """The response as it is at a moment."""

@@ -228,11 +228,7 @@ def check_before(kind: str, body: Mapping[str, Any]) -> None:
 
 
 def check_salt(body: Mapping[str, Any]) -> None:
-    """What keeps a request's blocks apart is a text, if there is one.
-
-    Raises:
-        Refused: it is none.
-    """
+    """What keeps a request's blocks apart is a text, if there is one. Raises Refused: it is none."""
     salt = body.get("cache_salt")
     if salt is not None and not (isinstance(salt, str) and salt):
         raise refusal("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")

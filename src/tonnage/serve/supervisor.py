@@ -28,21 +28,13 @@ from tonnage.serve import guard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A server that is run as a child process.
+    """A server that is run as a child process."""
 
-    Attributes:
-        name: of the child, in messages and as the name of its log.
-        argv: the command.
-        address: "host:port" where it answers HTTP.
-        path: what is asked to see whether it serves; any status below 500 says that it does.
-        environment: variables next to those of this process.
-    """
-
-    name: str
+    name: str  # of the child, in messages and as the name of its log
     argv: tuple[str, ...]
-    address: str
-    path: str = "/health"
-    environment: Mapping[str, str] = field(default_factory=dict)
+    address: str  # "host:port" where it answers HTTP
+    path: str = "/health"  # what is asked to see whether it serves; any status below 500 says that it does
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables next to those of this process
 
     @property
     def url(self) -> str:
@@ -56,19 +48,13 @@ STARTS = "TONNAGE_STARTS"
 
 
 class Child:
-    """A program that runs, or has run.
-
-    Attributes:
-        program: what it runs.
-        log: the file that takes everything the program prints; it grows over restarts.
-        starts: how often it was started.
-        pid: process id of the program itself; 0 before its first start.
-    """
+    """A program that runs, or has run."""
 
     def __init__(self, program: Program, log: Path, *, grace_s: float) -> None:
         """Not started yet; ``log`` is a file in a folder that exists, ``grace_s`` the seconds from SIGTERM to SIGKILL."""
+        # program: what it runs; log: the file that takes everything the program prints; it grows over restarts
         self.program, self.log = program, log
-        self.starts = self.pid = 0
+        self.starts = self.pid = 0  # starts: how often it was started; pid: process id of the program itself; 0 before its first start
         self.started_at = 0.0
         self._grace_s = grace_s
         self._guard: subprocess.Popen[bytes] | None = None
@@ -152,11 +138,7 @@ LASTED_S = 60.0
 
 
 class Supervisor:
-    """Starts programs and keeps them running while its ``with`` block lasts.
-
-    Attributes:
-        children: one for each program, in order.
-    """
+    """Starts programs and keeps them running while its ``with`` block lasts."""
 
     def __init__(
         self,
@@ -169,6 +151,7 @@ class Supervisor:
     ) -> None:
         """Start nothing yet; each program has a file of its name in ``logs``, and ``told`` takes a line about every restart."""
         logs.mkdir(parents=True, exist_ok=True)
+        # one for each program, in order
         self.children = tuple(Child(program, logs / f"{program.name}.log", grace_s=grace_s) for program in programs)
         self._told = told or (lambda line: None)
         self._restarts = restarts

@@ -40,11 +40,7 @@ MANY = 50
 
 
 class Server:
-    """A Prometheus, Thanos, Mimir or VictoriaMetrics.
-
-    Attributes:
-        name: its URL without a password.
-    """
+    """A Prometheus, Thanos, Mimir or VictoriaMetrics."""
 
     def __init__(self, url: str, *, headers: Sequence[str] = (), select: str = "") -> None:
         """Ask nothing yet. Raises InputError: no header.
@@ -54,6 +50,7 @@ class Server:
             select: label matchers of the deployment, such as 'namespace="prod",model_name="llama"'.
         """
         parts = urlsplit(url)
+        # its URL without a password
         self.name = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
         self._url = f"{self.name}/api/v1/query_range"
         self._headers = {}
@@ -70,9 +67,7 @@ class Server:
     def read(self, seconds: float, *, until: float | None = None) -> list[Any]:
         """What it answers on the engine's traffic of the last so many seconds, up to the last whole hour.
 
-        Raises:
-            InputError: a query that it refuses, or no engine that is known.
-            TonnageError: no answer.
+        Raises InputError: a query that it refuses, or no engine that is known; TonnageError: no answer.
         """
         end = HOUR_S * math.floor((time.time() if until is None else until) / HOUR_S)
         start = end - HOUR_S * math.ceil(seconds / HOUR_S)
@@ -146,20 +141,13 @@ What = Literal["load", "prompts", "outputs", "speed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One thing next to what the plan has.
+    """One thing next to what the plan has."""
 
-    Attributes:
-        what: the load of the busiest hour (requests/s), mean tokens of prompts or outputs, or the time per output token (ms).
-        planned, now: both in that unit.
-        systems: how many systems more than the plan counts on it takes, everything else being as planned; negative for fewer.
-        drifted: whether it is beyond what a plan allows for: 5 % of the load, 10 % of a length, the interval of the time.
-    """
-
-    what: What
-    planned: float
+    what: What  # the load of the busiest hour (requests/s), mean tokens of prompts or outputs, or the time per output token (ms)
+    planned: float  # and now: both in that unit
     now: float
-    systems: int
-    drifted: bool
+    systems: int  # how many systems more than the plan counts on it takes, everything else being as planned; negative for fewer
+    drifted: bool  # whether it is beyond what a plan allows for: 5 % of the load, 10 % of a length, the interval of the time
 
     @property
     def change(self) -> float:
@@ -178,29 +166,19 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Today:
-    """A plan and what its deployment does today.
+    """A plan and what its deployment does today."""
 
-    Attributes:
-        plan: which was deployed.
-        fit: of the history.
-        drifts: in the order of ``What``; what the history does not say is absent.
-        systems: that the plan has.
-        planned, needed: systems for the plan's question, and for today's load, lengths and speed.
-        carried: requests per second that all of them carry today.
-        breaks: the day at which the load outgrows them, and the interval of it, by the growth; None where it does not grow or nobody knows;
-            a moment beyond a century is None.
-        ahead: at the date of a forecast.
-    """
-
-    plan: Plan
-    fit: HistoryFit
-    drifts: tuple[Drift, ...]
-    systems: int
-    planned: int
+    plan: Plan  # which was deployed
+    fit: HistoryFit  # of the history
+    drifts: tuple[Drift, ...]  # in the order of ``What``; what the history does not say is absent
+    systems: int  # that the plan has
+    planned: int  # and needed: systems for the plan's question, and for today's load, lengths and speed
     needed: int
-    carried: float
+    carried: float  # requests per second that all of them carry today
+    # the day at which the load outgrows them, and the interval of it, by the growth; None where it does not grow or nobody knows; a moment
+    # beyond a century is None
     breaks: tuple[datetime | None, datetime | None, datetime | None] | None
-    ahead: Ahead | None
+    ahead: Ahead | None  # at the date of a forecast
 
     @property
     def lost(self) -> int:

@@ -39,24 +39,17 @@ FAILED = "5xx"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """One instance.
+    """One instance."""
 
-    Attributes:
-        running, waiting: requests with a slot and in the queue; None where the engine does not publish them.
-        kv_used: share of the KV cache in use; None where it is not published.
-        prompt_tokens, output_tokens: since its start; None where they are not published.
-        responses, failures: HTTP responses since its start, and those with a status of 500 or more; None where they are not published.
-        histograms: of seconds, by metric.
-    """
-
-    running: float | None = None
+    running: float | None = None  # and waiting: requests with a slot and in the queue; None where the engine does not publish them
     waiting: float | None = None
-    kv_used: float | None = None
-    prompt_tokens: float | None = None
+    kv_used: float | None = None  # share of the KV cache in use; None where it is not published
+    prompt_tokens: float | None = None  # and output_tokens: since its start; None where they are not published
     output_tokens: float | None = None
+    # and failures: HTTP responses since its start, and those with a status of 500 or more; None where they are not published
     responses: float | None = None
     failures: float | None = None
-    histograms: Mapping[LimitMetric, Buckets] = field(default_factory=dict)
+    histograms: Mapping[LimitMetric, Buckets] = field(default_factory=dict)  # of seconds, by metric
 
 
 def signals_on(page: Page) -> Signals | None:
@@ -100,23 +93,14 @@ SHARES = ("nv_gpu_utilization",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One moment.
+    """One moment."""
 
-    Attributes:
-        at_s: seconds of a clock that never goes back.
-        instances: what each instance that answered says, by its address.
-        asked: the addresses that were asked.
-        ended: requests that a gateway has passed on, by how they ended; empty without one.
-        use: share of the time in which each GPU worked, one value a GPU; empty where nobody says it.
-        watts: power of each GPU.
-    """
-
-    at_s: float
-    instances: Mapping[str, Counts]
-    asked: tuple[str, ...]
-    ended: Mapping[str, float]
-    use: tuple[float, ...] = ()
-    watts: tuple[float, ...] = ()
+    at_s: float  # seconds of a clock that never goes back
+    instances: Mapping[str, Counts]  # what each instance that answered says, by its address
+    asked: tuple[str, ...]  # the addresses that were asked
+    ended: Mapping[str, float]  # requests that a gateway has passed on, by how they ended; empty without one
+    use: tuple[float, ...] = ()  # share of the time in which each GPU worked, one value a GPU; empty where nobody says it
+    watts: tuple[float, ...] = ()  # power of each GPU
 
 
 def backends_on(page: Page) -> tuple[str, ...]:
@@ -211,19 +195,13 @@ STEP = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The prediction.
+    """The prediction."""
 
-    Attributes:
-        summary: metrics of one instance under its share of the present load; None without load.
-        intervals: in milliseconds, between which a measurement is with a probability of 80 %, by column ("tpot_ms", "ttft_p95_ms").
-        capacity: requests per second that one instance carries inside the limits with the present lengths; 0 where it carries none.
-        isl, osl: mean lengths that were simulated, in tokens.
-    """
-
-    summary: Summary | None
+    summary: Summary | None  # metrics of one instance under its share of the present load; None without load
+    # in milliseconds, between which a measurement is with a probability of 80 %, by column ("tpot_ms", "ttft_p95_ms")
     intervals: Mapping[str, tuple[float, float]]
-    capacity: float
-    isl: float
+    capacity: float  # requests per second that one instance carries inside the limits with the present lengths; 0 where it carries none
+    isl: float  # and osl: mean lengths that were simulated, in tokens
     osl: float
 
 
@@ -310,19 +288,12 @@ LOADS = "--concurrency 1,2,4,8,16,24,32,48 --benchmark-duration 20s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What was found, and the commands that answer it.
+    """What was found, and the commands that answer it."""
 
-    Attributes:
-        metric: "TPOT", or "ITL" where the engine publishes no TPOT.
-        ratio: the measured mean over the predicted.
-        beyond: by how much the measurement is beyond the nearer bound of the interval, as a share of that bound.
-        commands: that measure, calibrate, and watch again; none where a fault is the likelier cause.
-    """
-
-    metric: str
-    ratio: float
-    beyond: float
-    commands: tuple[str, ...]
+    metric: str  # "TPOT", or "ITL" where the engine publishes no TPOT
+    ratio: float  # the measured mean over the predicted
+    beyond: float  # by how much the measurement is beyond the nearer bound of the interval, as a share of that bound
+    commands: tuple[str, ...]  # that measure, calibrate, and watch again; none where a fault is the likelier cause
 
     @property
     def text(self) -> str:
