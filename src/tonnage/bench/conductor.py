@@ -74,7 +74,6 @@ class Conductor(_Conducting):
     """Runs one load of single requests."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: Maker, taken: Callable[[Exchange], None]) -> None:
-        """Make the first requests ready."""
         super().__init__(loop, load, taken, self._due)
         self._make = make
         self._ready: deque[Exchange] = deque()

@@ -64,7 +64,6 @@ class Conversations:
     contents: Contents | None = None  # of recorded sessions, the pieces of each prompt; None where prompts grow by their answers
 
     def __len__(self) -> int:
-        """Number of conversations."""
         return len(self.starts) - 1
 
     def graph(self) -> Follows:

@@ -138,7 +138,10 @@ def model_metadata(host: str, port: int, model: str) -> str:
     said, ended = b"", False
     try:
         with socket.create_connection((host, port), timeout=WAIT_S) as connected:
-            connected.sendall(http.answers() + http.encrypted(request_line("ModelMetadata") + b"\r\n" + enveloped(tagged(1, model))))
+            connected.sendall(
+                http.answers()
+                + http.encrypted(f"POST {SERVICE}/ModelMetadata HTTP/1.1\r\n".encode() + b"\r\n" + enveloped(tagged(1, model)))
+            )
             while not said and not ended:
                 said, ended = http.decrypted(connected.recv(PIECE))
                 connected.sendall(http.answers())
@@ -146,11 +149,6 @@ def model_metadata(host: str, port: int, model: str) -> str:
         return ""
     head, _, body = said.partition(b"\r\n\r\n")
     return body.decode() if head.startswith(b"HTTP/1.1 200 ") else ""
-
-
-def request_line(method: str) -> bytes:
-    """The first line of a call as HTTP/1.1 would have it."""
-    return f"POST {SERVICE}/{method} HTTP/1.1\r\n".encode()
 
 
 class Http2:

@@ -37,7 +37,6 @@ class Live:
     """Looks on at a run; the run's loop only adds numbers to it."""
 
     def __init__(self) -> None:
-        """Nothing has been seen."""
         self._ttft: deque[int] = deque(maxlen=KEPT)
         self._tpot: deque[float] = deque(maxlen=KEPT)
         self._ends: deque[int] = deque(maxlen=KEPT)

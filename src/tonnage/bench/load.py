@@ -44,7 +44,6 @@ class Load:
     conversations: Conversations | None = None  # of several turns, whose turns the lengths are then of; ``rate`` counts conversations
 
     def __len__(self) -> int:
-        """Requests at most."""
         return len(self.isl)
 
     def warm_up(self, requests: int) -> Load:

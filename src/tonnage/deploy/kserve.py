@@ -64,7 +64,12 @@ def inference_service(service: Service) -> dict[str, Any]:
         "kind": "LLMInferenceService",
         "metadata": metadata(service),
         "spec": {
-            "model": {"uri": _uri(service), "name": service.served},
+            "model": {
+                "uri": f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}"
+                if service.local
+                else f"hf://{service.checkpoint}",
+                "name": service.served,
+            },
             "replicas": noted(service.pool.instances, scaling),
             "parallelism": {"tensor": service.pool.tp},
             "labels": labelled(service),
@@ -75,11 +80,6 @@ def inference_service(service: Service) -> dict[str, Any]:
             ),
         },
     }
-
-
-def _uri(service: Service) -> str:
-    """The checkpoint at Hugging Face, or in the claim that holds its folder."""
-    return f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}" if service.local else f"hf://{service.checkpoint}"
 
 
 def template(service: Service) -> dict[str, Any]:

@@ -107,19 +107,6 @@ def picker(service: Service) -> dict[str, Any]:
     }
 
 
-def picker_service(service: Service) -> dict[str, Any]:
-    """Its address; gateways speak TLS to a picker unless told otherwise (the inference extension's pull request 1085)."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(service, "-picker"),
-        "spec": {
-            "selector": {"app.kubernetes.io/name": f"{service.name}-picker"},
-            "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}],
-        },
-    }
-
-
 def permissions(service: Service) -> tuple[dict[str, Any], ...]:
     """What it may read: its pool and the pods in it."""
     name = f"{service.name}-picker"
@@ -219,7 +206,19 @@ def files(service: Service) -> dict[str, str]:
     written |= {
         "inference-pool.yaml": yaml_text(pool(service)),
         "route.yaml": yaml_text(route(service)),
-        "picker.yaml": yaml_text(picker(service), picker_service(service), *permissions(service)),
+        "picker.yaml": yaml_text(
+            picker(service),
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": metadata(service, "-picker"),
+                "spec": {
+                    "selector": {"app.kubernetes.io/name": f"{service.name}-picker"},
+                    "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}],
+                },
+            },
+            *permissions(service),
+        ),
         "picker-config.yaml": yaml_text(picker_config(service), head=CONFIG_READ),
     }
     scaled = service.target_in_flight is not None

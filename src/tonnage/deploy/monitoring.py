@@ -64,7 +64,11 @@ def rules(service: Service, gpus: str, least: int, *, fronted: bool = False) -> 
     use = {"record": GPU_USE, "labels": {"deployment": service.name}, "expr": gpus}
     groups: list[Any] = [{"name": f"{service.name}-gpus", "rules": [use]}]
     if shares:
-        recorded = [_recorded(service, one, window) for one in shares for window in WINDOWS]
+        recorded = [
+            {"record": _slow(one, window), "labels": {"deployment": service.name}, "expr": one.slow_share(window)}
+            for one in shares
+            for window in WINDOWS
+        ]
         about = "The share of requests, or of gaps between tokens, that were slower than a limit, over each window."
         groups.append(noted({"name": f"{service.name}-slow-share", "interval": "30s", "rules": recorded}, about))
     burning = [rule for one in found for rule in _burning(service, one)]
@@ -89,10 +93,6 @@ def _about(found: tuple[Objective, ...]) -> str:
 def _slow(one: Objective, window: str) -> str:
     """Name of the recorded share of a limit over a window."""
     return f"tonnage:{one.key}_slow:ratio_rate{window}"
-
-
-def _recorded(service: Service, one: Objective, window: str) -> dict[str, Any]:
-    return {"record": _slow(one, window), "labels": {"deployment": service.name}, "expr": one.slow_share(window)}
 
 
 def _burning(service: Service, one: Objective) -> Iterator[Any]:

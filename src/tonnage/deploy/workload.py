@@ -306,16 +306,6 @@ def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endp
     }
 
 
-def alert_rules(service: Service, *, autoscaled: bool) -> dict[str, Any]:
-    """The rules, as the operator takes them; with an autoscaler fewer instances than the plan's may run on purpose."""
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": metadata(service),
-        "spec": rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances),
-    }
-
-
 def _gpus(service: Service) -> str:
     """The exporter of the vendor's GPU operator names the pod that uses a GPU, in one of two labels."""
     pods = f'"{service.name}-.+"'
@@ -345,7 +335,14 @@ def bundle(
     found = {
         **applied,
         "pod-monitor.yaml": yaml_text(pod_monitor(service, monitored, endpoint)),
-        "alerts.yaml": yaml_text(alert_rules(service, autoscaled=autoscaled)),
+        "alerts.yaml": yaml_text(
+            {
+                "apiVersion": "monitoring.coreos.com/v1",
+                "kind": "PrometheusRule",
+                "metadata": metadata(service),
+                "spec": rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances),
+            }
+        ),
     }
     names = sorted(found)
     found.update(beside or {})

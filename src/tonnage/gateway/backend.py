@@ -199,7 +199,6 @@ class Backend:
     """One backend; every method runs on the loop's thread."""
 
     def __init__(self, target: Target, weight: float) -> None:
-        """Not known to be up."""
         self.target = target
         self.name = target.authority  # host and port
         self.authority = target.authority.encode()

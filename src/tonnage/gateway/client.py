@@ -40,7 +40,6 @@ class Exchange:
     )
 
     def __init__(self, core: Core, client: Sink, request: Request) -> None:
-        """Not sent yet."""
         self._core, self._client, self._request = core, client, request
         self._model = request.model
         self._started = core.loop.time()
@@ -249,7 +248,6 @@ class Client(asyncio.Protocol):
     )
 
     def __init__(self, core: Core, own: Own) -> None:
-        """Of a gateway."""
         self._core = core
         self._own = own
         self._reader = RequestReader(core.limits)

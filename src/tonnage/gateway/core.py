@@ -33,7 +33,6 @@ class Prefixes:
     """A memory of block hashes; each hash covers everything from the prompt's beginning to the block's end."""
 
     def __init__(self) -> None:
-        """Remember nothing."""
         self._sent: OrderedDict[int, int] = OrderedDict()
 
     def blocks(self, body: bytes) -> list[int]:
@@ -71,7 +70,6 @@ class Balancer:
     """A policy, and the lists that it reads."""
 
     def __init__(self, backends: Sequence[Backend], policy: str, seed: int = 0) -> None:
-        """Nothing has been sent yet."""
         count = len(backends)
         self.policy = policy  # its name in ``ROUTERS``
         self._backends = backends
@@ -117,7 +115,6 @@ class Core:
     """Shared by all connections; every method runs on the loop's thread."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
-        """No backend is known to be up."""
         self.limits = settings.limits
         self.loop = loop
         self.backends = [Backend(target, weight) for target, weight in settings.backends]
@@ -177,7 +174,6 @@ class Health:
     """Checks the backends of a gateway for as long as it runs."""
 
     def __init__(self, core: Core) -> None:
-        """Of a gateway."""
         self._core = core
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -110,7 +110,6 @@ class Refused(Exception):
     """A request that is not served; the connection ends with the answer."""
 
     def __init__(self, status: int, message: str) -> None:
-        """With the status of the answer and its sentence."""
         super().__init__(message)
         self.status = status
 
@@ -123,7 +122,6 @@ class RequestReader:
     """
 
     def __init__(self, limits: Limits) -> None:
-        """Nothing read yet."""
         self._limits = limits
         self._parser = httptools.HttpRequestParser(self)
         self._refused: Refused | None = None
@@ -281,7 +279,6 @@ class Reading:
     """What the parser has seen of a response; bodies are looked through for their end and not kept."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
         self.reason = b""
         self.headers: Headers = []
         self.complete = False
@@ -308,7 +305,6 @@ class Unchunking(Reading):
     """The same with the body's bytes kept until they are taken: for clients that do not know chunks."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
         super().__init__()
         self._parts: list[bytes] = []
 

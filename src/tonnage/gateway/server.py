@@ -49,7 +49,6 @@ class OwnPaths:
     """Answers requests for a gateway's own paths."""
 
     def __init__(self, core: Core) -> None:
-        """Of a gateway."""
         self._core = core
 
     def answer(self, request: Request, reply: Reply) -> bool:
@@ -107,7 +106,6 @@ class Counts(Collector):
     """The counts of a gateway as metric families."""
 
     def __init__(self, core: Core) -> None:
-        """Of a gateway."""
         self._core = core
 
     def collect(self) -> Iterator[Metric]:

@@ -115,7 +115,7 @@ class Stream(Response):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             async for part in self._events:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
-                if self._cut_after and _total(self._answers) >= self._cut_after:
+                if self._cut_after and sum(answer.made for answer in self._answers) >= self._cut_after:
                     raise Cut
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -291,10 +291,6 @@ async def ended(answer: Answer, call_id: str = "") -> Made:
         made.take(piece, call_id)
     made.settle()
     return made
-
-
-def _total(made: list[Answer]) -> int:
-    return sum(answer.made for answer in made)
 
 
 async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Dialect) -> AsyncIterator[bytes]:

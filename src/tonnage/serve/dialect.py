@@ -142,7 +142,6 @@ class Refused(Exception):
     """A request that is answered with an error of the API."""
 
     def __init__(self, message: str, *, status: int = 400, kind: str = "BadRequestError", param: str | None = None) -> None:
-        """Keep the parts of the body that the client gets."""
         super().__init__(message)
         # status: of HTTP; kind: the error's ``type``, as vLLM names it; param: the field that is wrong; None where it is the whole body
         self.status, self.kind, self.param = status, kind, param

@@ -23,7 +23,6 @@ class WallClock:
     """Simulated picoseconds since the start of a server; ``speed`` of them pass in one picosecond on the wall."""
 
     def __init__(self, speed: float = 1.0, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        """Start at simulated time 0, by nanoseconds of a monotonic clock."""
         self.speed = speed  # how many times as fast as the wall's the simulated time runs, where no change slows it
         self._now_ns = now_ns
         self._from_ns, self._from_ps, self._pace = [now_ns()], [0], [PS_PER_NS * speed]

@@ -111,11 +111,6 @@ def pinned(devices: Sequence[Device]) -> dict[str, str]:
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen}
 
 
-def container_gpus(devices: Sequence[Device]) -> str:
-    """What ``docker run --gpus`` takes for them."""
-    return '"device=' + ",".join(str(one.index) for one in devices) + '"'
-
-
 # The commands of the instances, by engine.
 
 
@@ -159,7 +154,7 @@ def nim_started(
     found = []
     for group, port in zip(groups, ports(len(groups)), strict=True):
         words = list(started.argv[1:])
-        words[words.index("--gpus") + 1] = container_gpus(group)
+        words[words.index("--gpus") + 1] = '"device=' + ",".join(str(one.index) for one in group) + '"'
         words[words.index("--publish") + 1] = f"{HOST}:{port}:8000"
         more = [word for one, value in {"NIM_SERVED_MODEL_NAME": name, **environment}.items() for word in ("--env", f"{one}={value}")]
         argv = (program, *words[:-1], *more, words[-1])
@@ -210,14 +205,11 @@ def found_command(family: str, where: Path | None) -> str:
     else:
         found = shutil.which(program, path=f"{where / 'bin'}:{where}") or shutil.which("python", path=str(where / "bin"))
         found = found if found and (family == "sglang" or not found.endswith("python")) else None
-    if found is None or (family in PACKAGES and not _has_package(Path(found), PACKAGES[family])):
+    if found is None or (
+        family in PACKAGES and not any((Path(found).parent.parent / "lib").glob(f"python3*/site-packages/{PACKAGES[family]}/__init__.py"))
+    ):
         return ""
     return found
-
-
-def _has_package(python: Path, package: str) -> bool:
-    """Whether a package is in the environment of a Python, without running it."""
-    return any((python.parent.parent / "lib").glob(f"python3*/site-packages/{package}/__init__.py"))
 
 
 def needed_command(family: str, where: Path | None) -> str:

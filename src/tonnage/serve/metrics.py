@@ -120,7 +120,6 @@ class Http:
     """Requests over HTTP, as vLLM's instrumentator counts them."""
 
     def __init__(self, registry: client.CollectorRegistry, model: str) -> None:
-        """Count from 0."""
         self._requests = client.Counter("http_requests", "Responses.", ["method", "status", "handler"], registry=registry)
         self._received = client.Summary("http_request_size_bytes", "Bytes of requests.", ["handler"], registry=registry)
         self._sent = client.Summary("http_response_size_bytes", "Bytes of whole responses.", ["handler"], registry=registry)
@@ -175,7 +174,6 @@ class Present(Collector):
     """What the engines hold at the moment of a scrape."""
 
     def __init__(self, loads: Callable[[], Iterable[Load]], labels: Mapping[str, str], names: at.Published) -> None:
-        """Ask ``loads`` at each scrape."""
         self._loads, self._labels, self._names = loads, labels, names
 
     def collect(self) -> Iterator[Metric]:

@@ -257,7 +257,6 @@ class OpenvinoReader:
     """Makes prompts with the model's own tokenizer and chat template."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """Use an ``openvino_genai.Tokenizer``."""
         self._tokenizer = tokenizer
         self._vocabulary = len(tokenizer.get_vocab())
 

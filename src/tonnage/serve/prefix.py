@@ -127,15 +127,11 @@ class LiveContents:
 
 def names_of(ids: Sequence[int], size: int, salt: str, known: Sequence[int] = ()) -> list[int]:
     """The names of the full blocks of a context after the known ones."""
-    found, before = [], known[-1] if known else _salted(salt)
+    found, before = [], known[-1] if known else (int.from_bytes(salt.encode()[:512], "big") % _MASK)
     for place in range(len(known), len(ids) // size):
         before = hash((before, *ids[place * size : (place + 1) * size])) & _MASK
         found.append(before)
     return found
-
-
-def _salted(salt: str) -> int:
-    return int.from_bytes(salt.encode()[:512], "big") % _MASK
 
 
 class _Watched(PrefixCache):
@@ -196,7 +192,6 @@ class CachedEngine(Engine):
     """The plain engine with what a server asks of one."""
 
     def __init__(self, spec: EngineSpec) -> None:
-        """Make an engine."""
         knobs = spec.knobs
         self.live = LiveContents(knobs.tokens_per_block)
         contents: Any = self.live

@@ -46,7 +46,6 @@ class Kept(OrderedDict[str, tuple[dict[str, Any], list[Any]]]):
     """The last responses, each with the messages of its conversation; none where the server stores none."""
 
     def __init__(self) -> None:
-        """Nothing has been stored yet."""
         super().__init__()
         self.stores = os.environ.get(STORES, "0") not in ("", "0")
 

@@ -129,7 +129,6 @@ class SimulatedSource:
     """One request in the fleet."""
 
     def __init__(self, fleet: Fleet, asked: Asked, prompt: Prompt, script: Script, transfers: Transfers | None = None) -> None:
-        """Not begun yet."""
         self._transfers = transfers
         self._fleet, self._asked, self._prompt, self._script = fleet, asked, prompt, script
         limit = max(asked.osl, 1)

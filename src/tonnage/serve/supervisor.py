@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from tonnage.errors import BAD_INPUT, InputError, TonnageError
 from tonnage.serve import guard
@@ -72,7 +72,7 @@ class Child:
                 )
         finally:
             os.close(ends)
-        said = _first_line(self._guard.stdout)
+        said = self._guard.stdout.readline().decode(errors="replace").strip() if self._guard.stdout is not None else ""
         self.starts += 1
         self.started_at = time.monotonic()
         if not said.isdigit():
@@ -124,10 +124,6 @@ class Child:
         return "it printed nothing"
 
 
-def _first_line(stream: IO[bytes] | None) -> str:
-    return stream.readline().decode(errors="replace").strip() if stream is not None else ""
-
-
 LOOK_S = 0.05
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
 """Pause before a restart: it doubles with every start that did not last, up to the longest."""
@@ -161,7 +157,6 @@ class Supervisor:
         self._pause = dict.fromkeys(self.children, FIRST_PAUSE_S)
 
     def __enter__(self) -> Self:
-        """Start every program."""
         try:
             for child in self.children:
                 child.start()
@@ -173,7 +168,6 @@ class Supervisor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End every program, all at once, and wait for them."""
         self._ending.set()
         if self._watch.is_alive():
             self._watch.join()

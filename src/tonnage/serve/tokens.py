@@ -74,7 +74,6 @@ class Fours:
     end = END
 
     def __init__(self, size: int) -> None:
-        """Know no text yet."""
         self.size = max(size, 4 * RESERVED)  # of the vocabulary
         self._number: dict[str, int] = {}
         self._part: dict[int, str] = {}
@@ -115,7 +114,6 @@ class FileTokens:
     """Tokens by a local ``tokenizer.json``."""
 
     def __init__(self, file: TokenizerFile) -> None:
-        """Use a file that was read."""
         self._file, self._tokenizer = file, file.tokenizer
         self.size: int = self._tokenizer.get_vocab_size()  # of the vocabulary
         # the token that ends an answer

@@ -13,7 +13,6 @@ from tonnage.spec.deployment import LimitMetric
 from tonnage.watch.expected import BROKEN, Advice, Counts, Expected, Predictor, Reading, advice
 
 if TYPE_CHECKING:
-    from tonnage.plan.limit import Limit
     from tonnage.plan.plan import Plan
     from tonnage.spec.deployment import LimitMetric, Statistic
     from tonnage.watch.expected import Reading
@@ -176,7 +175,7 @@ def latencies(plan: Plan, present: Present, expected: Expected) -> tuple[Latency
 def _latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Latency]:
     limits: dict[tuple[LimitMetric, Statistic], float] = {}
     for limit in plan.scenario.limits_that_count:
-        key = _key(limit)
+        key = (limit.metric, limit.statistic)
         limits[key] = min(limit.milliseconds, limits.get(key, math.inf))
     for metric, statistics in ROWS:
         found = present.latencies.get(metric)
@@ -201,10 +200,6 @@ def _latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Lat
                 slower=math.nan if math.isnan(limit_ms) else found.slower(limit_ms / 1e3),
                 enough=found.count >= FEW,
             )
-
-
-def _key(limit: Limit) -> tuple[LimitMetric, Statistic]:
-    return limit.metric, limit.statistic
 
 
 def _known(value: float) -> float | None:
