@@ -108,7 +108,7 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
 
     Where there is none, the reason: the limits, with what comes nearest to them, or why the question cannot be asked again.
     """
-    from tonnage.api.size import size
+    from tonnage.api.sizing import size
     from tonnage.report.plans.answer import NO_ANSWER, answer_text
     from tonnage.report.plans.candidates import left_out_texts
 
