@@ -14,9 +14,9 @@ from tonnage.spec.catalog.accuracy import accuracy_and_calibration, published_lo
 from tonnage.spec.precision import find_precision
 
 if TYPE_CHECKING:
-    from tonnage.serve.launch.profiles import Profile
-    from tonnage.serve.launch.start import Start, Started
-    from tonnage.serve.machine.machine import Machine
+    from tonnage.serve.launch import Start, Started
+    from tonnage.serve.machine import Machine
+    from tonnage.serve.profiles import Profile
     from tonnage.sizing.precisions import FormatGain
     from tonnage.spec.deployment import Deployment
 

@@ -16,7 +16,7 @@ from tonnage.spec.scenario import Scenario
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tonnage.deploy.verify.folder import Folder
+    from tonnage.deploy.verify import Folder
     from tonnage.watch.drift import Drift, Today
     from tonnage.watch.settings import Instance, Value
     from tonnage.watch.watched import AttainedBounds, Latency, Watched

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
-    from tonnage.serve.supervision.child import Program
-    from tonnage.serve.supervision.supervisor import Supervisor
+    from tonnage.serve.supervisor import Program, Supervisor
 
 
 READY_S = 120.0  # seconds that simulated instances or a gateway may take to serve: far more than they need
@@ -29,15 +28,14 @@ Seen = Callable[[int, int], None]
 class Processes:
     """A fleet that serves."""
 
-    supervisor: Supervisor  # of the instances
+    supervisor: Supervisor
     url: str  # of the gateway
     instances: tuple[str, ...]  # the names of the instances
 
 
 def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Sequence[str]] = ()) -> list[Program]:
     """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1, with its ``own`` further arguments."""
-    from tonnage.serve.supervision.child import Program
-    from tonnage.serve.supervision.supervisor import free_ports
+    from tonnage.serve.supervisor import Program, free_ports
 
     command = (sys.executable, "-m", "tonnage", "serve", *arguments, "--host", "127.0.0.1")
     return [
@@ -51,8 +49,7 @@ def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "12
 
     Its health path is the one that says that it lives, so that it counts as ready before its instances are.
     """
-    from tonnage.serve.supervision.child import Program
-    from tonnage.serve.supervision.supervisor import free_ports
+    from tonnage.serve.supervisor import Program, free_ports
 
     port = port or free_ports(1, host)[0]
     backends = [word for one in instances for word in ("--backend", one.url)]
@@ -65,7 +62,7 @@ def processes(
     instances: Sequence[Program], gateway: Program, logs: Path, *, ready_s: float, grace_s: float, told: Callable[[str], None], seen: Seen
 ) -> Iterator[Processes]:
     """The fleet for as long as the block lasts; it ends with the gateway first. Raises InputError, TonnageError: one does not serve."""
-    from tonnage.serve.supervision.supervisor import Supervisor
+    from tonnage.serve.supervisor import Supervisor
 
     with Supervisor(instances, logs, grace_s=grace_s, told=told) as supervisor:
         supervisor.wait_until_ready(timeout_s=ready_s, seen=seen)
@@ -77,7 +74,7 @@ def processes(
 @contextmanager
 def served(**flags: object) -> Iterator[str]:
     """The address of a simulated endpoint in a separate process, by flags of ``tonnage serve``. Raises InputError, TonnageError."""
-    from tonnage.serve.supervision.supervisor import Supervisor
+    from tonnage.serve.supervisor import Supervisor
 
     arguments = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     (program,) = served_instances(arguments, 1)

@@ -15,7 +15,7 @@ from tonnage.serve.arguments import OpenvinoArguments, SimulatedArguments
 
 if TYPE_CHECKING:
     from tonnage.serve.faults import Fault
-    from tonnage.serve.openvino.engines import OpenvinoServed
+    from tonnage.serve.openvino import OpenvinoServed
     from tonnage.serve.prefix import CachedEngine
     from tonnage.serve.server import Served
     from tonnage.serve.tokens import Tokens
@@ -218,8 +218,7 @@ def serve_openvino(**asked: Any) -> OpenvinoServed:
     _check_whole(0, threads=a.threads, default_osl=a.default_osl, max_waiting=a.max_waiting)
     if importlib.util.find_spec("openvino_genai") is None:
         raise InputError(f"{option('engine')}: openvino {EXTRA}")
-    from tonnage.serve.openvino.engines import OpenvinoServed, context_of
-    from tonnage.serve.openvino.pipeline import Pipeline, Settings
+    from tonnage.serve.openvino import OpenvinoServed, Pipeline, Settings, context_of
 
     path = Path(a.model)
     if a.max_model_len is not None:

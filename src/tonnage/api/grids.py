@@ -129,7 +129,7 @@ def sweep(
 
 def write_point(name: str, asked: dict[str, Any], folder: str, provenance: dict[str, Any]) -> str:
     """Simulate one point and write it, unless another process has meanwhile; its name."""
-    from tonnage.api.simulate import simulate
+    from tonnage.api.simulation import simulate
     from tonnage.simulator.simulated_run import write_runs
 
     target = Path(folder) / name
