@@ -26,7 +26,8 @@ def json_of(value: Any) -> Any:
         left_out = value.WHERE_ASKED if isinstance(value, Shown) else ()
         kept = [part.name for part in fields(value) if part.name not in left_out or getattr(value, part.name) is not None]
         found = {name: json_of(getattr(value, name)) for name in kept}
-        return found | {name: json_of(getattr(value, name)) for name in (value.derived() if isinstance(value, Shown) else ())}
+        derived: tuple[str, ...] = value.derived() if isinstance(value, Shown) else ()
+        return found | {name: json_of(getattr(value, name)) for name in derived}
     if isinstance(value, Mapping):
         return {str(key): json_of(each) for key, each in value.items()}
     if isinstance(value, tuple | list):
