@@ -1,1 +1,1 @@
-"""The command line: one file per verb, no logic."""
+"""The command line: its verbs, a file for each subject, without logic."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any, Literal
 
 from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
@@ -16,6 +14,7 @@ from tonnage.spec.typed_values import about
 PRECISIONS = "precisions"  # the text that shows the number formats
 
 
+@with_flags()
 def catalog(
     search: str = "",
     /,
@@ -81,11 +80,16 @@ class Instance:
 @with_flags(*flags_of(Instance))
 def memory(
     *,
-    model: Annotated[str, Parameter(help="Catalog id, or the path of a Hugging Face config.json.")],
-    json: Annotated[bool, Parameter(help="Print one JSON object.")] = False,
+    model: str,
+    json: bool = False,
     **asked: Any,
 ) -> None:
-    """Show where an instance's GPU memory goes, with the arithmetic."""
+    """Show where an instance's GPU memory goes, with the arithmetic.
+
+    Args:
+        model: Catalog id, or the path of a Hugging Face config.json.
+        json: Print one JSON object.
+    """
     from tonnage import api
     from tonnage.report.facts import memory as document
 
@@ -108,6 +112,7 @@ def schema() -> int:
 # ``tonnage completion``: what a shell needs to complete verbs and flags.
 
 
+@with_flags()
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print the completion of a shell, to be written where it looks for it, such as ~/.local/share/bash-completion/completions/tonnage.
 

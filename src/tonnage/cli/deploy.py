@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cyclopts import App
 
+from tonnage.cli.flags import with_flags
 from tonnage.cli.printing import print_answer, say
 from tonnage.cli.progress import progress_bar
 from tonnage.cli.services import is_service, refuse_given
@@ -20,6 +21,7 @@ app = App(name="deploy", help_format="plaintext")  # the verb, and ``verify`` an
 
 
 @app.default
+@with_flags()
 def deploy(
     plan: Path,
     /,
@@ -82,6 +84,7 @@ def deploy(
 
 
 @app.command
+@with_flags()
 def verify(folder: Path, /, *, json: bool = False) -> int:
     """Read the files that deploy wrote again, after you changed them; it starts nothing and asks no cluster.
 
@@ -102,6 +105,7 @@ def verify(folder: Path, /, *, json: bool = False) -> int:
 
 
 @app.command
+@with_flags()
 def rehearse(folder: Path, /, *, duration: str = "60s", request_rate: float | None = None, json: bool = False) -> int:
     """Start a folder of deploy --target compose --simulated on this machine, as processes, under the plan's load.
 
@@ -126,6 +130,7 @@ def rehearse(folder: Path, /, *, duration: str = "60s", request_rate: float | No
 # ``tonnage compress``: the checkpoint that a plan assumes, made by another tool and judged next to the original.
 
 
+@with_flags()
 def compress(
     model_dir: Path,
     /,

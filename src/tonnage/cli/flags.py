@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Sequence as SequenceKind
 from dataclasses import dataclass, fields
@@ -95,19 +96,32 @@ def _reader(leaf: Leaf) -> Callable[[Any, Sequence[Any]], float]:
     return read
 
 
+_OF_ARGS = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
+
+
 def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A verb with these flags beside its own, which it gets as ``**asked``; its docstring then describes all of them."""
+    """A verb with these flags beside its own, which it gets as ``**asked``; its docstring then describes all of them.
+
+    Its own arguments are described under ``Args`` there; help folds each text at the width of the terminal alone.
+    """
 
     def widened(verb: Callable[..., Any]) -> Callable[..., Any]:
+        words, _, section = (inspect.getdoc(verb) or "").partition("\n\nArgs:\n")
+        texts = {name: " ".join(text.split()) for name, text in _OF_ARGS.findall(section)}
         own = inspect.signature(verb, eval_str=True)
-        kept = [part for part in own.parameters.values() if part.kind is not inspect.Parameter.VAR_KEYWORD]
+        kept = [
+            part.replace(annotation=Annotated[part.annotation, Parameter(help=texts[part.name])]) if part.name in texts else part
+            for part in own.parameters.values()
+            if part.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
         keywords = [part for part in kept if part.kind is inspect.Parameter.KEYWORD_ONLY]
         first = [part for part in kept if part not in keywords]
         needed = [part for part in keywords if part.default is inspect.Parameter.empty]
         more = [flag.parameter for flag in flags if flag.name not in own.parameters]
         found = own.replace(parameters=[*first, *needed, *more, *(part for part in keywords if part not in needed)])
         setattr(verb, "__signature__", found)  # noqa: B010 — a function's type does not declare it
-        verb.__doc__ = f"{inspect.getdoc(verb)}\n\nArgs:\n{_described(found)}"
+        helps = ((name, part.annotation.__metadata__[-1].help) for name, part in found.parameters.items())
+        verb.__doc__ = "\n".join([f"{words}\n\nArgs:", *(f"    {name}: {text}" for name, text in helps)])
         verb.__annotations__ = {name: part.annotation for name, part in found.parameters.items()}
         return verb
 
@@ -124,11 +138,6 @@ def refuse(flags: Mapping[str, Any], why: str) -> None:
 def given(asked: dict[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
     """The flags that were given, or those of these names."""
     return {name: value for name, value in asked.items() if value is not None and (names is None or name in names)}
-
-
-def _described(found: inspect.Signature) -> str:
-    helps = ((name, part.annotation.__metadata__[0].help) for name, part in found.parameters.items())
-    return "\n".join(f"    {name}: {text}" for name, text in helps)
 
 
 def _kind(leaf: Leaf) -> Any:

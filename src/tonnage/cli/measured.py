@@ -13,36 +13,32 @@ from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.services import calibrate_service, is_inference
 from tonnage.errors import InputError, option
 
-FILE = (
-    "CSV with model, gpu, precision, tp, isl, osl, one of batch, concurrency or request_rate, and measured columns; or any other file "
-    "or folder that tonnage calibrate reads."
-)
-STEP_MODEL = (
-    "Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md); several with commas, or "
-    "all, are compared side by side."
-)
-ATTAIN = (
-    'Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms", compared where rows are run '
-    "folders; may be repeated."
-)
-JSON = "Print one JSON object with overall, groups and worst; of several step models with models, errors and disagreement."
-
 
 @with_flags(*flags_of(Said))
 def score(
-    file: Annotated[Path, Parameter(help=FILE)],
+    file: Path,
     /,
     *,
-    coefficients: Annotated[
-        Path | None, Parameter(help="File that tonnage calibrate wrote; its factors are applied to the shipped terms.")
-    ] = None,
-    step_model: Annotated[str | None, Parameter(help=STEP_MODEL)] = None,
-    json: Annotated[bool, Parameter(help=JSON)] = False,
-    attain: Annotated[list[str] | None, Parameter(help=ATTAIN)] = None,
-    worst: Annotated[int, Parameter(help="How many of the worst rows to show.")] = 10,
+    coefficients: Path | None = None,
+    step_model: str | None = None,
+    json: bool = False,
+    attain: list[str] | None = None,
+    worst: int = 10,
     **said: Any,
 ) -> None:
-    """Predict every row of a measured file and print the errors."""
+    """Predict every row of a measured file and print the errors.
+
+    Args:
+        file: CSV with model, gpu, precision, tp, isl, osl, one of batch, concurrency or request_rate, and measured columns; or any other
+            file or folder that tonnage calibrate reads.
+        coefficients: File that tonnage calibrate wrote; its factors are applied to the shipped terms.
+        step_model: Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md); several with
+            commas, or all, are compared side by side.
+        json: Print one JSON object with overall, groups and worst; of several step models with models, errors and disagreement.
+        attain: Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms", compared where rows are
+            run folders; may be repeated.
+        worst: How many of the worst rows to show.
+    """
     from tonnage import api
     from tonnage.report.scored import scored, scored_models
 
@@ -64,40 +60,25 @@ def score(
 
 @with_flags(*flags_of(Said))
 def calibrate(
-    *measured: Annotated[
-        Path,
-        Parameter(
-            help="Files or folders: CSV of points, reports of GenAI-Perf or AIPerf, results of vllm bench, GuideLLM's benchmarks.json, "
-            "run folders; or runs of bench with infer, and the service file whose models they measured (docs/services.md)."
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        Parameter(
-            help="File to write the factors to; simulate, size and score take it with --coefficients. Of inferences, the service file."
-        ),
-    ] = None,
-    plan: Annotated[
-        Path | None,
-        Parameter(
-            help="The plan whose choice was measured, as size --output wrote it: it says model, GPU, format, TP, engine and the engine's "
-            "limits."
-        ),
-    ] = None,
-    own_terms: Annotated[
-        bool | None,
-        Parameter(
-            negative=None,
-            help="Fit step terms of your own, from eight loads or more, instead of factors on the shipped ones "
-            "(default: where --gpu is a YAML file).",
-        ),
-    ] = None,
-    json: Annotated[bool, Parameter(help="Print what the file would hold as one JSON object.")] = False,
+    *measured: Path,
+    output: Path | None = None,
+    plan: Path | None = None,
+    own_terms: Annotated[bool | None, Parameter(negative=None)] = None,
+    json: bool = False,
     **asked: Any,
 ) -> None:
     """Fit the step model to a few measurements of your own.
 
     The factors are kept only where they predict points better that they have not seen.
+
+    Args:
+        measured: Files or folders: CSV of points, reports of GenAI-Perf or AIPerf, results of vllm bench, GuideLLM's benchmarks.json, run
+            folders; or runs of bench with infer, and the service file whose models they measured (docs/services.md).
+        output: File to write the factors to; simulate, size and score take it with --coefficients. Of inferences, the service file.
+        plan: The plan whose choice was measured, as size --output wrote it: it says model, GPU, format, TP, engine and the engine's limits.
+        own_terms: Fit step terms of your own, from eight loads or more, instead of factors on the shipped ones (default: where --gpu is a
+            YAML file).
+        json: Print what the file would hold as one JSON object.
     """
     from tonnage import api
     from tonnage.cli.printing import today
@@ -118,6 +99,7 @@ def calibrate(
 # ``tonnage compare``: two runs side by side, or a run beside a plan.
 
 
+@with_flags()
 def compare(
     first: Path,
     second: Path,
@@ -180,6 +162,7 @@ def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) ->
 # ``tonnage import``: single requests of another tool's run, as a run folder.
 
 
+@with_flags()
 def import_run(
     file: Path,
     /,
@@ -208,6 +191,7 @@ def import_run(
 # ``tonnage workload``: recorded traffic, described or fitted.
 
 
+@with_flags()
 def workload(
     action: Literal["describe", "fit", "from-prometheus"],
     file: str,

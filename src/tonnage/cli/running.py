@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tonnage.watch.watched import Watched
 
 
+@with_flags()
 def watch(
     *url: str,
     plan: Path,
@@ -113,6 +114,7 @@ def _drawn(found: Watched) -> RenderableType:
 NOT_AS_PLANNED = 3
 
 
+@with_flags()
 def verify(
     *url: str,
     plan: Path,

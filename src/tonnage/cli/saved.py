@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.cli.flags import refuse
+from tonnage.cli.flags import refuse, with_flags
 from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_answer, print_plans, print_use_cases, write_page
 from tonnage.cli.progress import compile_if_needed
 from tonnage.errors import InputError, option
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tonnage.report.plans.diff import Difference
 
 
+@with_flags()
 def report(
     saved: Path,
     /,
@@ -95,6 +96,7 @@ def _of_runs(folder: Path, output: Path | None, timeline: Path | None, *, markdo
 # ``tonnage explain``: why a saved plan chose what it did.
 
 
+@with_flags()
 def explain(plan: Path, /) -> None:
     """Say why a plan chose what it did, what every other kind of deployment would have taken, and where time and memory go.
 
@@ -115,6 +117,7 @@ def explain(plan: Path, /) -> None:
 # ``tonnage diff``: two saved plans side by side, or a plan and the traffic of its deployment.
 
 
+@with_flags()
 def diff(
     first: Path,
     second: str,

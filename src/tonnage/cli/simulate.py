@@ -59,20 +59,21 @@ OF_BOTH = ("concurrency", "seed", "batcher")  # arguments that the lesson takes,
 
 @with_flags(*leaf_flags(simulated_leaves()), *flags_of(Output, OUTPUT), *flags_of(Timeline, OUTPUT), *flags_of(Lesson, LESSON))
 def simulate(
-    scenario: Annotated[
-        Path | None,
-        Parameter(
-            help="YAML or JSON file with the question (tonnage schema): its model, lengths and the one deployment that it names; or with a "
-            "service of models that are not LLMs (docs/services.md)."
-        ),
-    ] = None,
+    scenario: Path | None = None,
     /,
     *,
-    ticks: Annotated[bool, Parameter(help="Run the lesson: an engine in ticks, without a model.", group=LESSON)] = False,
-    json: Annotated[bool, Parameter(help='Print one JSON object; a sweep prints {"points": […]}.', group=OUTPUT)] = False,
+    ticks: Annotated[bool, Parameter(group=LESSON)] = False,
+    json: Annotated[bool, Parameter(group=OUTPUT)] = False,
     **asked: Any,
 ) -> None:
-    """Simulate one instance under a load, or run the course's lesson on batching (--ticks)."""
+    """Simulate one instance under a load, or run the course's lesson on batching (--ticks).
+
+    Args:
+        scenario: YAML or JSON file with the question (tonnage schema): its model, lengths and the one deployment that it names; or with a
+            service of models that are not LLMs (docs/services.md).
+        ticks: Run the lesson: an engine in ticks, without a model.
+        json: Print one JSON object; a sweep prints {"points": […]}.
+    """
     if not ticks and is_service(scenario):
         simulate_service(cast("Path", scenario), given(asked), json=json)
     elif asked.get("grid") is not None:

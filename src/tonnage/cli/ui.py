@@ -8,9 +8,11 @@ import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from tonnage.cli.flags import with_flags
 from tonnage.errors import InputError
 
 
+@with_flags()
 def ui(
     folder: Path = Path("tonnage-page"),
     /,
@@ -48,6 +50,7 @@ def _ready(address: str, *, browser: bool) -> None:
 # ``tonnage learn``: the lessons, as notebooks in a folder of the user's.
 
 
+@with_flags()
 def learn(folder: Path = Path("tonnage-lessons"), /) -> None:
     """Copy the lessons to a folder: seven notebooks, from the first request to a calibrated plan.
 

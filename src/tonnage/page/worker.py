@@ -14,12 +14,29 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from tonnage.errors import TonnageError, in_python
+from tonnage import api
+from tonnage.api.bench import prepare_bench, run_bench
+from tonnage.api.compare import compare_plan
+from tonnage.bench.live import Live
+from tonnage.errors import InputError, TonnageError, in_python
+from tonnage.formats.measured_files import read_measured
+from tonnage.page.fields import question_of
+from tonnage.report.document import Document, Text, section
+from tonnage.report.measured import run_and_plan
+from tonnage.report.plans.plan_document import to_json
+from tonnage.report.scored import calibrated, scored
+from tonnage.report.simulated import timeline_page
+from tonnage.report.verified import watched
+from tonnage.report.workload import described
+from tonnage.report.writers.html import fragment
+from tonnage.results.store import json_text
+from tonnage.sizing.planner import Runs
 
 MOST_KEPT = 20_000  # runs that are kept between questions; beyond them the memory is emptied
 
@@ -39,7 +56,7 @@ class Jobs:
     def __init__(self, write: Callable[[dict[str, Any]], None], wanted: Callable[[], bool]) -> None:
         """Take what writes a line, and what says whether the job is still wanted."""
         self.write, self.wanted = write, wanted
-        self.runs: Any = None
+        self.runs: Runs | None = None
 
     def progress(self, done: int, total: int, name: str) -> None:
         """Tell how far the job is. Raises Cancelled: it is not wanted any more."""
@@ -49,17 +66,10 @@ class Jobs:
 
     def warm(self) -> None:
         """Compile and load what a question needs, by a small one."""
-        from tonnage.page.fields import question_of
-
         self.size(asked=question_of(SMALL), command="", today="2026-01-01")
 
     def size(self, *, asked: dict[str, Any], scenario: dict[str, Any] | None = None, command: str, today: str) -> str:
         """The plan as the command writes it, after what is decided of it."""
-        from tonnage import api
-        from tonnage.report.plans.plan_document import to_json
-        from tonnage.results.store import json_text
-        from tonnage.sizing.planner import Runs
-
         understood = api.ask(scenario, **asked)
         if self.runs is None or self.runs.kept > MOST_KEPT:
             self.runs = Runs()
@@ -75,28 +85,16 @@ class Jobs:
 
     def simulate(self, *, asked: dict[str, Any], scenario: dict[str, Any] | None = None) -> str:
         """A deployment under load, as the command prints it."""
-        from tonnage import api
-        from tonnage.results.store import json_text
-
         points = [run.to_json() for run in api.simulate_sweep(scenario, progress=self.progress, **asked)]
         return json_text(points[0] if len(points) == 1 else {"points": points})
 
     def timeline(self, *, asked: dict[str, Any]) -> str:
         """The slots of one instance under load, step by step, as the sections of a page."""
-        from tonnage import api
-        from tonnage.report.simulated import timeline_page
-        from tonnage.report.writers.html import fragment
-
         run = api.simulate(None, progress=self.progress, **asked)
         return fragment(*timeline_page(api.run_timeline(run), "").sections)
 
     def bench(self, *, asked: dict[str, Any], output: str, selftest: bool, provenance: dict[str, Any]) -> str:
         """Measure an endpoint into a run folder, and tell twice a second how it goes; a job that is dropped ends as by Ctrl-C."""
-        from pathlib import Path
-
-        from tonnage.api.bench import prepare_bench, run_bench
-        from tonnage.bench.live import Live
-
         done, views = threading.Event(), [Live()]
 
         def tell() -> None:
@@ -123,15 +121,6 @@ class Jobs:
 
     def look(self, *, name: str) -> dict[str, Any]:
         """A file of measured points or of recorded requests: which of them it is, and what it says. Raises InputError: it is neither."""
-        from pathlib import Path
-
-        from tonnage import api
-        from tonnage.errors import InputError
-        from tonnage.formats.measured_files import read_measured
-        from tonnage.report.document import Document
-        from tonnage.report.scored import scored
-        from tonnage.report.workload import described
-        from tonnage.report.writers.html import fragment
 
         def points() -> Document:
             rows = read_measured(Path(name))
@@ -156,15 +145,6 @@ class Jobs:
 
     def predicted(self, *, runs: list[str], plan: str) -> str:
         """Each run next to what a plan's deployment is predicted to do with its requests, or why that cannot be said."""
-        from dataclasses import replace
-        from pathlib import Path
-
-        from tonnage.api.compare import compare_plan
-        from tonnage.errors import InputError
-        from tonnage.report.document import Text, section
-        from tonnage.report.measured import run_and_plan
-        from tonnage.report.writers.html import fragment
-
         found = []
         for place, run in enumerate(runs):
             if not self.wanted():
@@ -178,18 +158,11 @@ class Jobs:
 
     def calibrate(self, *, runs: list[str], plan: str, output: str, today: str) -> str:
         """Factors fitted to runs of the deployment that a plan chose, in a file that a question names as coefficients."""
-        from tonnage import api
-        from tonnage.report.scored import calibrated
-        from tonnage.report.writers.html import fragment
-
         report = api.calibrate(runs, plan=plan, output=output, date=today, progress=self.progress)
         return fragment(*calibrated(report).sections)
 
     def watch(self, *, urls: list[str], plan: str, every: str) -> str:
         """Look at a running deployment next to its plan until nobody wants to know any more."""
-        from tonnage import api
-        from tonnage.report.verified import watched
-        from tonnage.report.writers.html import fragment
 
         def wait(seconds: float) -> None:
             end = time.monotonic() + seconds

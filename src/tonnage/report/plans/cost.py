@@ -6,7 +6,6 @@ import calendar
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
 
 from tonnage.plan import note as notes
 from tonnage.plan.candidate import Candidate
@@ -125,8 +124,6 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
                 f"Hosting is not in the cost of the owned systems, as the power of {note.system} is not known; give "
                 "hosting_usd_per_system_year to add it.",
             )
-        case _:
-            assert_never(note)
 
 
 def course_way_text(note: notes.CourseWay) -> str:

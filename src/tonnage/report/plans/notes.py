@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from tonnage.formats.measured_files import InvalidRun
 from tonnage.plan import note as notes
 from tonnage.plan.plan import Plan
@@ -137,8 +135,6 @@ def note_text(note: notes.Note) -> str:
             return _front_ends(note)
         case notes.QueuedFromStart() | notes.NoLimit():
             return _without_limits(note)
-        case _:
-            assert_never(note)
 
 
 # What is wrong with measured points, or which of them were left out: warnings of a first screen, not notes below it
@@ -173,8 +169,6 @@ def _measured(note: Measured) -> str:
                 f"{note.unsteady} of {note.points} points were not steady (requests/s × E2E below {note.threshold} × clients): their "
                 f"throughput is understated; the first: closed loop of {whole(note.first_clients)} client{plural} at TP {note.first_tp}."
             )
-        case _:
-            assert_never(note)
 
 
 def _command(note: notes.KnobsChanged | notes.TiersNotStarted) -> str:
@@ -262,5 +256,3 @@ def warning_text(warning: notes.Warning) -> str:
                 f"publishes {plain(warning.other_score)} in {warning.benchmark} ({warning.setting}) to the {plain(warning.score)} of "
                 f"{warning.model}: see whether it does"
             )
-        case _:
-            assert_never(warning)

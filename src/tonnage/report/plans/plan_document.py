@@ -37,6 +37,13 @@ from tonnage.report.plans.screen import WARNED, Room, answer_rows, head, in_one,
 FOLDED = ("explain", "rejected", "assumptions", "repeat")
 CURVE = "As the load grows, so do throughput and every latency. Dashed lines across are the limits; the numbers are under {title}."
 OTHER = "The numbers are under {title}."
+MORE_LOAD = (
+    "More load means more requests in a batch: throughput grows, and so does every latency. "
+    "Dashed lines across are the limits; the answer is the last load at which all of them hold."
+)
+EACH_BAR = "Each bar is one way of running the same traffic for a year."
+LONGER_BAR = "The longer the bar, the more it pays to know that input well."
+CHEAPER_FASTER = "Down is cheaper, left is faster. A deployment off the line is beaten in both by one that is on it."
 # The sections that hold the numbers of the figures that the first page may show, in the order in which they are wanted
 PARTS = {"curve": "Latency and throughput", "cost": "Cost", "sensitivity": "What would change the answer"}
 
@@ -87,19 +94,24 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
 
 
 def _parts(plan: Plan) -> tuple[Section, ...]:
+    first, cost, curve = figure_of(plan), yearly(plan), figures.curve(plan)
+    shown = "" if first is None else first[0]  # the section whose figure is on the first page already
     step, memory = drawing(figures.step(plan), "", step_table(plan)), drawing(figures.memory(plan), "", memory_table(plan))
+    points = None if curve is None else points_table(curve, "The curve in numbers")
+    ways = None if cost is None or shown == "cost" else drawing(figures.cost(plan), EACH_BAR, ways_table(cost))
+    moved = None if shown == "sensitivity" else drawing(figures.tornado(plan), LONGER_BAR, sensitivity_table(plan))
     return (
         _question(plan),
         existing_section(plan),
         deployment_section(plan),
         beside(plan),
-        _curve(plan),
-        _cost(plan),
+        section("curve", PARTS["curve"], points if shown == "curve" else drawing(curve, MORE_LOAD, points)),
+        cost_section(cost, ways),
         job_section(plan),
         autoscaling_section(plan),
-        sensitivity_section(plan, _sensitivity(plan)),
+        sensitivity_section(plan, moved),
         measurement_section(plan),
-        candidates_section(plan, _candidates(plan)),
+        candidates_section(plan, drawing(figures.pareto(plan), CHEAPER_FASTER, candidates_table(plan))),
         section("explain", EXPLAINED, explained_items(plan), step, limits_table(plan), memory),
         rejected_section(plan),
         assumptions_section(plan, warnings_of(plan)[WARNED:]),
@@ -167,12 +179,6 @@ def _chart(plan: Plan) -> Block | None:
     return Drawing(figure=figure, reading=reading, numbers=None)
 
 
-def _shown(plan: Plan) -> str:
-    """Key of the section whose figure the first page shows."""
-    found = figure_of(plan)
-    return "" if found is None else found[0]
-
-
 def _question(plan: Plan) -> Section:
     """What the lines of the question leave out: lengths in words, arrivals, what was tried, and the load hour by hour."""
     asked = plan.scenario
@@ -194,18 +200,6 @@ def _traffic(plan: Plan) -> str:
     return load if load == "measured" else f"{load} loop{how}"
 
 
-def _curve(plan: Plan) -> Section:
-    plot = figures.curve(plan)
-    reading = (
-        "More load means more requests in a batch: throughput grows, and so does every latency. "
-        "Dashed lines across are the limits; the answer is the last load at which all of them hold."
-    )
-    numbers = None if plot is None else points_table(plot, "The curve in numbers")
-    if _shown(plan) == "curve":
-        return section("curve", "Latency and throughput", numbers)
-    return section("curve", "Latency and throughput", drawing(plot, reading, numbers))
-
-
 def _hours_table(plan: Plan) -> Table:
     rates = enumerate(plan.demand.profile or ())
     rows = tuple((f"{hour % 24}:00–{hour % 24 + 1}:00", number(rate)) for hour, rate in rates)
@@ -219,24 +213,6 @@ def points_table(plot: Plot, caption: str) -> Table:
     rows = tuple((plain(x) if x == round(x) else number(x), *(number(of.get(x)) for of in values)) for x in loads)
     header = (plot.x.title, *(f"{s.name}, {'ms' if plot.y.log else plot.y.title}" for s in plot.series))
     return Table(caption=caption, header=header, rows=rows)
-
-
-def _cost(plan: Plan) -> Section:
-    cost = yearly(plan)
-    reading = "Each bar is one way of running the same traffic for a year."
-    drawn = cost is not None and _shown(plan) != "cost"
-    return cost_section(cost, drawing(figures.cost(plan), reading, ways_table(cost)) if cost is not None and drawn else None)
-
-
-def _sensitivity(plan: Plan) -> Block | None:
-    if _shown(plan) == "sensitivity":
-        return None
-    return drawing(figures.tornado(plan), "The longer the bar, the more it pays to know that input well.", sensitivity_table(plan))
-
-
-def _candidates(plan: Plan) -> Block | None:
-    reading = "Down is cheaper, left is faster. A deployment off the line is beaten in both by one that is on it."
-    return drawing(figures.pareto(plan), reading, candidates_table(plan))
 
 
 def _repeat(plan: Plan) -> Section:
