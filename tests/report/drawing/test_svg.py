@@ -16,6 +16,7 @@ from tests.report.plans.test_figures import FIGURES
 from tonnage.plan.cost import WayCost, YearlyCost
 from tonnage.report.drawing.draw import BOLD, NARROW, WIDE, draw, draw_plot
 from tonnage.report.drawing.figure import (
+    TONES,
     Axis,
     Bars,
     Box,
@@ -26,14 +27,19 @@ from tonnage.report.drawing.figure import (
     Gantt,
     HeatMap,
     Lane,
+    Page,
     Plot,
     Point,
     Rule,
+    Scale,
     Scatter,
     Series,
     Span,
+    fitted,
+    log_ticks,
+    nice_ticks,
+    shape,
 )
-from tonnage.report.drawing.svg import TONES, Page, Scale, fitted, log_ticks, nice_ticks, shape
 
 
 @given(low=st.floats(0, 1e9), span=st.floats(1e-6, 1e9), most=st.integers(2, 12))

@@ -143,10 +143,19 @@ def check_lengths(model: Model, lengths: LengthsFound, sharing: Sharing | None) 
     """Refuse requests, or whole conversations, that exceed the model's context. Raises InputError: with the longest of them."""
     if sharing is None or sharing.sessions is None:
         check_context(model, lengths.isl, lengths.osl, lengths.pairs)
-    elif (longest := sharing.sessions.longest(lengths.isl, lengths.osl)) > model.max_context:
+    else:
+        check_sessions(sharing.sessions, model, lengths.isl, lengths.osl)
+
+
+def check_sessions(sessions: Sessions, model: Model, isl: Lengths, osl: Lengths, *, recorded: bool = False) -> None:
+    """Refuse sessions of ``recorded`` requests, or that exceed the model's context. Raises InputError: with the longest of them."""
+    whose, longest = ", ".join(map(option, OF_SESSIONS)), sessions.longest(isl, osl)
+    if recorded:
+        raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
+    if longest > model.max_context:
         raise InputError(
-            f"{', '.join(map(option, OF_SESSIONS))}: a conversation comes to {longest:,} tokens, more than the context of {model.name}, "
-            f"{model.max_context:,}; ask for fewer turns or shorter ones"
+            f"{whose}: a conversation comes to {longest:,} tokens, more than the context of {model.name}, {model.max_context:,}; "
+            "ask for fewer turns or shorter ones"
         )
 
 

@@ -25,7 +25,7 @@ from tonnage.api.question.arguments import (
 from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
 from tonnage.api.question.loads import loads_of, modulated_loads, sessions_of_file, window_of, with_classes, workload_of
-from tonnage.api.question.sessions import longest_pause_of, served_by, sessions_of, simulated_tiers
+from tonnage.api.question.sessions import check_sessions, longest_pause_of, served_by, sessions_of, simulated_tiers
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import Failures
@@ -34,7 +34,6 @@ from tonnage.simulator.tiers import Tier
 from tonnage.sizing.question import check_context
 from tonnage.spec.deployment import Deployment, Slo
 from tonnage.spec.scenario import DemandAsked, Scenario, SimulationAsked
-from tonnage.spec.sessions import Sessions
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Simulated, TraceArrivals, Workload
 
@@ -118,7 +117,10 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     if made.workloads[0].recorded is not None:
         _check_shared(made)
     if sessions is not None:
-        check_sessions(sessions, made)
+        first = made.workloads[0]
+        recorded = isinstance(first.arrivals, TraceArrivals) or first.pairs is not None
+        _check_shared(made)
+        check_sessions(sessions, deployment.model, first.isl, first.osl, recorded=recorded)
         made = replace(made, workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads))
     several = made.instances > 1 or made.pools is not None or made.changes
     alone = not several and deployment.parallelism.dp == 1 and sessions is None
@@ -140,19 +142,6 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     if tiers and not made.workloads[0].shares:
         raise InputError(f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give {option('turns')} or the like")
     return replace(made, tiers=tiers or ())
-
-
-def check_sessions(sessions: Sessions, asked: Simulation) -> None:
-    """Refuse sessions that an instance could not serve to their ends, or that nobody can share out. Raises InputError."""
-    model, workload, whose = asked.deployment.model, asked.workloads[0], ", ".join(option(n) for n in ("turns", "shared_prefix"))
-    if isinstance(workload.arrivals, TraceArrivals) or workload.pairs is not None:
-        raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
-    _check_shared(asked)
-    if (longest := sessions.longest(workload.isl, workload.osl)) > model.max_context:
-        raise InputError(
-            f"{whose}: a conversation comes to {longest:,} tokens, more than the context of {model.name}, {model.max_context:,}; "
-            "ask for fewer turns or shorter ones"
-        )
 
 
 def _check_shared(asked: Simulation) -> None:

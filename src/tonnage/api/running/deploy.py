@@ -1,4 +1,4 @@
-"""``tonnage deploy``: the choice of a plan as files for what runs engines."""
+"""The choice of a plan as files for what runs engines, watched and verified there, and the checkpoint that it assumes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tonnage.spec.scenario import to_document
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
+    from tonnage.compress.run import Compressed
     from tonnage.deploy.verify import Folder
     from tonnage.plan.candidate import Pool
     from tonnage.plan.plan import Plan
@@ -401,3 +402,48 @@ def _send(urls: Sequence[str], choice: Planned, *, rate: float, seconds: float, 
 
     with ThreadPoolExecutor(max_workers=len(urls)) as pool:
         list(pool.map(one, urls))
+
+
+# ``tonnage compress``: the checkpoint that a plan assumes.
+
+
+def compress(
+    model_dir: str | Path,
+    *,
+    output: str | Path,
+    format: str | None = None,
+    plan: str | Path | None = None,
+    tool: str | None = None,
+    text: str | Path | None = None,
+    held_back: str | Path | None = None,
+    lm_eval: tuple[str | Path, str | Path] | None = None,
+    dry_run: bool = False,
+    told: Callable[[str], None] = lambda line: None,
+) -> Compressed | str:
+    """Make a checkpoint in a narrower format, as ``tonnage compress`` does; or, with ``dry_run``, the tool's own script as text.
+
+    Raises InputError: a format that the GPU, the engine, the tool or this machine cannot do; TonnageError: the tool failed.
+    """
+    from tonnage.compress import checks
+    from tonnage.compress.run import recipe_of, run, with_tasks
+    from tonnage.report.plans.plan_document import read_plans
+    from tonnage.spec.catalog import find_model
+
+    if lm_eval is not None:
+        return with_tasks(Path(output), *map(Path, lm_eval))
+    plans = read_plans(plan) if plan is not None else ()
+    pools = [pool for one in plans if one.choice is not None for pool in one.choice.pools]
+    form = checks.asked_format(format, pools)
+    chosen = checks.asked_tool(tool, form, pools)
+    checks.check_gpu(form, pools)
+    spec = checks.check_model(Path(model_dir))
+    for pool in pools:
+        checks.check_plan_model(spec, find_model(pool.model))
+    texts = {name: Path(path) for name, path in (("calibration", text), ("held_back", held_back)) if path is not None}
+    job = checks.Job(form=form, tool=chosen, model=Path(model_dir), spec=spec, output=Path(output), texts=texts)
+    if dry_run:
+        return recipe_of(job, output=job.output)
+    checks.check_texts(form, chosen, texts)
+    checks.check_here(job)
+    checks.check_room(job)
+    return run(job, told)

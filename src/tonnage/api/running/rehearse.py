@@ -20,7 +20,7 @@ from tonnage.report.verified import Rehearsal
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
-    from tonnage.api.running.processes import Processes
+    from tonnage.api.running.gateway import Processes
     from tonnage.bench.benchmark import Measured
     from tonnage.plan.plan import Plan
     from tonnage.results.requests import Requests
@@ -247,7 +247,7 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: W
     """
     if not LEAST_S <= seconds <= LONGEST_S:
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to {LONGEST_S:,.0f}")
-    from tonnage.api.running.processes import READY_S, gateway_before, processes, served_instances
+    from tonnage.api.running.gateway import READY_S, gateway_before, processes, served_instances
     from tonnage.serve.demonstration import Demonstration, beside
 
     fleet = f"{INSTANCES} × {MODEL} in {PRECISION.upper()} on {GPU}, simulated, behind the gateway ({ROUTER})"

@@ -418,7 +418,7 @@ def serve_engine(
 
     Raises InputError, TonnageError: a process does not serve.
     """
-    from tonnage.api.running.processes import serve_programs
+    from tonnage.api.running.gateway import serve_programs
 
     def programs(folder: Path) -> list[Program]:
         file = ""

@@ -10,6 +10,8 @@ import math
 from itertools import pairwise
 
 from tonnage.report.drawing.figure import (
+    CHARACTER,
+    TONES,
     Axis,
     Bar,
     Bars,
@@ -21,16 +23,12 @@ from tonnage.report.drawing.figure import (
     Gantt,
     HeatMap,
     Lane,
+    Page,
     Plot,
+    Scale,
     Scatter,
     Series,
     Tornado,
-)
-from tonnage.report.drawing.svg import (
-    CHARACTER,
-    TONES,
-    Page,
-    Scale,
     coordinate,
     element,
     fitted,

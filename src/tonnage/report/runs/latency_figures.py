@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.report.document import Drawing, Table
-from tonnage.report.drawing.figure import Axis, Box, Boxes, Cell, Cloud, HeatMap, Plot, Point, Scatter, Series
-from tonnage.report.drawing.svg import log_ticks, nice_ticks
+from tonnage.report.drawing.figure import Axis, Box, Boxes, Cell, Cloud, HeatMap, Plot, Point, Scatter, Series, log_ticks, nice_ticks
 from tonnage.report.numbers import number, plain
 from tonnage.report.runs.shown_run import load_words, verdict
 
