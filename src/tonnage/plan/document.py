@@ -49,6 +49,24 @@ class Shown:
         return self.DERIVED
 
 
+class Saved(Shown):
+    """A value that is a file of its own, which begins with its schema."""
+
+    __slots__ = ()
+    SCHEMA: ClassVar[str]
+    DERIVED = ("schema",)
+
+    @property
+    def schema(self) -> str:
+        """Name and version of the JSON form."""
+        return self.SCHEMA
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole as one JSON object."""
+        found: dict[str, Any] = json_of(self)
+        return {"schema": found.pop("schema"), **found}
+
+
 AGAIN = "give the plan as tonnage size --json wrote it"
 
 

@@ -13,7 +13,7 @@ from tonnage.notebook import InNotebooks
 from tonnage.plan.candidate import Candidate, CurvePoint, Identity, mean_latency
 from tonnage.plan.cost import Cost
 from tonnage.plan.demand import Demand, Existing, Growth, HeldSessions, JobDone
-from tonnage.plan.document import Shown, json_of, read_back
+from tonnage.plan.document import Saved, read_back
 from tonnage.plan.fleet import Autoscaling, BehindRouter, FleetCheck
 from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
 from tonnage.plan.note import Note, Warning
@@ -147,9 +147,10 @@ MOST_GPUS = 2  # GPUs of the candidate with the lowest latency, at most, in time
 
 
 @strict
-class Plan(Shown, InNotebooks):
+class Plan(Saved, InNotebooks):
     """The whole answer."""
 
+    SCHEMA: ClassVar[str] = SCHEMA
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
     WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead", "sessions")
 
@@ -196,11 +197,6 @@ class Plan(Shown, InNotebooks):
     sessions: HeldSessions | None = None  # recorded sessions on the choice; None, and not in the JSON, where the load is none
 
     @property
-    def schema(self) -> str:
-        """Name and version of the JSON form."""
-        return SCHEMA
-
-    @property
     def choice(self) -> Candidate | None:
         """The candidate that needs the fewest GPUs, or is the best by what the plan aims at; None when nothing meets the limits."""
         return self.candidates[0] if self.candidates else None
@@ -223,11 +219,6 @@ class Plan(Shown, InNotebooks):
         """
         near = (c for c in self.candidates if c.gpus <= MOST_GPUS * self.candidates[0].gpus)
         return min(near, key=mean_latency, default=None)
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as one JSON object."""
-        found: dict[str, Any] = json_of(self)
-        return {"schema": found.pop("schema"), **found}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Plan:

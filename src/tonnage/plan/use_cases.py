@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from tonnage.notebook import Displayed
 from tonnage.plan.candidate import Identity
-from tonnage.plan.document import Shown, json_of, read_back
+from tonnage.plan.document import Saved, read_back
 from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach, LimitUse
 from tonnage.plan.plan import Plan
@@ -98,10 +98,10 @@ class NotShared:
 
 
 @strict
-class UseCases(Shown, Displayed):
+class UseCases(Saved, Displayed):
     """The answer."""
 
-    DERIVED: ClassVar[tuple[str, ...]] = ("schema",)
+    SCHEMA: ClassVar[str] = SCHEMA
 
     names: tuple[str, ...]  # of the use cases, in the order in which they were given
     plans: tuple[Plan, ...]  # each by itself, in the same order
@@ -111,19 +111,9 @@ class UseCases(Shown, Displayed):
     chosen: Chosen | None  # which of the two; None where neither is possible
 
     @property
-    def schema(self) -> str:
-        """Name and version of the JSON form."""
-        return SCHEMA
-
-    @property
     def choice(self) -> Arrangement | None:
         """The arrangement that is chosen."""
         return None if self.chosen is None else self.shared if self.chosen == "shared" else self.separate
-
-    def to_json(self) -> dict[str, Any]:
-        """The answer as one JSON object."""
-        found: dict[str, Any] = json_of(self)
-        return {"schema": found.pop("schema"), **found}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> UseCases:
