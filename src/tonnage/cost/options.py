@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tonnage.cost.cost import (
     api_request,
@@ -19,7 +20,7 @@ from tonnage.cost.cost import (
     token_part,
 )
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.cost import CostPart, Hours, Serving, Traffic, WayCost, Where
+from tonnage.plan.cost import CostPart, Energy, Hours, Serving, Traffic, WayCost, Where
 from tonnage.plan.note import NoCost
 from tonnage.spec.prices import ApiPrice, CloudOffer, CloudTier, Figure, Prices, amount
 
@@ -66,25 +67,42 @@ def on_prem(traffic: Traffic, serving: Serving, prices: Prices, min_instances: i
     if isinstance(parts, NoCost) or isinstance(exact_parts, NoCost):
         reason = parts if isinstance(parts, NoCost) else None
         return WayCost(where="on-prem", total_usd_per_year=None, systems=systems, systems_exact=exact, reason=reason)
-    held = instances_on(systems, serving)
-    energy = energy_of(serving, traffic, prices, held)
-    parts = (*parts, *energy_part(energy))
+    energy = energy_of(serving, traffic, prices, instances_on(systems, serving))
+    exactly = sum(part.usd_per_year for part in (*exact_parts, *energy_part(energy)))
+    more: dict[str, Any] = {"systems_exact": exact, "usd_per_year_exact": exactly}
+    return _year("on-prem", traffic, serving, prices, bought=systems, owned=parts, energy=energy, **more)
+
+
+def _year(
+    where: Where,
+    traffic: Traffic,
+    serving: Serving,
+    prices: Prices,
+    *,
+    bought: int,
+    owned: tuple[CostPart, ...],
+    energy: Energy | None,
+    rest: tuple[CostPart, ...] = (),
+    figures: tuple[Figure, ...] = (),
+    **more: Any,
+) -> WayCost:
+    """A year of so many bought systems, their electricity, and the rest that is paid next to them."""
+    parts = (*owned, *energy_part(energy), *rest)
     low, high = ends(parts)
     cost = WayCost(
-        where="on-prem",
+        where=where,
         total_usd_per_year=sum(part.usd_per_year for part in parts),
         usd_per_year_low=low,
         usd_per_year_high=high,
-        usd_per_year_exact=sum(part.usd_per_year for part in (*exact_parts, *energy_part(energy))),
         parts=parts,
-        purchase_usd=systems * value_of(prices.system_usd(serving.system)),
-        systems=systems,
-        systems_exact=exact,
-        instances=held,
-        gpus=systems * serving.gpus_per_system,
+        purchase_usd=bought * value_of(prices.system_usd(serving.system)) if bought else None,
+        systems=bought,
+        instances=instances_on(bought, serving),
+        gpus=bought * serving.gpus_per_system,
         energy=energy,
         how=tuple(f"{part.name}: {part.how}" for part in parts),
-        figures=owned_figures(serving, prices),
+        figures=(*(owned_figures(serving, prices) if bought else ()), *figures),
+        **more,
     )
     return spread(cost, traffic, prices)
 
@@ -259,26 +277,10 @@ def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, *, 
     held = instances_on(systems, serving)
     rented = sum(h.hours_per_year * rent.holding(max(0, instances_in(h, serving, min_instances) - held)) for h in traffic.hours)
     energy = energy_of(serving, traffic, prices, held)
-    parts = (*owned, *energy_part(energy), *(_rental(rent, rented) if rented or not systems else ()))
-    low, high = ends(parts)
     at_peak = max(0, max(instances_in(hours, serving, min_instances) for hours in traffic.hours) - held)
-    cost = WayCost(
-        where=where,
-        total_usd_per_year=sum(part.usd_per_year for part in parts),
-        usd_per_year_low=low,
-        usd_per_year_high=high,
-        parts=parts,
-        purchase_usd=bought * value_of(prices.system_usd(serving.system)) if systems else None,
-        systems=bought,
-        instances=instances_on(bought, serving),
-        gpus=bought * serving.gpus_per_system,
-        cloud_gpu_hours_per_year=rented * rent.gpus,
-        cloud_gpus_at_peak=rent.holding(at_peak) * rent.gpus,
-        energy=energy,
-        how=tuple(f"{part.name}: {part.how}" for part in parts),
-        figures=(*(owned_figures(serving, prices) if systems else ()), *(rent.figures if rented or not systems else ())),
-    )
-    return spread(cost, traffic, prices)
+    rest, figures = (_rental(rent, rented), rent.figures) if rented or not systems else ((), ())
+    more: dict[str, Any] = {"cloud_gpu_hours_per_year": rented * rent.gpus, "cloud_gpus_at_peak": rent.holding(at_peak) * rent.gpus}
+    return _year(where, traffic, serving, prices, bought=bought, owned=owned, energy=energy, rest=rest, figures=figures, **more)
 
 
 def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Prices, spare: int = 0) -> dict[int, float]:
@@ -340,23 +342,7 @@ def _split(traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, 
         return WayCost(where="hybrid-api", total_usd_per_year=None, reason=owned)
     requests = beyond(traffic, serving, systems)
     energy = energy_of(serving, traffic, prices, instances_on(systems, serving))
-    tokens = (token_part(traffic, price, requests, how),) if requests else ()
-    parts = (*(owned if systems else ()), *energy_part(energy), *tokens)
-    low, high = ends(parts)
+    rest = (token_part(traffic, price, requests, how),) if requests else ()
     asked = (price.usd_per_million_input_tokens, price.usd_per_million_output_tokens) if requests else ()
-    cost = WayCost(
-        where="hybrid-api",
-        total_usd_per_year=sum(part.usd_per_year for part in parts),
-        usd_per_year_low=low,
-        usd_per_year_high=high,
-        parts=parts,
-        purchase_usd=bought * value_of(prices.system_usd(serving.system)) if systems else None,
-        systems=bought,
-        instances=instances_on(bought, serving),
-        gpus=bought * serving.gpus_per_system,
-        api_requests_per_year=requests,
-        energy=energy,
-        how=tuple(f"{part.name}: {part.how}" for part in parts),
-        figures=(*(owned_figures(serving, prices) if systems else ()), *asked),
-    )
-    return spread(cost, traffic, prices)
+    more: dict[str, Any] = {"owned": owned if systems else (), "rest": rest, "figures": asked, "api_requests_per_year": requests}
+    return _year("hybrid-api", traffic, serving, prices, bought=bought, energy=energy, **more)
