@@ -170,7 +170,7 @@ T = TypeVar("T")
 
 
 class Agreed(Generic[T]):
-    """What every pool of a candidate has under the same name (``plan.pool`` describes it). Raises ValueError: the pools differ."""
+    """What every pool of a candidate has under the same name (``Pool`` describes it). Raises ValueError: the pools differ."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name

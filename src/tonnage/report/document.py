@@ -6,9 +6,11 @@ The terminal, Markdown and HTML are three ways of writing the same blocks, so th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from tonnage.report.drawing.figure import Figure
+from tonnage.report.numbers import ABSENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,16 @@ class Table:
     def numeric(self) -> tuple[bool, ...]:
         """Which columns hold nothing but numbers, with a unit at most, and are aligned to the right."""
         return tuple(bool(self.rows) and all(_numeric(row[i]) for row in self.rows) for i in range(len(self.header)))
+
+    def without(self, names: Collection[str]) -> Table:
+        """The table without some of its columns."""
+        kept = [i for i, name in enumerate(self.header) if name not in names]
+        return replace(self, header=tuple(self.header[i] for i in kept), rows=tuple(tuple(row[i] for i in kept) for row in self.rows))
+
+    def filled(self, *names: str) -> Table:
+        """Without those columns, of the named ones or of all, that hold nothing."""
+        asked = [(i, name) for i, name in enumerate(self.header) if name in names or not names]
+        return self.without({name for i, name in asked if all(row[i] in ("", ABSENT) for row in self.rows)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,10 +114,7 @@ def _price_table(first: str, prices: Sequence[Mapping[str, Any]]) -> Table:
         for price in prices
     )
     header = (first, "of what", "price", "range", "date", "source")
-    kept = [i for i in range(len(header)) if any(row[i] not in ("", ABSENT) for row in rows)]
-    return Table(
-        caption="", header=tuple(header[i] for i in kept), rows=tuple(tuple(row[i] for i in kept) for row in rows), spare=("range",)
-    )
+    return Table(header=header, rows=rows, spare=("range",)).filled()
 
 
 def _what(price: Mapping[str, Any]) -> str:

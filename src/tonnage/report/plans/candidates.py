@@ -79,19 +79,19 @@ def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
     names = [name for name, _ in COLUMNS_BESIDE]
     alike = {"format"} if len(formats) == 1 else set[str]()
     absent = {name for i, name in enumerate(names) if name not in IDENTITY and all(row[i] == ABSENT for row in rows)}
-    kept = [i for i, name in enumerate(names) if name not in alike | absent]
     in_format = f" in {formats.pop()}" if alike else ""
     loaded = "the peak" if all(c.at_peak is not None for c, _ in near) else "the highest load"
     facts = [text for name, text in (("USD a year", "; owned"), ("TTFT p95", f", TTFT in ms at {loaded}")) if name not in absent]
     starred = any(c.marks for c, _ in shown)
     marked = (MARKED_TOO if best.marks else MARKED) if starred else ""
-    return Table(
+    table = Table(
         caption=f"Other deployments{in_format}, {first_text(plan.aim)} first{''.join(facts)}",
-        header=tuple(names[i] for i in kept),
-        rows=tuple(tuple(row[i] for i in kept) for row in rows),
+        header=tuple(names),
+        rows=tuple(rows),
         note="\n".join(filter(None, (_left([best, *(c for c, _ in shown)], left, far), absent_gpus.strip(), marked))),
         spare=tuple(name for name in SPARED_BESIDE if name != _decides(plan)),
     )
+    return table.without(alike | absent)
 
 
 def _shown(best: Candidate, near: Sequence[Costed], most: int) -> list[Costed]:
@@ -142,20 +142,19 @@ def candidates_table(plan: Plan) -> Table | None:
     found = plan.candidates
     if not found:
         return None
-    rows = _rows(COLUMNS, list(zip(found, yearly_costs(plan), strict=True)))
-    absent = {i for i, (name, _) in enumerate(COLUMNS) if name in (*LATENCIES, "USD a year") and all(row[i] == ABSENT for row in rows)}
     asked = plan.scenario
     lengths = f"{asked.model}, {in_tokens(asked.isl, asked.mean_isl)}/{in_tokens(asked.osl, asked.mean_osl)} tokens"
     within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan.aim)} first"
-    return Table(
+    table = Table(
         caption=f"{within} ({lengths}), each at its highest load there",
-        header=tuple(name for i, (name, _) in enumerate(COLUMNS) if i not in absent),
-        rows=tuple(tuple(cell for i, cell in enumerate(row) if i not in absent) for row in rows),
+        header=tuple(name for name, _ in COLUMNS),
+        rows=tuple(_rows(COLUMNS, list(zip(found, yearly_costs(plan), strict=True)))),
         chosen=0,
         folded=len(found) > OPEN,
         note=MARKED if any(c.marks for c in found) else "",
         spare=tuple(name for name in SPARED if name != _decides(plan)),
     )
+    return table.filled(*LATENCIES, "USD a year")
 
 
 def _rows(columns: Sequence[Column], found: Sequence[tuple[Candidate, float | None]]) -> list[tuple[str, ...]]:

@@ -68,14 +68,14 @@ def compared_table(plans: Sequence[Plan], *, short: bool = False) -> Table:
         header = (*header, ENERGY, NEXT)
         rows = tuple((*row, _energy(plan), _judged(plan) or ABSENT) for row, plan in zip(rows, plans, strict=True))
     peaks = all(plan.choice is None or plan.choice.at_peak is not None for plan in plans)
-    kept = [i for i, name in enumerate(header) if not short or name in (BOUGHT if made else SHORT)]
-    return Table(
+    table = Table(
         caption="What the loss buys" if made else "The same question for each model",
-        header=tuple(header[i] for i in kept),
-        rows=tuple(tuple(row[i] for i in kept) for row in rows),
+        header=header,
+        rows=rows,
         spare=SPARED,
         note=(PEAK if peaks else LIMIT) if short else "\n".join((PEAK if peaks else LIMIT, QUALITY)),
     )
+    return table.without({name for name in header if name not in (BOUGHT if made else SHORT)}) if short else table
 
 
 def compared_row(plan: Plan, shown: Sequence[Where]) -> tuple[str, ...]:

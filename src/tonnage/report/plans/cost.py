@@ -5,7 +5,6 @@ from __future__ import annotations
 import calendar
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tonnage.plan import note as notes
 from tonnage.plan.candidate import Candidate
@@ -279,9 +278,7 @@ def ways_table(cost: YearlyCost) -> Table:
     table = Table(
         caption="Cost of each way of running it", header=WAYS, rows=tuple(map(_way, found)), chosen=chosen, mark="cheapest", spare=SPARED
     )
-    kept = [i for i in range(len(WAYS)) if any(row[i] not in ("", ABSENT) for row in table.rows)]
-    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
-    return replace(table, header=tuple(WAYS[i] for i in kept), rows=rows)
+    return table.filled()
 
 
 def _way(way: WayCost) -> tuple[str, ...]:

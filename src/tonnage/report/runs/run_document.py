@@ -127,16 +127,15 @@ def _latencies(run: ShownRun) -> Section:
         rows.append((f"{metric.upper()}, {words}", *(number(getattr(values, each)) for each in STATISTICS), between))
     sure_of = f"mean, {known.get('confidence', 0.95):.0%} interval"
     header = ("latency, ms", *STATISTICS, sure_of)
-    keep = tuple(i for i in range(len(header)) if header[i] != sure_of or any(row[i] != ABSENT for row in rows))
     table = Table(
         caption=f"Latencies of {run.summary.counted:,} completed requests",
-        header=tuple(header[i] for i in keep),
-        rows=tuple(tuple(row[i] for i in keep) for row in rows),
+        header=header,
+        rows=tuple(rows),
         spare=("p90", "p50"),
         note=sentence_of(run.summary.window),
     )
     definitions = tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric, _ in METRICS)
-    return section("latencies", "Latencies", table, Facts(rows=definitions))
+    return section("latencies", "Latencies", table.filled(sure_of), Facts(rows=definitions))
 
 
 def _slope(line: Mapping[str, float] | None, what: str, otherwise: str) -> Text:
