@@ -20,7 +20,7 @@ from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import WAYS
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks
+from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks, rejected
 from tonnage.report.numbers import dollars
 from tonnage.report.plans.answer import answer_text
 from tonnage.report.plans.screen import answer_rows, brief_lines, quiet_lines
@@ -151,6 +151,19 @@ def test_what_nothing_meets_says_what_the_budget_buys() -> None:
     assert {reason.most_systems for reason in reasons} == {0}
     least = min(reason.usd for reason in reasons if reason.usd is not None)
     assert answer_text(found) == f"nothing within what is allowed: 5,000 USD buy no system; all of it takes {dollars(least)} USD to buy"
+
+
+def test_what_all_of_the_load_takes_is_the_cheapest_deployments_though_another_carries_more_within_the_budget() -> None:
+    _, plan = simulated()
+    carry, whole = (replace(plan.candidates[0].identity, gpu=gpu) for gpu in ("mi355x", "b300-sxm-270gb"))
+    most: dict[str, Any] = {"budget_usd": 3e5, "budget_of": "year", "most_systems": 1}
+    over = (
+        rejected(carry, OverBudget(usd=7.8e5, most_requests_per_second=80.0, **most)),
+        rejected(whole, OverBudget(usd=6.1e5, most_requests_per_second=75.0, **most)),
+    )
+    said = answer_text(replace(plan, candidates=(), rejected=over))
+    assert said.startswith("not the whole load: 300,000 USD a year pay for 80.0 requests/s inside the limits")
+    assert "; all of it takes 610,000 USD a year (b300-sxm-270gb " in said
 
 
 def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:

@@ -9,7 +9,7 @@ from tonnage.plan import reason as why
 from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
 from tonnage.report.plans.deployments import deployment_text, exactly_text, measured_load_text, of_pools, split, unlike
-from tonnage.report.plans.question import bound_text, breach_text, first_text, in_tokens, value_text
+from tonnage.report.plans.question import alone_text, bound_text, breach_text, first_text, in_tokens, value_text
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
@@ -238,7 +238,8 @@ def _grouped(reason: why.Reason) -> tuple[str, str]:
             return f"breaks {reason.breach.limit} at any load", _value_text(reason.breach)
         case why.NotSure():
             slower = f"where steps take {number(reason.step_factor)} times as long as predicted"
-            return f"breaks {reason.breach.limit} at any load {slower}", _value_text(reason.breach)
+            fails = f"breaks {reason.breach.limit} at any load" if reason.breach.broken else alone_text(reason.breach)
+            return f"{fails} {slower}", _value_text(reason.breach)
         case why.AboveSaturation():
             return f"saturates below the {number(reason.requests_per_second)} requests/s that it has to carry", number(reason.most)
         case _:
@@ -453,7 +454,7 @@ def _simulated(reason: why.Reason) -> str:
                 f"{deployment_text(reason.other)} {counted(reason.other_gpus, 'GPU')}"
             )
         case why.NotSure():
-            return f"{breach_text(reason.breach)} at any load where steps take {number(reason.step_factor)} times as long as predicted"
+            return f"{alone_text(reason.breach)} where steps take {number(reason.step_factor)} times as long as predicted"
         case why.AboveSaturation():
             return f"{number(reason.requests_per_second)} requests/s exceed the {number(reason.most)} of saturation"
         case why.TooSlowForJob():

@@ -53,6 +53,11 @@ def breach_text(breach: Breach) -> str:
     return f"{name} {shown} > {most}"
 
 
+def alone_text(breach: Breach) -> str:
+    """What a single request comes to: "TTFT p95 612 ms > 500 ms at any load", or "a single request comes near TTFT p95 ≤ 500 ms"."""
+    return f"{breach_text(breach)} at any load" if breach.broken else f"a single request comes near {breach.limit}"
+
+
 def value_text(limit: Limit, value: float) -> str:
     """A value of what is limited, in milliseconds, such as "612 ms"; of joint attainment "1.2 times its limits"."""
     if limit.asked.is_ratio:
