@@ -15,7 +15,7 @@ from tests.questions import question
 from tonnage.api.question.aims import aim_of, budget_of, reserve_of
 from tonnage.api.question.choice import chosen
 from tonnage.cost.cost import traffic_of
-from tonnage.cost.planned import outlay
+from tonnage.cost.planned import outlay, rented_job
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import WAYS
@@ -23,6 +23,7 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks, rejected
 from tonnage.report.numbers import dollars
 from tonnage.report.plans.answer import answer_text
+from tonnage.report.plans.question import aim_text
 from tonnage.report.plans.screen import answer_rows, brief_lines, quiet_lines
 from tonnage.results.metrics import Latencies
 from tonnage.sizing.demand import demand_of
@@ -140,6 +141,18 @@ def test_of_real_candidates_the_choice_is_the_best_and_was_checked_as_a_fleet(ob
     assert found.fleet_check.systems == found.choice.systems
     assert {each.identity for each in found.candidates} == {each.identity for each in plan.candidates}
     assert Plan.from_json(found.to_json()) == found
+
+
+def test_the_cheapest_choice_for_a_job_is_that_whose_rented_job_costs_least() -> None:
+    """L40S cost less to own for a year; H200 are done so much sooner that a job on rented ones costs less."""
+    asked = question(gpu="h200,l40s", tp="1", peak_rps=None, ttft=None, mode="offline", requests=2e5, within="2h")
+    plan = size(asked)
+    found = chosen(asked, plan, Scenario(choice=ChoiceAsked(objective="cost")), prices=PRICES, where=WAYS, search=size)
+    owned = chosen(asked, plan, Scenario(choice=ChoiceAsked(objective="cost")), prices=PRICES, where=("on-prem",), search=size)
+    assert found.choice is not None
+    assert (found.choice.gpu, owned.choice.gpu) == ("h200-sxm-141gb", "l40s")  # type: ignore[union-attr]
+    assert rented_job(found, found.choice, PRICES, 0) == min(rented_job(found, each, PRICES, 0) or 0.0 for each in found.candidates)
+    assert aim_text(found) == "lowest cost"
 
 
 def test_what_nothing_meets_says_what_the_budget_buys() -> None:

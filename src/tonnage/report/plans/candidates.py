@@ -94,7 +94,7 @@ def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
     starred = any(c.marks for c, _ in shown)
     marked = (MARKED_TOO if best.marks else MARKED) if starred else ""
     return Table(
-        caption=f"Other deployments{in_format}, {first_text(plan.aim)} first{''.join(facts)}",
+        caption=f"Other deployments{in_format}, {first_text(plan)} first{''.join(facts)}",
         header=tuple(names[i] for i in kept),
         rows=tuple(tuple(row[i] for i in kept) for row in rows),
         note="\n".join(filter(None, (_left([best, *(c for c, _ in shown)], left, far), absent_gpus.strip(), marked))),
@@ -154,7 +154,7 @@ def candidates_table(plan: Plan) -> Table | None:
     absent = {i for i, (name, _) in enumerate(COLUMNS) if name in (*LATENCIES, "USD a year") and all(row[i] == ABSENT for row in rows)}
     asked = plan.scenario
     lengths = f"{asked.model}, {in_tokens(asked.isl, asked.mean_isl)}/{in_tokens(asked.osl, asked.mean_osl)} tokens"
-    within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan.aim)} first"
+    within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan)} first"
     return Table(
         caption=f"{within} ({lengths}), each at its highest load there",
         header=tuple(name for i, (name, _) in enumerate(COLUMNS) if i not in absent),

@@ -115,7 +115,7 @@ def _reasons(plan: Plan) -> Iterator[str]:
     if best is None:
         yield f"Nothing was chosen: {answer_text(plan)}; the reasons are below."
         return
-    yield f"Chosen for the {first_text(plan.aim)}: {answer_text(plan)}."
+    yield f"Chosen for the {first_text(plan)}: {answer_text(plan)}."
     load, rate = plan.demand.sizing_requests_per_second, best.sized_rate
     counted_on = f"{number(rate)}{counted_text(best)}"
     of_system = counted(best.pools[0].fleet.instances_per_system, "instance")
