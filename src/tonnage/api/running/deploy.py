@@ -17,29 +17,24 @@ from tonnage.spec.scenario import to_document
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
-    from tonnage.deploy.verify.folder import Folder
+    from tonnage.deploy.verify import Folder
     from tonnage.plan.plan import Plan
     from tonnage.plan.pool import Pool
     from tonnage.simulator.tiers import Tier
     from tonnage.sizing.planner import Progress
     from tonnage.spec.deployment import Deployment
-    from tonnage.watch.reading import Pages, Reading
+    from tonnage.watch.expected import Pages, Reading
     from tonnage.watch.settings import Instance
     from tonnage.watch.watched import Watched, Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """The result of ``deploy``.
+    """The result of ``deploy``."""
 
-    Attributes:
-        files: paths of the written files inside the folder.
-        checkpoint: checkpoint that the engines load.
-        notes: sentences on the deployment, if it is not the plan's choice, on the checkpoint, and the commands that create it.
-    """
-
-    files: tuple[str, ...]
-    checkpoint: str
+    files: tuple[str, ...]  # paths of the written files inside the folder
+    checkpoint: str  # checkpoint that the engines load
+    # sentences on the deployment, if it is not the plan's choice, on the checkpoint, and the commands that create it
     notes: tuple[str, ...]
 
 
@@ -113,7 +108,7 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
 
     Where there is none, the reason: the limits, with what comes nearest to them, or why the question cannot be asked again.
     """
-    from tonnage.api.size import size
+    from tonnage.api.sizing import size
     from tonnage.report.plans.answer import NO_ANSWER, answer_text
     from tonnage.report.plans.candidates import left_out_texts
 
@@ -170,7 +165,7 @@ def verify_folder(folder: str | Path) -> Folder:
         InputError: no folder, or none with a plan in it.
     """
     from tonnage.api.running.gateway import gateway_from
-    from tonnage.deploy.verify.folder import Part, read_folder
+    from tonnage.deploy.verify import Part, read_folder
 
     found, gateway = read_folder(Path(folder)), Path(folder) / "gateway.yaml"
     if not gateway.is_file():
@@ -192,21 +187,13 @@ AS_SHIPPED = ("", "fitted")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instances:
-    """Instances that can be simulated.
-
-    Attributes:
-        deployment: one of them.
-        instances: how many there are, spare ones included.
-        gpus_per_system: GPUs in one of the systems that they are in.
-        prompt_tokens: mean prompt that is expected, which pipeline stages need.
-        tiers: memory below the KV cache of each attention rank.
-    """
+    """Instances that can be simulated."""
 
     deployment: Deployment
-    instances: int
-    gpus_per_system: int
-    prompt_tokens: int
-    tiers: tuple[Tier, ...] = ()
+    instances: int  # how many there are, spare ones included
+    gpus_per_system: int  # GPUs in one of the systems that they are in
+    prompt_tokens: int  # mean prompt that is expected, which pipeline stages need
+    tiers: tuple[Tier, ...] = ()  # memory below the KV cache of each attention rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,8 +319,7 @@ def _watched(
     """The pages of a deployment, and what lays them next to its plan."""
     from tonnage.formats.engine_metrics import SIGNALS
     from tonnage.spec.catalog import find_engine
-    from tonnage.watch.expected import Predictor
-    from tonnage.watch.reading import PATH, Pages
+    from tonnage.watch.expected import PATH, Pages, Predictor
     from tonnage.watch.watched import Watcher
 
     if not urls:
@@ -363,19 +349,12 @@ LONGEST_LOAD_S = 3_600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The result of ``verify``.
+    """The result of ``verify``."""
 
-    Attributes:
-        instances: what each instance runs, next to the plan.
-        planned: instances of the plan.
-        asked_rate: requests per second that were sent; None where no load was sent.
-        load: what was measured under the plan's load, next to its prediction; None where no load was sent.
-    """
-
-    instances: tuple[Instance, ...]
-    planned: int
-    asked_rate: float | None = None
-    load: Watched | None = None
+    instances: tuple[Instance, ...]  # what each instance runs, next to the plan
+    planned: int  # instances of the plan
+    asked_rate: float | None = None  # requests per second that were sent; None where no load was sent
+    load: Watched | None = None  # what was measured under the plan's load, next to its prediction; None where no load was sent
 
     @property
     def findings(self) -> tuple[str, ...]:
