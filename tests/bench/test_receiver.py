@@ -23,8 +23,7 @@ from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.receiver import LEAST_PAUSE_NS, MOST_PAUSE_NS, Receiver
 from tonnage.bench.selftest import server_log
 from tonnage.errors import InputError
-from tonnage.results.batches import read_tokens
-from tonnage.results.store import read_run
+from tonnage.results.store import read_run, read_tokens
 from tonnage.spec.workload import ClosedLoop, OpenLoop
 
 

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from tonnage.bench.scrape import fetch
 from tonnage.errors import InputError, option
-from tonnage.formats.engine_metrics import SIGNALS, Signals
-from tonnage.formats.prometheus import Buckets, Page, buckets_of
+from tonnage.formats.prometheus import SIGNALS, Buckets, Page, Signals, buckets_of
 from tonnage.spec.deployment import LimitMetric
 
 # What one instance has done since it started, and what it holds at this moment, read off its metrics page.

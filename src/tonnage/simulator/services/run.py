@@ -359,7 +359,7 @@ def run_service(service: Service, *, requests: int, seed: int) -> ServiceRun:
 
 def _bounded(model: ServedModel) -> bool:
     batching = model.batching
-    return batching is not None and any(policy.max_queue_size for policy in (batching.policy, *batching.policies.values()))
+    return batching is not None and any(policy.max_queue_size for policy in batching.policies)
 
 
 def _followers(stages: Sequence[Stage]) -> list[list[int]]:
