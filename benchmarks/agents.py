@@ -47,7 +47,7 @@ def asked(gpu: str, model: str, sessions: float, **more: Any) -> dict[str, Any]:
 
 def best_of(**question: Any) -> Sized | None:
     """The choice of a question, without what is said of it."""
-    from tonnage.api.size import ask
+    from tonnage.api.sizing import ask
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.search.search import Search
 
@@ -56,7 +56,7 @@ def best_of(**question: Any) -> Sized | None:
 
 def row(gpu: str, model: str, sessions: float) -> tuple[str, ...]:
     """One line of the table."""
-    from tonnage.api.size import size
+    from tonnage.api.sizing import size
 
     began = time.process_time()
     plan = size(**asked(gpu, model, sessions))

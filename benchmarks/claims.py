@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.api.size import answer, ask
+from tonnage.api.sizing import answer, ask
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import JobCost

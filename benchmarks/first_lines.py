@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage import api
-from tonnage.api.size import ask
+from tonnage.api.sizing import ask
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import dollars, number
 from tonnage.report.plans.confidence import chance_text

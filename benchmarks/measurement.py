@@ -29,8 +29,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tonnage.api.size import ask
-from tonnage.api.size import size as size_plan
+from tonnage.api.sizing import ask
+from tonnage.api.sizing import size as size_plan
 from tonnage.errors import InputError
 from tonnage.evidence.calibrate import calibrate, calibrated
 from tonnage.evidence.measurement import contender_of

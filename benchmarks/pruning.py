@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.api.size import ask
+from tonnage.api.sizing import ask
 from tonnage.errors import InputError
 from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.loads.runs import Runs

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.api.question.deployment import deployment_of
-from tonnage.api.size import ask
+from tonnage.api.sizing import ask
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import DURATIONS

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tonnage.api.size import ask
+from tonnage.api.sizing import ask
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.sensitivity import changed_question

@@ -22,7 +22,7 @@ from benchmarks.balance import cpu_s
 from tests.page.served import base_of, served_page, until
 from tests.report.writers.chromium import Chromium
 from tonnage.api.running.processes import served_instances
-from tonnage.api.size import ask
+from tonnage.api.sizing import ask
 from tonnage.page.question import question_of
 from tonnage.serve.supervision.supervisor import Supervisor
 from tonnage.spec.scenario import to_document

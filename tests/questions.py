@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.api.size import ask
+from tonnage.api.sizing import ask
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question

@@ -28,6 +28,12 @@ def test_help_loads_no_numbers(tokens: list[str]) -> None:
     assert not loaded_by(HELP.format(tokens=tokens)) & {"numpy", "numba", "pyarrow", "scipy", "plotly"}
 
 
+def test_every_function_of_the_interface_is_where_it_is_said_to_be() -> None:
+    from tonnage import api
+
+    assert len({getattr(api, name) for name in api.__all__}) == len(dir(api))
+
+
 def test_the_gateway_needs_no_numbers() -> None:
     asked = "from tonnage.cli.main import run\nassert run(['gateway', '--backend', 'a:1', '--port', '99999']) == 2"
     assert not loaded_by(f"{asked}\nimport tonnage.gateway.server") & {"numba", "pyarrow", "scipy", "plotly"}

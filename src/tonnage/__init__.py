@@ -12,8 +12,8 @@ from tonnage.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from tonnage.api.evidence import calibrate, score
-    from tonnage.api.simulate import simulate
-    from tonnage.api.size import size
+    from tonnage.api.simulation import simulate
+    from tonnage.api.sizing import size
     from tonnage.plan.plan import Plan
 
 __all__ = ["Plan", "__version__", "calibrate", "score", "simulate", "size"]

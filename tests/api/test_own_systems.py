@@ -8,7 +8,7 @@ import pytest
 
 from tests.questions import question
 from tonnage.api.question.sizing import owned, shapes
-from tonnage.api.size import size, size_measured
+from tonnage.api.sizing import size, size_measured
 from tonnage.errors import InputError
 from tonnage.sizing.search.search_space import trials
 from tonnage.spec.catalog import find_system, gpu_of, instance_types

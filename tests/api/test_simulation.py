@@ -15,8 +15,8 @@ import pytest
 
 import tonnage
 from tonnage import api
+from tonnage.api.grids import LEFT_OUT, Grid, read_grid, sweep, write_point
 from tonnage.api.question.simulation import Simulation, simulation_of
-from tonnage.api.sweep import LEFT_OUT, Grid, read_grid, sweep, write_point
 from tonnage.cli.main import run
 from tonnage.errors import InputError, InputErrors, TonnageError
 from tonnage.sizing.question import Pools
@@ -209,7 +209,7 @@ def test_what_is_there_is_not_done_again_and_what_cannot_be_is_noted_once(tmp_pa
     (tmp_path / LEFT_OUT).mkdir()
     write_point("tp-64", BASE | {"tp": 64, "request_rate": 1}, str(tmp_path), {})
     before = written(tmp_path)
-    monkeypatch.setattr(sys.modules["tonnage.api.sweep"], "_on_processes", in_turn)
+    monkeypatch.setattr(sys.modules["tonnage.api.grids"], "_on_processes", in_turn)
     wanted = Grid(base=BASE, over={"tp": [1, 2, 64], "request_rate": [1, 2.5, 40]})
     found = sweep(wanted, tmp_path, {})
     assert (found.points, found.done) == (9, 4)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.api.size import size_measured
+from tonnage.api.sizing import size_measured
 from tonnage.errors import InputError
 from tonnage.formats.measured_files import is_steady, read_measured, read_points
 

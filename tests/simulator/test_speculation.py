@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulator.test_reference import KNOBS, SGLANG, TICK, VLLM, closed_trace, composition, ms, open_trace
 from tests.strategies import MS, ROOFLINE, coefficient_array
-from tonnage.api.simulate import simulate_sweep
+from tonnage.api.simulation import simulate_sweep
 from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED

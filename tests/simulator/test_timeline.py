@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tonnage.api import simulate
-from tonnage.api.simulate import write_timeline
+from tonnage.api.simulation import write_timeline
 from tonnage.cli.main import run
 from tonnage.results.store import write_run
 from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TOKENS, WAITING, chrome_trace, read_timeline, timeline_table

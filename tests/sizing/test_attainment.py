@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.questions import SMALL, contenders, question
-from tonnage.api.size import size
+from tonnage.api.sizing import size
 from tonnage.cli.main import run
 from tonnage.plan.fleet import FleetCheck
 from tonnage.plan.limit import Breach, limit_of

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.candidates import plan_of
-from tonnage.api.size import ask
+from tonnage.api.sizing import ask
 from tonnage.plan.autoscaling import Autoscaling, Held, OverHours
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.plan import Plan

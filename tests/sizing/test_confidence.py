@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.questions import best, contender, question
 from tonnage import api
 from tonnage.api.question.arguments import confidence_asked
-from tonnage.api.size import ask
+from tonnage.api.sizing import ask
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.residuals import LEVELS, Regime, Residuals

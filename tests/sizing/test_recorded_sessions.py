@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tonnage.api.running.deploy import planned
-from tonnage.api.size import ask, size
+from tonnage.api.sizing import ask, size
 from tonnage.errors import InputErrors
 from tonnage.formats.sessions import read_sessions
 from tonnage.plan.note import TiersNotStarted

@@ -4,97 +4,84 @@ Each function takes what the command of the same name takes, with the same meani
 instead of printing them.
 """
 
-from tonnage.api.compare import describe_workload, fit_workload
-from tonnage.api.compress import compress
-from tonnage.api.evidence import calibrate, score, score_models, several_models
-from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, lesson_sweep, memory, precisions
-from tonnage.api.question.aims import prices_of
-from tonnage.api.question.arguments import check_given, slo
-from tonnage.api.question.deployment import deployment_of
-from tonnage.api.running.demo import demo
-from tonnage.api.running.deploy import deploy, verify, verify_folder, watch
-from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
-from tonnage.api.running.processes import serve_apart, served
-from tonnage.api.running.rehearse import rehearse
-from tonnage.api.running.serve import serve_openvino, serve_simulated
-from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
-from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers
-from tonnage.api.simulate import (
-    answers_soon,
-    check_timeline,
-    lesson_timeline,
-    loop_asked,
-    run_timeline,
-    simulate,
-    simulate_sweep,
-    write_timeline,
-)
-from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models, size_use_cases
-from tonnage.api.sweep import read_grid, sweep
-from tonnage.report.notebook import figures, plot
-from tonnage.simulator.simulated_run import SimulatedRun, write_runs
+from __future__ import annotations
 
-__all__ = [
-    "Asked",
-    "EngineAsked",
-    "MemoryReport",
-    "PrecisionReport",
-    "SimulatedRun",
-    "answer",
-    "answers_soon",
-    "ask",
-    "calibrate",
-    "calibrate_service",
-    "catalog",
-    "check_given",
-    "check_timeline",
-    "compress",
-    "demo",
-    "deploy",
-    "deploy_service",
-    "deployment_of",
-    "describe_workload",
-    "figures",
-    "fit_workload",
-    "gateway_from",
-    "gateway_settings",
-    "lesson",
-    "lesson_sweep",
-    "lesson_timeline",
-    "loop_asked",
-    "machine_profiles",
-    "memory",
-    "planned_backends",
-    "plot",
-    "precisions",
-    "prepare_engine",
-    "prices_of",
-    "proxy_command",
-    "read_grid",
-    "rehearse",
-    "run_timeline",
-    "score",
-    "score_models",
-    "serve_apart",
-    "serve_engine",
-    "serve_openvino",
-    "serve_simulated",
-    "served",
-    "several_models",
-    "simulate",
-    "simulate_service",
-    "simulate_sweep",
-    "size",
-    "size_measured",
-    "size_models",
-    "size_servers",
-    "size_use_cases",
-    "slo",
-    "sweep",
-    "this_machine",
-    "verify",
-    "verify_folder",
-    "watch",
-    "write_runs",
-    "write_timeline",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tonnage.api.compare import describe_workload, fit_workload
+    from tonnage.api.compression import compress
+    from tonnage.api.evidence import calibrate, score, score_models, several_models
+    from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, lesson_sweep, memory, precisions
+    from tonnage.api.grids import read_grid, sweep
+    from tonnage.api.question.aims import prices_of
+    from tonnage.api.question.arguments import check_given, slo
+    from tonnage.api.question.deployment import deployment_of
+    from tonnage.api.running.demo import demo
+    from tonnage.api.running.deploy import deploy, verify, verify_folder, watch
+    from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
+    from tonnage.api.running.processes import serve_apart, served
+    from tonnage.api.running.rehearse import rehearse
+    from tonnage.api.running.serve import serve_openvino, serve_simulated
+    from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
+    from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers
+    from tonnage.api.simulation import (
+        answers_soon,
+        check_timeline,
+        lesson_timeline,
+        loop_asked,
+        run_timeline,
+        simulate,
+        simulate_sweep,
+        write_timeline,
+    )
+    from tonnage.api.sizing import Asked, answer, ask, size, size_measured, size_models, size_use_cases
+    from tonnage.report.notebook import figures, plot
+    from tonnage.simulator.simulated_run import SimulatedRun, write_runs
+
+_PLACES = {
+    "api.compare": ("describe_workload", "fit_workload"),
+    "api.compression": ("compress",),
+    "api.evidence": ("calibrate", "score", "score_models", "several_models"),
+    "api.facts": ("MemoryReport", "PrecisionReport", "catalog", "lesson", "lesson_sweep", "memory", "precisions"),
+    "api.question.aims": ("prices_of",),
+    "api.question.arguments": ("check_given", "slo"),
+    "api.question.deployment": ("deployment_of",),
+    "api.running.demo": ("demo",),
+    "api.running.deploy": ("deploy", "verify", "verify_folder", "watch"),
+    "api.running.gateway": ("gateway_from", "gateway_settings", "planned_backends", "proxy_command"),
+    "api.running.processes": ("serve_apart", "served"),
+    "api.running.rehearse": ("rehearse",),
+    "api.running.serve": ("serve_openvino", "serve_simulated"),
+    "api.running.serve_engine": ("EngineAsked", "machine_profiles", "prepare_engine", "serve_engine", "this_machine"),
+    "api.services": ("calibrate_service", "deploy_service", "simulate_service", "size_servers"),
+    "api.simulation": (
+        "answers_soon",
+        "check_timeline",
+        "lesson_timeline",
+        "loop_asked",
+        "run_timeline",
+        "simulate",
+        "simulate_sweep",
+        "write_timeline",
+    ),
+    "api.sizing": ("Asked", "answer", "ask", "size", "size_measured", "size_models", "size_use_cases"),
+    "api.grids": ("read_grid", "sweep"),
+    "report.notebook": ("figures", "plot"),
+    "simulator.simulated_run": ("SimulatedRun", "write_runs"),
+}
+"""Where each function is: its module loads when the function is first asked for."""
+
+__all__ = [name for names in _PLACES.values() for name in names]
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(f"tonnage.{module}"), name)
+    raise AttributeError(f"module 'tonnage.api' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

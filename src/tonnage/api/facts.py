@@ -250,17 +250,11 @@ LESSON_SWEEPS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonSweep:
-    """The lesson at several values of one setting; without one a single value, 0.
-
-    Attributes:
-        setting: which one; "" without any.
-        values: of it.
-        results: one for each.
-    """
+    """The lesson at several values of one setting; without one a single value, 0."""
 
     setting: str
     values: tuple[float, ...]
-    results: tuple[LessonResult, ...]
+    results: tuple[LessonResult, ...]  # one for each
 
     def to_json(self) -> dict[str, Any]:
         """The figures of each value, or of the only one."""

@@ -32,22 +32,16 @@ OUTPUT = Group("Output", sort_key=len(TITLES))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag: its name in Python, what it takes, and how its help describes it. None is its default.
+    """One flag: its name in Python, what it takes, and how its help describes it. None is its default."""
 
-    Attributes:
-        name, kind, about, group: as above.
-        negative: whether a switch can be turned off by ``--no-…`` too.
-        several: whether it takes all the values that follow it.
-        read: reads what was typed; None to leave that to cyclopts.
-    """
-
+    # name, kind, about, group: as above
     name: str
     kind: Any
     about: str
     group: Group | None = None
-    negative: bool = False
-    several: bool = False
-    read: Callable[[Any, Sequence[Any]], Any] | None = None
+    negative: bool = False  # whether a switch can be turned off by ``--no-…`` too
+    several: bool = False  # whether it takes all the values that follow it
+    read: Callable[[Any, Sequence[Any]], Any] | None = None  # reads what was typed; None to leave that to cyclopts
 
     @property
     def parameter(self) -> inspect.Parameter:

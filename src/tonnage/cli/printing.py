@@ -33,20 +33,17 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How plans are printed; the first screen where nothing else is asked for.
+    """How plans are printed; the first screen where nothing else is asked for."""
 
-    Attributes:
-        json, markdown, csv: one JSON object, a report in Markdown, a line of CSV for each deployment.
-        full, brief, quiet: the whole text, the answer in ten lines, or in one.
-        explain, plot: what the text holds as well: where time and memory go, a plot of characters.
-    """
-
+    # json, markdown, csv: one JSON object, a report in Markdown, a line of CSV for each deployment
     json: bool = False
     markdown: bool = False
     csv: bool = False
+    # full, brief, quiet: the whole text, the answer in ten lines, or in one
     full: bool = False
     brief: bool = False
     quiet: bool = False
+    # explain, plot: what the text holds as well: where time and memory go, a plot of characters
     explain: bool = False
     plot: bool = False
 

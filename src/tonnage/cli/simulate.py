@@ -153,5 +153,5 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
         api.write_runs(output, runs, provenance(runs[0].seed))
     if timeline is not None:
         api.write_timeline(timeline, api.run_timeline(runs[0]), simulated(runs[:1]).title)
-    points = [run.to_json() for run in runs]
-    print_answer(lambda: simulated(runs), lambda: points[0] if len(points) == 1 else {"points": points}, json=json)
+    several = len(runs) > 1
+    print_answer(lambda: simulated(runs), lambda: {"points": [run.to_json() for run in runs]} if several else runs[0].to_json(), json=json)

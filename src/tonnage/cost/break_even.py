@@ -32,17 +32,11 @@ SAME_VOLUME = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """USD a year over requests a year.
+    """USD a year over requests a year."""
 
-    Attributes:
-        base: USD at the smallest volume.
-        slope: USD per request.
-        jumps: (volume, USD): what more is paid at every volume above ``volume``, in any order.
-    """
-
-    base: float
-    slope: float
-    jumps: tuple[tuple[float, float], ...] = ()
+    base: float  # USD at the smallest volume
+    slope: float  # USD per request
+    jumps: tuple[tuple[float, float], ...] = ()  # (volume, USD): what more is paid at every volume above ``volume``, in any order
 
     def at(self, volume: float) -> float:
         """USD a year at that volume."""

@@ -97,25 +97,17 @@ def value_of(figure: Figure | None) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """What is rented at once in the cloud, and what an hour of it costs in USD.
+    """What is rented at once in the cloud, and what an hour of it costs in USD."""
 
-    Attributes:
-        gpus: GPUs that are rented at once: those of a machine, of as many machines as an instance takes, or, where the size of the
-            machine is not known, those of an instance.
-        instances: instances that these hold.
-        hour: an hour of them at the price that counts.
-        low, high: at the cheapest and at the dearest provider of such machines, or at the ends of the one offer's range.
-        licence: an hour of the software on them.
-        offer: the offer, in words.
-        figures: the prices.
-    """
-
+    # GPUs that are rented at once: those of a machine, of as many machines as an instance takes, or, where the size of the machine is not
+    # known, those of an instance
     gpus: int
-    instances: int
-    hour: float
+    instances: int  # instances that these hold
+    hour: float  # an hour of them at the price that counts
+    # low, high: at the cheapest and at the dearest provider of such machines, or at the ends of the one offer's range
     low: float
     high: float
-    licence: float
+    licence: float  # an hour of the software on them
     offer: str
     figures: tuple[Figure, ...]
 

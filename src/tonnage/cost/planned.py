@@ -110,22 +110,14 @@ OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlay:
-    """What a candidate costs and draws; None where a price or a power is not known.
+    """What a candidate costs and draws; None where a price or a power is not known."""
 
-    Attributes:
-        purchase_usd: price of its systems.
-        cheapest_usd_per_year: of all requested ways of serving.
-        own_usd_per_year: of those among them that own or rent the candidate's GPUs alone.
-        system_watts: highest power of one system; ``watts_from`` says where that comes from.
-        drawn_watts: what one is predicted to draw at the peak; the highest where nothing is predicted.
-    """
-
-    purchase_usd: float | None
-    cheapest_usd_per_year: float | None
-    own_usd_per_year: float | None
-    system_watts: float | None
+    purchase_usd: float | None  # price of its systems
+    cheapest_usd_per_year: float | None  # of all requested ways of serving
+    own_usd_per_year: float | None  # of those among them that own or rent the candidate's GPUs alone
+    system_watts: float | None  # highest power of one system; ``watts_from`` says where that comes from
     watts_from: str
-    drawn_watts: float | None
+    drawn_watts: float | None  # what one is predicted to draw at the peak; the highest where nothing is predicted
 
 
 def outlay(

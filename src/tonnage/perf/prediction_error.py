@@ -11,6 +11,7 @@ from tonnage.perf.matrices import fitted_bits
 from tonnage.perf.ranges import fitted_engine, measured_model
 from tonnage.perf.residuals import Regime, like, shipped_residuals
 from tonnage.perf.terms_file import calibrated_for, shipped
+from tonnage.results.requests import COMPLETED
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.layers import WITH_STATE
 
@@ -110,31 +111,33 @@ def run_noise(requests: Requests) -> dict[str, float]:
     """
     import numpy as np
 
-    values = _by_arrival(requests)
-    found = {f"{name}_ms": _standard_error(values[name]) for name in ("ttft", "itl", "e2e") if name in values}
-    if found:
-        found["requests_s"] = _standard_error(np.diff(np.sort(values["last"])))
-    return found
-
-
-def _by_arrival(requests: Requests) -> dict[str, NDArray[np.float64]]:
-    """Latencies of the completed requests in order of arrival, and when they ended, in ns; empty where too few completed."""
-    import numpy as np
-
-    from tonnage.results.requests import COMPLETED
-
-    done = np.flatnonzero(requests.status == COMPLETED)
-    if done.size < 4 * BLOCKS:
+    done, due = requests.status == COMPLETED, requests.due_ns
+    count = int(np.count_nonzero(done))
+    if count < 4 * BLOCKS:
         return {}
-    ordered = done[np.argsort(requests.due_ns[done], kind="stable")]
-    due, first, last = (column[ordered].astype(float) for column in (requests.due_ns, requests.first_token_ns, requests.last_token_ns))
-    per_token = (last - first) / np.maximum(requests.osl[ordered] - 1, 1)
-    return {"ttft": first - due, "itl": per_token, "e2e": last - due, "last": last}
+    rows: Any = slice(None)  # a slice copies nothing
+    if count < len(requests) or (due[1:] < due[:-1]).any():
+        done = np.flatnonzero(done)
+        rows = done[np.argsort(due[done], kind="stable")]
+    due, first, last, osl = (column[rows] for column in (due, requests.first_token_ns, requests.last_token_ns, requests.osl))
+    each, more = divmod(count - 1, BLOCKS)
+    edges = [number * each + min(number, more) for number in range(BLOCKS + 1)]  # of the gaps between ends, as numpy splits them
+    ends = np.partition(last, edges)[edges]
+    return {
+        "ttft_ms": _standard_error(_means(first - due)),
+        "itl_ms": _standard_error(_means((last - first) / np.maximum(osl - 1, 1))),
+        "e2e_ms": _standard_error(_means(last - due)),
+        "requests_s": _standard_error(np.diff(ends) / np.diff(edges)),
+    }
 
 
-def _standard_error(values: NDArray[np.float64]) -> float:
+def _means(values: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean of each block."""
     import numpy as np
 
-    of_each = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
+    return np.array([block.mean() for block in np.array_split(values, BLOCKS)])
+
+
+def _standard_error(of_each: NDArray[np.float64]) -> float:
     whole = float(of_each.mean())
     return float(of_each.std(ddof=1) / math.sqrt(BLOCKS) / whole) if whole > 0 else 0.0

@@ -19,22 +19,13 @@ holds the limits."""
 
 @strict
 class LimitOverHours:
-    """What became of one limit, hour by hour.
-
-    Attributes:
-        limit: as asked.
-        share: of all requests, those that took longer than the limit's time.
-        broken_hours: hours in which the limit's statistic, over the requests that were due in them, was above it.
-        hours: those in which a request was due.
-        worst_hour: the one with the largest share of such requests, counted from 0.
-        worst_share: that share.
-    """
+    """What became of one limit, hour by hour."""
 
     limit: Limit
-    share: float
-    broken_hours: int
-    hours: int
-    worst_hour: int
+    share: float  # of all requests, those that took longer than the limit's time
+    broken_hours: int  # hours in which the limit's statistic, over the requests that were due in them, was above it
+    hours: int  # those in which a request was due
+    worst_hour: int  # the one with the largest share of such requests, counted from 0
     worst_share: float
 
 
@@ -48,17 +39,12 @@ class Held:
 
 @strict
 class OverHours(Shown):
-    """The fleet over the whole day, week or trace.
-
-    Attributes:
-        held: instances that were held, with those that start, stand by and leave, the fewest first.
-        limits: what became of each limit but those on single gaps.
-    """
+    """The fleet over the whole day, week or trace."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("instance_hours",)
 
-    held: tuple[Held, ...]
-    limits: tuple[LimitOverHours, ...]
+    held: tuple[Held, ...]  # instances that were held, with those that start, stand by and leave, the fewest first
+    limits: tuple[LimitOverHours, ...]  # what became of each limit but those on single gaps
 
     @property
     def instance_hours(self) -> float:
@@ -72,74 +58,47 @@ class OverHours(Shown):
 
 @strict
 class Proposal:
-    """A rule by which a controller scales the fleet, and what came of it.
+    """A rule by which a controller scales the fleet, and what came of it."""
 
-    Attributes:
-        metric, target: what the controller looks at, and what it aims at for one instance.
-        least, most: instances that serve.
-        warm: further instances that are kept started.
-        start_s: seconds from the decision until a new instance takes requests.
-        hold_s: seconds for which the highest number asked for is kept; the scale-down stabilization window of Kubernetes.
-        interval_s: seconds between two looks.
-        run: over the whole day, week or trace.
-    """
-
+    # metric, target: what the controller looks at, and what it aims at for one instance
     metric: Metric
     target: float
+    # least, most: instances that serve
     least: int
     most: int
-    warm: int
-    start_s: float
-    hold_s: float
-    interval_s: float
-    run: OverHours
+    warm: int  # further instances that are kept started
+    start_s: float  # seconds from the decision until a new instance takes requests
+    hold_s: float  # seconds for which the highest number asked for is kept; the scale-down stabilization window of Kubernetes
+    interval_s: float  # seconds between two looks
+    run: OverHours  # over the whole day, week or trace
 
 
 @strict
 class AutoscalingCost:
-    """Cloud GPUs for a year at this pace, in USD.
+    """Cloud GPUs for a year at this pace, in USD."""
 
-    Attributes:
-        fixed_usd_per_year: all instances all the time.
-        scaled_usd_per_year: those that the first proposal holds.
-        offer: what is rented, in words.
-    """
-
-    fixed_usd_per_year: float
-    scaled_usd_per_year: float
-    offer: str
+    fixed_usd_per_year: float  # all instances all the time
+    scaled_usd_per_year: float  # those that the first proposal holds
+    offer: str  # what is rented, in words
 
 
 @strict
 class Autoscaling(Shown):
-    """What is proposed for a plan.
-
-    Attributes:
-        hours: length of the day, week or trace.
-        instances: of the fixed fleet, without spare ones.
-        simulated_instances: how many of them were simulated, with their share of the load.
-        requests: that were simulated in each run over all hours.
-        broken_hours_share: of the hours, in which limits may be broken, as asked. Hours in which the fixed fleet breaks a limit
-            too do not count.
-        fixed: the fixed fleet over the same hours.
-        proposals: one for each metric that holds the limits, the fewest instance-hours first.
-        tried: runs of the search.
-        reason: why there is no proposal; None where there is one.
-        cost: at the cloud's price; None where that is not known, or nothing is proposed.
-    """
+    """What is proposed for a plan."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("saved_share",)
 
-    hours: float
-    instances: int
-    simulated_instances: int
-    requests: int
+    hours: float  # length of the day, week or trace
+    instances: int  # of the fixed fleet, without spare ones
+    simulated_instances: int  # how many of them were simulated, with their share of the load
+    requests: int  # that were simulated in each run over all hours
+    # of the hours, in which limits may be broken, as asked. Hours in which the fixed fleet breaks a limit too do not count.
     broken_hours_share: float
-    fixed: OverHours | None
-    proposals: tuple[Proposal, ...] = ()
-    tried: int = 0
-    reason: WhyNot | None = None
-    cost: AutoscalingCost | None = None
+    fixed: OverHours | None  # the fixed fleet over the same hours
+    proposals: tuple[Proposal, ...] = ()  # one for each metric that holds the limits, the fewest instance-hours first
+    tried: int = 0  # runs of the search
+    reason: WhyNot | None = None  # why there is no proposal; None where there is one
+    cost: AutoscalingCost | None = None  # at the cloud's price; None where that is not known, or nothing is proposed
 
     @property
     def best(self) -> Proposal | None:

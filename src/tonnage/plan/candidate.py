@@ -38,24 +38,17 @@ def percent_key(share: float) -> str:
 
 @strict
 class Confidence:
-    """How sure the number of systems is.
+    """How sure the number of systems is."""
 
-    Attributes:
-        asked: the requested confidence, as a share; the number of systems is the smallest that reaches it.
-        meets: probability that this number of systems carries the peak inside the limits; None where it was not looked for, as of
-            deployments next to the choice.
-        systems: systems (spare ones included) that do with 50, 80 and 95 % confidence and with the asked one, by percent; None where no
-            number does, or only one that is more than ``MOST_TIMES`` the plan's. Of deployments next to the choice only the one that
-            decided is known.
-        step_factors: the factors on step times that stand for these.
-        metric: the metric whose held-out prediction errors these are: "ttft_ms", "itl_ms", "e2e_ms" or "requests_s".
-    """
-
-    asked: float = CONFIDENCE
+    asked: float = CONFIDENCE  # the requested confidence, as a share; the number of systems is the smallest that reaches it
+    # probability that this number of systems carries the peak inside the limits; None where it was not looked for, as of deployments next
+    # to the choice
     meets: float | None
+    # systems (spare ones included) that do with 50, 80 and 95 % confidence and with the asked one, by percent; None where no number does,
+    # or only one that is more than ``MOST_TIMES`` the plan's. Of deployments next to the choice only the one that decided is known.
     systems: dict[str, int | None]
-    step_factors: dict[str, float]
-    metric: str
+    step_factors: dict[str, float]  # the factors on step times that stand for these
+    metric: str  # the metric whose held-out prediction errors these are: "ttft_ms", "itl_ms", "e2e_ms" or "requests_s"
 
     @property
     def reached(self) -> bool:
@@ -92,31 +85,6 @@ class Candidate(Shown):
     It has one pool, as is usual, or two: prefill and decode. What its pools agree on can be read on the candidate itself, in Python and in
     JSON: everything of one pool; of two pools of one deployment all but the role. Figures of one
     instance are those of all instances over their number, so that they count instances of both pools alike.
-
-    Attributes:
-        pools: what is deployed; one pool, or one for prefill and one for decode. Pools on one kind of system are in the same systems.
-        systems_exact: systems at the asked confidence, without rounding and spare.
-        requests_per_second_per_instance: highest load of one instance inside the limits; likewise per GPU and per 8 GPUs.
-        output_tokens_per_second_per_8_gpus: at that load; None where not measured.
-        saturation_requests_per_second_per_instance: what it completes when always busy.
-        concurrency_per_instance: requests in flight at the highest load; None where not measured.
-        sized_requests_per_second_per_instance: what the number of systems counts on: the load of one instance inside the limits when
-            steps take as much longer as the asked confidence allows for; None where nothing was predicted.
-        utilisation: load at the peak over what the systems carry inside the limits, spare ones left out.
-        headroom_to_saturation: how much more than the peak they complete when always busy, as a share.
-        at_peak: what requests see at the asked peak; None where there is none (a job, a closed loop, measured points).
-        power: of the GPUs; None where it is not predicted (a job, two pools, measured points, an unknown TDP).
-        gpu_limit: the requested power limit or clock of each GPU; None where it has its own.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies at the highest load, in milliseconds; of a job only the time per token is known,
-            since every request waits in the queue of the whole.
-        binds: what ends the load.
-        load: how requests reach an instance at that load.
-        marks: which parts of the prediction rest on something other than measurements of this GPU and engine, each with its source.
-        accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is.
-        confidence: how sure the number of systems is; None where nothing was predicted.
-        standby: standby systems for failures; None where none was requested.
-        checked: whether the whole fleet was simulated at this number of systems; otherwise the number is an estimate from the runs of one
-            instance, which agrees with the check within a few percent.
     """
 
     DERIVED: ClassVar[tuple[str, ...]] = (
@@ -126,32 +94,41 @@ class Candidate(Shown):
 
     WHERE_ASKED = ("power", "gpu_limit")
 
+    # what is deployed; one pool, or one for prefill and one for decode. Pools on one kind of system are in the same systems.
     pools: tuple[Pool, ...]
-    systems_exact: float
-    requests_per_second_per_instance: float
+    systems_exact: float  # systems at the asked confidence, without rounding and spare
+    requests_per_second_per_instance: float  # highest load of one instance inside the limits; likewise per GPU and per 8 GPUs
     requests_per_second_per_gpu: float
     requests_per_second_per_8_gpus: float
-    output_tokens_per_second_per_8_gpus: float | None
-    saturation_requests_per_second_per_instance: float
-    concurrency_per_instance: float | None
-    utilisation: float
-    headroom_to_saturation: float
+    output_tokens_per_second_per_8_gpus: float | None  # at that load; None where not measured
+    saturation_requests_per_second_per_instance: float  # what it completes when always busy
+    concurrency_per_instance: float | None  # requests in flight at the highest load; None where not measured
+    utilisation: float  # load at the peak over what the systems carry inside the limits, spare ones left out
+    headroom_to_saturation: float  # how much more than the peak they complete when always busy, as a share
+    # ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies at the highest load, in milliseconds; of a job only the time per token is known, since
+    # every request waits in the queue of the whole
     ttft_ms: Latencies
     itl_ms: Latencies
     tpot_ms: Latencies
     e2e_ms: Latencies
     binds: Bound
-    load: Load
+    load: Load  # how requests reach an instance at that load
+    # which parts of the prediction rest on something other than measurements of this GPU and engine, each with its source
     marks: tuple[str, ...] = ()
+    # accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is
     accuracy_impact: str = ""
     calibration: str = ""
-    confidence: Confidence | None = None
+    confidence: Confidence | None = None  # how sure the number of systems is; None where nothing was predicted
+    # what the number of systems counts on: the load of one instance inside the limits when steps take as much longer as the asked
+    # confidence allows for; None where nothing was predicted
     sized_requests_per_second_per_instance: float | None = None
-    at_peak: AtPeak | None = None
-    standby: Standby | None = None
+    at_peak: AtPeak | None = None  # what requests see at the asked peak; None where there is none (a job, a closed loop, measured points)
+    standby: Standby | None = None  # standby systems for failures; None where none was requested
+    # whether the whole fleet was simulated at this number of systems; otherwise the number is an estimate from the runs of one instance,
+    # which agrees with the check within a few percent
     checked: bool = False
-    power: Power | None = None
-    gpu_limit: GpuLimit | None = None
+    power: Power | None = None  # of the GPUs; None where it is not predicted (a job, two pools, measured points, an unknown TDP)
+    gpu_limit: GpuLimit | None = None  # the requested power limit or clock of each GPU; None where it has its own
 
     def derived(self) -> tuple[str, ...]:
         """What adds up over the pools, and what they agree on."""
@@ -267,24 +244,17 @@ Mark = Literal["peak", "limit", ""]
 
 @strict
 class CurvePoint:
-    """What requests see at one load.
+    """What requests see at one load."""
 
-    Attributes:
-        mark: "peak" for the load of the plan at its peak, "limit" for the highest inside the limits, otherwise empty.
-        requests_per_second_per_instance, requests_per_second_per_8_gpus, output_tokens_per_second_per_8_gpus: the load.
-        concurrency_per_instance: requests in flight, mean; None where undefined.
-        share_of_saturation: the load over what the instance completes when always busy.
-        inside_limits: whether every limit holds there and at every lower load.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds.
-    """
-
-    mark: Mark
+    mark: Mark  # "peak" for the load of the plan at its peak, "limit" for the highest inside the limits, otherwise empty
+    # requests_per_second_per_instance, requests_per_second_per_8_gpus, output_tokens_per_second_per_8_gpus: the load
     requests_per_second_per_instance: float
     requests_per_second_per_8_gpus: float
     output_tokens_per_second_per_8_gpus: float
-    concurrency_per_instance: float | None
-    share_of_saturation: float
-    inside_limits: bool
+    concurrency_per_instance: float | None  # requests in flight, mean; None where undefined
+    share_of_saturation: float  # the load over what the instance completes when always busy
+    inside_limits: bool  # whether every limit holds there and at every lower load
+    # ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds
     ttft_ms: Latencies
     itl_ms: Latencies
     tpot_ms: Latencies

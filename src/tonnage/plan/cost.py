@@ -22,50 +22,32 @@ YEARS = (3, 5)
 
 @strict
 class WayOutlook:
-    """One way of serving over the years, in USD.
-
-    Attributes:
-        where: which way.
-        usd: spent in 3 and in 5 years, by the number of years: the purchase on the first day, and what is paid in every year. Nothing is
-            written off, discounted or sold.
-        usd_per_user_month: a month of the yearly cost over the users; None where these are not known.
-    """
+    """One way of serving over the years, in USD."""
 
     where: str
+    # spent in 3 and in 5 years, by the number of years: the purchase on the first day, and what is paid in every year. Nothing is written
+    # off, discounted or sold.
     usd: dict[str, float]
-    usd_per_user_month: float | None = None
+    usd_per_user_month: float | None = None  # a month of the yearly cost over the users; None where these are not known
 
 
 @strict
 class PaysOff:
-    """When bought systems have cost less than the rented GPUs.
+    """When bought systems have cost less than the rented GPUs."""
 
-    Attributes:
-        months: from the purchase on until what was spent is equal; None where it is not within ten years.
-        date: that month, as YYYY-MM, for a purchase today; "" where no day is known.
-        saved_usd_per_month: what owning saves from then on, electricity and hosting paid; negative where renting is cheaper.
-    """
-
-    months: float | None
-    date: str
-    saved_usd_per_month: float
+    months: float | None  # from the purchase on until what was spent is equal; None where it is not within ten years
+    date: str  # that month, as YYYY-MM, for a purchase today; "" where no day is known
+    saved_usd_per_month: float  # what owning saves from then on, electricity and hosting paid; negative where renting is cheaper
 
 
 @strict
 class Outlook:
-    """What a cost comes to.
+    """What a cost comes to."""
 
-    Attributes:
-        ways: those whose cost is known.
-        pays_off: bought systems against cloud GPUs; None where one of them has no cost.
-        users: whose load it is; None where it was not given.
-        footprint: of the systems of the plan; None where their power is not known.
-    """
-
-    ways: tuple[WayOutlook, ...]
-    pays_off: PaysOff | None = None
-    users: float | None = None
-    footprint: Footprint | None = None
+    ways: tuple[WayOutlook, ...]  # those whose cost is known
+    pays_off: PaysOff | None = None  # bought systems against cloud GPUs; None where one of them has no cost
+    users: float | None = None  # whose load it is; None where it was not given
+    footprint: Footprint | None = None  # of the systems of the plan; None where their power is not known
 
 
 # What carries a load: what its cost is computed from.
@@ -73,30 +55,22 @@ class Outlook:
 
 @strict
 class Serving:
-    """The instance that carries a load, and the system that it is in.
+    """The instance that carries a load, and the system that it is in."""
 
-    Attributes:
-        gpu, system: catalog ids.
-        gpus_per_instance, gpus_per_system: whole GPUs.
-        requests_per_second_per_instance: what the plan counts on: the highest load inside the limits at the asked confidence.
-        system_watts: highest power of one system; None where unknown.
-        watts_from: where that comes from, in words.
-        spare: systems owned on top of what the load needs.
-        systems: the systems that a plan decided on, spare ones included: its simulation of the whole fleet may ask
-            for more than the capacity of one instance says. None leaves the count to the capacity.
-        power: of its GPUs, as predicted; None where it is not.
-    """
-
+    # gpu, system: catalog ids
     gpu: str
     system: str
+    # gpus_per_instance, gpus_per_system: whole GPUs
     gpus_per_instance: int
     gpus_per_system: int
-    requests_per_second_per_instance: float
-    system_watts: float | None
-    watts_from: str
-    spare: int = 0
+    requests_per_second_per_instance: float  # what the plan counts on: the highest load inside the limits at the asked confidence
+    system_watts: float | None  # highest power of one system; None where unknown
+    watts_from: str  # where that comes from, in words
+    spare: int = 0  # systems owned on top of what the load needs
+    # the systems that a plan decided on, spare ones included: its simulation of the whole fleet may ask for more than the capacity of one
+    # instance says. None leaves the count to the capacity.
     systems: int | None = None
-    power: Power | None = None
+    power: Power | None = None  # of its GPUs, as predicted; None where it is not
 
     @property
     def fleet(self) -> Fleet:
@@ -113,35 +87,23 @@ SECONDS_PER_YEAR = 3_600 * HOURS_PER_YEAR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hours:
-    """Hours of a year with one load.
-
-    Attributes:
-        hours_per_year: how many there are.
-        requests_per_second: what arrives in them; None where only the peak is known.
-        sized_requests_per_second: what is provided for in them: bursts within the hour included.
-    """
+    """Hours of a year with one load."""
 
     hours_per_year: float
-    requests_per_second: float | None
-    sized_requests_per_second: float
+    requests_per_second: float | None  # what arrives in them; None where only the peak is known
+    sized_requests_per_second: float  # what is provided for in them: bursts within the hour included
 
 
 @strict
 class Traffic:
-    """A year's load.
+    """A year's load."""
 
-    Attributes:
-        peak_requests_per_second: what a fixed fleet is sized for.
-        mean_requests_per_second: over the year; None where only the peak is known.
-        input_tokens, output_tokens: mean of a request.
-        profile: requests/s hour by hour, a day, a week or a year that repeats; empty where there is none.
-    """
-
-    peak_requests_per_second: float
-    mean_requests_per_second: float | None
+    peak_requests_per_second: float  # what a fixed fleet is sized for
+    mean_requests_per_second: float | None  # over the year; None where only the peak is known
+    # input_tokens, output_tokens: mean of a request
     input_tokens: float
     output_tokens: float
-    profile: tuple[float, ...] = ()
+    profile: tuple[float, ...] = ()  # requests/s hour by hour, a day, a week or a year that repeats; empty where there is none
 
     @property
     def requests_per_year(self) -> float | None:
@@ -193,95 +155,67 @@ class Energy(Shown):
 
     Where the power of the GPUs is predicted, a system draws its highest power times the predicted watts of a GPU over its TDP, idle hours
     included; elsewhere its highest power times the utilisation.
-
-    Attributes:
-        kwh_per_year: at the meter of the building.
-        usd_per_year: at the price of power; None where none is given.
-        utilisation: mean over the year of load over what the systems carry inside the limits.
-        added: whether it is part of the cost; otherwise hosting pays for it.
-        how: the arithmetic.
-        peak_kw, mean_kw: of the owned systems without the building; None where the power of the GPUs is not predicted.
-        kg_co2_per_year: by the grid's intensity; None where the prices have none.
     """
 
     WHERE_ASKED = ("peak_kw", "mean_kw", "kg_co2_per_year")
 
-    kwh_per_year: float
-    usd_per_year: float | None
-    utilisation: float
-    added: bool
-    how: str
+    kwh_per_year: float  # at the meter of the building
+    usd_per_year: float | None  # at the price of power; None where none is given
+    utilisation: float  # mean over the year of load over what the systems carry inside the limits
+    added: bool  # whether it is part of the cost; otherwise hosting pays for it
+    how: str  # the arithmetic
+    # peak_kw, mean_kw: of the owned systems without the building; None where the power of the GPUs is not predicted
     peak_kw: float | None = None
     mean_kw: float | None = None
-    kg_co2_per_year: float | None = None
+    kg_co2_per_year: float | None = None  # by the grid's intensity; None where the prices have none
 
 
 @strict
 class CostPart:
-    """One part of a cost.
-
-    Attributes:
-        name: what is paid for.
-        kind: "capex" (written off) or "opex" (paid).
-        usd_per_year: at the usual price.
-        how: the arithmetic.
-        usd_per_year_low, usd_per_year_high: at the ends of the price's range; None where it has none.
-    """
+    """One part of a cost."""
 
     name: str
-    kind: Literal["capex", "opex"]
-    usd_per_year: float
-    how: str
+    kind: Literal["capex", "opex"]  # "capex" (written off) or "opex" (paid)
+    usd_per_year: float  # at the usual price
+    how: str  # the arithmetic
+    # usd_per_year_low, usd_per_year_high: at the ends of the price's range; None where it has none
     usd_per_year_low: float | None = None
     usd_per_year_high: float | None = None
 
 
 @strict
 class WayCost(Shown):
-    """What one way of serving costs a year; USD everywhere.
-
-    Attributes:
-        where: which way.
-        total_usd_per_year: all parts; None where a price is not known, and ``reason`` says which.
-        usd_per_year_low, usd_per_year_high: at the ends of the ranges of its prices; None where none has a range.
-        usd_per_year_exact: without rounding to whole systems and without spare; None where nothing is rounded.
-        usd_per_1000_requests, usd_per_1000_requests_exact: over the requests of the year; None where they are not known.
-        usd_per_million_input_tokens, usd_per_million_output_tokens: split by the price ratio.
-        parts: what the cost consists of.
-        purchase_usd: price of the systems on the day they are bought.
-        systems, systems_exact, instances, gpus: what is owned; None or 0 where nothing is.
-        cloud_gpu_hours_per_year, cloud_gpus_at_peak: what is rented.
-        api_requests_per_year: what owned systems leave to an API.
-        energy: of what is owned; None where nothing is, or its power is not known.
-        how: the arithmetic, one line each.
-        figures: every price that went into it.
-        reason: why there is no cost; None where there is one.
-    """
+    """What one way of serving costs a year; USD everywhere."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("capex_usd_per_year", "opex_usd_per_year")
 
     where: Where
-    total_usd_per_year: float | None
+    total_usd_per_year: float | None  # all parts; None where a price is not known, and ``reason`` says which
+    # usd_per_year_low, usd_per_year_high: at the ends of the ranges of its prices; None where none has a range
     usd_per_year_low: float | None = None
     usd_per_year_high: float | None = None
-    usd_per_year_exact: float | None = None
+    usd_per_year_exact: float | None = None  # without rounding to whole systems and without spare; None where nothing is rounded
+    # usd_per_1000_requests, usd_per_1000_requests_exact: over the requests of the year; None where they are not known
     usd_per_1000_requests: float | None = None
     usd_per_1000_requests_exact: float | None = None
+    # usd_per_million_input_tokens, usd_per_million_output_tokens: split by the price ratio
     usd_per_million_input_tokens: float | None = None
     usd_per_million_output_tokens: float | None = None
-    parts: tuple[CostPart, ...] = ()
-    purchase_usd: float | None = None
+    parts: tuple[CostPart, ...] = ()  # what the cost consists of
+    purchase_usd: float | None = None  # price of the systems on the day they are bought
+    # systems, systems_exact, instances, gpus: what is owned; None or 0 where nothing is
     systems: int = 0
     systems_exact: float | None = None
     instances: int = 0
     gpus: int = 0
+    # cloud_gpu_hours_per_year, cloud_gpus_at_peak: what is rented
     cloud_gpu_hours_per_year: float = 0.0
     cloud_gpus_at_peak: int = 0
-    api_requests_per_year: float = 0.0
-    energy: Energy | None = None
-    how: tuple[str, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    reason: NoCost | None = None
+    api_requests_per_year: float = 0.0  # what owned systems leave to an API
+    energy: Energy | None = None  # of what is owned; None where nothing is, or its power is not known
+    how: tuple[str, ...] = ()  # the arithmetic, one line each
+    figures: tuple[Figure, ...] = ()  # every price that went into it
+    reason: NoCost | None = None  # why there is no cost; None where there is one
 
     @property
     def capex_usd_per_year(self) -> float:
@@ -296,54 +230,35 @@ class WayCost(Shown):
 
 @strict
 class BreakEven:
-    """The requests a year at which the cheaper of two ways changes.
-
-    Attributes:
-        between: the two ways.
-        cheaper_below: the cheaper of them at small volumes; empty where they cost the same.
-        cheaper_above: the cheaper of them at the largest volume looked at.
-        first_requests_per_year: where the cheaper one changes first; None where it never does.
-        last_requests_per_year: where it changes last; whole systems make it change more than once.
-        changes: how often.
-        bought_fleet_requests_per_year: where the fleet of this plan, bought whole, costs as much as the API: with less
-            traffic than this the API is the cheaper. None for other pairs, or where it is never reached.
-        searched_to_requests_per_year: the largest volume looked at.
-    """
+    """The requests a year at which the cheaper of two ways changes."""
 
     between: tuple[str, str]
-    cheaper_below: str
-    cheaper_above: str
-    first_requests_per_year: float | None
-    last_requests_per_year: float | None
+    cheaper_below: str  # the cheaper of them at small volumes; empty where they cost the same
+    cheaper_above: str  # the cheaper of them at the largest volume looked at
+    first_requests_per_year: float | None  # where the cheaper one changes first; None where it never does
+    last_requests_per_year: float | None  # where it changes last; whole systems make it change more than once
     changes: int
+    # where the fleet of this plan, bought whole, costs as much as the API: with less traffic than this the API is the cheaper. None for
+    # other pairs, or where it is never reached.
     bought_fleet_requests_per_year: float | None
-    searched_to_requests_per_year: float
+    searched_to_requests_per_year: float  # the largest volume looked at
 
 
 @strict
 class YearlyCost(Shown):
-    """The ways of serving one load, what each costs a year, and where the cheaper changes.
-
-    Attributes:
-        traffic, serving: the load, and what carries it.
-        ways: the cost of each requested way.
-        cheapest: of those whose cost is known; None where fewer than two are.
-        break_evens: for each two of on-prem, cloud and API.
-        notes: what a reader must know.
-        stale_prices: prices that are older than a year.
-        outlook: what it comes to over years, for each user and in a building.
-    """
+    """The ways of serving one load, what each costs a year, and where the cheaper changes."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("requests_per_year", "figures")
 
+    # traffic, serving: the load, and what carries it
     traffic: Traffic
     serving: Serving
-    ways: tuple[WayCost, ...]
-    cheapest: Where | None
-    break_evens: tuple[BreakEven, ...]
-    notes: tuple[CostNote, ...]
-    stale_prices: tuple[Figure, ...]
-    outlook: Outlook | None = None
+    ways: tuple[WayCost, ...]  # the cost of each requested way
+    cheapest: Where | None  # of those whose cost is known; None where fewer than two are
+    break_evens: tuple[BreakEven, ...]  # for each two of on-prem, cloud and API
+    notes: tuple[CostNote, ...]  # what a reader must know
+    stale_prices: tuple[Figure, ...]  # prices that are older than a year
+    outlook: Outlook | None = None  # what it comes to over years, for each user and in a building
     of: Literal["year"] = "year"
 
     @property
@@ -363,40 +278,31 @@ class YearlyCost(Shown):
 
 @strict
 class JobCost:
-    """Three ways of doing a job of so many requests within so many hours; USD.
+    """Three ways of doing a job of so many requests within so many hours; USD."""
 
-    Attributes:
-        requests, hours: the job.
-        owned: systems for the job, owned all year, without electricity and without shares per request, as both hang on
-            how often it is run.
-        power_usd_per_job: electricity of the owned systems, an estimate; 0 where hosting pays for it or it is not known.
-        cloud_usd_per_job: the fewest rented machines that finish in time, until the job is done, for one hour at least;
-            None where the rent is not known. A later deadline never costs more.
-        cloud_gpu_hours_per_job: of all GPUs of these machines.
-        api_usd_per_job: the tokens; None where no API price is known.
-        jobs_per_year_against_cloud, jobs_per_year_against_api: from more jobs a year owning is cheaper; None where a
-            price is not known, or a year has no time for so many.
-        most_jobs_per_year: for how many a year has time on the owned systems, one after another, each until it is done.
-        cloud_how, api_how: the arithmetic of the cloud and of the API; "" where they have no cost.
-        cloud_reason, api_reason: why they have none; None where they have one.
-        figures: the prices used; ``stale_prices`` are those older than a year.
-    """
-
+    # requests, hours: the job
     requests: float
     hours: float
+    # systems for the job, owned all year, without electricity and without shares per request, as both hang on how often it is run
     owned: WayCost
-    power_usd_per_job: float
+    power_usd_per_job: float  # electricity of the owned systems, an estimate; 0 where hosting pays for it or it is not known
+    # the fewest rented machines that finish in time, until the job is done, for one hour at least; None where the rent is not known. A
+    # later deadline never costs more.
     cloud_usd_per_job: float | None
-    cloud_gpu_hours_per_job: float
-    api_usd_per_job: float | None
+    cloud_gpu_hours_per_job: float  # of all GPUs of these machines
+    api_usd_per_job: float | None  # the tokens; None where no API price is known
+    # jobs_per_year_against_cloud, jobs_per_year_against_api: from more jobs a year owning is cheaper; None where a price is not known, or a
+    # year has no time for so many
     jobs_per_year_against_cloud: float | None
     jobs_per_year_against_api: float | None
-    most_jobs_per_year: float
+    most_jobs_per_year: float  # for how many a year has time on the owned systems, one after another, each until it is done
+    # cloud_how, api_how: the arithmetic of the cloud and of the API; "" where they have no cost
     cloud_how: str = ""
     api_how: str = ""
+    # cloud_reason, api_reason: why they have none; None where they have one
     cloud_reason: NoCost | None = None
     api_reason: NoCost | None = None
-    figures: tuple[Figure, ...]
+    figures: tuple[Figure, ...]  # the prices used; ``stale_prices`` are those older than a year
     stale_prices: tuple[Figure, ...]
     of: Literal["job"] = "job"
 

@@ -17,13 +17,10 @@ class Fleet:
     """Whole systems, fully populated with instances of one deployment.
 
     An instance that is wider than a system takes whole systems.
-
-    Attributes:
-        systems: how many.
-        gpus_per_instance, gpus_per_system: whole GPUs.
     """
 
     systems: int
+    # gpus_per_instance, gpus_per_system: whole GPUs
     gpus_per_instance: int
     gpus_per_system: int
 
@@ -84,28 +81,18 @@ HOURS_PER_YEAR = 8_760.0
 
 @strict
 class Standby:
-    """Units that fail one by one, and how many of them there are beyond those that the peak needs.
+    """Units that fail one by one, and how many of them there are beyond those that the peak needs."""
 
-    Attributes:
-        unit: what fails at once: a whole system, or one instance.
-        needed: units that carry the peak inside the limits.
-        standing: units that there are.
-        extra_systems: systems that were added for failures, beyond the requested spare ones.
-        mtbf_hours, repair_hours: mean time between failures of one unit, and until it works again; None where not given.
-        repairers: repairs that go on at once; None for as many as there are failures.
-        asked: the requested probability; None where none was.
-        availability: probability that at least ``needed`` units work; None where no times are given.
-    """
-
-    unit: Unit
-    needed: int
-    standing: int
-    extra_systems: int = 0
+    unit: Unit  # what fails at once: a whole system, or one instance
+    needed: int  # units that carry the peak inside the limits
+    standing: int  # units that there are
+    extra_systems: int = 0  # systems that were added for failures, beyond the requested spare ones
+    # mtbf_hours, repair_hours: mean time between failures of one unit, and until it works again; None where not given
     mtbf_hours: float | None = None
     repair_hours: float | None = None
-    repairers: int | None = None
-    asked: float | None = None
-    availability: float | None = None
+    repairers: int | None = None  # repairs that go on at once; None for as many as there are failures
+    asked: float | None = None  # the requested probability; None where none was
+    availability: float | None = None  # probability that at least ``needed`` units work; None where no times are given
 
     @property
     def short_hours_per_year(self) -> float | None:
@@ -118,25 +105,17 @@ class Standby:
 
 @strict
 class FleetRun:
-    """All instances at once under one router.
+    """All instances at once under one router."""
 
-    Attributes:
-        systems, instances: that served; spare systems are left out.
-        simulated_instances: how many of them were simulated, with their share of the load.
-        router: what gave requests to the instances, a name of ``simulator.router``.
-        requests: simulated over all instances.
-        holds: whether every limit holds over the pooled requests.
-        worst: the limit exceeded most; None where all hold.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms: over the pooled requests, in milliseconds.
-    """
-
+    # systems, instances: that served; spare systems are left out
     systems: int
     instances: int
-    simulated_instances: int
-    router: str
-    requests: int
-    holds: bool
-    worst: Breach | None
+    simulated_instances: int  # how many of them were simulated, with their share of the load
+    router: str  # what gave requests to the instances, a name of ``simulator.router``
+    requests: int  # simulated over all instances
+    holds: bool  # whether every limit holds over the pooled requests
+    worst: Breach | None  # the limit exceeded most; None where all hold
+    # ttft_ms, itl_ms, tpot_ms, e2e_ms: over the pooled requests, in milliseconds
     ttft_ms: Latencies
     itl_ms: Latencies
     tpot_ms: Latencies
@@ -145,17 +124,11 @@ class FleetRun:
 
 @strict
 class FleetCheck:
-    """The final check of the chosen number of systems.
+    """The final check of the chosen number of systems."""
 
-    Attributes:
-        by_division: systems from load over capacity, rounded up, without spare.
-        systems: systems after the check, without spare.
-        runs: what was simulated, in order.
-    """
-
-    by_division: int
-    systems: int
-    runs: tuple[FleetRun, ...]
+    by_division: int  # systems from load over capacity, rounded up, without spare
+    systems: int  # systems after the check, without spare
+    runs: tuple[FleetRun, ...]  # what was simulated, in order
 
     @property
     def holds(self) -> bool:
@@ -168,16 +141,11 @@ class FleetCheck:
 
 @strict
 class BehindRouter:
-    """The choice behind one router.
+    """The choice behind one router."""
 
-    Attributes:
-        router: a name of ``simulator.router``.
-        systems: the fewest, without spare ones, that hold the limits behind it at the asked confidence; None where no number does.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies of the systems of the plan at the peak, as predicted, in milliseconds.
-    """
-
-    router: str
-    systems: int | None
+    router: str  # a name of ``simulator.router``
+    systems: int | None  # the fewest, without spare ones, that hold the limits behind it at the asked confidence; None where no number does
+    # ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies of the systems of the plan at the peak, as predicted, in milliseconds
     ttft_ms: Latencies
     itl_ms: Latencies
     tpot_ms: Latencies
@@ -196,23 +164,15 @@ KW_PER_TON = 3.51685
 
 @strict
 class Footprint:
-    """What systems take of a building at their highest power.
-
-    Attributes:
-        systems: how many.
-        kw: of all of them; ``kw_from`` says where the power of one comes from.
-        racks: by power alone, ``per_rack`` systems in each; a system that is itself a rack, or draws more than one, takes one.
-        rack_kw: kW that one rack can feed and cool.
-        building_kw: with the power usage effectiveness of the building.
-    """
+    """What systems take of a building at their highest power."""
 
     systems: int
-    kw: float
+    kw: float  # of all of them; ``kw_from`` says where the power of one comes from
     kw_from: str
-    racks: int
+    racks: int  # by power alone, ``per_rack`` systems in each; a system that is itself a rack, or draws more than one, takes one
     per_rack: int
-    rack_kw: float = RACK_KW
-    building_kw: float
+    rack_kw: float = RACK_KW  # kW that one rack can feed and cool
+    building_kw: float  # with the power usage effectiveness of the building
 
     @property
     def btu_per_hour(self) -> float:
@@ -245,25 +205,17 @@ def footprint(systems: int, watts: float, watts_from: str, *, rack_kw: float = R
 
 @strict
 class AtPeak(Shown):
-    """A deployment under the asked peak, on its number of systems, by the prediction as it is; spare systems are on standby.
-
-    Attributes:
-        requests_per_second_per_instance: the share of one instance.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds.
-        utilisation: the peak over what these instances carry inside the limits.
-        instances: how many were simulated together: the whole fleet of the choice, one instance under its share elsewhere.
-        attained: shares of the requests that meet joint limits there; None without such a limit.
-        sure: the same shares where times are as much longer as the asked confidence allows for.
-    """
+    """A deployment under the asked peak, on its number of systems, by the prediction as it is; spare systems are on standby."""
 
     WHERE_ASKED = ("attained", "sure")
 
-    requests_per_second_per_instance: float
+    requests_per_second_per_instance: float  # the share of one instance
+    # ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds
     ttft_ms: Latencies
     itl_ms: Latencies
     tpot_ms: Latencies
     e2e_ms: Latencies
-    utilisation: float
-    instances: int
-    attained: tuple[Attained, ...] | None = None
-    sure: tuple[float, ...] | None = None
+    utilisation: float  # the peak over what these instances carry inside the limits
+    instances: int  # how many were simulated together: the whole fleet of the choice, one instance under its share elsewhere
+    attained: tuple[Attained, ...] | None = None  # shares of the requests that meet joint limits there; None without such a limit
+    sure: tuple[float, ...] | None = None  # the same shares where times are as much longer as the asked confidence allows for

@@ -34,14 +34,10 @@ DEGREES = ("pp", "dp", "ep", "front_ends", "stream_interval", "receive_interval"
 
 @strict
 class Command:
-    """How one instance is started.
+    """How one instance is started."""
 
-    Attributes:
-        argv: the command as a list of arguments; empty where none is known.
-        file: the configuration file that the command names ``FILE``, as nested values; empty where it needs none.
-    """
-
-    argv: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()  # the command as a list of arguments; empty where none is known
+    # the configuration file that the command names ``FILE``, as nested values; empty where it needs none
     file: dict[str, Any] = field(default_factory=dict)
 
 

@@ -19,10 +19,6 @@ class Limit(Shown):
     """One latency limit: a statistic of a metric ("ttft", "itl", "tpot" or "e2e") that must not exceed so many milliseconds.
 
     Joint attainment ("attain", "share") has the ratio to its parts that is allowed, in thousandths, in place of milliseconds.
-
-    Attributes:
-        share: of the requests that must meet all parts at once; None but for joint attainment.
-        parts: metric and milliseconds of each of its limits; likewise.
     """
 
     WHERE_ASKED = ("share", "parts")
@@ -30,8 +26,8 @@ class Limit(Shown):
     metric: LimitMetric
     statistic: Statistic
     milliseconds: float
-    share: float | None = None
-    parts: tuple[tuple[LimitMetric, float], ...] | None = None
+    share: float | None = None  # of the requests that must meet all parts at once; None but for joint attainment
+    parts: tuple[tuple[LimitMetric, float], ...] | None = None  # metric and milliseconds of each of its limits; likewise
 
     @property
     def seconds(self) -> float:
@@ -80,16 +76,11 @@ class Breach:
 
 @strict
 class Bound:
-    """What ends the load that an instance can carry.
+    """What ends the load that an instance can carry."""
 
-    Attributes:
-        kind: "limit"; "saturation", where every limit holds up to it; "throughput" of a job; or "highest-measured", the last point
-            of a benchmark.
-        limit: which one; None for the other kinds.
-    """
-
+    # "limit"; "saturation", where every limit holds up to it; "throughput" of a job; or "highest-measured", the last point of a benchmark
     kind: BoundKind
-    limit: Limit | None = None
+    limit: Limit | None = None  # which one; None for the other kinds
 
 
 SATURATION = Bound(kind="saturation")
@@ -113,22 +104,16 @@ RACK_KW = 42.0
 
 @strict
 class Aim:
-    """What a choice aims at.
+    """What a choice aims at."""
 
-    Attributes:
-        objective: what is to be as little as possible: GPUs, the cost of a year, the power of the systems, or the latency at the peak.
-        budget_usd: most that may be spent; None for no limit. ``budget_of`` says on what: the purchase, or a year of serving.
-        max_kw: most kW that the systems may draw together; None for no limit.
-        max_racks: most racks that they may be in; None for no limit.
-        rack_kw: kW that one rack can feed and cool.
-    """
-
+    # what is to be as little as possible: GPUs, the cost of a year, the power of the systems, or the latency at the peak
     objective: Objective = "gpus"
+    # most that may be spent; None for no limit. ``budget_of`` says on what: the purchase, or a year of serving.
     budget_usd: float | None = None
     budget_of: BudgetOf = "purchase"
-    max_kw: float | None = None
-    max_racks: int | None = None
-    rack_kw: float = RACK_KW
+    max_kw: float | None = None  # most kW that the systems may draw together; None for no limit
+    max_racks: int | None = None  # most racks that they may be in; None for no limit
+    rack_kw: float = RACK_KW  # kW that one rack can feed and cool
 
     @property
     def caps(self) -> bool:
@@ -144,21 +129,13 @@ LoadKind = Literal["open", "closed", "trace", "queued"]
 
 @strict
 class Load:
-    """How requests reach one instance.
+    """How requests reach one instance."""
 
-    Attributes:
-        kind: "open": on a schedule; "closed": from clients that wait for their answers; "trace": a share of recorded traffic;
-            "queued": all at once, as a job.
-        requests_per_second: of an open loop, or the mean of a trace's share; None elsewhere.
-        clients: of a closed loop; None elsewhere.
-        process: of the arrivals in a simulated open loop; None elsewhere.
-        cv: coefficient of variation of gamma arrivals; None elsewhere.
-        measured: whether a benchmark measured it; otherwise it was simulated.
-    """
-
+    # "open": on a schedule; "closed": from clients that wait for their answers; "trace": a share of recorded traffic; "queued": all at
+    # once, as a job
     kind: LoadKind
-    requests_per_second: float | None = None
-    clients: float | None = None
-    process: Process | None = None
-    cv: float | None = None
-    measured: bool = False
+    requests_per_second: float | None = None  # of an open loop, or the mean of a trace's share; None elsewhere
+    clients: float | None = None  # of a closed loop; None elsewhere
+    process: Process | None = None  # of the arrivals in a simulated open loop; None elsewhere
+    cv: float | None = None  # coefficient of variation of gamma arrivals; None elsewhere
+    measured: bool = False  # whether a benchmark measured it; otherwise it was simulated

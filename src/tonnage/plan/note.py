@@ -24,18 +24,14 @@ class DefaultPart:
 
 @strict
 class UseCaseDefaults:
-    """What a use case set because the asker did not; what it left alone is None or empty.
-
-    Attributes:
-        parts: of the prompt, where the asker named others of them; ``isl`` is then the question alone.
-    """
+    """What a use case set because the asker did not; what it left alone is None or empty."""
 
     use_case: UseCase
     mode: Mode | None = None
     isl: str = ""
     osl: str = ""
     limits: tuple[Limit, ...] = ()
-    parts: tuple[DefaultPart, ...] = ()
+    parts: tuple[DefaultPart, ...] = ()  # of the prompt, where the asker named others of them; ``isl`` is then the question alone
     code: Literal["use-case-defaults"] = "use-case-defaults"
 
 
@@ -133,32 +129,20 @@ class KnobsChanged:
 
 @strict
 class FrontEnds:
-    """The front ends of an instance of the choice, where there are several, or where one ends the load.
+    """The front ends of an instance of the choice, where there are several, or where one ends the load."""
 
-    Attributes:
-        front_ends: of an instance.
-        setting: the engine's flag for their number; "" where it has none.
-        requests_per_second_of_one: what one can stream, in requests per second.
-        requests_per_second: the highest load of an instance.
-    """
-
-    front_ends: int
-    setting: str
-    requests_per_second_of_one: float
-    requests_per_second: float
+    front_ends: int  # of an instance
+    setting: str  # the engine's flag for their number; "" where it has none
+    requests_per_second_of_one: float  # what one can stream, in requests per second
+    requests_per_second: float  # the highest load of an instance
     code: Literal["front-ends"] = "front-ends"
 
 
 @strict
 class TiersNotStarted:
-    """Memories below the KV cache that count, and that the command and file of the choice do not switch on.
+    """Memories below the KV cache that count, and that the command and file of the choice do not switch on."""
 
-    Attributes:
-        offloader: what keeps blocks there; "" for plain tiers.
-        tiers: their names.
-    """
-
-    offloader: str
+    offloader: str  # what keeps blocks there; "" for plain tiers
     tiers: tuple[str, ...]
     code: Literal["tiers-not-started"] = "tiers-not-started"
 
@@ -226,24 +210,17 @@ class InvalidRun:
 
 @strict
 class Judged:
-    """The model is a checkpoint that ``compress`` made, and was judged next to its original.
+    """The model is a checkpoint that ``compress`` made, and was judged next to its original."""
 
-    Attributes:
-        precision: of the checkpoint.
-        original: the original's folder.
-        text: "held_back", or "calibration" where there was no other; "" where there was none.
-        perplexity_original, perplexity, top1_agreement: on that text; 0 where there was none.
-        scores: of each task of lm-evaluation-harness, the original's and the checkpoint's.
-        like, loss: the model nearest in size with a published loss in the format, and that loss in MMLU in per cent; "" where none is.
-    """
-
-    precision: str
-    original: str
-    text: str = ""
+    precision: str  # of the checkpoint
+    original: str  # the original's folder
+    text: str = ""  # "held_back", or "calibration" where there was no other; "" where there was none
+    # perplexity_original, perplexity, top1_agreement: on that text; 0 where there was none
     perplexity_original: float = 0.0
     perplexity: float = 0.0
     top1_agreement: float = 0.0
-    scores: dict[str, tuple[float, float]]
+    scores: dict[str, tuple[float, float]]  # of each task of lm-evaluation-harness, the original's and the checkpoint's
+    # like, loss: the model nearest in size with a published loss in the format, and that loss in MMLU in per cent; "" where none is
     like: str = ""
     loss: float = 0.0
     code: Literal["judged"] = "judged"
@@ -278,15 +255,11 @@ Note = Annotated[
 
 @strict
 class NoCost:
-    """Why a way has no cost.
+    """Why a way has no cost."""
 
-    Attributes:
-        code: "system-price", "cloud-price" or "api-price", where one is not known; "only-peak" where the tokens of a year are not.
-        name: the system, GPU or model whose price is missing; "" elsewhere.
-    """
-
+    # "system-price", "cloud-price" or "api-price", where one is not known; "only-peak" where the tokens of a year are not
     code: Literal["system-price", "cloud-price", "api-price", "only-peak"]
-    name: str = ""
+    name: str = ""  # the system, GPU or model whose price is missing; "" elsewhere
 
 
 @strict
@@ -313,59 +286,40 @@ class OnlyPeakKnown:
 
 @strict
 class SameAs:
-    """A mixture whose cheapest split is one of its parts alone: it is left out.
-
-    Attributes:
-        way: the mixture.
-        same: the way that it comes to.
-    """
+    """A mixture whose cheapest split is one of its parts alone: it is left out."""
 
     way: Literal["hybrid", "hybrid-api"]
-    same: Literal["on-prem", "cloud", "api"]
+    same: Literal["on-prem", "cloud", "api"]  # the way that it comes to
     code: Literal["same-as"] = "same-as"
 
 
 @strict
 class CourseWay:
-    """USD per 1,000 requests over the fleet's requests, and NVIDIA's course's way: over what one system carries when always full.
+    """USD per 1,000 requests over the fleet's requests, and NVIDIA's course's way: over what one system carries when always full."""
 
-    Attributes:
-        systems_exact: the systems whose cost both count, before rounding up.
-        usd_per_1000_requests: ours; ``course_usd_per_1000_requests`` the course's.
-        one_system_requests_per_year: what one system would carry if it were full all year.
-    """
-
-    systems_exact: float
-    usd_per_1000_requests: float
+    systems_exact: float  # the systems whose cost both count, before rounding up
+    usd_per_1000_requests: float  # ours; ``course_usd_per_1000_requests`` the course's
     course_usd_per_1000_requests: float
-    one_system_requests_per_year: float
+    one_system_requests_per_year: float  # what one system would carry if it were full all year
     code: Literal["course-way"] = "course-way"
 
 
 @strict
 class OwnedElectricity:
-    """Electricity of the owned systems is an estimate; ``added`` says whether it is in the cost or paid for by hosting.
-
-    Attributes:
-        hosting_usd_per_year: the hosting that pays for it, where that is less than the electricity alone; otherwise None.
-    """
+    """Electricity of the owned systems is an estimate; ``added`` says whether it is in the cost or paid for by hosting."""
 
     kwh_per_year: float
     usd_per_year: float | None
     added: bool
-    hosting_usd_per_year: float | None = None
+    hosting_usd_per_year: float | None = None  # the hosting that pays for it, where that is less than the electricity alone; otherwise None
     code: Literal["owned-electricity"] = "owned-electricity"
 
 
 @strict
 class NotComparable:
-    """Only one of the requested ways has a price, so that none of them is the cheapest.
+    """Only one of the requested ways has a price, so that none of them is the cheapest."""
 
-    Attributes:
-        way: the one with a price.
-    """
-
-    way: Literal["on-prem", "cloud", "hybrid", "api", "hybrid-api"]
+    way: Literal["on-prem", "cloud", "hybrid", "api", "hybrid-api"]  # the one with a price
     code: Literal["not-comparable"] = "not-comparable"
 
 
@@ -418,22 +372,15 @@ class WideOverPcie:
 
 @strict
 class LengthToShorten:
-    """Shortening prompts, or answers, saves much more than shortening the other: read off the sensitivity of the plan.
+    """Shortening prompts, or answers, saves much more than shortening the other: read off the sensitivity of the plan."""
 
-    Attributes:
-        value: systems that the one saves, over those that the other does, or over 1 % of all where it saves less.
-        which: "isl" or "osl".
-        change: by which each was shortened, such as −0.2.
-        saved, other_saved: systems saved, without rounding; those of another size are counted by their GPUs.
-        gpus: saved by the one, of whole systems.
-    """
-
-    value: float
+    value: float  # systems that the one saves, over those that the other does, or over 1 % of all where it saves less
     which: Literal["isl", "osl"]
-    change: float
+    change: float  # by which each was shortened, such as −0.2
+    # saved, other_saved: systems saved, without rounding; those of another size are counted by their GPUs
     saved: float
     other_saved: float
-    gpus: int = 0
+    gpus: int = 0  # saved by the one, of whole systems
     rule: Literal["length-to-shorten"] = "length-to-shorten"
 
 
@@ -460,16 +407,13 @@ class BurstyTrace:
 
 @strict
 class SmallerModel:
-    """A model with fewer parameters publishes at least the same score: ``value`` is the ratio of their parameters.
-
-    Attributes:
-        model, other: the planned model and the smaller one, with ``parameters`` and ``other_parameters``.
-        score, other_score: of the benchmark, asked in the setting that both share.
-    """
+    """A model with fewer parameters publishes at least the same score: ``value`` is the ratio of their parameters."""
 
     value: float
+    # model, other: the planned model and the smaller one, with ``parameters`` and ``other_parameters``
     model: str
     parameters: int
+    # score, other_score: of the benchmark, asked in the setting that both share
     score: float
     other: str
     other_parameters: int

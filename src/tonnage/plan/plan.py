@@ -45,44 +45,28 @@ TERMS = {
 
 @strict
 class StepTerm:
-    """One term of the mean engine step.
+    """One term of the mean engine step."""
 
-    Attributes:
-        term: one of ``TERMS``.
-        seconds: of a step, mean.
-        share: of the step.
-    """
-
-    term: str
-    seconds: float
-    share: float
+    term: str  # one of ``TERMS``
+    seconds: float  # of a step, mean
+    share: float  # of the step
 
 
 @strict
 class Explanation:
-    """The chosen deployment at its highest load inside the limits.
-
-    Attributes:
-        requests_per_second_per_instance: that load.
-        step_seconds: mean engine step.
-        prefill_tokens, decode_sequences, context_tokens: means of a step.
-        terms: parts of the mean step, largest first.
-        binds: the term that takes most.
-        limits: every limit there.
-        binding_limit: what ends the load.
-        front_end_busy: share of its time that the front end streams tokens; 0 for a job, which has none.
-    """
+    """The chosen deployment at its highest load inside the limits."""
 
     requests_per_second_per_instance: float
-    step_seconds: float
+    step_seconds: float  # mean engine step
+    # prefill_tokens, decode_sequences, context_tokens: means of a step
     prefill_tokens: float
     decode_sequences: float
     context_tokens: float
-    terms: tuple[StepTerm, ...]
-    binds: str
+    terms: tuple[StepTerm, ...]  # parts of the mean step, largest first
+    binds: str  # the term that takes most
     limits: tuple[LimitUse, ...]
     binding_limit: Bound
-    front_end_busy: float
+    front_end_busy: float  # share of its time that the front end streams tokens; 0 for a job, which has none
 
 
 # The best deployment that serves the other way: in two pools, prefill and decode, or by instances that do both.
@@ -90,26 +74,17 @@ class Explanation:
 
 @strict
 class OtherServing:
-    """What the same question is answered with where prefill and decode are kept apart, or where they are not.
-
-    Attributes:
-        deployment: what runs.
-        ratio: prefill to decode instances, such as "3:5"; "" where instances do both.
-        instances: of both pools, spare ones included.
-        system: what is bought, a catalog id.
-        systems, gpus: how many, spare ones included.
-        systems_exact: before rounding up, without spare.
-        saved: GPUs that the plan's choice has more than this; negative where it has fewer.
-    """
+    """What the same question is answered with where prefill and decode are kept apart, or where they are not."""
 
     deployment: Identity
-    ratio: str
-    instances: int
-    system: str
+    ratio: str  # prefill to decode instances, such as "3:5"; "" where instances do both
+    instances: int  # of both pools, spare ones included
+    system: str  # what is bought, a catalog id
+    # systems, gpus: how many, spare ones included
     systems: int
     gpus: int
-    systems_exact: float
-    saved: int
+    systems_exact: float  # before rounding up, without spare
+    saved: int  # GPUs that the plan's choice has more than this; negative where it has fewer
 
 
 # The best deployment on another GPU type, next to the choice.
@@ -117,23 +92,16 @@ class OtherServing:
 
 @strict
 class RunnerUp:
-    """What one would run on GPUs of another type: the cheapest of them, or where prices are not known the fewest GPUs.
-
-    Attributes:
-        deployment: what runs on them.
-        system: what is bought, a catalog id.
-        systems, gpus: how many, spare ones included.
-        systems_exact: before rounding up, without spare.
-        usd_per_year: of the cheapest way to own or rent them; None where no price is known.
-        more_usd_per_year: what that is more than the cheapest way to own or rent the choice, negative where it is less; None likewise.
-    """
+    """What one would run on GPUs of another type: the cheapest of them, or where prices are not known the fewest GPUs."""
 
     deployment: Identity
-    system: str
+    system: str  # what is bought, a catalog id
+    # systems, gpus: how many, spare ones included
     systems: int
     gpus: int
-    systems_exact: float
-    usd_per_year: float | None
+    systems_exact: float  # before rounding up, without spare
+    usd_per_year: float | None  # of the cheapest way to own or rent them; None where no price is known
+    # what that is more than the cheapest way to own or rent the choice, negative where it is less; None likewise
     more_usd_per_year: float | None
 
 
@@ -142,28 +110,10 @@ class RunnerUp:
 
 @strict
 class Understood:
-    """What the plan answers.
+    """What the plan answers."""
 
-    Attributes:
-        model: catalog id.
-        gpus, precisions, tps, pps, dps, eps, engines: what might be combined; an empty list of degrees left them to the search.
-        isl, osl: prompt and output lengths, in the form in which they are written; ``mean_isl`` and ``mean_osl`` in tokens.
-        limits: latency limits as asked; ``limits_that_count`` are those that count in this mode.
-        mode: who waits for what; None for a plan from measured points.
-        step_factor: on the time of every step; 1 for the model as it is.
-        step_model: whose step times: "fitted" or a name; "" for measured points.
-        load: "open", "closed", or "measured" where a benchmark decides.
-        arrivals, cv: process of the open loop, "trace" for a recording, and its coefficient of variation; None for measured points.
-        spare_systems: added to what the load needs.
-        confidence: with which the number of systems is to meet the limits, as a share; None for measured points.
-        seed: of every random draw; None for measured points.
-        speculation: speculative decoding that was tried beside none; "" for none.
-        router: what gives requests to the instances; "" for measured points.
-        shares: what prompts share; "" for nothing. ``mean_isl`` is then that of whole prompts, and ``isl`` what was requested.
-        benchmarks: the file of measured points; "" where the plan was simulated.
-    """
-
-    model: str
+    model: str  # catalog id
+    # gpus, precisions, tps, pps, dps, eps, engines: what might be combined; an empty list of degrees left them to the search
     gpus: tuple[str, ...]
     precisions: tuple[str, ...]
     tps: tuple[int, ...]
@@ -171,25 +121,27 @@ class Understood:
     dps: tuple[int, ...] = ()
     eps: tuple[int, ...] = ()
     engines: tuple[str, ...]
+    # isl, osl: prompt and output lengths, in the form in which they are written; ``mean_isl`` and ``mean_osl`` in tokens
     isl: str
     osl: str
     mean_isl: float
     mean_osl: float
-    limits: tuple[Limit, ...]
+    limits: tuple[Limit, ...]  # latency limits as asked; ``limits_that_count`` are those that count in this mode
     limits_that_count: tuple[Limit, ...]
-    mode: Mode | None = None
-    step_factor: float = 1.0
-    step_model: str = ""
-    load: Literal["open", "closed", "measured"]
+    mode: Mode | None = None  # who waits for what; None for a plan from measured points
+    step_factor: float = 1.0  # on the time of every step; 1 for the model as it is
+    step_model: str = ""  # whose step times: "fitted" or a name; "" for measured points
+    load: Literal["open", "closed", "measured"]  # "open", "closed", or "measured" where a benchmark decides
+    # arrivals, cv: process of the open loop, "trace" for a recording, and its coefficient of variation; None for measured points
     arrivals: Process | Literal["trace"] | None = None
     cv: float | None = None
-    spare_systems: int = 0
-    confidence: float | None = None
-    seed: int | None = None
-    speculation: str = ""
-    router: str = ""
-    shares: str = ""
-    benchmarks: str = ""
+    spare_systems: int = 0  # added to what the load needs
+    confidence: float | None = None  # with which the number of systems is to meet the limits, as a share; None for measured points
+    seed: int | None = None  # of every random draw; None for measured points
+    speculation: str = ""  # speculative decoding that was tried beside none; "" for none
+    router: str = ""  # what gives requests to the instances; "" for measured points
+    shares: str = ""  # what prompts share; "" for nothing. ``mean_isl`` is then that of whole prompts, and ``isl`` what was requested.
+    benchmarks: str = ""  # the file of measured points; "" where the plan was simulated
 
 
 SCHEMA = "tonnage-plan/4"
@@ -322,15 +274,10 @@ class Plan(Shown, InNotebooks):
 
 @strict
 class Measured:
-    """The answer of the scenario's own benchmarks, and the prediction to hold next to it.
+    """The answer of the scenario's own benchmarks, and the prediction to hold next to it."""
 
-    Attributes:
-        plan: from the measured points.
-        predicted: candidates of the same question in a closed loop, the way that benchmarks are run.
-    """
-
-    plan: Plan
-    predicted: tuple[Candidate, ...] = ()
+    plan: Plan  # from the measured points
+    predicted: tuple[Candidate, ...] = ()  # candidates of the same question in a closed loop, the way that benchmarks are run
 
 
 def _check_schema(document: Mapping[str, Any]) -> None:

@@ -14,22 +14,17 @@ from tonnage.spec.typed_values import strict
 
 @strict
 class Power:
-    """Predicted power of the GPUs, in watts of one of them; hosts, fans and cooling are not in it (``perf.power``).
+    """Predicted power of the GPUs, in watts of one of them; hosts, fans and cooling are not in it (``perf.power``)."""
 
-    Attributes:
-        watts: at the peak.
-        low, high: between which a measurement is expected with a probability of 80 %.
-        idle_watts, tdp_watts: without work, and at most.
-        joules_per_output_token: at the peak, of all GPUs of an instance.
-        by_load: requests per second of one instance, from 0 on in rising order, and the watts of each of its GPUs.
-    """
-
-    watts: float
+    watts: float  # at the peak
+    # low, high: between which a measurement is expected with a probability of 80 %
     low: float
     high: float
+    # idle_watts, tdp_watts: without work, and at most
     idle_watts: float
     tdp_watts: float
-    joules_per_output_token: float
+    joules_per_output_token: float  # at the peak, of all GPUs of an instance
+    # requests per second of one instance, from 0 on in rising order, and the watts of each of its GPUs
     by_load: tuple[tuple[float, float], ...]
 
     def share_at(self, requests_per_second: float) -> float:
@@ -44,17 +39,11 @@ class Power:
 
 @strict
 class GpuLimit:
-    """A power limit below the board power of each GPU, or its locked clocks.
+    """A power limit below the board power of each GPU, or its locked clocks."""
 
-    Attributes:
-        cap_watts: the power limit; None where the clocks are locked.
-        board_watts: without it; None where unknown.
-        clock: share of its rate that arithmetic keeps.
-    """
-
-    cap_watts: float | None
-    board_watts: float | None
-    clock: float
+    cap_watts: float | None  # the power limit; None where the clocks are locked
+    board_watts: float | None  # without it; None where unknown
+    clock: float  # share of its rate that arithmetic keeps
 
 
 # What a deployment is called: the words that tell one from another in a plan.
@@ -62,24 +51,17 @@ class GpuLimit:
 
 @strict
 class Identity:
-    """A deployment by name.
+    """A deployment by name."""
 
-    Attributes:
-        gpu: catalog id.
-        precision: number format, such as "fp8".
-        tp, pp, dp, ep: tensor-parallel and pipeline-parallel degree, data-parallel attention ranks, expert-parallel degree.
-        engine: with its version and its speculative decoding, such as "vllm-0.32 + eagle k=3".
-        engine_preset: the range of versions that was simulated, such as "vllm-0.32"; "" where the engine was measured.
-    """
-
-    gpu: str
-    precision: str
+    gpu: str  # catalog id
+    precision: str  # number format, such as "fp8"
+    # tp, pp, dp, ep: tensor-parallel and pipeline-parallel degree, data-parallel attention ranks, expert-parallel degree
     tp: int
     pp: int = 1
     dp: int = 1
     ep: int = 1
-    engine: str
-    engine_preset: str = ""
+    engine: str  # with its version and its speculative decoding, such as "vllm-0.32 + eagle k=3"
+    engine_preset: str = ""  # the range of versions that was simulated, such as "vllm-0.32"; "" where the engine was measured
 
     @property
     def parallelism(self) -> Parallelism:
@@ -113,33 +95,21 @@ Role = Literal["serve", "prefill", "decode"]
 
 @strict
 class Pool(Identity):
-    """So many instances of one deployment.
+    """So many instances of one deployment."""
 
-    Attributes:
-        role: "serve" does everything; "prefill" and "decode" share the work.
-        model: catalog id.
-        system: catalog id of the systems that the instances are in.
-        gpus_per_system: GPUs in one of them.
-        knobs: of the engine; None where a benchmark did not say them.
-        instances: spare ones included.
-        systems: spare ones included; two pools on one kind of system are in the same ones, and both name all of them.
-        memory: where the memory of each GPU goes; empty where it is not known.
-        kv_tokens: tokens that the KV cache of one instance holds; None where it is not known.
-        launch: the command that starts the engine of one instance, as an argument list; empty where no command is known. What makes it
-            a prefill or a decode instance is not in it: that depends on what runs it, and ``tonnage deploy`` adds it.
-        launch_file: the configuration file that this command names ``plan.launch.FILE``, as nested values; empty where it needs none.
-    """
-
-    role: Role = "serve"
-    model: str
-    system: str
-    gpus_per_system: int
-    knobs: EngineKnobs | None
-    instances: int
-    systems: int
-    memory: tuple[MemoryPart, ...] = ()
-    kv_tokens: int | None = None
+    role: Role = "serve"  # "serve" does everything; "prefill" and "decode" share the work
+    model: str  # catalog id
+    system: str  # catalog id of the systems that the instances are in
+    gpus_per_system: int  # GPUs in one of them
+    knobs: EngineKnobs | None  # of the engine; None where a benchmark did not say them
+    instances: int  # spare ones included
+    systems: int  # spare ones included; two pools on one kind of system are in the same ones, and both name all of them
+    memory: tuple[MemoryPart, ...] = ()  # where the memory of each GPU goes; empty where it is not known
+    kv_tokens: int | None = None  # tokens that the KV cache of one instance holds; None where it is not known
+    # the command that starts the engine of one instance, as an argument list; empty where no command is known. What makes it a prefill or a
+    # decode instance is not in it: that depends on what runs it, and ``tonnage deploy`` adds it.
     launch: tuple[str, ...] = ()
+    # the configuration file that this command names ``plan.launch.FILE``, as nested values; empty where it needs none
     launch_file: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -36,22 +36,14 @@ class RelaxedLimit:
 
 @strict
 class Unreached:
-    """A confidence that no number of the chosen systems reaches, or only one that nobody would buy.
+    """A confidence that no number of the chosen systems reaches, or only one that nobody would buy."""
 
-    Attributes:
-        confidence: as a share.
-        step_factor: how many times as long as predicted steps may take for it.
-        alone: the limit that a single client then comes nearest to, and the value there: above the limit it breaks at any load. None
-            without limits.
-        other: what reaches it instead; None where nothing requested does.
-        relaxed: the limit that would have to be looser for it; None where that does not help.
-    """
-
-    confidence: float
-    step_factor: float
+    confidence: float  # as a share
+    step_factor: float  # how many times as long as predicted steps may take for it
+    # the limit that a single client then comes nearest to, and the value there: above the limit it breaks at any load. None without limits.
     alone: Breach | None
-    other: OtherSystems | None
-    relaxed: RelaxedLimit | None
+    other: OtherSystems | None  # what reaches it instead; None where nothing requested does
+    relaxed: RelaxedLimit | None  # the limit that would have to be looser for it; None where that does not help
 
 
 # What measuring the choice would buy: the points to take, the systems before and after, and what that is worth.
@@ -66,50 +58,33 @@ LEAST_GAIN = 0.05
 
 @strict
 class Sweep:
-    """Loads of equal lengths, which one benchmark measures one after another.
+    """Loads of equal lengths, which one benchmark measures one after another."""
 
-    Attributes:
-        isl, osl: tokens of each prompt and output.
-        concurrency: clients of each closed loop.
-        seconds: how long each of them sends.
-    """
-
+    # isl, osl: tokens of each prompt and output
     isl: int
     osl: int
-    concurrency: tuple[int, ...]
-    seconds: int
+    concurrency: tuple[int, ...]  # clients of each closed loop
+    seconds: int  # how long each of them sends
 
 
 @strict
 class Measurement(Shown):
-    """Points of the chosen deployment to measure and calibrate on, and the systems that the load takes afterwards.
-
-    Attributes:
-        model: name by which the server knows it.
-        confidence: requested, as a share.
-        sweeps: the points, one benchmark for each pair of lengths.
-        seconds: that they take of one system, the start of an instance included.
-        left: share of the variance of the deciding prediction that the points cannot tell, as far as a calibration can tell it at all.
-        systems: that do with each confidence now, by percent; spare and standby ones included. None where no number does.
-        after: the same after the calibration, where it finds the deployment as predicted.
-        expected_systems: mean number after the calibration at the requested confidence, over what it may find; None where no
-            number does now.
-        usd: what these seconds of a system cost; None without a price.
-        saved_usd_per_year: mean saving, less ``usd``; None without a price.
-    """
+    """Points of the chosen deployment to measure and calibrate on, and the systems that the load takes afterwards."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("points", "bench", "calibrate")
 
-    model: str
-    confidence: float
-    sweeps: tuple[Sweep, ...]
-    seconds: float
-    left: float
+    model: str  # name by which the server knows it
+    confidence: float  # requested, as a share
+    sweeps: tuple[Sweep, ...]  # the points, one benchmark for each pair of lengths
+    seconds: float  # that they take of one system, the start of an instance included
+    left: float  # share of the variance of the deciding prediction that the points cannot tell, as far as a calibration can tell it at all
+    # that do with each confidence now, by percent; spare and standby ones included. None where no number does.
     systems: dict[str, int | None]
-    after: dict[str, int | None]
+    after: dict[str, int | None]  # the same after the calibration, where it finds the deployment as predicted
+    # mean number after the calibration at the requested confidence, over what it may find; None where no number does now
     expected_systems: float | None
-    usd: float | None = None
-    saved_usd_per_year: float | None = None
+    usd: float | None = None  # what these seconds of a system cost; None without a price
+    saved_usd_per_year: float | None = None  # mean saving, less ``usd``; None without a price
 
     @property
     def points(self) -> int:
@@ -159,29 +134,18 @@ class Measurement(Shown):
 
 @strict
 class Provenance:
-    """Version, coefficients, data, and the command.
-
-    Attributes:
-        tonnage: version.
-        coefficients: source of the fitted terms by engine preset; empty where nothing was simulated.
-        benchmarks: the file of measured points that the plan rests on; "" where it was simulated.
-        sources: what that file says of its points, each once.
-        seed: of every random draw; None where nothing was simulated.
-        calibration: factors of one's own on the fitted terms; None for the terms as shipped.
-        step_model: whose step times were used in place of the fitted terms; "" for the fitted ones.
-        command: as it was typed; "" where the plan was not made by the command.
-        date: the day on which it was made, as YYYY-MM-DD; "" where it is not known.
-    """
+    """Version, coefficients, data, and the command."""
 
     tonnage: str
+    # source of the fitted terms by engine preset; empty where nothing was simulated
     coefficients: dict[str, str] = field(default_factory=dict)
-    benchmarks: str = ""
-    sources: tuple[str, ...] = ()
-    seed: int | None = None
-    calibration: Calibration | None = None
-    step_model: str = ""
-    command: str = ""
-    date: str = ""
+    benchmarks: str = ""  # the file of measured points that the plan rests on; "" where it was simulated
+    sources: tuple[str, ...] = ()  # what that file says of its points, each once
+    seed: int | None = None  # of every random draw; None where nothing was simulated
+    calibration: Calibration | None = None  # factors of one's own on the fitted terms; None for the terms as shipped
+    step_model: str = ""  # whose step times were used in place of the fitted terms; "" for the fitted ones
+    command: str = ""  # as it was typed; "" where the plan was not made by the command
+    date: str = ""  # the day on which it was made, as YYYY-MM-DD; "" where it is not known
 
     @property
     def simulated(self) -> bool:
@@ -194,19 +158,11 @@ class Provenance:
 
 @strict
 class Unmeasured:
-    """A part of the choice of which the fit had no row, or too few.
+    """A part of the choice of which the fit had no row, or too few."""
 
-    Attributes:
-        code: a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the engine ``on``, a "format" of
-            weights, "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline", "speculation",
-            "prefix-caching", "adapters" or "images".
-        name: its name in the plan, such as "kimi-k3".
-        on: the GPU or the engine with which it was not measured; "" where it was not measured at all.
-        bits: the width of its arithmetic where the GPU was measured only in another width; None elsewhere.
-        rows: the rows that there are, fewer than the fit needs.
-        nearest: the nearest measured one; "" where nothing is near.
-    """
-
+    # a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the engine ``on``, a "format" of weights,
+    # "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline", "speculation", "prefix-caching",
+    # "adapters" or "images"
     code: Literal[
         "model",
         "gpu",
@@ -221,61 +177,43 @@ class Unmeasured:
         "adapters",
         "images",
     ]
-    name: str
-    on: str = ""
-    bits: int | None = None
-    rows: int = 0
-    nearest: str = ""
+    name: str  # its name in the plan, such as "kimi-k3"
+    on: str = ""  # the GPU or the engine with which it was not measured; "" where it was not measured at all
+    bits: int | None = None  # the width of its arithmetic where the GPU was measured only in another width; None elsewhere
+    rows: int = 0  # the rows that there are, fewer than the fit needs
+    nearest: str = ""  # the nearest measured one; "" where nothing is near
 
 
 @strict
 class OutOfRange:
-    """A length, a load or a size of an instance beyond those of the measured rows of this engine and kind of model.
+    """A length, a load or a size of an instance beyond those of the measured rows of this engine and kind of model."""
 
-    Attributes:
-        code: "isl", "osl" and "context" in tokens, "in-flight" in requests that an attention rank holds at once, "gpus" of an instance.
-        value: that of the question or the choice: the mean, or the 95th percentile where ``tail`` is true.
-        least, most: the measured range; ``least`` is None where it has no lower end.
-        tail: whether the mean is inside the range and the 95th percentile outside.
-    """
-
+    # "isl", "osl" and "context" in tokens, "in-flight" in requests that an attention rank holds at once, "gpus" of an instance
     code: Literal["isl", "osl", "context", "in-flight", "gpus"]
-    value: float
+    value: float  # that of the question or the choice: the mean, or the 95th percentile where ``tail`` is true
+    # least, most: the measured range; ``least`` is None where it has no lower end
     least: int | None = None
     most: int
-    tail: bool = False
+    tail: bool = False  # whether the mean is inside the range and the 95th percentile outside
 
 
 @strict
 class OpenLoopNearSaturation:
-    """The peak is so near saturation that a typical error of step times makes queues grow.
+    """The peak is so near saturation that a typical error of step times makes queues grow."""
 
-    Attributes:
-        share: load at the peak over the saturation of the instances.
-        times: factor on p95 TTFT if steps take longer by the typical error.
-        below: the share of saturation up to which that factor is at most ``times_below``.
-        times_below: see ``below``.
-    """
-
-    share: float
-    times: float
-    below: float
+    share: float  # load at the peak over the saturation of the instances
+    times: float  # factor on p95 TTFT if steps take longer by the typical error
+    below: float  # the share of saturation up to which that factor is at most ``times_below``
     times_below: float
     code: Literal["open-loop-near-saturation"] = "open-loop-near-saturation"
 
 
 @strict
 class ClosedLoopNearSaturation:
-    """The clients keep the instances so busy that the errors of predictions are larger.
+    """The clients keep the instances so busy that the errors of predictions are larger."""
 
-    Attributes:
-        share: load over the saturation of the instances.
-        times: held-out errors of p95 TTFT there over those below the share ``below``.
-        below: see ``times``.
-    """
-
-    share: float
-    times: float
+    share: float  # load over the saturation of the instances
+    times: float  # held-out errors of p95 TTFT there over those below the share ``below``
     below: float
     code: Literal["closed-loop-near-saturation"] = "closed-loop-near-saturation"
 

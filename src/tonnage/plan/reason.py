@@ -62,13 +62,9 @@ class TooManyStages:
 
 @strict
 class CannotRun:
-    """The deployment was refused before any simulation: it does not fit the memory, or the model cannot be split so.
+    """The deployment was refused before any simulation: it does not fit the memory, or the model cannot be split so."""
 
-    Attributes:
-        error: the message of the refusal, with its arithmetic.
-    """
-
-    error: str
+    error: str  # the message of the refusal, with its arithmetic
     code: Literal["cannot-run"] = "cannot-run"
 
 
@@ -222,17 +218,11 @@ class NothingMeetsLimits:
 
 @strict
 class Most:
-    """What the most that is allowed would carry of a deployment that takes more.
+    """What the most that is allowed would carry of a deployment that takes more."""
 
-    Attributes:
-        system: what its systems are; "" where it is not known.
-        most_systems: how many are allowed, or hold what a year's budget pays for; None where that is not known.
-        most_requests_per_second: what these, or the instances that are paid for, carry inside the limits.
-    """
-
-    system: str = ""
-    most_systems: int | None = None
-    most_requests_per_second: float | None = None
+    system: str = ""  # what its systems are; "" where it is not known
+    most_systems: int | None = None  # how many are allowed, or hold what a year's budget pays for; None where that is not known
+    most_requests_per_second: float | None = None  # what these, or the instances that are paid for, carry inside the limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,18 +319,11 @@ def rejected(deployment: Identity, reason: Reason) -> Rejected:
 
 @strict
 class Reached:
-    """What one deployment reaches at its lightest load.
+    """What one deployment reaches at its lightest load."""
 
-    Attributes:
-        limit: the limit that asks for it; None for the time in which a job has to be done.
-        asked_ms: at most so many milliseconds.
-        value_ms: what is reached, in milliseconds.
-        deployment: which deployment reaches it.
-    """
-
-    limit: Limit | None
-    asked_ms: float
-    value_ms: float
+    limit: Limit | None  # the limit that asks for it; None for the time in which a job has to be done
+    asked_ms: float  # at most so many milliseconds
+    value_ms: float  # what is reached, in milliseconds
     deployment: Identity
 
 
@@ -349,14 +332,10 @@ class Reachable:
     """How near the deployments come to limits that none of them meets.
 
     The lightest load is one request at a time, of a job a single request, and of a benchmark the measured load that comes nearest.
-
-    Attributes:
-        best: for each limit the lowest value that any deployment reaches.
-        nearest: every limited value of the deployment that exceeds its limits by the smallest factor.
     """
 
-    best: tuple[Reached, ...]
-    nearest: tuple[Reached, ...]
+    best: tuple[Reached, ...]  # for each limit the lowest value that any deployment reaches
+    nearest: tuple[Reached, ...]  # every limited value of the deployment that exceeds its limits by the smallest factor
 
 
 def nearest_of(found: Iterable[tuple[Reached, ...]]) -> Reachable | None:

@@ -20,23 +20,14 @@ Input = Literal["isl", "osl", "rate", "step_time"]
 
 @strict
 class Changed:
-    """The answer with one input changed.
+    """The answer with one input changed."""
 
-    Attributes:
-        change: relative, such as −0.2.
-        systems: bought then; None where nothing meets the limits.
-        systems_exact: without rounding and spare; None as above.
-        deployment: what is chosen then; None as above.
-        gpus: of these systems; 0 as above.
-        reason: why nothing meets the limits; otherwise None.
-    """
-
-    change: float
-    systems: int | None
-    systems_exact: float | None
-    deployment: Identity | None
-    gpus: int = 0
-    reason: Reason | None
+    change: float  # relative, such as −0.2
+    systems: int | None  # bought then; None where nothing meets the limits
+    systems_exact: float | None  # without rounding and spare; None as above
+    deployment: Identity | None  # what is chosen then; None as above
+    gpus: int = 0  # of these systems; 0 as above
+    reason: Reason | None  # why nothing meets the limits; otherwise None
 
 
 @strict
@@ -50,37 +41,24 @@ class Swing:
 
 @strict
 class Relaxed:
-    """The cheapest limit to relax: by the smallest factor that saves a system.
-
-    Attributes:
-        limit: as asked.
-        to_ms: the limit as relaxed, in milliseconds.
-        systems: needed then.
-        saved: systems fewer.
-        gpus: of these systems.
-    """
+    """The cheapest limit to relax: by the smallest factor that saves a system."""
 
     limit: Limit
-    to_ms: float
-    systems: int
-    saved: int
-    gpus: int = 0
+    to_ms: float  # the limit as relaxed, in milliseconds
+    systems: int  # needed then
+    saved: int  # systems fewer
+    gpus: int = 0  # of these systems
 
 
 @strict
 class Sensitivity:
-    """What would change the answer.
+    """What would change the answer."""
 
-    Attributes:
-        systems, systems_exact: of the plan itself.
-        swings: one per input.
-        relaxed: the cheapest relaxed limit that saves a system; None where none does.
-    """
-
+    # systems, systems_exact: of the plan itself
     systems: int
     systems_exact: float
-    swings: tuple[Swing, ...]
-    relaxed: Relaxed | None
+    swings: tuple[Swing, ...]  # one per input
+    relaxed: Relaxed | None  # the cheapest relaxed limit that saves a system; None where none does
 
 
 # The course's percentile way of sizing for a mean, next to the simulated answer.
@@ -88,27 +66,23 @@ class Sensitivity:
 
 @strict
 class PercentileAnswer:
-    """A percentile of the arrivals in one second over the throughput of a benchmark, and what the simulation says instead.
+    """A percentile of the arrivals in one second over the throughput of a benchmark, and what the simulation says instead."""
 
-    Attributes:
-        percentile: of the arrivals in one second.
-        mean_requests_per_second, peak_requests_per_second: the mean of the time that is sized for, such as the working hours, which is
-            the rate that is simulated; and that percentile of its arrivals.
-        requests_per_second_per_instance, concurrency_per_instance: of a closed loop inside the limits.
-        systems_exact, systems: by the percentile way.
-        simulated_systems_exact, simulated_systems: by the simulation, which decides.
-        process, cv: of the simulated arrivals; cv is None where they are not gamma.
-    """
-
-    percentile: float
+    percentile: float  # of the arrivals in one second
+    # mean_requests_per_second, peak_requests_per_second: the mean of the time that is sized for, such as the working hours, which is the
+    # rate that is simulated; and that percentile of its arrivals
     mean_requests_per_second: float
     peak_requests_per_second: float
+    # requests_per_second_per_instance, concurrency_per_instance: of a closed loop inside the limits
     requests_per_second_per_instance: float
     concurrency_per_instance: float
+    # systems_exact, systems: by the percentile way
     systems_exact: float
     systems: int
+    # simulated_systems_exact, simulated_systems: by the simulation, which decides
     simulated_systems_exact: float
     simulated_systems: int
+    # process, cv: of the simulated arrivals; cv is None where they are not gamma
     process: Process
     cv: float | None = None
 
@@ -118,33 +92,21 @@ class PercentileAnswer:
 
 @strict
 class PrefixCache:
-    """The choice with its prefix caches, at the asked peak.
+    """The choice with its prefix caches, at the asked peak."""
 
-    Attributes:
-        shares: what prompts share, in words.
-        hit_rate: share of the prompt tokens that come from the caches of the fleet, behind the router of the plan.
-        router: that router, a name of ``simulator.router``.
-        shared_out_as: the router by whose rule requests were shared out in the simulation: it finds as much of the prompts, or less.
-        instances: how many serve.
-        simulated_instances: how many of them were simulated for the hit rate, with their share of the load.
-        one_instance: the share of one instance by itself, at the highest load inside the limits.
-        other_router: one that treats conversations and prompts the other way; "" where there is one instance, or it makes no difference.
-        other_hit_rate: the hit rate behind it; None where there is none.
-        without_systems: systems, spare ones included, that the same deployment would take without a prefix cache; None where no number
-            would do.
-        without_requests_per_second_per_instance: what an instance would carry without it; None where no load is inside the limits.
-    """
-
-    shares: str
-    hit_rate: float
-    router: str
-    shared_out_as: str
+    shares: str  # what prompts share, in words
+    hit_rate: float  # share of the prompt tokens that come from the caches of the fleet, behind the router of the plan
+    router: str  # that router, a name of ``simulator.router``
+    shared_out_as: str  # the router by whose rule requests were shared out in the simulation: it finds as much of the prompts, or less
     instances: int
-    simulated_instances: int
-    one_instance: float
+    simulated_instances: int  # how many of them were simulated for the hit rate, with their share of the load
+    one_instance: float  # the share of one instance by itself, at the highest load inside the limits
+    # one that treats conversations and prompts the other way; "" where there is one instance, or it makes no difference
     other_router: str = ""
-    other_hit_rate: float | None = None
+    other_hit_rate: float | None = None  # the hit rate behind it; None where there is none
+    # systems, spare ones included, that the same deployment would take without a prefix cache; None where no number would do
     without_systems: int | None = None
+    # what an instance would carry without it; None where no load is inside the limits
     without_requests_per_second_per_instance: float | None = None
 
 
@@ -153,26 +115,19 @@ class PrefixCache:
 
 @strict
 class ParetoPoint(Identity):
-    """One candidate, in the order of ``Plan.candidates``.
+    """One candidate, in the order of ``Plan.candidates``."""
 
-    Attributes:
-        systems, gpus: bought for the peak.
-        cost_per_year: in USD; None where it is not known.
-        ttft_ms, e2e_ms: means in milliseconds at the asked peak, or at the highest load of the candidate inside the limits where no
-            peak is known; None where not measured.
-        front_gpus: no other candidate has at most as many GPUs and a lower mean E2E (TTFT where E2E was not measured).
-        front_cost: the same with cost per year in place of GPUs; False where cost is not known.
-        chosen: whether it is the plan's choice.
-    """
-
+    # systems, gpus: bought for the peak
     systems: int
     gpus: int
-    cost_per_year: float | None
+    cost_per_year: float | None  # in USD; None where it is not known
+    # ttft_ms, e2e_ms: means in milliseconds at the asked peak, or at the highest load of the candidate inside the limits where no peak is
+    # known; None where not measured
     ttft_ms: float | None
     e2e_ms: float | None
-    front_gpus: bool
-    front_cost: bool
-    chosen: bool
+    front_gpus: bool  # no other candidate has at most as many GPUs and a lower mean E2E (TTFT where E2E was not measured)
+    front_cost: bool  # the same with cost per year in place of GPUs; False where cost is not known
+    chosen: bool  # whether it is the plan's choice
 
 
 def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = None) -> tuple[ParetoPoint, ...]:

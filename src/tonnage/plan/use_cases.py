@@ -23,19 +23,14 @@ WhyNot = Literal["models", "demand", "no-deployment", "limit", "more-gpus"]
 
 @strict
 class CaseAtPeak:
-    """One use case at its peak, in a simulation of a pool.
+    """One use case at its peak, in a simulation of a pool."""
 
-    Attributes:
-        name: of the use case.
-        requests_per_second: at its peak.
-        limits: each of its limits, with the value at the asked confidence and the share of the limit that it uses. The percentile of
-            single gaps (ITL) is an upper bound where several use cases share a pool: the record pools their gaps.
-        ttft_ms, tpot_ms, e2e_ms: of its own requests, by the prediction as it is.
-    """
-
-    name: str
-    requests_per_second: float
+    name: str  # of the use case
+    requests_per_second: float  # at its peak
+    # each of its limits, with the value at the asked confidence and the share of the limit that it uses. The percentile of single gaps
+    # (ITL) is an upper bound where several use cases share a pool: the record pools their gaps.
     limits: tuple[LimitUse, ...]
+    # ttft_ms, tpot_ms, e2e_ms: of its own requests, by the prediction as it is
     ttft_ms: Latencies
     tpot_ms: Latencies
     e2e_ms: Latencies
@@ -43,22 +38,14 @@ class CaseAtPeak:
 
 @strict
 class UseCasePool(Identity):
-    """Instances of one deployment that serve some of the use cases.
+    """Instances of one deployment that serve some of the use cases."""
 
-    Attributes:
-        system: catalog id; ``gpus_per_system`` GPUs in each.
-        knobs: of the engine; None where they are not known.
-        instances: the fewest that were seen to hold every limit.
-        instances_exact: by what one instance carries of each use case, without rounding.
-        cases: what each of them sees at the peak of all.
-    """
-
-    system: str
+    system: str  # catalog id; ``gpus_per_system`` GPUs in each
     gpus_per_system: int
-    knobs: EngineKnobs | None
-    instances: int
-    instances_exact: float
-    cases: tuple[CaseAtPeak, ...]
+    knobs: EngineKnobs | None  # of the engine; None where they are not known
+    instances: int  # the fewest that were seen to hold every limit
+    instances_exact: float  # by what one instance carries of each use case, without rounding
+    cases: tuple[CaseAtPeak, ...]  # what each of them sees at the peak of all
 
     @property
     def gpus(self) -> int:
@@ -77,16 +64,11 @@ class PoolSystems:
 
 @strict
 class Arrangement:
-    """Pools, and the whole systems that hold them: pools on one kind of system share its systems.
+    """Pools, and the whole systems that hold them: pools on one kind of system share its systems."""
 
-    Attributes:
-        pools: one for all use cases, or one for each.
-        systems: by kind.
-        standby: standby systems for failures, of each kind of system or of the instances of each pool; empty where none was requested.
-    """
-
-    pools: tuple[UseCasePool, ...]
-    systems: tuple[PoolSystems, ...]
+    pools: tuple[UseCasePool, ...]  # one for all use cases, or one for each
+    systems: tuple[PoolSystems, ...]  # by kind
+    # standby systems for failures, of each kind of system or of the instances of each pool; empty where none was requested
     standby: tuple[Standby, ...] = ()
 
     @property
@@ -102,45 +84,31 @@ class Arrangement:
 
 @strict
 class NotShared:
-    """Why one pool for all use cases is not chosen.
+    """Why one pool for all use cases is not chosen."""
 
-    Attributes:
-        code: "models" or "demand" where they cannot be simulated together; "no-deployment" where no deployment meets the limits of each;
-            "limit" where none holds the limits of all on as many GPUs as the separate pools take; "more-gpus" where it takes more.
-        case: the use case that decides; "" where none does.
-        gpus: of the shared pool, or the most that were tried; None where nothing was simulated. ``separate_gpus`` are those of the separate
-            pools next to it: of whole systems, or, where these are as many, of the instances.
-        breach: the limit that breaks; None where none does.
-    """
-
+    # "models" or "demand" where they cannot be simulated together; "no-deployment" where no deployment meets the limits of each; "limit"
+    # where none holds the limits of all on as many GPUs as the separate pools take; "more-gpus" where it takes more
     code: WhyNot
-    case: str = ""
+    case: str = ""  # the use case that decides; "" where none does
+    # of the shared pool, or the most that were tried; None where nothing was simulated. ``separate_gpus`` are those of the separate pools
+    # next to it: of whole systems, or, where these are as many, of the instances.
     gpus: int | None = None
     separate_gpus: int | None = None
-    breach: Breach | None = None
+    breach: Breach | None = None  # the limit that breaks; None where none does
 
 
 @strict
 class UseCases(Shown, Displayed):
-    """The answer.
-
-    Attributes:
-        names: of the use cases, in the order in which they were given.
-        plans: each by itself, in the same order.
-        separate: a pool for each; None where one of them has no deployment inside its limits.
-        shared: one pool for all; None where there is none that could be chosen.
-        not_shared: why ``shared`` is not chosen; None where it is.
-        chosen: which of the two; None where neither is possible.
-    """
+    """The answer."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("schema",)
 
-    names: tuple[str, ...]
-    plans: tuple[Plan, ...]
-    separate: Arrangement | None
-    shared: Arrangement | None
-    not_shared: NotShared | None
-    chosen: Chosen | None
+    names: tuple[str, ...]  # of the use cases, in the order in which they were given
+    plans: tuple[Plan, ...]  # each by itself, in the same order
+    separate: Arrangement | None  # a pool for each; None where one of them has no deployment inside its limits
+    shared: Arrangement | None  # one pool for all; None where there is none that could be chosen
+    not_shared: NotShared | None  # why ``shared`` is not chosen; None where it is
+    chosen: Chosen | None  # which of the two; None where neither is possible
 
     @property
     def schema(self) -> str:

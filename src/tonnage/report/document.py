@@ -37,26 +37,17 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows under a header.
-
-    Attributes:
-        caption: what the rows are.
-        header: column names with their units.
-        rows: cells as text, as many as the header has.
-        chosen: index of the row to see first, or None; ``mark`` says why.
-        folded: whether it is closed at first, where the reader can open it.
-        note: what a reader must know of the cells.
-        spare: names of the columns that a narrow page may leave out, the first to go first. The others say which row it is,
-            or what was asked, and never go.
-    """
+    """Rows under a header."""
 
     caption: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    chosen: int | None = None
+    header: tuple[str, ...]  # column names with their units
+    rows: tuple[tuple[str, ...], ...]  # cells as text, as many as the header has
+    chosen: int | None = None  # index of the row to see first, or None; ``mark`` says why
     mark: str = "chosen"
-    folded: bool = False
-    note: str = ""
+    folded: bool = False  # whether it is closed at first, where the reader can open it
+    note: str = ""  # what a reader must know of the cells
+    # names of the columns that a narrow page may leave out, the first to go first. The others say which row it is, or what was asked, and
+    # never go.
     spare: tuple[str, ...] = ()
 
     @property
@@ -93,21 +84,13 @@ Block = Text | Items | Facts | Table | Drawing | Command | Lines
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Blocks under a heading.
-
-    Attributes:
-        key: its anchor.
-        title: the heading.
-        blocks: what is under it.
-        listed: whether the list of parts names it.
-        folded: whether it is closed at first, where the reader can open it.
-    """
+    """Blocks under a heading."""
 
     key: str
     title: str
-    blocks: tuple[Block, ...]
-    listed: bool = True
-    folded: bool = False
+    blocks: tuple[Block, ...]  # what is under it
+    listed: bool = True  # whether the list of parts names it
+    folded: bool = False  # whether it is closed at first, where the reader can open it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

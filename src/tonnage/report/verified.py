@@ -75,28 +75,19 @@ def verified_folder(found: Folder) -> Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What happened under load while one instance was killed and stayed down.
+    """What happened under load while one instance was killed and stayed down."""
 
-    Attributes:
-        instances: that were started.
-        sent, completed: requests of the whole run.
-        lost: failed requests that were in flight when the instance was killed, which had been sent to it.
-        lost_after: failed requests that were sent later: the gateway gave them to an instance that was gone.
-        limits: each limit of the plan in words, with its value in milliseconds before the kill; None where nothing completed.
-        within: whether every limit held before the kill.
-        fired: whether the written rule on missing instances fires for what was seen; None without promtool.
-        invalid: why the load client's figures cannot be believed; empty where they can.
-    """
-
-    instances: int
+    instances: int  # that were started
+    # sent, completed: requests of the whole run
     sent: int
     completed: int
-    lost: int
-    lost_after: int
+    lost: int  # failed requests that were in flight when the instance was killed, which had been sent to it
+    lost_after: int  # failed requests that were sent later: the gateway gave them to an instance that was gone
+    # each limit of the plan in words, with its value in milliseconds before the kill; None where nothing completed
     limits: tuple[tuple[str, float | None], ...]
-    within: bool
-    fired: bool | None
-    invalid: tuple[str, ...]
+    within: bool  # whether every limit held before the kill
+    fired: bool | None  # whether the written rule on missing instances fires for what was seen; None without promtool
+    invalid: tuple[str, ...]  # why the load client's figures cannot be believed; empty where they can
 
     @property
     def as_planned(self) -> bool:

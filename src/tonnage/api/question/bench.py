@@ -41,25 +41,15 @@ MOST_WORKERS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """A requested measurement, checked, and not begun yet.
+    """A requested measurement, checked, and not begun yet."""
 
-    Attributes:
-        setup: the server, and how to ask it.
-        questions: the loads, one after another.
-        wanted: what is to be said of each.
-        scenario: what was asked, for the run folders.
-        metrics_urls: pages of Prometheus metrics to read while a load runs.
-        exports: formats of other tools that each run folder is written in, too.
-        gpus: of this machine, read while a load runs; None for none.
-    """
-
-    setup: Setup
-    questions: tuple[Question, ...]
-    wanted: Wanted
-    scenario: dict[str, Any]
-    metrics_urls: tuple[str, ...] = ()
-    exports: tuple[str, ...] = ()
-    gpus: DriverGpus | None = None
+    setup: Setup  # the server, and how to ask it
+    questions: tuple[Question, ...]  # the loads, one after another
+    wanted: Wanted  # what is to be said of each
+    scenario: dict[str, Any]  # what was asked, for the run folders
+    metrics_urls: tuple[str, ...] = ()  # pages of Prometheus metrics to read while a load runs
+    exports: tuple[str, ...] = ()  # formats of other tools that each run folder is written in, too
+    gpus: DriverGpus | None = None  # of this machine, read while a load runs; None for none
 
     def folder(self, output: Path, question: Question) -> Path:
         """Where one load is written: the folder itself, or one inside it for each point of a sweep."""

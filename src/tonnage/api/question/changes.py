@@ -122,19 +122,12 @@ LARGEST = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seasons:
-    """The settings of a fleet by the hour.
+    """The settings of a fleet by the hour."""
 
-    Attributes:
-        by_hour: for each hour of the day the place of its settings in the next two.
-        deployments: an instance with each settings; the first are those of the other hours.
-        contexts: longest request that each of them takes, prompt and output, in tokens.
-        restarts: how long it takes to change from one to another.
-    """
-
-    by_hour: tuple[int, ...]
-    deployments: tuple[Deployment, ...]
-    contexts: tuple[int, ...]
-    restarts: Restarts
+    by_hour: tuple[int, ...]  # for each hour of the day the place of its settings in the next two
+    deployments: tuple[Deployment, ...]  # an instance with each settings; the first are those of the other hours
+    contexts: tuple[int, ...]  # longest request that each of them takes, prompt and output, in tokens
+    restarts: Restarts  # how long it takes to change from one to another
 
 
 def seasons_of(text: str, deployment: Deployment) -> Seasons:

@@ -54,35 +54,20 @@ CHANGING = ("fail", "autoscale", "seasons")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """One deployment and the loads that it is simulated under.
+    """One deployment and the loads that it is simulated under."""
 
-    Attributes:
-        deployment: one instance.
-        workloads: one per point.
-        window_s: seconds in which completions count; None for the whole run.
-        seed: of every random draw.
-        instances: of the deployment, which share each load; 1 is an instance by itself.
-        router: what shares it.
-        pools: two pools in its place.
-        tiers: memory below the KV cache of each instance.
-        failures: how the instances fail; None where they do not.
-        autoscale: how a controller scales them; None where all serve all the time.
-        limits: whose violations are counted.
-        seasons: settings of the engines by the hour; None where they are the same at all hours.
-    """
-
-    deployment: Deployment
-    workloads: tuple[Workload, ...]
-    window_s: float | None
-    seed: int
-    instances: int = 1
-    router: str = "least-outstanding"
-    pools: Disaggregated | None = None
-    tiers: tuple[Tier, ...] = ()
-    failures: Failures | None = None
-    autoscale: Autoscale | None = None
-    limits: Slo = ()
-    seasons: Seasons | None = None
+    deployment: Deployment  # one instance
+    workloads: tuple[Workload, ...]  # one per point
+    window_s: float | None  # seconds in which completions count; None for the whole run
+    seed: int  # of every random draw
+    instances: int = 1  # of the deployment, which share each load; 1 is an instance by itself
+    router: str = "least-outstanding"  # what shares it
+    pools: Disaggregated | None = None  # two pools in its place
+    tiers: tuple[Tier, ...] = ()  # memory below the KV cache of each instance
+    failures: Failures | None = None  # how the instances fail; None where they do not
+    autoscale: Autoscale | None = None  # how a controller scales them; None where all serve all the time
+    limits: Slo = ()  # whose violations are counted
+    seasons: Seasons | None = None  # settings of the engines by the hour; None where they are the same at all hours
 
     @property
     def changes(self) -> bool:

@@ -110,7 +110,7 @@ def _size(asked: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _plans(scenario: Mapping[str, Any], progress: Progress) -> tuple[Plan, ...]:
-    from tonnage.api.size import answer, ask
+    from tonnage.api.sizing import answer, ask
 
     return answer(ask(scenario), progress=progress)
 
@@ -122,7 +122,7 @@ def _in_short(plan: Plan) -> dict[str, Any]:
 
 
 def _simulate(asked: dict[str, Any], progress: Progress) -> Answer:
-    from tonnage.api.simulate import simulate_sweep
+    from tonnage.api.simulation import simulate_sweep
     from tonnage.report.simulated import simulated
 
     runs = simulate_sweep(progress=progress, **_known(asked, "simulate"))

@@ -48,17 +48,11 @@ def _nobody(words: str) -> None:
 
 @dataclass(slots=True)
 class Kill:
-    """The killing of one child from its own thread.
-
-    Attributes:
-        child: which.
-        after_s: seconds from ``begin``.
-        back_s: seconds until it served again; None as long as it does not.
-    """
+    """The killing of one child from its own thread."""
 
     child: Child
-    after_s: float
-    back_s: float | None = None
+    after_s: float  # seconds from ``begin``
+    back_s: float | None = None  # seconds until it served again; None as long as it does not
     _done: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 

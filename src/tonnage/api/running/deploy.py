@@ -30,16 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """The result of ``deploy``.
+    """The result of ``deploy``."""
 
-    Attributes:
-        files: paths of the written files inside the folder.
-        checkpoint: checkpoint that the engines load.
-        notes: sentences on the deployment, if it is not the plan's choice, on the checkpoint, and the commands that create it.
-    """
-
-    files: tuple[str, ...]
-    checkpoint: str
+    files: tuple[str, ...]  # paths of the written files inside the folder
+    checkpoint: str  # checkpoint that the engines load
+    # sentences on the deployment, if it is not the plan's choice, on the checkpoint, and the commands that create it
     notes: tuple[str, ...]
 
 
@@ -113,7 +108,7 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
 
     Where there is none, the reason: the limits, with what comes nearest to them, or why the question cannot be asked again.
     """
-    from tonnage.api.size import size
+    from tonnage.api.sizing import size
     from tonnage.report.plans.answer import NO_ANSWER, answer_text
     from tonnage.report.plans.candidates import left_out_texts
 
@@ -192,21 +187,13 @@ AS_SHIPPED = ("", "fitted")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instances:
-    """Instances that can be simulated.
+    """Instances that can be simulated."""
 
-    Attributes:
-        deployment: one of them.
-        instances: how many there are, spare ones included.
-        gpus_per_system: GPUs in one of the systems that they are in.
-        prompt_tokens: mean prompt that is expected, which pipeline stages need.
-        tiers: memory below the KV cache of each attention rank.
-    """
-
-    deployment: Deployment
-    instances: int
-    gpus_per_system: int
-    prompt_tokens: int
-    tiers: tuple[Tier, ...] = ()
+    deployment: Deployment  # one of them
+    instances: int  # how many there are, spare ones included
+    gpus_per_system: int  # GPUs in one of the systems that they are in
+    prompt_tokens: int  # mean prompt that is expected, which pipeline stages need
+    tiers: tuple[Tier, ...] = ()  # memory below the KV cache of each attention rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,19 +350,12 @@ LONGEST_LOAD_S = 3_600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The result of ``verify``.
+    """The result of ``verify``."""
 
-    Attributes:
-        instances: what each instance runs, next to the plan.
-        planned: instances of the plan.
-        asked_rate: requests per second that were sent; None where no load was sent.
-        load: what was measured under the plan's load, next to its prediction; None where no load was sent.
-    """
-
-    instances: tuple[Instance, ...]
-    planned: int
-    asked_rate: float | None = None
-    load: Watched | None = None
+    instances: tuple[Instance, ...]  # what each instance runs, next to the plan
+    planned: int  # instances of the plan
+    asked_rate: float | None = None  # requests per second that were sent; None where no load was sent
+    load: Watched | None = None  # what was measured under the plan's load, next to its prediction; None where no load was sent
 
     @property
     def findings(self) -> tuple[str, ...]:

@@ -28,17 +28,11 @@ Seen = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processes:
-    """A fleet that serves.
+    """A fleet that serves."""
 
-    Attributes:
-        supervisor: of the instances.
-        url: of the gateway.
-        instances: the names of the instances.
-    """
-
-    supervisor: Supervisor
-    url: str
-    instances: tuple[str, ...]
+    supervisor: Supervisor  # of the instances
+    url: str  # of the gateway
+    instances: tuple[str, ...]  # the names of the instances
 
 
 def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Sequence[str]] = ()) -> list[Program]:

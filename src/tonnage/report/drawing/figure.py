@@ -21,18 +21,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One point.
+    """One point."""
 
-    Attributes:
-        x, y: in the units of the axes.
-        tip: the whole configuration or reading, one fact per line.
-        chosen: whether it is the plan's answer, and is marked so.
-    """
-
+    # x, y: in the units of the axes
     x: float
     y: float
-    tip: str
-    chosen: bool = False
+    tip: str  # the whole configuration or reading, one fact per line
+    chosen: bool = False  # whether it is the plan's answer, and is marked so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +43,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A straight line across the plot: a limit, the chosen load, the load at the peak.
+    """A straight line across the plot: a limit, the chosen load, the load at the peak."""
 
-    Attributes:
-        along: "y" for a horizontal line at that value of y, "x" for a vertical one.
-        tone: of the series that it limits; None for a neutral line.
-    """
-
-    along: str
+    along: str  # "y" for a horizontal line at that value of y, "x" for a vertical one
     value: float
     label: str
-    tone: int | None = None
+    tone: int | None = None  # of the series that it limits; None for a neutral line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,20 +170,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap(Displayed):
-    """Counts over two axes, darker where there are more.
-
-    Attributes:
-        columns, rows: the edges of the cells along x and y, ascending, one more than there are cells.
-        cells: those that hold anything.
-    """
+    """Counts over two axes, darker where there are more."""
 
     key: str
     title: str
     x: Axis
     y: Axis
+    # columns, rows: the edges of the cells along x and y, ascending, one more than there are cells
     columns: tuple[float, ...]
     rows: tuple[float, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[Cell, ...]  # those that hold anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,22 +25,15 @@ SAME = "The plans say the same: no part of the question, of the answer or of its
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that two plans say differently.
+    """One thing that two plans say differently."""
 
-    Attributes:
-        part: "asked" (a key of the scenario), "question" (as it was understood), "answer", "cost", "prices" or "made with".
-        what: which thing.
-        first, second: what each says; "–" where it says nothing.
-        change: of numbers, the second over the first less 1, in words; "" elsewhere.
-        use_case: whose plan by itself says it; "" of a single plan, and of the fleet of several use cases (part "fleet").
-    """
-
-    part: str
+    part: str  # "asked" (a key of the scenario), "question" (as it was understood), "answer", "cost", "prices" or "made with"
     what: str
+    # first, second: what each says, or "–"
     first: str
     second: str
-    change: str = ""
-    use_case: str = ""
+    change: str = ""  # of numbers, the second over the first less 1, in words; "" elsewhere
+    use_case: str = ""  # whose plan by itself says it; "" of a single plan, and of the fleet of several use cases (part "fleet")
 
 
 def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:

@@ -45,17 +45,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """Values whose place lies from ``low`` on and below ``high``; in the last bin ``high`` is included.
+    """Values whose place lies from ``low`` on and below ``high``; in the last bin ``high`` is included."""
 
-    Attributes:
-        low, high: edges.
-        middle: the mean place of what is in it.
-        spread: of the values.
-    """
-
+    # low, high: edges
     low: float
     high: float
-    middle: float
+    middle: float  # the mean place of what is in it
     spread: Spread
 
     @property

@@ -65,27 +65,19 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRun:
-    """One run.
+    """One run."""
 
-    Attributes:
-        name: of its folder.
-        requests, summary: what happened.
-        rows: the requests that the summary counts, int64.
-        scenario, provenance: what was asked, and by which version.
-        facts: ``run.json`` of a measured or imported run; empty for a simulated one.
-        tokens: of a measured run that kept them.
-        server: what the server said of itself meanwhile, by name of the metric: seconds and values; empty where nothing was read.
-    """
-
-    name: str
+    name: str  # of its folder
+    # requests, summary: what happened
     requests: Requests
     summary: Summary
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64]  # the requests that the summary counts, int64
+    # scenario, provenance: what was asked, and by which version
     scenario: Mapping[str, Any]
     provenance: Mapping[str, Any]
-    facts: Mapping[str, Any]
-    tokens: Tokens | None
-    server: Readings
+    facts: Mapping[str, Any]  # ``run.json`` of a measured or imported run; empty for a simulated one
+    tokens: Tokens | None  # of a measured run that kept them
+    server: Readings  # what the server said of itself meanwhile, by name of the metric: seconds and values; empty where nothing was read
 
     @property
     def ttft_ms(self) -> NDArray[np.float64]:

@@ -232,19 +232,12 @@ MOST = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """One line of a figure.
+    """One line of a figure."""
 
-    Attributes:
-        name: what a reader sees.
-        series: the names of Prometheus that say it, without labels, of whichever engine.
-        summed: whether several servers or GPUs are added up; otherwise their mean counts.
-        scale: by which a value is multiplied.
-    """
-
-    name: str
-    series: tuple[str, ...]
-    summed: bool = True
-    scale: float = 1.0
+    name: str  # what a reader sees
+    series: tuple[str, ...]  # the names of Prometheus that say it, without labels, of whichever engine
+    summed: bool = True  # whether several servers or GPUs are added up; otherwise their mean counts
+    scale: float = 1.0  # by which a value is multiplied
 
 
 GAUGES: tuple[tuple[str, str, str, tuple[Gauge, ...]], ...] = (

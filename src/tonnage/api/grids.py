@@ -42,15 +42,10 @@ Value = str | int | float | bool
 
 @strict
 class Grid:
-    """What is swept.
+    """What is swept."""
 
-    Attributes:
-        over: values by the names of ``SimulateArguments``; every combination is a point.
-        base: what all points have in common.
-    """
-
-    over: dict[str, list[Value]]
-    base: dict[str, Value]
+    over: dict[str, list[Value]]  # values by the names of ``SimulateArguments``; every combination is a point
+    base: dict[str, Value]  # what all points have in common
 
     def points(self) -> Iterator[tuple[str, dict[str, Value]]]:
         """Every point: its name, and what ``simulate`` is asked."""
@@ -92,17 +87,11 @@ def _named(chosen: Mapping[str, Value]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What a sweep did.
+    """What a sweep did."""
 
-    Attributes:
-        points: of the grid.
-        done: that this call simulated.
-        left_out: that could not be, with the reason, of this call and earlier ones.
-    """
-
-    points: int
-    done: int
-    left_out: dict[str, str]
+    points: int  # of the grid
+    done: int  # that this call simulated
+    left_out: dict[str, str]  # that could not be, with the reason, of this call and earlier ones
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -150,7 +139,7 @@ def sweep(
 
 def write_point(name: str, asked: dict[str, Any], folder: str, provenance: dict[str, Any]) -> str:
     """Simulate one point and write it, unless another process has meanwhile; its name."""
-    from tonnage.api.simulate import simulate
+    from tonnage.api.simulation import simulate
     from tonnage.simulator.simulated_run import write_runs
 
     target = Path(folder) / name
