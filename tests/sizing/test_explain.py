@@ -7,7 +7,7 @@ import pytest
 
 from tests.questions import contenders, question
 from tonnage.perf.step import step_seconds
-from tonnage.simulator.steps import CONTEXT_TOKENS, PREFILL_TOKENS
+from tonnage.simulator.request import CONTEXT_TOKENS, PREFILL_TOKENS
 from tonnage.sizing.explain import explained, step_terms
 from tonnage.sizing.search.candidate import memory_parts
 from tonnage.sizing.search.contender import Contender, Sized

@@ -93,7 +93,7 @@ def _behind_router(trace: Trace, engines: Sequence[Engine], deployment: Deployme
             f"{option('instances')}: several instances with attention ranks or speculative decoding are not simulated behind a router yet; "
             "measure one instance, and say 1"
         )
-    from tonnage.simulator.routed import simulate_routed
+    from tonnage.simulator.fleet import simulate_routed
 
     return simulate_routed(trace, engines, router, seed=seed).requests
 

@@ -21,7 +21,7 @@ from tonnage.perf.terms import coefficients, resolve
 from tonnage.perf.vectorised_step import Steps, batch_seconds, context_seconds, launched_alone, prefill_seconds, step_seconds
 from tonnage.results.requests import COMPLETED
 from tonnage.results.store import read_run
-from tonnage.simulator import steps as record
+from tonnage.simulator import request as record
 from tonnage.simulator.spec import engine_spec
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.results.requests import Requests
-    from tonnage.simulator.steps import StepRecord
+    from tonnage.simulator.request import StepRecord
 
     Floats = NDArray[np.float64]
 

@@ -105,7 +105,7 @@ TUTORIAL = {"time": {"1": "9ms"}, "max_batch_size": 8}
 @pytest.mark.parametrize(("batching", "rounds"), [(None, 5), ({}, 3), ({"max_queue_delay_microseconds": 6000}, 2)])
 def test_the_tutorials_five_requests_take_five_three_or_two_rounds(batching, rounds):
     """A and C of 4 and 2 items come at 0, B of 2 at X/3, D and E of 6 and 2 at 2X/3: without dynamic batching 5X, with it 3X."""
-    from tonnage.simulator.services.run import _Run
+    from tonnage.simulator.services import _Run
 
     model = TUTORIAL if batching is None else {**TUTORIAL, "dynamic_batching": batching}
     came = [(0, 4), (0, 2), (3, 2), (6, 6), (6, 2)]
