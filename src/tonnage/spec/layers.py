@@ -1,8 +1,8 @@
 """Layers by kind: what mixes the tokens of a sequence.
 
-A model is a list of (kind, number of layers). ``spec.attention_layers`` says what every kind answers, and has the kinds that
-attend; the kinds with a state per sequence instead of a cache per token are here. Nothing else needs to know the kinds apart but what is fitted of
-each (``perf.attention``). A new kind is a class, an entry in ``Mixer`` and one in ``KINDS``.
+A model is a list of (kind, number of layers). ``spec.attention_layers`` says what every kind answers, and has the kinds that attend; the
+kinds with a state per sequence instead of a cache per token are here. Nothing else needs to know the kinds apart but what is fitted of each
+(``perf.attention``). A new kind is a class, an entry in ``Mixer`` and one in ``KINDS``.
 """
 
 from __future__ import annotations
