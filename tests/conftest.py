@@ -56,7 +56,6 @@ LONGEST = (
     "tests/bench/test_find_max.py",
     "tests/serve/test_openai_client.py",
     "tests/watch/test_verify.py",
-    "tests/sizing/test_at_peak.py",
     "tests/test_layers.py",
     "tests/simulator/test_engine.py",
     "tests/sizing/test_autoscaling.py",
