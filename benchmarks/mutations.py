@@ -175,7 +175,6 @@ def noticed(copy: Path, files: list[str], budget_s: float) -> str:
     return "" if nothing else (failed or said.splitlines() or ["no word"])[-1][:110]
 
 
-
 def main() -> None:
     """Draw, change, test and print."""
     parser = argparse.ArgumentParser(prog="./benchmark mutations", description=(__doc__ or "").partition("\n")[0])
