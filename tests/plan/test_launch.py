@@ -149,7 +149,12 @@ KNOBS: list[tuple[str, dict[str, object], str, str]] = [
     ),
     ("sglang", {"tp": 4}, "--tp-size 4", "--tp-size 1"),
     ("sglang", {"pp": 2}, "--pp-size 2", ""),
-    ("sglang", {"dp": 2}, "--tp-size 2 --dp-size 2 --enable-dp-attention", "--tp-size 1"),
+    (
+        "sglang",
+        {"dp": 2},
+        "--tp-size 2 --dp-size 2 --max-running-requests 2048 --chunked-prefill-size 16384 --enable-dp-attention",
+        "--tp-size 1 --max-running-requests 1024 --chunked-prefill-size 8192",
+    ),
     ("sglang", {"ep": 8}, "--ep-size 8", ""),
     ("sglang", {"max_batch_size": 96}, "--max-running-requests 96", "--max-running-requests 1024"),
     ("sglang", {"max_num_tokens": 4_000}, "--chunked-prefill-size 4000", "--chunked-prefill-size 8192"),
