@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tonnage.simulator.steps import CONTEXT_TOKENS, PREFILL_TOKENS
+from tonnage.simulator.request import CONTEXT_TOKENS, PREFILL_TOKENS
 
 import tonnage
 from tests.in_turn import in_turn
