@@ -203,7 +203,7 @@ def needed(changed: Changed, gpus_per_system: int = 0) -> str:
     if changed.systems is None:
         return "none" if changed.reason is None else f"none: {reason_text(changed.reason)}"
     gpus = f"; {counted(changed.gpus, 'GPU')}" if other_size(changed, gpus_per_system) else ""
-    return f"{changed.systems:,} ({exact_number(changed.systems_exact)}{gpus})"
+    return f"{changed.systems:,} ({exact_number(changed.systems_exact or 0.0)}{gpus})"
 
 
 def other_size(changed: Changed, gpus_per_system: int) -> bool:
