@@ -184,7 +184,7 @@ def first_text(plan: Plan) -> str:
 
 
 def aim_text(plan: Plan) -> str:
-    """What is to be as little as possible, and what must not be exceeded, in one clause; "" where nothing was said of it."""
+    """What is to be as little as possible, and what must not be exceeded, in one clause; "" without an aim."""
     aim = plan.aim
     if aim is None:
         return ""
