@@ -124,7 +124,7 @@ def main() -> None:
     """The second process."""
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     gc.disable()  # as in ``warm_up``
-    from tonnage.simulator.routed import compile_fleet
+    from tonnage.simulator.fleet import compile_fleet
 
     compile_fleet()
 
