@@ -18,7 +18,8 @@ from tonnage.report.plans.plan_document import full_text, report
 from tonnage.report.writers.terminal import markdown, terminal
 from tonnage.sizing.planner import size
 from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
-from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs
+from tonnage.spec.catalog import find_gpu, find_model, gpus
+from tonnage.spec.catalog.accuracy import trade_offs
 from tonnage.spec.precision import PRECISIONS
 
 DENSE = [

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.arguments import LengthsFound, Many, rates, whole_numbers
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
-from tonnage.formats.sessions.read import read_sessions
+from tonnage.formats.sessions import read_sessions
 from tonnage.simulator.ranked import is_for_reference
-from tonnage.spec.deployment import TrafficClass
+from tonnage.spec.arrivals import TrafficClass
 from tonnage.spec.recording import Recording, read_recording
 from tonnage.spec.workload import (
     Arrivals,

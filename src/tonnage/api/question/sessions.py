@@ -15,8 +15,8 @@ from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.tiers import Tier, tiers_of
 from tonnage.sizing.demand import WORKING_DAYS, WORKING_HOURS, working_week
 from tonnage.sizing.question import Load, Question, Sharing, check_context, found_tokens
+from tonnage.spec.catalog import system_of
 from tonnage.spec.catalog.entries import offloadings
-from tonnage.spec.catalog.lookup import system_of
 from tonnage.spec.kv_tiers import OFF, USUAL, KvTiers, parse_kv_tiers
 from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, parse_lengths, parse_part
 from tonnage.spec.model import Model

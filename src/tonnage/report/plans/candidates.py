@@ -12,7 +12,7 @@ from tonnage.plan.reason import Reachable, Reached, Rejected
 from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
 from tonnage.report.plans.deployments import deployment_text, exactly_text, measured_load_text, of_pools, split, unlike
-from tonnage.report.plans.question import bound_text, breach_text, first_text, in_tokens, value_text
+from tonnage.report.plans.question import alone_text, bound_text, breach_text, first_text, in_tokens, value_text
 from tonnage.units import format_duration
 
 OPEN = 15  # rows up to which a page shows the table open
@@ -85,7 +85,7 @@ def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
     starred = any(c.marks for c, _ in shown)
     marked = (MARKED_TOO if best.marks else MARKED) if starred else ""
     table = Table(
-        caption=f"Other deployments{in_format}, {first_text(plan.aim)} first{''.join(facts)}",
+        caption=f"Other deployments{in_format}, {first_text(plan)} first{''.join(facts)}",
         header=tuple(names),
         rows=tuple(rows),
         note="\n".join(filter(None, (_left([best, *(c for c, _ in shown)], left, far), absent_gpus.strip(), marked))),
@@ -144,7 +144,7 @@ def candidates_table(plan: Plan) -> Table | None:
         return None
     asked = plan.scenario
     lengths = f"{asked.model}, {in_tokens(asked.isl, asked.mean_isl)}/{in_tokens(asked.osl, asked.mean_osl)} tokens"
-    within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan.aim)} first"
+    within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan)} first"
     table = Table(
         caption=f"{within} ({lengths}), each at its highest load there",
         header=tuple(name for name, _ in COLUMNS),
@@ -228,7 +228,8 @@ def _grouped(reason: why.Reason) -> tuple[str, str]:
             return f"breaks {reason.breach.limit} at any load", _value_text(reason.breach)
         case why.NotSure():
             slower = f"where steps take {number(reason.step_factor)} times as long as predicted"
-            return f"breaks {reason.breach.limit} at any load {slower}", _value_text(reason.breach)
+            fails = f"breaks {reason.breach.limit} at any load" if reason.breach.broken else alone_text(reason.breach)
+            return f"{fails} {slower}", _value_text(reason.breach)
         case why.AboveSaturation():
             return f"saturates below the {number(reason.requests_per_second)} requests/s that it has to carry", number(reason.most)
         case _:
@@ -433,7 +434,7 @@ def _simulated(reason: why.Reason) -> str:
                 f"{deployment_text(reason.other)} {counted(reason.other_gpus, 'GPU')}"
             )
         case why.NotSure():
-            return f"{breach_text(reason.breach)} at any load where steps take {number(reason.step_factor)} times as long as predicted"
+            return f"{alone_text(reason.breach)} where steps take {number(reason.step_factor)} times as long as predicted"
         case why.AboveSaturation():
             return f"{number(reason.requests_per_second)} requests/s exceed the {number(reason.most)} of saturation"
         case why.TooSlowForJob():
