@@ -50,11 +50,11 @@ class Shown:
 
 
 class Saved(Shown):
-    """A value that is a file of its own, which begins with its schema."""
+    """A value that fills a file, which begins with its schema."""
 
     __slots__ = ()
     SCHEMA: ClassVar[str]
-    DERIVED = ("schema",)
+    DERIVED: ClassVar[tuple[str, ...]] = ("schema",)
 
     @property
     def schema(self) -> str:

@@ -53,7 +53,7 @@ class SimulatedArguments(FleetArguments):
     kv_role: str | None = about("Side of prefill and decode apart, as vLLM's NIXL connector: producer or consumer (default: neither).")
     kv_link: str | None = about("Bytes per second that a GPU sends to the other side (default: 50GB/s, a port of 400 Gb/s).")
     kv_overlap: bool = about("Whether a layer's KV cache is sent as soon as it is computed (default: no).", default=False)
-    rank_ports: bool = about("Give every instance, or attention rank, a separate port, from --port on.", negative=False, default=False)
+    rank_ports: bool = about("Give every instance or attention rank a separate port, from the given one on.", negative=False, default=False)
     emulate: str = about(
         "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang, nim or triton (default: vllm).",
         default="vllm",
