@@ -15,7 +15,7 @@ from tonnage.deploy.workload import (
     disruptions,
     file_volume,
     keda,
-    metadata,
+    manifest,
     model_volume,
     placing,
     resources,
@@ -93,12 +93,7 @@ def files(service: Service) -> dict[str, str]:
 
 def graph(service: Service) -> dict[str, Any]:
     """The front end and its workers; of two pools those of each."""
-    return {
-        "apiVersion": "nvidia.com/v1beta1",
-        "kind": "DynamoGraphDeployment",
-        "metadata": metadata(service),
-        "spec": {"components": [front_end(service), *map(worker, service.halves)]},
-    }
+    return manifest(service, "DynamoGraphDeployment", {"components": [front_end(service), *map(worker, service.halves)]})
 
 
 def front_end(service: Service) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tonnage.deploy.workload import (
     container,
     disruptions,
     keda,
+    manifest,
     metadata,
     placing,
     pod,
@@ -59,11 +60,10 @@ def inference_service(service: Service) -> dict[str, Any]:
         f"The plan's instances, spare ones included. KServe scales by its own signal in place of this number (scaling.wva); the plan's "
         f"bounds are {service.least_instances} to {service.pool.instances}."
     )
-    return {
-        "apiVersion": "serving.kserve.io/v1alpha2",
-        "kind": "LLMInferenceService",
-        "metadata": metadata(service),
-        "spec": {
+    return manifest(
+        service,
+        "LLMInferenceService",
+        {
             "model": {
                 "uri": f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}"
                 if service.local
@@ -79,7 +79,7 @@ def inference_service(service: Service) -> dict[str, Any]:
                 "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache.",
             ),
         },
-    }
+    )
 
 
 def template(service: Service) -> dict[str, Any]:

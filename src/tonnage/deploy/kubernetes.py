@@ -17,6 +17,7 @@ from tonnage.deploy.workload import (
     hpa,
     keda,
     leader_worker_set,
+    manifest,
     metadata,
     selector,
 )
@@ -27,11 +28,10 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 
 def network_service(service: Service) -> dict[str, Any]:
     """One address for all instances; it spreads connections at random."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(service),
-        "spec": {
+    return manifest(
+        service,
+        "Service",
+        {
             "type": "ClusterIP",
             "selector": selector(service),
             "ports": [
@@ -42,17 +42,16 @@ def network_service(service: Service) -> dict[str, Any]:
                 )
             ],
         },
-    }
+    )
 
 
 def model_cache(service: Service) -> dict[str, Any]:
     """Where the checkpoint is, once for all instances."""
     told = "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let each node fetch its own copy."
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": metadata(service, "-model-cache"),
-        "spec": {
+    return manifest(
+        service,
+        "PersistentVolumeClaim",
+        {
             "accessModes": noted(["ReadWriteMany"], told),
             "resources": {
                 "requests": {
@@ -62,7 +61,8 @@ def model_cache(service: Service) -> dict[str, Any]:
                 }
             },
         },
-    }
+        "-model-cache",
+    )
 
 
 def disruption_budget(service: Service) -> dict[str, Any]:

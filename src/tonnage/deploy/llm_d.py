@@ -7,7 +7,7 @@ from typing import Any
 from tonnage.deploy.kubernetes import objects, waits
 from tonnage.deploy.plan_text import cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service, dns_label
-from tonnage.deploy.workload import bundle, deployment, metadata, pod, selector
+from tonnage.deploy.workload import bundle, deployment, manifest, metadata, pod, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 # The pods as a pool, and the way to it from a gateway.
@@ -20,16 +20,15 @@ PICKER_PORT = 9002
 def pool(service: Service) -> dict[str, Any]:
     """The pool."""
     picked = {"name": f"{service.name}-picker", "port": {"number": PICKER_PORT}, "failureMode": "FailOpen"}
-    return {
-        "apiVersion": "inference.networking.k8s.io/v1",
-        "kind": "InferencePool",
-        "metadata": metadata(service),
-        "spec": {
+    return manifest(
+        service,
+        "InferencePool",
+        {
             "selector": {"matchLabels": selector(service)},
             "targetPorts": [{"number": PORT}],
             "endpointPickerRef": noted(picked, "Without the picker requests go to any pod."),
         },
-    }
+    )
 
 
 def route(service: Service) -> dict[str, Any]:
@@ -41,12 +40,7 @@ def route(service: Service) -> dict[str, Any]:
         "backendRefs": [behind],
         "timeouts": noted({"request": "0s"}, "Streams last as long as they last."),
     }
-    return {
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "HTTPRoute",
-        "metadata": metadata(service),
-        "spec": {"parentRefs": [noted({"name": "inference-gateway"}, "Your gateway.")], "rules": [rule]},
-    }
+    return manifest(service, "HTTPRoute", {"parentRefs": [noted({"name": "inference-gateway"}, "Your gateway.")], "rules": [rule]})
 
 
 def _prefix(service: Service) -> str:
@@ -95,16 +89,16 @@ def picker(service: Service) -> dict[str, Any]:
         "containers": [container],
         "volumes": [{"name": "config", "configMap": {"name": f"{service.name}-picker-config"}}],
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(service, "-picker"),
-        "spec": {
+    return manifest(
+        service,
+        "Deployment",
+        {
             "replicas": noted(1, "It remembers which pod has seen which prefix."),
             "selector": {"matchLabels": matched},
             "template": {"metadata": {"labels": matched}, "spec": pod},
         },
-    }
+        "-picker",
+    )
 
 
 def permissions(service: Service) -> tuple[dict[str, Any], ...]:
@@ -208,15 +202,15 @@ def files(service: Service) -> dict[str, str]:
         "route.yaml": yaml_text(route(service)),
         "picker.yaml": yaml_text(
             picker(service),
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": metadata(service, "-picker"),
-                "spec": {
+            manifest(
+                service,
+                "Service",
+                {
                     "selector": {"app.kubernetes.io/name": f"{service.name}-picker"},
                     "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}],
                 },
-            },
+                "-picker",
+            ),
             *permissions(service),
         ),
         "picker-config.yaml": yaml_text(picker_config(service), head=CONFIG_READ),

@@ -18,7 +18,7 @@ from tonnage.deploy.workload import (
     deployment,
     hpa,
     keda,
-    metadata,
+    manifest,
     placing,
     pod,
     startup_tries,
@@ -263,11 +263,10 @@ def nim_service(service: Service) -> dict[str, Any]:
     count: dict[str, Any] = {"replicas": noted(service.pool.instances, "The plan's instances, spare ones included.")}
     if _moved(service):
         count = {"scale": {"enabled": True, "hpa": {name: part for name, part in hpa(service)["spec"].items() if name != "scaleTargetRef"}}}
-    return {
-        "apiVersion": "apps.nvidia.com/v1alpha1",
-        "kind": "NIMService",
-        "metadata": metadata(service),
-        "spec": {
+    return manifest(
+        service,
+        "NIMService",
+        {
             "image": {"repository": repository, "tag": tag, "pullSecrets": ["ngc-registry"]},
             "authSecret": "ngc-api",
             "env": [_in_store(one) for one in own["env"] if plain(one)["name"] not in ("NGC_API_KEY", "NIM_CACHE_PATH")],
@@ -281,7 +280,7 @@ def nim_service(service: Service) -> dict[str, Any]:
             **{name: {"probe": _at_api(own[name])} for name in ("startupProbe", "readinessProbe", "livenessProbe")},
             **count,
         },
-    }
+    )
 
 
 def _in_store(entry: Any) -> Any:

@@ -222,8 +222,7 @@ def _queue(service: Service) -> int:
 # The Python of the models before and behind the engine, as files of the repository.
 
 
-TOKENIZE = '''"""Text to tokens; run by Triton's Python backend."""
-
+BEGINNING = '''
 import json
 import os
 
@@ -240,7 +239,10 @@ class TritonPythonModel:
         said = json.loads(args["model_config"])["parameters"]["tokenizer"]["string_value"]
         self.tokenizer = Tokenizer.from_file(os.path.join(os.path.dirname(args["model_repository"]), said))
 
-    def execute(self, requests):
+'''
+
+TOKENIZE = f'''"""Text to tokens; run by Triton's Python backend."""
+{BEGINNING}    def execute(self, requests):
         """Each request has rows of one text and the tokens wanted; rows are padded with 0 behind their end."""
         found = []
         for request in requests:
@@ -251,30 +253,13 @@ class TritonPythonModel:
             ids = np.zeros((len(rows), int(lengths.max())), dtype=np.int32)
             for place, row in enumerate(rows):
                 ids[place, : len(row)] = row
-            tensors = {"INPUT_IDS": ids, "INPUT_LENGTHS": lengths, "REQUEST_OUTPUT_LEN": wanted}
+            tensors = {{"INPUT_IDS": ids, "INPUT_LENGTHS": lengths, "REQUEST_OUTPUT_LEN": wanted}}
             found.append(triton.InferenceResponse([triton.Tensor(name, value) for name, value in tensors.items()]))
         return found
 '''
 
-DETOKENIZE = '''"""Tokens to text; run by Triton's Python backend."""
-
-import json
-import os
-
-import numpy as np
-import triton_python_backend_utils as triton
-from tokenizers import Tokenizer
-
-
-class TritonPythonModel:
-    """Holds the tokenizer."""
-
-    def initialize(self, args):
-        """Read the tokenizer, whose path is relative to the repository."""
-        said = json.loads(args["model_config"])["parameters"]["tokenizer"]["string_value"]
-        self.tokenizer = Tokenizer.from_file(os.path.join(os.path.dirname(args["model_repository"]), said))
-
-    def execute(self, requests):
+DETOKENIZE = f'''"""Tokens to text; run by Triton's Python backend."""
+{BEGINNING}    def execute(self, requests):
         """Each request has rows of beams of tokens, and how many tokens of each count."""
         found = []
         for request in requests:

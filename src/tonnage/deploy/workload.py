@@ -83,11 +83,11 @@ PROBE_S = 10
 def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, further: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The pods, with ``spec`` in place of the engine's and ``further`` labels."""
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(service, "" if service.pool.role == "serve" else f"-{service.pool.role}"),
-        "spec": {
+    role = "" if service.pool.role == "serve" else f"-{service.pool.role}"
+    return manifest(
+        service,
+        "Deployment",
+        {
             "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
             "selector": {"matchLabels": selector(service)},
             "strategy": noted(
@@ -100,7 +100,8 @@ def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, furth
                 "spec": dict(spec or pod(service)),
             },
         },
-    }
+        role,
+    )
 
 
 ACROSS = "The pipeline's stages talk over the network between them: add your fabric's resource (such as rdma/ib) to both templates."
@@ -113,15 +114,14 @@ def compute_domain(service: Service) -> dict[str, Any]:
 
     Read on 2026-11-25: kubernetes-sigs/dra-driver-nvidia-gpu api/nvidia.com/resource/v1beta1/computedomain.go at 61de3f2f94eb.
     """
-    return {
-        "apiVersion": "resource.nvidia.com/v1beta1",
-        "kind": "ComputeDomain",
-        "metadata": metadata(service),
-        "spec": {
+    return manifest(
+        service,
+        "ComputeDomain",
+        {
             "numNodes": noted(0, "Pods join as they start (the driver's default since it gives its daemons DNS names)."),
             "channel": {"resourceClaimTemplate": {"name": f"{service.name}-channel"}},
         },
-    }
+    )
 
 
 def _in_one_rack(service: Service, placed: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,16 +150,8 @@ def leader_worker_set(service: Service, *, further: Mapping[str, str] | None = N
         "leaderTemplate": {**named, "spec": pod(service)},
         "workerTemplate": {**named, "spec": pod(service, WORKER)},
     }
-    kind = scaled_object(service)
-    return {
-        "apiVersion": kind["apiVersion"],
-        "kind": kind["kind"],
-        "metadata": metadata(service),
-        "spec": {
-            "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
-            "leaderWorkerTemplate": group,
-        },
-    }
+    replicas = noted(service.pool.instances, f"The plan's instances, spare ones included{moved}.")
+    return manifest(service, "LeaderWorkerSet", {"replicas": replicas, "leaderWorkerTemplate": group})
 
 
 def pod(service: Service, rank: str = "0") -> dict[str, Any]:
@@ -271,13 +263,37 @@ def selector(service: Service) -> dict[str, str]:
 
 def scaled_object(service: Service) -> dict[str, str]:
     """What holds the instances: a Deployment, or a LeaderWorkerSet where each spans several machines."""
-    if service.spans > 1:
-        return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": service.name}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "name": service.name}
+    kind = "LeaderWorkerSet" if service.spans > 1 else "Deployment"
+    return {"apiVersion": API[kind], "kind": kind, "name": service.name}
+
+
+API = {
+    "ComputeDomain": "resource.nvidia.com/v1beta1",
+    "Deployment": "apps/v1",
+    "DynamoGraphDeployment": "nvidia.com/v1beta1",
+    "HTTPRoute": "gateway.networking.k8s.io/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+    "InferencePool": "inference.networking.k8s.io/v1",
+    "LLMInferenceService": "serving.kserve.io/v1alpha2",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    "NIMService": "apps.nvidia.com/v1alpha1",
+    "PersistentVolumeClaim": "v1",
+    "PodDisruptionBudget": "policy/v1",
+    "PodMonitor": "monitoring.coreos.com/v1",
+    "PrometheusRule": "monitoring.coreos.com/v1",
+    "ScaledObject": "keda.sh/v1alpha1",
+    "Service": "v1",
+}
+"""Group and version of each kind of object."""
+
+
+def manifest(service: Service, kind: str, spec: Mapping[str, Any], ending: str = "") -> dict[str, Any]:
+    """An object of a kind in ``API``; an ending of its name tells it from others of its kind."""
+    return {"apiVersion": API[kind], "kind": kind, "metadata": metadata(service, ending), "spec": spec}
 
 
 def metadata(service: Service, ending: str = "") -> dict[str, Any]:
-    """Name and labels of an object; an ending tells it from others of its kind."""
+    """Name and labels of an object."""
     return {"name": service.name + ending, "labels": labels(service)}
 
 
@@ -295,15 +311,14 @@ def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endp
     labelled = {"targetLabel": "deployment", "replacement": service.name}
     found = {**(endpoint or {"port": "http"})}
     found = {**found, "path": found.get("path", service.signals.path), "interval": "15s", "relabelings": [labelled]}
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PodMonitor",
-        "metadata": metadata(service),
-        "spec": {
+    return manifest(
+        service,
+        "PodMonitor",
+        {
             "selector": {"matchLabels": dict(matched or selector(service))},
             "podMetricsEndpoints": noted([found], "Rules, dashboard and autoscaling find the series by the label deployment."),
         },
-    }
+    )
 
 
 def _gpus(service: Service) -> str:
@@ -336,12 +351,9 @@ def bundle(
         **applied,
         "pod-monitor.yaml": yaml_text(pod_monitor(service, monitored, endpoint)),
         "alerts.yaml": yaml_text(
-            {
-                "apiVersion": "monitoring.coreos.com/v1",
-                "kind": "PrometheusRule",
-                "metadata": metadata(service),
-                "spec": rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances),
-            }
+            manifest(
+                service, "PrometheusRule", rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances)
+            )
         ),
     }
     names = sorted(found)
@@ -374,15 +386,14 @@ def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
 
 def disruptions(service: Service, matched: Mapping[str, str]) -> dict[str, Any]:
     """How many instances an orderly disruption may take at once, of pods with these labels."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": metadata(service),
-        "spec": {
+    return manifest(
+        service,
+        "PodDisruptionBudget",
+        {
             "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
             "selector": {"matchLabels": dict(matched)},
         },
-    }
+    )
 
 
 # How the number of instances follows the load: by requests in flight, on the target that the plan's simulation found.
@@ -435,11 +446,10 @@ def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str,
         },
     }
     fallback = {"failureThreshold": 3, "replicas": service.pool.instances}
-    return {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": metadata(service),
-        "spec": {
+    return manifest(
+        service,
+        "ScaledObject",
+        {
             "scaleTargetRef": dict(target or scaled_object(service)),
             "pollingInterval": 15,
             **_bounds(service, "minReplicaCount", "maxReplicaCount"),
@@ -447,23 +457,22 @@ def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str,
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behaviour(service)}},
             "triggers": [trigger],
         },
-    }
+    )
 
 
 def hpa(service: Service) -> dict[str, Any]:
     """The same as a HorizontalPodAutoscaler, where prometheus-adapter gives it the metric of each pod."""
     target = {"type": "AverageValue", "averageValue": noted(str(service.target_in_flight), _target_note(service))}
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": metadata(service),
-        "spec": {
+    return manifest(
+        service,
+        "HorizontalPodAutoscaler",
+        {
             "scaleTargetRef": scaled_object(service),
             **_bounds(service, "minReplicas", "maxReplicas"),
             "behavior": _behaviour(service),
             "metrics": [{"type": "Pods", "pods": {"metric": {"name": ADAPTED}, "target": target}}],
         },
-    }
+    )
 
 
 def adapter(service: Service) -> str:
