@@ -21,8 +21,7 @@ from tonnage.bench.conversations import Conversations, History, Pieces, TurnLog
 from tonnage.bench.load import Load
 from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange
 
-AHEAD = 1_024
-"""Requests that are made ready before their time at most."""
+AHEAD = 1_024  # Requests that are made ready before their time at most
 
 AHEAD_BYTES = 67_108_864
 

@@ -83,14 +83,9 @@ class Secured:
         return b"".join(parts), False
 
 
-HELD = 128
-"""Pieces of an unfinished reply that are kept unread at most."""
-
-LARGE = 16_384
-"""Bytes from which a piece is not kept waiting."""
-
-ENDED_EARLY = ("cut off", "closed without a reply")
-"""What a reply says that its connection ended before it."""
+HELD = 128  # Pieces of an unfinished reply that are kept unread at most
+LARGE = 16_384  # Bytes from which a piece is not kept waiting
+ENDED_EARLY = ("cut off", "closed without a reply")  # What a reply says that its connection ended before it
 
 _clock = time.monotonic_ns
 

@@ -39,14 +39,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-History = list[tuple[str, str]]
-"""Questions and the answers that came to them."""
-
-Pieces = Sequence[tuple[int, int]]
-"""Of a prompt of a recorded session: the number of each piece, and the token up to which it reaches."""
-
-STATISTICS = (50, 95)
-"""Percentiles of each turn's latencies."""
+History = list[tuple[str, str]]  # Questions and the answers that came to them
+Pieces = Sequence[tuple[int, int]]  # Of a prompt of a recorded session: the number of each piece, and the token up to which it reaches
+STATISTICS = (50, 95)  # Percentiles of each turn's latencies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -141,8 +136,7 @@ def by_turn(requests: Requests, log: TurnLog) -> dict[str, Any]:
 
 
 USERS = ("user", "human")
-LONGEST = 10**7
-"""Neither outputs nor pauses are longer, in tokens and seconds."""
+LONGEST = 10**7  # Neither outputs nor pauses are longer, in tokens and seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

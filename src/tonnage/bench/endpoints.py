@@ -26,8 +26,7 @@ class Delta:
 class Endpoint:
     """One kind of endpoint of one model."""
 
-    kind: ClassVar[str] = ""
-    """Its name on the command line."""
+    kind: ClassVar[str] = ""  # Its name on the command line
 
     model: str  # the name that the server knows the model by
     streaming: bool = True  # whether the reply is requested as a stream

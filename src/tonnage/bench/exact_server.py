@@ -81,8 +81,7 @@ class Schedule:
         return found
 
 
-LOGGED = 250_000
-"""Requests whose stamps are kept; the oldest go first."""
+LOGGED = 250_000  # Requests whose stamps are kept; the oldest go first
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -26,28 +26,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-GROWTH = 2.0
-"""Factor between two loads while none has failed."""
+GROWTH = 2.0  # Factor between two loads while none has failed
 
 CELLS = 2_000
 CONFIDENCE = 0.9
-SUREST = 0.98
-"""However clear an answer looks, at another time the same load may have given the other one."""
+SUREST = 0.98  # However clear an answer looks, at another time the same load may have given the other one
 
 NEAR = 0.02
 """Standard deviation by which the threshold differs from run to run, as a share; of an answer that is not sure it counts for more."""
 
-ODD = 0.005
-"""Probability of a wrong answer far from the threshold: the run was an odd one."""
-
-SETTLED, TAIL = 7, 0.08
-"""Answers after which an end of the interval that is farther from the median than this share is looked at."""
-
-LOGISTIC = 1.702
-"""Makes the logistic function nearly the normal distribution's."""
-
-LEAST_SURE = 0.05
-"""By which an answer is surer than a coin, at least."""
+ODD = 0.005  # Probability of a wrong answer far from the threshold: the run was an odd one
+SETTLED, TAIL = 7, 0.08  # Answers after which an end of the interval that is farther from the median than this share is looked at
+LOGISTIC = 1.702  # Makes the logistic function nearly the normal distribution's
+LEAST_SURE = 0.05  # By which an answer is surer than a coin, at least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,15 +155,11 @@ SAME = 0.02
 empty server look a little better than the steady state. Of 20 searches with random arrivals in runs of 20 s, 19 then hold the true
 load (tests/bench/test_find_max.py)."""
 
-QUEUED = ("ttft", "e2e")
-"""Metrics that a queue before the server lengthens."""
-
-MOST_ROOM = 0.05
-"""The most that the room of a limit is taken to hide: more rises within the run and fails it."""
+QUEUED = ("ttft", "e2e")  # Metrics that a queue before the server lengthens
+MOST_ROOM = 0.05  # The most that the room of a limit is taken to hide: more rises within the run and fails it
 
 SPREAD = 1.96
-RISE = 0.02
-"""Rise of TTFT over a run, as a share of the tightest limit, that shows a queue that grows."""
+RISE = 0.02  # Rise of TTFT over a run, as a share of the tightest limit, that shows a queue that grows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

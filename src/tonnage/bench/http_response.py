@@ -23,11 +23,8 @@ class BrokenReply(Exception):
     """
 
 
-MAX_HEAD = 32_768
-"""Bytes of a status line with its headers, or of the trailers; more is refused."""
-
-MAX_SIZE_LINE = 1_024
-"""Bytes of a chunk's size with its extensions; more is refused."""
+MAX_HEAD = 32_768  # Bytes of a status line with its headers, or of the trailers; more is refused
+MAX_SIZE_LINE = 1_024  # Bytes of a chunk's size with its extensions; more is refused
 
 _NO_BODY = (204, 304)
 
@@ -141,8 +138,7 @@ class HttpResponse:
             raise BrokenReply("cut off" if self.status else "closed without a reply")
 
 
-MAX_EVENT = 16_777_216
-"""Bytes of one event; more is refused."""
+MAX_EVENT = 16_777_216  # Bytes of one event; more is refused
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -228,8 +228,7 @@ class Http2:
         return b"HTTP/1.1 %d -\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
 
 
-MOST_BODY = 256_000_000
-"""Bytes of a request."""
+MOST_BODY = 256_000_000  # Bytes of a request
 
 KINDS_OF_NUMPY = {
     "BOOL": "bool",

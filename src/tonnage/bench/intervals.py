@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 BLOCKS = 30
 FEWEST_BLOCKS = 8
-BLOCK_REQUESTS = 5
-"""Requests of a block at least."""
+BLOCK_REQUESTS = 5  # Requests of a block at least
 
 DRAWS = 200
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from tonnage.bench.recorder import TokenTimes
     from tonnage.bench.reply import Exchange
 
-KEPT = 1_000
-"""Requests that the percentiles are over: the latest."""
+KEPT = 1_000  # Requests that the percentiles are over: the latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

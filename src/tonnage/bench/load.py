@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 Pattern = Literal["poisson", "constant", "gamma", "burst"]
 PATTERNS: tuple[Pattern, ...] = ("poisson", "constant", "gamma", "burst")
 
-MOST_TALKS = 20_000
-"""Conversations drawn for a run that a time ends; one that gets through them ends early."""
-
-MOST = 1_000_000
-"""Requests drawn for a closed loop that runs for a time; one that gets through them ends early."""
+MOST_TALKS = 20_000  # Conversations drawn for a run that a time ends; one that gets through them ends early
+MOST = 1_000_000  # Requests drawn for a closed loop that runs for a time; one that gets through them ends early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,8 +60,7 @@ class Observed:
     turns: TurnLog | None = None  # which turn of which conversation each request was; None where there were none
 
 
-Gate = Callable[[], int]
-"""Waits until everybody is ready, and gives the moment at which all begin, on the monotonic clock."""
+Gate = Callable[[], int]  # Waits until everybody is ready, and gives the moment at which all begin, on the monotonic clock
 
 
 def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[Watcher] = (), gate: Gate | None = None) -> Observed:

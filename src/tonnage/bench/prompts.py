@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-OWN_WORDS = 12
-"""Words at the beginning of a prompt that are drawn for it alone; what follows is a slice of one long text."""
+OWN_WORDS = 12  # Words at the beginning of a prompt that are drawn for it alone; what follows is a slice of one long text
 
 WORDS = 4_096
 FEWEST_WORDS = 16
@@ -262,8 +261,7 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
     )
 
 
-Found = tuple[str, int, str]
-"""A prompt, the output's length where it is given, and the answer where there is one."""
+Found = tuple[str, int, str]  # A prompt, the output's length where it is given, and the answer where there is one
 
 
 def _line(line: str, where: str) -> Found:

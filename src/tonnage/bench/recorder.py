@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-Source = str
-"""Where a count comes from: "server", "tokenizer" or "events"."""
+Source = str  # Where a count comes from: "server", "tokenizer" or "events"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +78,9 @@ def share(total: int, weights: Sequence[int]) -> list[int]:
     return [after - before for before, after in itertools.pairwise([0, *edges])]
 
 
-FOLD_TOKENS = 2_048
-"""Tokens whose gaps are counted at once, so that the loop is not held up for longer than a millisecond."""
-
-BATCH_TOKENS = 1_048_576
-"""Tokens with which a batch is written, however few requests they belong to."""
-
-EXAMPLES = 20
-"""Failures that are kept in the server's own words."""
+FOLD_TOKENS = 2_048  # Tokens whose gaps are counted at once, so that the loop is not held up for longer than a millisecond
+BATCH_TOKENS = 1_048_576  # Tokens with which a batch is written, however few requests they belong to
+EXAMPLES = 20  # Failures that are kept in the server's own words
 
 
 @dataclass(slots=True, kw_only=True)

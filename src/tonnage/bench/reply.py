@@ -13,8 +13,7 @@ from tonnage.bench.endpoints import Delta, Endpoint, find_endpoint
 from tonnage.bench.http_response import BrokenReply, EventStream, HttpResponse
 from tonnage.formats.tool_format import Answer
 
-MAX_DOCUMENT = 67_108_864
-"""Bytes of a reply that is not a stream; more is refused."""
+MAX_DOCUMENT = 67_108_864  # Bytes of a reply that is not a stream; more is refused
 
 _DONE = b"[DONE]"
 _PROBE = "qjzx"

@@ -119,8 +119,7 @@ def _of_amd(library: Any) -> tuple[list[Any], tuple[str, ...]]:
     return handles, tuple(str(library.amdsmi_get_gpu_asic_info(handle)["market_name"]) for handle in handles)
 
 
-RAPL = Path("/sys/class/powercap")
-"""Where Linux publishes the energy counters of CPU packages, in microjoules; often for root alone."""
+RAPL = Path("/sys/class/powercap")  # Where Linux publishes the energy counters of CPU packages, in microjoules; often for root alone
 
 
 def host_joules() -> dict[str, float]:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from tonnage.bench.intervals import SingleGaps
 
 
-FEWEST_OF_TREND = 20
-"""Completed requests below which no line is drawn."""
+FEWEST_OF_TREND = 20  # Completed requests below which no line is drawn
 
 DEFINITIONS = {
     "ttft_ms_per_1000_prompt_tokens": "slope of a straight line through TTFT over prompt tokens, by least squares over the requests",
@@ -80,23 +79,12 @@ def _line(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.fl
 
 
 BLOCKS = 10
-MOST_LEFT_OUT = 5
-"""Blocks at the beginning that may belong to the start of the run."""
-
-FEWEST = 50
-"""Completed requests below which nothing is said."""
-
-DRIFT = 0.2
-"""Change over the window, as a share of its mean, that is no longer steady."""
-
-SURE = 3.0
-"""Standard errors by which a drift must stand out."""
-
-DEVIATION = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
-
-RISING = 5.0
-"""Standard errors by which a rise of TTFT must stand out: seven blocks leave five degrees of freedom, one in 400 by chance."""
+MOST_LEFT_OUT = 5  # Blocks at the beginning that may belong to the start of the run
+FEWEST = 50  # Completed requests below which nothing is said
+DRIFT = 0.2  # Change over the window, as a share of its mean, that is no longer steady
+SURE = 3.0  # Standard errors by which a drift must stand out
+DEVIATION = 1.4826  # Standard deviation of a normal distribution over its median absolute deviation
+RISING = 5.0  # Standard errors by which a rise of TTFT must stand out: seven blocks leave five degrees of freedom, one in 400 by chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

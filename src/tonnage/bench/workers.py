@@ -69,8 +69,7 @@ def work(job: Job) -> None:
     (job.folder / SEEN).write_bytes(pickle.dumps(observed))
 
 
-AHEAD_NS = 50_000_000
-"""From the last worker's being ready to the common start."""
+AHEAD_NS = 50_000_000  # From the last worker's being ready to the common start
 
 
 def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: Scraper | None = None) -> Observed:

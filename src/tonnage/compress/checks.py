@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from tonnage.plan.pool import Pool
     from tonnage.spec.model import Model
 
-BASE_BYTES = 2 * 2**30
-"""Allowance for Python with torch and the tool's packages."""
-
-GROUP = 128
-"""Weights with one scale in llm-compressor's schemes of INT4, and rows of a block of FP8."""
+BASE_BYTES = 2 * 2**30  # Allowance for Python with torch and the tool's packages
+GROUP = 128  # Weights with one scale in llm-compressor's schemes of INT4, and rows of a block of FP8
 
 UNMAPPED = ("gemma2", "gemma3")
 """Kinds of model whose norms SmoothQuant of llm-compressor 0.14 scales wrongly: logits changed by 109 % on a random Gemma 2, 2026-11-25."""

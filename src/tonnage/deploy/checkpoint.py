@@ -24,11 +24,8 @@ from tonnage.spec.catalog.checkpoints import (
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.precision import Precision, find_precision
 
-FOLDER = "/models"
-"""Folder of local checkpoints inside an instance."""
-
-MANIFEST = "tonnage-compress.json"
-"""File that ``compress`` writes last into a checkpoint's folder."""
+FOLDER = "/models"  # Folder of local checkpoints inside an instance
+MANIFEST = "tonnage-compress.json"  # File that ``compress`` writes last into a checkpoint's folder
 
 GATED = "It is gated: request access on its page, and give a token."
 

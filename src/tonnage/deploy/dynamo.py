@@ -60,8 +60,7 @@ OWN_FLAGS = (
 )
 """Flags of Dynamo's workers that are not, or not under this name, flags of the engine in them (read as above)."""
 
-METRICS_PORT = 9090
-"""Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (ai-dynamo 1.6.1, planner/monitoring, read 2026-11-25)."""
+METRICS_PORT = 9090  # Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (ai-dynamo 1.6.1, planner/monitoring, read 2026-11-25)
 
 
 def files(service: Service) -> dict[str, str]:

@@ -25,8 +25,7 @@ from tonnage.deploy.workload import (
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 SECURED = {"portNumber": PORT, "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
-OWN = ("--tensor-parallel-size",)
-"""Flags that KServe's template of vLLM says by itself, from ``parallelism``."""
+OWN = ("--tensor-parallel-size",)  # Flags that KServe's template of vLLM says by itself, from ``parallelism``
 
 
 def files(service: Service) -> dict[str, str]:

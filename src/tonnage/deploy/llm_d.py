@@ -13,8 +13,7 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 # The pods as a pool, and the way to it from a gateway.
 
 
-PICKER_PORT = 9002
-"""Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes, read 2026-11-25)."""
+PICKER_PORT = 9002  # Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes, read 2026-11-25)
 
 
 def pool(service: Service) -> dict[str, Any]:
@@ -158,8 +157,7 @@ SIDECAR_READ = (
     "flags were read in the sidecar's pkg/sidecar/proxy/options.go on 2026-11-25: --secure-proxy, which later versions also call "
     "--secure-serving, is taken by all of them; the tag is the picker's"
 )
-CONNECTORS = {"vllm": "nixlv2", "sglang": "sglang"}
-"""Of the sidecar, by the engine's family."""
+CONNECTORS = {"vllm": "nixlv2", "sglang": "sglang"}  # Of the sidecar, by the engine's family
 
 
 def half(service: Service) -> dict[str, Any]:

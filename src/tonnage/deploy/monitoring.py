@@ -43,13 +43,11 @@ HIGHEST_SHARE = 0.9
 """A rate that only more than this share of slow requests could reach is lowered to it: with a budget of half of the requests, 14.4 times
 that is more than all."""
 
-ERRORS = 0.01
-"""Share of failed responses that wakes somebody; bench calls a run with more of them invalid."""
+ERRORS = 0.01  # Share of failed responses that wakes somebody; bench calls a run with more of them invalid
 
 GPU_USE = "tonnage:gpu_use:percent"
 
-IDLE = 0.1
-"""Share of the time in which a GPU works, below which it is called idle."""
+IDLE = 0.1  # Share of the time in which a GPU works, below which it is called idle
 
 
 def rules(service: Service, gpus: str, least: int, *, fronted: bool = False) -> dict[str, Any]:
@@ -207,8 +205,7 @@ def _alert(service: Service, name: str, expr: str, severity: str, told: str, *, 
 # The plan's latency limits as service-level objectives: so large a share of requests may be slower, and what Prometheus asks for it.
 
 
-SHARES = {"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01}
-"""The share of requests that may be slower than a limit, by its statistic."""
+SHARES = {"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01}  # The share of requests that may be slower than a limit, by its statistic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,8 +328,7 @@ def in_flight(service: Service) -> str:
     return f"sum(rate({signals.histograms['e2e']}_sum{{{at}}}[2m]))"
 
 
-SCHEMA = 39
-"""Of Grafana's dashboards, as version 11 writes them (recalled, 2026-11-22); later versions read it."""
+SCHEMA = 39  # Of Grafana's dashboards, as version 11 writes them (recalled, 2026-11-22); later versions read it
 
 COLUMNS, WIDE, HIGH = 24, 12, 8
 

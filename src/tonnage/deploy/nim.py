@@ -43,8 +43,7 @@ FREE = {
 }
 """Model-free images, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0, read 2026-11-23)."""
 
-FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
-"""What a profile's name calls a number format."""
+FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}  # What a profile's name calls a number format
 
 PROFILED = {
     "a10g-24gb": "a10g",
@@ -57,8 +56,7 @@ PROFILED = {
 }
 """What the profiles of NIM 1 call a GPU, by catalog id (lists of its list-model-profiles in public repositories, read 2026-11-25)."""
 
-NAMED = (1, 12)
-"""First version of NIM whose profiles of TensorRT-LLM have names that end with a hash, so that they cannot be composed."""
+NAMED = (1, 12)  # First version of NIM whose profiles of TensorRT-LLM have names that end with a hash, so that they cannot be composed
 
 KNOWN = {
     "nvcr.io/nim/meta/llama-3.3-70b-instruct:1.13.1": (
@@ -239,8 +237,7 @@ def nim(service: Service) -> dict[str, Any]:
 # The same as one object of NVIDIA's operator, which makes the Deployment, the Service and the autoscaler.
 
 
-STORE = "/model-store"
-"""Where the operator mounts the claim, and what it sets NIM_CACHE_PATH to."""
+STORE = "/model-store"  # Where the operator mounts the claim, and what it sets NIM_CACHE_PATH to
 
 
 def _operated(service: Service) -> str:

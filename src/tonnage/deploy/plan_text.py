@@ -155,8 +155,7 @@ def least_line(service: Service) -> str:
 
 
 RUN = "run"
-_TAKEN = re.compile(r"\d+|\d+\+-\d+|(lognormal|uniform):[\d,-]+")
-"""Lengths that ``bench`` takes in the form in which the plan has them."""
+_TAKEN = re.compile(r"\d+|\d+\+-\d+|(lognormal|uniform):[\d,-]+")  # Lengths that ``bench`` takes in the form in which the plan has them
 
 
 def bench_command(service: Service, url: str, *, instances: int, triton: bool = False) -> str:

@@ -123,8 +123,7 @@ def _why_not(target: str, candidate: Candidate) -> str:
 
 # Several use cases side by side in one namespace: a folder for each, and what applies them together.
 
-TOGETHER = ("kubernetes", "kserve", "llm-d", "dynamo", "production-stack", "nim")
-"""Targets whose objects kubectl applies into a namespace."""
+TOGETHER = ("kubernetes", "kserve", "llm-d", "dynamo", "production-stack", "nim")  # Targets whose objects kubectl applies into a namespace
 
 
 def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, Service]:

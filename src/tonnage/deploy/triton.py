@@ -72,11 +72,8 @@ def _scalar(value: Any) -> str:
 
 STRING, INT32, BOOL = Word("TYPE_STRING"), Word("TYPE_INT32"), Word("TYPE_BOOL")
 
-TEXT_BATCH = 64
-"""Texts that the tokenizer takes at once."""
-
-DELAY_US = 1_000
-"""Longest that a text waits for others, in microseconds: far below any limit on the first token."""
+TEXT_BATCH = 64  # Texts that the tokenizer takes at once
+DELAY_US = 1_000  # Longest that a text waits for others, in microseconds: far below any limit on the first token
 
 Config = dict[str, Any]
 
@@ -283,8 +280,7 @@ IMAGES = {
 }
 """Pattern of the tags recalled, 2026-11-22; take the newest month there is."""
 
-SERVER = "nvcr.io/nvidia/tritonserver:26.10-py3"
-"""The image for models that are not LLMs."""
+SERVER = "nvcr.io/nvidia/tritonserver:26.10-py3"  # The image for models that are not LLMs
 
 
 def readme(service: Service) -> str:
@@ -361,8 +357,7 @@ def _rows(service: Service) -> str:
     return "\n".join(f"| {place} | {what} |" for place, what in rows)
 
 
-FIRST_METRICS = 8102
-"""Port of the metrics of the first instance on its machine; the others follow."""
+FIRST_METRICS = 8102  # Port of the metrics of the first instance on its machine; the others follow
 
 REPOSITORY = "repository"
 

@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from tonnage.spec.catalog.interfaces import Interface
 
 
-MOST_BYTES = 20_000_000
-"""Of one file; ``deploy`` writes less than a tenth of it."""
+MOST_BYTES = 20_000_000  # Of one file; ``deploy`` writes less than a tenth of it
 
 METRIC = re.compile(r"\b(?:vllm|sglang):[a-z]+_\w+|\btrtllm_\w+_(?:seconds|total)\w*")
-FLAGS = {"VLLM_ADDITIONAL_ARGS", "NIM_PASSTHROUGH_ARGS"}
-"""Variables that hold an engine's flags."""
+FLAGS = {"VLLM_ADDITIONAL_ARGS", "NIM_PASSTHROUGH_ARGS"}  # Variables that hold an engine's flags
 
 STARTED = [[module] for module in ("sglang.launch_server", *MODULES.values())]
 """The third word of a command "python3 -m …" that starts an engine."""
@@ -181,8 +179,7 @@ def _first(values: Mapping[str, Sequence[Any]], file: str) -> Any:
 
 # The engines' commands, wherever a target puts them, against the table of their version.
 
-Command = tuple[str, str, list[str], Mapping[str, Any]]
-"""File, name, words and configuration file."""
+Command = tuple[str, str, list[str], Mapping[str, Any]]  # File, name, words and configuration file
 
 
 def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iterator[Command]:

@@ -38,12 +38,10 @@ PRODUCTS = {
 }
 """The label ``nvidia.com/gpu.product`` of GPUs by catalog id: the name that the driver reports, with hyphens (recalled, 2026-11-22)."""
 
-MARGIN = 0.03
-"""How far the memory that a driver reports may lie from the catalog's."""
+MARGIN = 0.03  # How far the memory that a driver reports may lie from the catalog's
 
 
-RESOURCE = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}
-"""Of the device plugins, by vendor."""
+RESOURCE = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}  # Of the device plugins, by vendor
 
 USE = {"NVIDIA": "DCGM_FI_DEV_GPU_UTIL", "AMD": "gpu_gfx_activity"}
 """Use of a GPU in percent, of NVIDIA's DCGM exporter and of AMD's device metrics exporter (its metrics list, read 2026-11-25)."""

@@ -211,11 +211,8 @@ class Exchange:
         self._client.responded(keep=request.keep)
 
 
-LINGER_S = 2.0
-"""How long a client that was refused may go on sending, so that it reads the answer before the connection is reset."""
-
-FLUSH_S = 10.0
-"""How long a client may take to read the rest of what was written before its connection ends."""
+LINGER_S = 2.0  # How long a client that was refused may go on sending, so that it reads the answer before the connection is reset
+FLUSH_S = 10.0  # How long a client may take to read the rest of what was written before its connection ends
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 

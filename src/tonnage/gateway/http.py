@@ -15,11 +15,8 @@ import httptools
 
 from tonnage.gateway.settings import Limits
 
-BYTES_PER_TOKEN = 4
-"""Bytes of a body that count as one prompt token; the gateway has no tokenizer."""
-
-DEFAULT_OUTPUT = 256
-"""Output tokens that are assumed of a request that sets no limit."""
+BYTES_PER_TOKEN = 4  # Bytes of a body that count as one prompt token; the gateway has no tokenizer
+DEFAULT_OUTPUT = 256  # Output tokens that are assumed of a request that sets no limit
 
 MOST_OUTPUT = 1_000_000
 

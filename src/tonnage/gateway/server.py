@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 
-PASSED = (b"/v1/", b"/v2/", b"/v2")
-"""What the paths of OpenAI and of KServe begin with."""
+PASSED = (b"/v1/", b"/v2/", b"/v2")  # What the paths of OpenAI and of KServe begin with
 
 READY = (b"/health", b"/v1/health/ready")
 LIVE = b"/v1/health/live"
@@ -154,8 +153,7 @@ def text(core: Core) -> bytes:
 SWEEP_S = 0.25
 BACKLOG = 4_096
 
-OWN = 64
-"""Descriptors for what is neither a client nor a backend: health checks, logs, what Python itself holds."""
+OWN = 64  # Descriptors for what is neither a client nor a backend: health checks, logs, what Python itself holds
 
 Ready = Callable[[int, Mapping[str, str]], None]
 """Takes the port once connections are taken there, and of each backend by its name what is wrong with it ("" for nothing)."""

@@ -59,8 +59,7 @@ class StopTexts:
         return next((size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in self._stops)), 0)
 
 
-LEFT = "abort"
-"""How an answer ends whose client has left."""
+LEFT = "abort"  # How an answer ends whose client has left
 
 
 class Call(NamedTuple):

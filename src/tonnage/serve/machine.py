@@ -20,8 +20,7 @@ from tonnage.serve import amd
 from tonnage.spec.catalog import gpus
 from tonnage.spec.typed_values import read_as, strict
 
-OTHERS_USE = 0.05
-"""Share of a GPU's memory that others may use while it still counts as free: a display, a context, an exporter."""
+OTHERS_USE = 0.05  # Share of a GPU's memory that others may use while it still counts as free: a display, a context, an exporter
 
 
 @strict
@@ -171,8 +170,7 @@ def _plain(text: str) -> str:
 # NVIDIA's GPUs by the driver's management library (NVML), through the package ``nvidia-ml-py``.
 
 
-LINKS = 18
-"""Most NVLinks that a GPU has (Hopper, Blackwell)."""
+LINKS = 18  # Most NVLinks that a GPU has (Hopper, Blackwell)
 
 
 def nvidia_devices(library: Any) -> tuple[tuple[Device, ...], str]:
@@ -231,8 +229,7 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-AMD_S = 20.0
-"""Seconds that AMD's library may take."""
+AMD_S = 20.0  # Seconds that AMD's library may take
 
 LEFT_OUT = ("RAY_ADDRESS", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """Variables that would hide GPUs from AMD's library, as Ray sets them for its workers."""

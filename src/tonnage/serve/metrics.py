@@ -215,11 +215,8 @@ class Present(Collector):
 
 LATE = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 REASONS = ("stop", "length", "abort", "error")
-KEPT_BACK = 4_096
-"""Deliveries after which their metrics are brought up to date, if nobody scrapes them before."""
-
-FULL = "max_num_queued_reqs"
-"""Why a request was not admitted, in vLLM's words."""
+KEPT_BACK = 4_096  # Deliveries after which their metrics are brought up to date, if nobody scrapes them before
+FULL = "max_num_queued_reqs"  # Why a request was not admitted, in vLLM's words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from tonnage.serve.answer import Answer
     from tonnage.serve.replies import Reply
 
-_OSL = 128
-"""Output tokens where a request does not say (SGLang's ``SamplingParams.max_new_tokens``)."""
+_OSL = 128  # Output tokens where a request does not say (SGLang's ``SamplingParams.max_new_tokens``)
 
 _SAME = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "stop", "n", "ignore_eos")
 _OTHER = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens", "stop_token_ids": "stop_token_ids", "sampling_seed": "seed"}

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 
 BROKEN = "\ufffd"
-MORE = 3
-"""Tokens, at most, that may follow the first byte of a character before it is whole, in a byte-level vocabulary."""
+MORE = 3  # Tokens, at most, that may follow the first byte of a character before it is whole, in a byte-level vocabulary
 
 
 class Detokenizer:

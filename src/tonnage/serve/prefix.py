@@ -295,11 +295,8 @@ class CachedEngine(Engine):
         return len(self.batcher.waiting) + len(self.coming)
 
 
-KEPT = 10_000
-"""Batches that can be sent again, as in vLLM."""
-
-MOST_WAITING = 100_000
-"""Batches that a subscriber may be behind before it misses some."""
+KEPT = 10_000  # Batches that can be sent again, as in vLLM
+MOST_WAITING = 100_000  # Batches that a subscriber may be behind before it misses some
 
 END = (-1).to_bytes(8, "big", signed=True)
 

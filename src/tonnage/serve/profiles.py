@@ -136,8 +136,7 @@ class Profile:
 
 DEGREES = (1, 2, 4, 8)
 
-LEAST_CONTEXT = 2_048
-"""Tokens of a request below which a profile is not called runnable with low memory: nobody would serve it."""
+LEAST_CONTEXT = 2_048  # Tokens of a request below which a profile is not called runnable with low memory: nobody would serve it
 
 
 def profiles(
@@ -250,8 +249,7 @@ def _needed_at_all(d: Deployment, wanted: int) -> int:
 # Which profile is taken where nobody names one: by the order that NVIDIA documents for NIM.
 
 
-ENGINES = ("tensorrt-llm", "vllm", "sglang")
-"""The engines, the one that is preferred first."""
+ENGINES = ("tensorrt-llm", "vllm", "sglang")  # The engines, the one that is preferred first
 
 RULE = (
     "those that do not run here are left out; then TensorRT-LLM before vLLM before SGLang, fewer bits before more, latency before "

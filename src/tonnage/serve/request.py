@@ -43,8 +43,7 @@ PARTS = (
 )
 """Kinds of parts that vLLM knows in the content of a message."""
 
-_NEVER = -100
-"""The bias of a token that is never taken."""
+_NEVER = -100  # The bias of a token that is never taken
 
 Kind = Literal["chat", "completions"]
 PATHS: Mapping[Kind, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}

@@ -25,11 +25,8 @@ if TYPE_CHECKING:
     from tonnage.serve.replies import Reply
 
 PATH = "/v1/responses"
-STORES = "VLLM_ENABLE_RESPONSES_API_STORE"
-"""vLLM stores responses only where this variable of its environment is 1; so does this server."""
-
-KEPT = 1_000
-"""Responses that later ones may follow on."""
+STORES = "VLLM_ENABLE_RESPONSES_API_STORE"  # vLLM stores responses only where this variable of its environment is 1; so does this server
+KEPT = 1_000  # Responses that later ones may follow on
 
 _NOTHING = (
     *("prompt", "top_logprobs", "kv_transfer_params", "ec_transfer_params", "input_messages", "output_messages"),

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from tonnage.serve.faults import Faults
 
 
-RANK = 16
-"""Of an adapter whose folder is not on this machine: the largest that vLLM takes by default (``max_lora_rank``)."""
+RANK = 16  # Of an adapter whose folder is not on this machine: the largest that vLLM takes by default (``max_lora_rank``)
 
 _IDLE_S = 0.005
 _LEVEL: pydantic.TypeAdapter[int] = pydantic.TypeAdapter(Annotated[int, pydantic.Field(ge=0, le=2)])

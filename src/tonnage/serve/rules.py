@@ -19,8 +19,7 @@ from typing_extensions import TypedDict
 from tonnage.serve.dialect import Refused
 
 NEWEST, POOLING, EMBEDDINGS = "vllm-0.32.0", "vllm-0.32.0-pooling", "/v1/embeddings"
-MOST_REPORTED, MOST_CHARACTERS = 10, 200
-"""vLLM reports so many errors, and of a value so many characters."""
+MOST_REPORTED, MOST_CHARACTERS = 10, 200  # vLLM reports so many errors, and of a value so many characters
 
 _SIMPLE: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
 _HIDDEN = {"str", "int", "float", "bool", "list", "dict", "none", "ChatCompletionRequest", "CompletionRequest", "ResponsesRequest"}
@@ -185,8 +184,7 @@ def _input(value: Any) -> Any:
 
 
 ENABLES_EMBEDS, TRUSTS_ARGUMENTS, TRUSTS_TEMPLATES = "--enable-prompt-embeds", "--trust-request-mm-kwargs", "--trust-request-chat-template"
-PARSES, CONFIGURES = "--reasoning-parser", "--reasoning-config"
-"""Options of vLLM's server that its errors name."""
+PARSES, CONFIGURES = "--reasoning-parser", "--reasoning-config"  # Options of vLLM's server that its errors name
 
 MOST_LOGPROBS = 20
 MOST_CHOICES = 16_384

@@ -37,14 +37,9 @@ if TYPE_CHECKING:
     from tonnage.simulator.pools import KvLink
     from tonnage.spec.lengths import Lengths
 
-KILLED = 137
-"""Exit code of a process that was killed."""
-
-STARTS_IN_S = 60
-"""Seconds that a server in a thread may take to start."""
-
-DRAIN_S = 10
-"""Seconds that streams have to end after the server got a signal."""
+KILLED = 137  # Exit code of a process that was killed
+STARTS_IN_S = 60  # Seconds that a server in a thread may take to start
+DRAIN_S = 10  # Seconds that streams have to end after the server got a signal
 
 
 def _free(rank: int) -> tuple[int, float]:

@@ -43,8 +43,7 @@ class Program:
 
 
 TAIL_LINES = 5
-STARTS = "TONNAGE_STARTS"
-"""Environment variable that tells a child how often it was started: 1 the first time."""
+STARTS = "TONNAGE_STARTS"  # Environment variable that tells a child how often it was started: 1 the first time
 
 
 class Child:
@@ -125,12 +124,9 @@ class Child:
 
 
 LOOK_S = 0.05
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
-"""Pause before a restart: it doubles with every start that did not last, up to the longest."""
-_PORTS, _TRIES = range(15_000, 32_768), 100
-"""Linux gives outgoing connections ports from 32768 on, other systems from 49152 on."""
-LASTED_S = 60.0
-"""A program that ran so long begins again with the first pause."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0  # Pause before a restart: it doubles with every start that did not last, up to the longest
+_PORTS, _TRIES = range(15_000, 32_768), 100  # Linux gives outgoing connections ports from 32768 on, other systems from 49152 on
+LASTED_S = 60.0  # A program that ran so long begins again with the first pause
 
 
 class Supervisor:

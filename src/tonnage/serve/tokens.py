@@ -13,8 +13,7 @@ from tonnage.serve.dialect import Refused
 if TYPE_CHECKING:
     from tonnage.bench.prompts import TokenizerFile
 
-CHARACTERS = 4
-"""Of a token, where no tokenizer is given."""
+CHARACTERS = 4  # Of a token, where no tokenizer is given
 
 # Each is one token of four characters, with the space before it, so that an answer that comes back in a later prompt has the same tokens.
 _WORDS = """
@@ -23,10 +22,8 @@ pen pie pin pot row run salt set tea tie toy wax web win wit yes you for and the
 old big red hot dry far low few own let see ask try put get use pay say
 """
 WORDS = tuple(word for word in _WORDS.split() if len(word) == CHARACTERS - 1)
-END = 2
-"""The token that ends an answer, where no tokenizer names one."""
-RESERVED = 256
-"""Tokens that no text makes, among them the end of an answer and the marks of a message."""
+END = 2  # The token that ends an answer, where no tokenizer names one
+RESERVED = 256  # Tokens that no text makes, among them the end of an answer and the marks of a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,12 +31,10 @@ if TYPE_CHECKING:
 
 Role = Literal["producer", "consumer"]
 
-LEASE_S = 30.0
-"""Seconds that a cache waits to be fetched (``kv_lease_duration`` of vLLM 0.32.0)."""
+LEASE_S = 30.0  # Seconds that a cache waits to be fetched (``kv_lease_duration`` of vLLM 0.32.0)
 
 ANSWERS_IN_S = 5.0
-FETCHED = "/kv/"
-"""The path of a cache, before the name of its request."""
+FETCHED = "/kv/"  # The path of a cache, before the name of its request
 
 NEEDED = ("remote_engine_id", "remote_request_id", "remote_host", "remote_port", "remote_block_ids")
 """Without these vLLM computes the prompt itself."""

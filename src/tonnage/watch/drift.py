@@ -32,11 +32,9 @@ if TYPE_CHECKING:
     from tonnage.workload.history_fit import HistoryFit
 
 
-MOST_POINTS = 10_000
-"""Points of a series in one answer; Prometheus refuses more than 11,000."""
+MOST_POINTS = 10_000  # Points of a series in one answer; Prometheus refuses more than 11,000
 TIMEOUT_S = 120.0
-MANY = 50
-"""Instances from which on requests are read every five minutes and not every minute."""
+MANY = 50  # Instances from which on requests are read every five minutes and not every minute
 
 
 class Server:
@@ -131,10 +129,8 @@ def _named(name: str, expression: str) -> str:
 
 
 DAY_S = 86_400
-FAR_DAYS = 36_525
-"""A date beyond a century is none."""
-LOADS = 8
-"""Loads that the hours are gathered into, for a calibration."""
+FAR_DAYS = 36_525  # A date beyond a century is none
+LOADS = 8  # Loads that the hours are gathered into, for a calibration
 
 What = Literal["load", "prompts", "outputs", "speed"]
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 # What one instance has done since it started, and what it holds at this moment, read off its metrics page.
 
 
-FAILED = "5xx"
-"""The status under which vLLM counts responses that failed."""
+FAILED = "5xx"  # The status under which vLLM counts responses that failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +79,13 @@ def counts_of(page: Page, signals: Signals) -> Counts:
 GATEWAY_UP = "tonnage_gateway_up"
 GATEWAY_REQUESTS = "tonnage_gateway_requests_total"
 BROKEN = ("error", "cut", "failed")
-ENDED = ("ok", *BROKEN)
-"""How requests end that a gateway passed on, as it counts them (``gateway.backend.OUTCOMES``)."""
+ENDED = ("ok", *BROKEN)  # How requests end that a gateway passed on, as it counts them (``gateway.backend.OUTCOMES``)
 
 USE = ("DCGM_FI_DEV_GPU_UTIL", "gpu_gfx_activity", "nv_gpu_utilization", "nvml:utilization_percent")
 WATTS = ("DCGM_FI_DEV_POWER_USAGE", "gpu_package_power", "nv_gpu_power_usage", "nvml:power_w")
 """Of NVIDIA's DCGM exporter, of AMD's, of Triton, and of this machine's driver (names recalled, 2026-11-22)."""
 
-SHARES = ("nv_gpu_utilization",)
-"""Triton publishes a share where the others publish per cent."""
+SHARES = ("nv_gpu_utilization",)  # Triton publishes a share where the others publish per cent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +183,8 @@ def _address(text: str, name: str) -> str:
     return url
 
 
-NEAR = 0.1
-"""Mean lengths that differ by less than this share from the plan's are taken to be the plan's: those of a short stretch vary."""
-
-STEP = 1.05
-"""Lengths are rounded to powers of this, so that the capacity is not searched again at every look."""
+NEAR = 0.1  # Mean lengths that differ by less than this share from the plan's are taken to be the plan's: those of a short stretch vary
+STEP = 1.05  # Lengths are rounded to powers of this, so that the capacity is not searched again at every look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

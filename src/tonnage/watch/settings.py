@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool | None
 
-INFO_S = 60.0
-"""Timeout of /server_info: for its first answer vLLM collects the software of its machine, which takes seconds."""
+INFO_S = 60.0  # Timeout of /server_info: for its first answer vLLM collects the software of its machine, which takes seconds
 
 BLOCKS_WITHIN = 0.1
 """How far KV blocks may be from the prediction: the worst of four engines that were measured is 4 % off (perf/memory.py)."""

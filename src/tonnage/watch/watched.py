@@ -27,8 +27,7 @@ ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
 """What is shown next to the statistics that have a limit."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-FEW = 30
-"""Fewer observations than this in a stretch say nothing about a limit or an interval."""
+FEW = 30  # Fewer observations than this in a stretch say nothing about a limit or an interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,8 +293,7 @@ class Present:
 EVEN = ("round-robin", "random", "least-outstanding", "power-of-two", "least-tokens", "least-kv")
 """Routers that share requests evenly among equal instances, unlike routers by prompt or session."""
 
-UNEVEN = 0.25
-"""Share of an even part by which an instance's requests must differ before the split counts as another than the plan's."""
+UNEVEN = 0.25  # Share of an even part by which an instance's requests must differ before the split counts as another than the plan's
 
 
 def uneven(router: str, present: Present) -> tuple[str, ...]:

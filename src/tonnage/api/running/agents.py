@@ -26,8 +26,7 @@ INSTRUCTIONS = (
     "Sizes GPU systems for LLM traffic by simulation. Begin with size; simulate shows one deployment under a load, memory what a GPU "
     "holds, catalog the names that the others take. Every answer states its assumptions: repeat them to the user."
 )
-Answer = tuple[Document, Any]
-"""What a tool says in words and as JSON."""
+Answer = tuple[Document, Any]  # What a tool says in words and as JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

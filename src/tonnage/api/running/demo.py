@@ -27,13 +27,9 @@ INSTANCES = 4
 ROUTER = "least-outstanding"
 
 LEAST_S, LONGEST_S = 6.0, 3_600.0
-STEADY_SHARE = 0.5
-"""Of the seconds; the rest is the load under which an instance is killed."""
-KILLED_AT = 0.25
-"""Share of the second load after which it is killed."""
-
-SOON_S = 5.0
-"""Seconds that each process has to end."""
+STEADY_SHARE = 0.5  # Of the seconds; the rest is the load under which an instance is killed
+KILLED_AT = 0.25  # Share of the second load after which it is killed
+SOON_S = 5.0  # Seconds that each process has to end
 
 Told = Callable[[str], None]
 

@@ -99,8 +99,7 @@ def deploy(
 
 
 NARROW = ("engine", "disaggregated", "kv_link", "kv_overlap", "router", "precision", "tp", "pp", "dp", "ep")
-HARDWARE = ("gpu", "system")
-"""Leaves of a question's search that may leave nothing which a target runs; hardware is left out last."""
+HARDWARE = ("gpu", "system")  # Leaves of a question's search that may leave nothing which a target runs; hardware is left out last
 
 
 def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
@@ -134,8 +133,7 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
     return none or failed
 
 
-MOST_TOLD = 3
-"""GPUs whose nearest deployment a refusal names."""
+MOST_TOLD = 3  # GPUs whose nearest deployment a refusal names
 
 
 def _command(typed: str, left_out: Sequence[str], target: str) -> str:
@@ -181,8 +179,7 @@ def verify_folder(folder: str | Path) -> Folder:
 # The deployment that a saved plan chose, made again from its names and knobs.
 
 
-AS_SHIPPED = ("", "fitted")
-"""What a plan calls the fitted step times; "" where it rests on measured points."""
+AS_SHIPPED = ("", "fitted")  # What a plan calls the fitted step times; "" where it rests on measured points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,8 +385,7 @@ class Verified:
         }
 
 
-LOST = 0.1
-"""Share of the load that may still be in flight when the load ends."""
+LOST = 0.1  # Share of the load that may still be in flight when the load ends
 
 
 def _off_latencies(load: Watched) -> Iterator[str]:

@@ -171,8 +171,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple
 
 
 PROXIES = ("vllm-router",)
-VERSION = "0.1.17"
-"""Of vllm-router, whose flags these are (read from its own help, 2026-11-22)."""
+VERSION = "0.1.17"  # Of vllm-router, whose flags these are (read from its own help, 2026-11-22)
 
 POLICIES = {
     "round-robin": "round_robin",

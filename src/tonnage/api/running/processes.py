@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from tonnage.serve.supervisor import Program, Supervisor
 
 
-READY_S = 120.0
-"""Seconds that simulated instances or a gateway may take to serve: far more than they need."""
+READY_S = 120.0  # Seconds that simulated instances or a gateway may take to serve: far more than they need
 
 Seen = Callable[[int, int], None]
 
@@ -101,11 +100,8 @@ def served(**flags: object) -> Iterator[str]:
 # ``tonnage serve --processes``: every instance in its own process, and the gateway before them.
 
 
-GRACE_S = 15.0
-"""Seconds that a process has to end: more than the 10 in which its streams may go on."""
-
-LOADING_S = 600.0
-"""Seconds that an instance may take to load its model."""
+GRACE_S = 15.0  # Seconds that a process has to end: more than the 10 in which its streams may go on
+LOADING_S = 600.0  # Seconds that an instance may take to load its model
 
 
 def serve_apart(

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
 
-NEWEST = "vllm"
-"""The engine whose rules are followed where none is named."""
+NEWEST = "vllm"  # The engine whose rules are followed where none is named
 
 ANSWERS = {"chat": "lognormal:211,163", "code": "lognormal:28,60"}
 """How long answers are that end by themselves: mean and standard deviation of Azure's traces of 2023 of that name (shared/data/traces)."""
