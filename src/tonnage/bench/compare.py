@@ -11,12 +11,12 @@ from tonnage.errors import in_python
 from tonnage.notebook import InNotebooks
 from tonnage.results.metrics import Attained, attained, summarize
 from tonnage.results.requests import Requests
+from tonnage.spec.deployment import Slo
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.spec.deployment import Slo
 
 QUANTILES = tuple(range(1, 100))
 

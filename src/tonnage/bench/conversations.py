@@ -22,19 +22,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.prompts import text_of_file
+from tonnage.bench.prompts import TokenizerFile, text_of_file
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
+from tonnage.spec.lengths import Lengths
 from tonnage.spec.sessions import Contents, Follows, Pause
+from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from tonnage.bench.prompts import TokenizerFile
-    from tonnage.spec.lengths import Lengths
-    from tonnage.spec.workload import Trace
 
     Ints = NDArray[np.int64]
 

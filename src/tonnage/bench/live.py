@@ -5,15 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from tonnage.bench.reply import COMPLETED
-
-if TYPE_CHECKING:
-    from tonnage.bench.client import Client
-    from tonnage.bench.conductor import Conductor, TalkConductor
-    from tonnage.bench.recorder import TokenTimes
-    from tonnage.bench.reply import Exchange
+from tonnage.bench.client import Client
+from tonnage.bench.conductor import Conductor, TalkConductor
+from tonnage.bench.recorder import TokenTimes
+from tonnage.bench.reply import COMPLETED, Exchange
 
 KEPT = 1_000  # Requests that the percentiles are over: the latest
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tonnage.bench.conversations import ConversationFile, Conversations, drawn, recorded
 from tonnage.errors import InputError, option
+from tonnage.spec.recorded_sessions import RecordedSessions
 from tonnage.spec.sessions import Pause
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Pairs, TraceArrivals, Workload
 from tonnage.units import PS_PER_NS
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.spec.recorded_sessions import RecordedSessions
 
 Pattern = Literal["poisson", "constant", "gamma", "burst"]
 PATTERNS: tuple[Pattern, ...] = ("poisson", "constant", "gamma", "burst")

@@ -18,12 +18,10 @@ import struct
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tonnage.bench.alarm import Alarm
-
-if TYPE_CHECKING:
-    from tonnage.bench.reply import Exchange
+from tonnage.bench.reply import Exchange
 
 STAMPS = 35  # ``SO_TIMESTAMPNS`` and the kind of the message that carries it, of 64-bit Linux (include/uapi/asm-generic/socket.h)
 PIECE = 16_384  # Bytes that are read from a socket at once; where there are more, it is read again

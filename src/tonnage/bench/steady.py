@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.bench.intervals import SingleGaps
 from tonnage.results.requests import COMPLETED, POSITION_BUCKETS, Requests, gap_edges_ns
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from tonnage.bench.intervals import SingleGaps
 
 
 FEWEST_OF_TREND = 20  # Completed requests below which no line is drawn

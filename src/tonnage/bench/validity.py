@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.intervals import needed
+from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed
 from tonnage.bench.reply import CANCELLED, COMPLETED
 from tonnage.bench.steady import Steady
@@ -24,7 +25,6 @@ from tonnage.spec.workload import MANY_CLIENTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tonnage.bench.load import Load
 
 MEAN_MS, MEAN_SHARE = 2.0, 0.02  # Mean lateness that is let pass: 2 ms, or 2 % of the mean TTFT where that is more
 P99_MS, P99_SHARE = 10.0, 0.10  # Its 99th percentile: 10 ms, or 10 % of the p99 of TTFT

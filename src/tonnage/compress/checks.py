@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from tonnage.compress.recipes import FORMATS, LENGTH, LLM_COMPRESSOR, MODELOPT, SAMPLES, TOOLS, Format
 from tonnage.errors import InputError, UnknownName, option
+from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.checkpoints import HALF, find_method, reads
 from tonnage.spec.config_json import read_config
+from tonnage.spec.model import Model
 from tonnage.spec.precision import find_precision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tonnage.plan.pool import Pool
-    from tonnage.spec.model import Model
 
 BASE_BYTES = 2 * 2**30  # Allowance for Python with torch and the tool's packages
 GROUP = 128  # Weights with one scale in llm-compressor's schemes of INT4, and rows of a block of FP8

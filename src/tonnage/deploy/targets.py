@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.deploy.compose import files as compose
 from tonnage.deploy.dynamo import files as dynamo
@@ -30,13 +30,11 @@ from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
+from tonnage.plan.use_cases import UseCasePool, UseCases
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.precision import find_precision
 from tonnage.spec.targets import TARGETS as RUNS
 from tonnage.spec.targets import target_lacks, target_runs
-
-if TYPE_CHECKING:
-    from tonnage.plan.use_cases import UseCasePool, UseCases
 
 TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
     "compose": compose,

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.deploy.dynamo import MODULES, as_engine
 from tonnage.deploy.references import VALUES, Pods, Written, at, pods_of, read_against, secrets, unresolved
@@ -16,10 +16,7 @@ from tonnage.deploy.service import PLAN, Service, service_of
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
 from tonnage.plan.plan import Plan
-
-if TYPE_CHECKING:
-    from tonnage.spec.catalog.interfaces import Interface
-
+from tonnage.spec.catalog.interfaces import Interface
 
 MOST_BYTES = 20_000_000  # Of one file; ``deploy`` writes less than a tenth of it
 

@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.metrics import Ended
+from tonnage.serve.metrics import Ended, Metrics
+from tonnage.serve.request import Asked
+from tonnage.serve.script import Script
+from tonnage.serve.tokens import Prompt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from tonnage.serve.metrics import Metrics
-    from tonnage.serve.request import Asked
-    from tonnage.serve.script import Script
-    from tonnage.serve.tokens import Prompt
 
 
 # Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one.

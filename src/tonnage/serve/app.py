@@ -16,21 +16,19 @@ from starlette.responses import JSONResponse, Response
 
 from tonnage.serve.answer import Answer
 from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
-from tonnage.serve.faults import HEADER
+from tonnage.serve.faults import HEADER, Fault, Faults
+from tonnage.serve.metrics import Metrics
 from tonnage.serve.replies import DONE, Made, Reply, event
-from tonnage.serve.request import Asked, Kind, asked_of
+from tonnage.serve.request import Asked, Kind, Limits, asked_of
 from tonnage.serve.rules import broken_json
+from tonnage.serve.tokens import Reader, Tokens
+from tonnage.serve.transfer import Transfers
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from tonnage.serve.faults import Fault, Faults
-    from tonnage.serve.metrics import Metrics
-    from tonnage.serve.request import Limits
-    from tonnage.serve.tokens import Reader, Tokens
-    from tonnage.serve.transfer import Transfers
 
 LARGEST_BODY = 32 * 2**20  # Bytes of a request's body
 

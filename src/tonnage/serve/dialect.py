@@ -5,15 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.serve.published import SGLANG, TENSORRT_LLM, VLLM, Published
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.checkpoints import HALF
 from tonnage.spec.catalog.interfaces import find_interface
-
-if TYPE_CHECKING:
-    from tonnage.spec.deployment import Deployment
+from tonnage.spec.deployment import Deployment
 
 _PERMISSION = {
     "id": "",

@@ -7,16 +7,13 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tonnage.results.requests import UNFINISHED
-from tonnage.serve.prefix import Content, names_of
+from tonnage.serve.prefix import CachedEngine, Content, names_of
 from tonnage.simulator.member import Delivery, Member, view_of_groups
 from tonnage.simulator.router import ROUTERS, Request, memory_of
 from tonnage.units import NS_PER_S, PS_PER_NS
-
-if TYPE_CHECKING:
-    from tonnage.serve.prefix import CachedEngine
 
 
 class WallClock:

@@ -6,21 +6,18 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import memory_plan
 from tonnage.plan.launch import FILE, Command, listening
+from tonnage.plan.pool import Pool
 from tonnage.serve.machine import Device, Machine, groups, joined
 from tonnage.serve.profiles import lacks, missing
 from tonnage.serve.supervisor import Program
 from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
-
-if TYPE_CHECKING:
-    from tonnage.plan.pool import Pool
-    from tonnage.spec.deployment import Deployment
-
 
 COMPILED = ("*.engine", "*.plan")
 

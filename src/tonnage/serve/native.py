@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from tonnage.serve.answer import Answer
 from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, mixed, reply_of, saying, whole
 from tonnage.serve.dialect import Refused
-from tonnage.serve.replies import DONE, event
+from tonnage.serve.replies import DONE, Reply, event
 from tonnage.serve.request import asked_of
 from tonnage.serve.simulated import Simulated
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tonnage.serve.answer import Answer
-    from tonnage.serve.replies import Reply
 
 _OSL = 128  # Output tokens where a request does not say (SGLang's ``SamplingParams.max_new_tokens``)
 

@@ -11,19 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.answer import Answer, Piece
 from tonnage.serve.app import Service
 from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Load, Metrics
-from tonnage.serve.request import Limits
+from tonnage.serve.request import Asked, Limits, Sampling
 from tonnage.serve.tokens import Fours, Message, Prompt
-
-if TYPE_CHECKING:
-    from tonnage.serve.request import Asked, Sampling
-
 
 # Text of tokens that come one after another; a character whose bytes are not all there yet is waited for.
 

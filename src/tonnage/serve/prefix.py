@@ -17,18 +17,16 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.simulator.reference import Engine
-from tonnage.simulator.reference.prefix_cache import PrefixCache
+from tonnage.simulator.reference.job import Job
+from tonnage.simulator.reference.prefix_cache import Found, Key, PrefixCache
 from tonnage.simulator.reference.record import Gaps
+from tonnage.simulator.request import Happened
+from tonnage.simulator.spec import EngineSpec
 from tonnage.spec.sessions import ENDLESS
 
 if TYPE_CHECKING:
     import zmq
     from numpy.typing import NDArray
-
-    from tonnage.simulator.reference.job import Job
-    from tonnage.simulator.reference.prefix_cache import Found, Key
-    from tonnage.simulator.request import Happened
-    from tonnage.simulator.spec import EngineSpec
 
 
 _MASK = (1 << 63) - 1

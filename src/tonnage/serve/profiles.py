@@ -8,20 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.errors import DoesNotFit, InputError, option
-from tonnage.perf.memory import memory_plan
+from tonnage.perf.memory import MemoryPlan, memory_plan
+from tonnage.serve.machine import Device, Machine
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import Deployment, Parallelism
-from tonnage.spec.engine import default_knobs
+from tonnage.spec.engine import EnginePreset, default_knobs
+from tonnage.spec.hardware import Gpu
+from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision, find_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tonnage.perf.memory import MemoryPlan
-    from tonnage.serve.machine import Device, Machine
-    from tonnage.spec.engine import EnginePreset
-    from tonnage.spec.hardware import Gpu
-    from tonnage.spec.model import Model
 
 
 # What an engine needs of a machine in addition to memory: the maker and the generation of its GPUs, and their driver.

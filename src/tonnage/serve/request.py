@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tonnage.serve.dialect import Refused
 from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, checked, refusal
-from tonnage.serve.tokens import Message, Prompt
-
-if TYPE_CHECKING:
-    from tonnage.serve.tokens import Reader
+from tonnage.serve.tokens import Message, Prompt, Reader
 
 # How the tokens of an answer are chosen, as a request of the OpenAI API says it, with vLLM's further fields and defaults.
 

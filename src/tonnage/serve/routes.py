@@ -23,7 +23,7 @@ from starlette.routing import Route
 from tonnage.errors import InputError
 from tonnage.serve.app import Handler, Service, admitted, begun, check_type, completed, counted, json_body, reply_of, saying, seen, whole
 from tonnage.serve.dialect import Refused
-from tonnage.serve.faults import OF_REQUESTS, parse_fault
+from tonnage.serve.faults import OF_REQUESTS, Faults, parse_fault
 from tonnage.serve.messages import message_routes
 from tonnage.serve.native import native_routes
 from tonnage.serve.published import VLLM
@@ -37,8 +37,6 @@ from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-
-    from tonnage.serve.faults import Faults
 
 
 RANK = 16  # Of an adapter whose folder is not on this machine: the largest that vLLM takes by default (``max_lora_rank``)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tonnage.serve.dialect import Refused
+from tonnage.serve.request import Asked
 from tonnage.serve.structure import json_grammar, value_of
-from tonnage.serve.tokens import Word
+from tonnage.serve.tokens import Prompt, Tokens, Word
 from tonnage.simulator.router import draw
-
-if TYPE_CHECKING:
-    from tonnage.serve.request import Asked
-    from tonnage.serve.tokens import Prompt, Tokens
-    from tonnage.spec.lengths import Lengths
+from tonnage.spec.lengths import Lengths
 
 ENDLESS = 1 << 40
 MOST_CALLS = 3

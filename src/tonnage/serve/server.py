@@ -20,22 +20,20 @@ from tonnage.serve.app import Cut, Service
 from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.instance import Fleet, Instance, WallClock
+from tonnage.serve.prefix import CachedEngine, Publisher
 from tonnage.serve.request import Limits
 from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervisor import STARTS
-from tonnage.serve.tokens import TokenReader
-from tonnage.serve.transfer import Transfers
+from tonnage.serve.tokens import TokenReader, Tokens
+from tonnage.serve.transfer import Role, Transfers
+from tonnage.simulator.pools import KvLink
+from tonnage.spec.lengths import Lengths
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     import uvicorn
 
-    from tonnage.serve.prefix import CachedEngine, Publisher
-    from tonnage.serve.tokens import Tokens
-    from tonnage.serve.transfer import Role
-    from tonnage.simulator.pools import KvLink
-    from tonnage.spec.lengths import Lengths
 
 KILLED = 137  # Exit code of a process that was killed
 STARTS_IN_S = 60  # Seconds that a server in a thread may take to start

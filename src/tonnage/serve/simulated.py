@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Call, Piece
 from tonnage.serve.dialect import Refused
+from tonnage.serve.instance import Fleet, Instance
 from tonnage.serve.metrics import Load, Metrics
-from tonnage.serve.prefix import Content
+from tonnage.serve.prefix import Content, Publisher
 from tonnage.serve.published import VLLM, Published
-from tonnage.serve.script import script_of
-
-if TYPE_CHECKING:
-    from tonnage.serve.instance import Fleet, Instance
-    from tonnage.serve.prefix import Publisher
-    from tonnage.serve.request import Asked
-    from tonnage.serve.script import Script
-    from tonnage.serve.tokens import Prompt, Tokens
-    from tonnage.serve.transfer import Transfers
-    from tonnage.spec.lengths import Lengths
+from tonnage.serve.request import Asked
+from tonnage.serve.script import Script, script_of
+from tonnage.serve.tokens import Prompt, Tokens
+from tonnage.serve.transfer import Transfers
+from tonnage.spec.lengths import Lengths
 
 
 class Simulated:

@@ -6,12 +6,10 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from tonnage.bench.prompts import TokenizerFile
 from tonnage.serve.dialect import Refused
-
-if TYPE_CHECKING:
-    from tonnage.bench.prompts import TokenizerFile
 
 CHARACTERS = 4  # Of a token, where no tokenizer is given
 

@@ -17,17 +17,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from tonnage.bench.connection import Target
 from tonnage.gateway.core import fetch
 from tonnage.serve.dialect import Refused
-
-if TYPE_CHECKING:
-    from tonnage.serve.instance import Instance
-    from tonnage.serve.request import Asked
-    from tonnage.simulator.pools import KvLink
+from tonnage.serve.instance import Instance
+from tonnage.serve.request import Asked
+from tonnage.simulator.pools import KvLink
 
 Role = Literal["producer", "consumer"]
 

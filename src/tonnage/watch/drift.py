@@ -18,18 +18,16 @@ from tonnage.errors import InputError, TonnageError, option
 from tonnage.formats.engine_metrics import HISTORIES, Signals
 from tonnage.formats.json_values import inside
 from tonnage.formats.prometheus import INCREASE, curves
+from tonnage.plan.plan import Plan
+from tonnage.spec.deployment import Deployment
 from tonnage.watch.expected import NEAR, Predictor
 from tonnage.watch.watched import FEW
-from tonnage.workload.history import HOUR_S, WATTS
+from tonnage.workload.history import HOUR_S, WATTS, History
+from tonnage.workload.history_fit import HistoryFit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from tonnage.plan.plan import Plan
-    from tonnage.spec.deployment import Deployment
-    from tonnage.workload.history import History
-    from tonnage.workload.history_fit import HistoryFit
 
 
 MOST_POINTS = 10_000  # Points of a series in one answer; Prometheus refuses more than 11,000

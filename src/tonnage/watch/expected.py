@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from tonnage.bench.scrape import fetch
@@ -17,18 +17,14 @@ from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.formats.engine_metrics import SIGNALS, Signals
 from tonnage.formats.prometheus import Buckets, Page, buckets_of
 from tonnage.perf.prediction_error import intervals_of, regime_of
+from tonnage.plan.plan import Plan
+from tonnage.results.metrics import Summary
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.instance import QUICK, Traffic
 from tonnage.sizing.loads.runs import Runs
-from tonnage.spec.deployment import LimitMetric
+from tonnage.spec.deployment import Deployment, LimitMetric
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import Process
-
-if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
-    from tonnage.results.metrics import Summary
-    from tonnage.spec.deployment import Deployment
-
 
 # What one instance has done since it started, and what it holds at this moment, read off its metrics page.
 

@@ -6,17 +6,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.bench.scrape import fetch
 from tonnage.formats.prometheus import Page
+from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import engines, find_engine
 from tonnage.spec.catalog.checkpoints import HALF, find_checkpoints
 from tonnage.spec.precision import find_precision
 from tonnage.watch.expected import signals_on
-
-if TYPE_CHECKING:
-    from tonnage.plan.pool import Pool
 
 Value = str | int | float | bool | None
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.formats.prometheus import Buckets, together
 from tonnage.perf.residuals import SHARE
-from tonnage.spec.deployment import LimitMetric
+from tonnage.plan.plan import Plan
+from tonnage.spec.deployment import LimitMetric, Statistic
 from tonnage.watch.expected import BROKEN, Advice, Counts, Expected, Predictor, Reading, advice
-
-if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
-    from tonnage.spec.deployment import LimitMetric, Statistic
-    from tonnage.watch.expected import Reading
-
 
 ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
     ("ttft", ("mean", "p50", "p95", "p99")),
