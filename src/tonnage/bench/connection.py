@@ -271,9 +271,6 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=ca_file)
 
 
-# A request as bytes: the server that it goes to, its head and body, and what stays the same over all loads of a measurement.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A server: where to connect, and what its URL says of the path."""

@@ -110,9 +110,6 @@ def joined(*parts: Any) -> str:
     return "".join(part for part in parts if isinstance(part, str))
 
 
-# OpenAI's chat completions, as vLLM, SGLang, TensorRT-LLM, NIM and hosted services speak them.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat(Endpoint):
     """``POST /v1/chat/completions``: the prompt is one message of the user."""
@@ -159,9 +156,6 @@ def _delta(document: dict[str, Any], name: str) -> Delta:
     return Delta(text=text, finished=finished, error=error_of(document), **usage_of(document))
 
 
-# OpenAI's text completions.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completions(Endpoint):
     """``POST /v1/completions``: the prompt is plain text, and no template is added to it."""
@@ -197,9 +191,6 @@ class Completions(Endpoint):
     def whole(self, document: dict[str, Any]) -> Delta:
         """The same shape as an event."""
         return self.event(document)
-
-
-# OpenAI's responses: a stream of typed events.
 
 
 _OUTPUT = frozenset(
@@ -260,9 +251,6 @@ class Responses(Endpoint):
         return Delta(text=text, finished=True, error=error_of(document), **usage_of(document))
 
 
-# OpenAI's embeddings: one reply, no output tokens.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embeddings(Endpoint):
     """``POST /v1/embeddings``: the reply has no tokens, so that only its end-to-end latency means something."""
@@ -293,9 +281,6 @@ class Embeddings(Endpoint):
 def model_path(model: str, verb: str = "") -> str:
     """The path of a model in the v2 protocol, or of something that is asked of it."""
     return f"/v2/models/{quote(model, safe='')}" + (f"/{verb}" if verb else "")
-
-
-# Triton's and KServe's generate extension of the v2 protocol, as the TensorRT-LLM and vLLM backends serve it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,9 +315,6 @@ class Generate(Endpoint):
     def whole(self, document: dict[str, Any]) -> Delta:
         """The same shape as an event."""
         return self.event(document)
-
-
-# The v2 protocol's infer, which Triton, MLServer and KServe's servers answer for any model.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

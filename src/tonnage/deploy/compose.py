@@ -362,9 +362,6 @@ def _requests_per_second(service: Service) -> int:
     return max(1, math.ceil(service.capacity))
 
 
-# The page that says how to start the machine, test what runs, and compare it with the plan.
-
-
 def readme(service: Service) -> str:
     """The page in Markdown."""
     each, several = f"instances with {gpu_words(service)} each", service.several

@@ -80,9 +80,6 @@ def engine_config(service: Service, files: Mapping[str, str] | None = None) -> d
     }
 
 
-# The page that says how to apply the files, test what runs, and compare it with the plan.
-
-
 def readme(service: Service) -> str:
     """The page in Markdown."""
     name, peak = service.name, service.plan.demand.sizing_requests_per_second
@@ -184,9 +181,6 @@ def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[
     return found
 
 
-# The label by which pods are found that somebody else's controller makes.
-
-
 def labelled(service: Service) -> dict[str, str]:
-    """The label, which belongs to no controller."""
+    """The label by which pods are found that somebody else's controller makes."""
     return {"tonnage/deployment": service.name}

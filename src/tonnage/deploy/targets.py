@@ -188,9 +188,6 @@ The page in each folder says what the cluster needs, what else starts it, and ho
     return {"kustomization.yaml": yaml_text(kustomization), "README.md": page}
 
 
-# A folder that is written as a whole or not at all.
-
-
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Write files into a folder that does not exist yet, or is empty.
 

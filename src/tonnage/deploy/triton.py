@@ -271,9 +271,6 @@ DETOKENIZE = f'''"""Tokens to text; run by Triton's Python backend."""
 '''
 
 
-# The page that says how to start Triton, test it, and compare it with the plan.
-
-
 IMAGES = {
     "vllm": "nvcr.io/nvidia/tritonserver:26.10-vllm-python-py3",
     "tensorrt-llm": "nvcr.io/nvidia/tritonserver:26.10-trtllm-python-py3",

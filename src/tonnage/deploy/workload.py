@@ -298,9 +298,6 @@ def metadata(service: Service, ending: str = "") -> dict[str, Any]:
 # What every target on a cluster has next to its instances: monitoring, rules, a dashboard, and the list of what kubectl applies.
 
 
-# What Prometheus reads and watches, for its operator.
-
-
 def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endpoint: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Every instance is scraped; its series get the deployment's name as a label.
 

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-# Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one.
-
-
 class StopTexts:
-    """Takes a text piece by piece."""
+    """Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one."""
 
     def __init__(self, stops: Sequence[str], *, kept: bool = False) -> None:
         """Nothing has come yet; ``kept`` says whether the stop that is found is given out."""

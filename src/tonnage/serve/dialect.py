@@ -133,9 +133,6 @@ OF_TRITON = replace(OF_TENSORRT_LLM, name="triton", source=f"{OF_TENSORRT_LLM.so
 DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM, OF_TRITON)}
 
 
-# The error that a client gets in place of an answer.
-
-
 class Refused(Exception):
     """A request that is answered with an error of the API."""
 

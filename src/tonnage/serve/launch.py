@@ -95,9 +95,6 @@ class Start:
         }
 
 
-# How a process is told which GPUs are its own.
-
-
 def pinned(devices: Sequence[Device]) -> dict[str, str]:
     """The environment variables by which only these GPUs are seen, counted in PCI bus order."""
     if not devices:
@@ -181,9 +178,6 @@ def triton_started(
             Started(argv=tuple(argv), environment={**pinned(group), **environment}, devices=group, port=http, path="/v2/health/ready")
         )
     return tuple(found)
-
-
-# Where the command of an engine is.
 
 
 COMMANDS = {"vllm": "vllm", "tensorrt-llm": "trtllm-serve", "sglang": "python3", "triton": "tritonserver", "nim": "docker"}

@@ -139,9 +139,6 @@ def _islands(devices: Sequence[Device]) -> list[list[Device]]:
     return found
 
 
-# Which GPU of the catalog a driver speaks of.
-
-
 _NOISE = re.compile(r"\b(NVIDIA|AMD|Instinct|Tesla|GeForce|Graphics)\b[ -]*")
 
 _SIZE = re.compile(r"-\d+gb.*$")

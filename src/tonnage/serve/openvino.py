@@ -395,9 +395,6 @@ def _on(loop: asyncio.AbstractEventLoop, made: Deliveries) -> None:
         loop.call_soon_threadsafe(take)
 
 
-# How long a context a model file allows.
-
-
 KEY = "max_position_embeddings"
 
 
@@ -430,9 +427,6 @@ def _of_gguf(model: Path) -> int:
     architecture = str(fields["general.architecture"].contents())
     field = fields.get(f"{architecture}.context_length")
     return 0 if field is None else int(field.contents())
-
-
-# A real model that is served, and where.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,10 @@ from tonnage.serve.dialect import Refused
 from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, checked, refusal
 from tonnage.serve.tokens import Message, Prompt, Reader
 
-# How the tokens of an answer are chosen, as a request of the OpenAI API says it, with vLLM's further fields and defaults.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Sampling parameters."""
+    """How the tokens of an answer are chosen, with the defaults of OpenAI's API and vLLM's further fields."""
 
     temperature: float = 1.0  # 0 for the most likely token always
     top_p: float = 1.0  # and top_k, min_p: what the choice is among; 1, 0 and 0 for all tokens

@@ -23,8 +23,6 @@ from typing import Self
 from tonnage.errors import BAD_INPUT, InputError, TonnageError
 from tonnage.serve import guard
 
-# What one child process runs.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
@@ -230,9 +228,6 @@ class Supervisor:
             child.ask_to_end()
         for child in self.children:
             child.wait()
-
-
-# Free ports for child processes.
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:

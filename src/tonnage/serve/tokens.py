@@ -142,9 +142,6 @@ class FileTokens:
 _ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<｜end▁of▁sentence｜>", "[EOS]")
 
 
-# What a client sent, as an engine gets it: its tokens.
-
-
 PER_MESSAGE, PER_CHAT = 4, 2
 """Tokens that a chat template adds to each message and to the whole, roughly those of ChatML (role, two markers, a line break)."""
 

@@ -265,9 +265,6 @@ def _factor(measured: float | None, planned: float) -> float:
     return float(STEP ** round(math.log(measured / planned) / math.log(STEP)))
 
 
-# What to do where the steps of a running engine take another time than the plan expects.
-
-
 MOST = 1.5
 """Steps that take longer than so many times the prediction, or shorter than its inverse, are taken for a fault before they are taken for
 an error of the step model. This is a judgement: calibrated factors stay far below it (docs/calibrate.md)."""

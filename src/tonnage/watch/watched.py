@@ -200,9 +200,6 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-# One look at a deployment: two readings laid next to the plan.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
     """What does not change between looks."""
@@ -252,9 +249,6 @@ class Watcher:
             plan=self.plan_file,
             lengths=f"--isl {expected.isl:.0f} --osl {expected.osl:.0f}",
         )
-
-
-# What a deployment does at present: the difference of two readings.
 
 
 METRICS: tuple[LimitMetric, ...] = ("ttft", "itl", "tpot", "e2e")

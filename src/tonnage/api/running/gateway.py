@@ -97,9 +97,6 @@ def _backend(text: str) -> tuple[Target, float]:
     return target, value
 
 
-# The settings of a gateway from a YAML file.
-
-
 def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
     """The settings in a file.
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from tonnage.spec.model import Model
 
 
-# What ``tonnage serve`` is asked of a real engine.
-
-
 FAMILIES = ("vllm", "tensorrt-llm", "sglang")
 ENGINES = ("auto", *FAMILIES, "triton", "nim")
 
