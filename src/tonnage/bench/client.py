@@ -136,9 +136,6 @@ class Client:
         else:
             self._over(exchange)
 
-    def lost(self, connection: Connection) -> None:
-        """An idle connection was closed; ``start`` passes over it."""
-
     def _over(self, exchange: Exchange, outcome: str = COMPLETED, detail: str = "") -> None:
         if self._busy.pop(exchange, None) is None:
             return

@@ -91,13 +91,10 @@ _clock = time.monotonic_ns
 
 
 class Owner(Protocol):
-    """Who hears of the end of exchanges and connections."""
+    """Who hears of the end of exchanges."""
 
     def exchanged(self, connection: Connection, exchange: Exchange) -> None:
         """An exchange is over; ``connection.usable`` says whether the connection can carry another."""
-
-    def lost(self, connection: Connection) -> None:
-        """A connection without an exchange has ended."""
 
 
 class Connection:
@@ -141,8 +138,9 @@ class Connection:
         if self._open:
             self._unsent = exchange.data if self._secured is None else self._secured.encrypted(exchange.data)
             self._write()
-        if not self._open:
-            self._look_soon()
+        if not self._open and not self._looking:
+            self._looking = True
+            self._loop.call_soon(self.look)
 
     def _write(self) -> None:
         """Hand over what the kernel takes; the rest follows when it takes more."""
@@ -179,24 +177,13 @@ class Connection:
             ns = max(ns, self._latest_ns)
             self._latest_ns = ns
             pieces.append((ns, data))
-        if ended:
-            return self._ended()
+        if ended:  # what had come before is still read
+            self.close()
+            return self.exchange is not None
         if data.endswith(b"\r\n\r\n") or self._eager or len(pieces) > HELD or not 8 <= len(data) < LARGE:
             looking, self._looking = self._looking, True
             return not looking
         return False
-
-    def _ended(self) -> bool:
-        """The connection has ended; what had come before is still read."""
-        self._shut()
-        if self.exchange is None:
-            self._owner.lost(self)
-        return self.exchange is not None
-
-    def _look_soon(self) -> None:
-        if not self._looking:
-            self._looking = True
-            self._loop.call_soon(self.look)
 
     def look(self) -> None:
         """Read what has come; the exchange is over once the reply is complete or broken."""
@@ -245,9 +232,6 @@ class Connection:
 
     def close(self) -> None:
         """End the connection at once."""
-        self._shut()
-
-    def _shut(self) -> None:
         if self._open:
             self._open = self.usable = False
             self._receiver.remove(self)
@@ -261,14 +245,6 @@ class Connection:
         if not self.usable:
             self.close()
         self._owner.exchanged(self, exchange)
-
-
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """A context that checks certificates and names, by the system's authorities or by those of a file in PEM.
-
-    Raises OSError: the file cannot be read, or holds no certificate.
-    """
-    return ssl.create_default_context(cafile=ca_file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import contextlib
 import os
 import pickle
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.bench.connection import Setup, tls_context
+from tonnage.bench.connection import Setup
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, measure
 from tonnage.bench.recorder import EXAMPLES, Tally
@@ -58,7 +59,7 @@ def work(job: Job) -> None:
         print(READY, flush=True)
         return int(sys.stdin.buffer.readline())
 
-    setup = replace(job.setup, tls=tls_context(job.setup.ca_file) if job.setup.target.tls else None)
+    setup = replace(job.setup, tls=ssl.create_default_context(cafile=job.setup.ca_file) if job.setup.target.tls else None)
     writer = RunWriter(job.folder / "run")
     try:
         observed = measure(setup, job.load, writer, gate=gate)
