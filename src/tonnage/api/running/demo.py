@@ -83,9 +83,7 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: W
         told: takes a line about each step.
         watch: makes who looks on at a load.
 
-    Raises:
-        InputError: seconds out of range.
-        TonnageError: a process does not start.
+    Raises InputError: seconds out of range; TonnageError: a process does not start.
     """
     if not LEAST_S <= seconds <= LONGEST_S:
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to {LONGEST_S:,.0f}")

@@ -63,9 +63,8 @@ def deploy(
     Returns:
         The written files, with notes.
 
-    Raises:
-        InputError: no plan, no deployment of the plan that runs on the target, an unknown target, or a folder that cannot be written.
-            Nothing is left behind.
+    Raises InputError: no plan, no deployment of the plan that runs on the target, an unknown target, or a folder that cannot be written.
+    Nothing is left behind.
     """
     from tonnage.deploy.plan_text import instead_line
     from tonnage.deploy.service import PLAN
@@ -159,8 +158,7 @@ def verify_folder(folder: str | Path) -> Folder:
     Args:
         folder: that ``deploy`` wrote, perhaps changed since.
 
-    Raises:
-        InputError: no folder, or none with a plan in it.
+    Raises InputError: no folder, or none with a plan in it.
     """
     from tonnage.api.running.gateway import gateway_from
     from tonnage.deploy.verify import Part, read_folder
@@ -207,8 +205,7 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
     Args:
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
 
-    Raises:
-        InputError: no plan, one that chose nothing, or one whose choice cannot be made again from its names.
+    Raises InputError: no plan, one that chose nothing, or one whose choice cannot be made again from its names.
     """
     from tonnage.report.plans.plan_document import read_plans
 
@@ -292,9 +289,8 @@ def watch(
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
         wait: waits so many seconds.
 
-    Raises:
-        InputError: no plan, one that predicts nothing, or something that is no address or no duration.
-        TonnageError: nothing answers with the metrics of a known engine.
+    Raises InputError: no plan, one that predicts nothing, or something that is no address or no duration; TonnageError: nothing answers
+    with the metrics of a known engine.
     """
     from tonnage.units import parse_duration
 
@@ -412,9 +408,8 @@ def verify(
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
         watch: who looks on at the load.
 
-    Raises:
-        InputError: no plan, one that predicts nothing, or something that is no address or no time.
-        TonnageError: nothing answers with the metrics of a known engine.
+    Raises InputError: no plan, one that predicts nothing, or something that is no address or no time; TonnageError: nothing answers with
+    the metrics of a known engine.
     """
     from tonnage.watch.settings import instance
 

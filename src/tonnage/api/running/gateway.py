@@ -30,8 +30,7 @@ def gateway_settings(**asked: Any) -> Settings:
     Args:
         asked: the fields of ``GatewayArguments`` by name.
 
-    Raises:
-        InputError: anything that cannot be used, in one line.
+    Raises InputError: anything that cannot be used, in one line.
     """
     from tonnage.gateway.settings import GatewayArguments
 
@@ -104,8 +103,7 @@ def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
         path: of the file.
         given: fields of ``GatewayArguments`` that are in place of the file's.
 
-    Raises:
-        InputError: anything that cannot be used, each fault in one line with its place.
+    Raises InputError: anything that cannot be used, each fault in one line with its place.
     """
     from tonnage.gateway.settings import GatewayArguments
 
@@ -138,8 +136,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple
         path: the file that ``size --output`` wrote; of one plan.
         hosts: the plan's systems, in order; this machine for a plan of one system.
 
-    Raises:
-        InputError: no plan, one that chose nothing or separate pools, or not one host for each of its systems.
+    Raises InputError: no plan, one that chose nothing or separate pools, or not one host for each of its systems.
     """
     from tonnage.deploy.compose import FIRST_PORT, most_in_flight
     from tonnage.report.plans.plan_document import read_plans
@@ -190,8 +187,7 @@ def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:
         proxy: its name.
         settings: of a gateway.
 
-    Raises:
-        InputError: no such program, one that is not installed, or settings that it does not have.
+    Raises InputError: no such program, one that is not installed, or settings that it does not have.
     """
     if proxy not in PROXIES:
         raise UnknownName("proxy", proxy, PROXIES)

@@ -85,8 +85,7 @@ def served(**flags: object) -> Iterator[str]:
     Args:
         flags: of ``tonnage serve``, such as ``model="llama-3.1-8b", precision="fp8"``; neither host nor port, which is a free one.
 
-    Raises:
-        InputError, TonnageError: it does not serve.
+    Raises InputError, TonnageError: it does not serve.
     """
     from tonnage.serve.supervisor import Supervisor
 
@@ -126,8 +125,7 @@ def serve_apart(
         logs: folder for what the processes print (default: one that is removed at the end).
         told: takes lines about progress and restarts.
 
-    Raises:
-        InputError, TonnageError: a process does not serve.
+    Raises InputError, TonnageError: a process does not serve.
     """
     if instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")

@@ -61,9 +61,8 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
         request_rate: requests/s in place of the plan's peak, where this machine cannot simulate that many.
         told: takes lines about progress.
 
-    Raises:
-        InputError: a folder without simulated services of Compose, or a port of theirs that is taken.
-        TonnageError: a process does not serve, or the run was ended before the kill.
+    Raises InputError: a folder without simulated services of Compose, or a port of theirs that is taken; TonnageError: a process does not
+    serve, or the run was ended before the kill.
     """
     from tonnage.api.bench import prepare_bench, run_bench
     from tonnage.api.running.gateway import gateway_from

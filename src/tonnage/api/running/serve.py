@@ -91,8 +91,7 @@ def serve_simulated(
         seed: of which requests faults meet.
         host, port: where to listen.
 
-    Raises:
-        InputError: anything that cannot be used, in one line.
+    Raises InputError: anything that cannot be used, in one line.
     """
     from tonnage.serve.dialect import DIALECTS, settings_of, version_of
     from tonnage.serve.server import Served
@@ -208,10 +207,7 @@ def engines_of(asked: Instances, *, caching: bool = True, inside: bool = False) 
     """What makes idle engines: an instance, or one attention rank of it.
 
     Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps. An engine that gets
-    requests from others (``inside``) is reached without a front end.
-
-    Raises:
-        InputError: a deployment that cannot be simulated.
+    requests from others (``inside``) is reached without a front end. Raises InputError: a deployment that cannot be simulated.
     """
     from tonnage.perf.pipeline import estimated_instance
     from tonnage.serve.prefix import CachedEngine
@@ -297,8 +293,7 @@ def serve_openvino(
         served_model_name: the name that clients use (default: the file's).
         host, port: where to listen.
 
-    Raises:
-        InputError: anything that cannot be used, in one line.
+    Raises InputError: anything that cannot be used, in one line.
     """
     import importlib.util
 

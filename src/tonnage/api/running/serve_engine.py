@@ -98,8 +98,7 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
         machine: where.
         installed: whether only engines count that are installed here.
 
-    Raises:
-        InputError: no model, or a machine whose GPUs the catalog does not have.
+    Raises InputError: no model, or a machine whose GPUs the catalog does not have.
     """
     from tonnage.serve.profiles import ENGINES as ORDER
     from tonnage.serve.profiles import ordered, profiles
@@ -137,9 +136,8 @@ def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None 
         ports: gives so many free ports (default: those of 127.0.0.1).
         dry: whether it is only shown, so that the engine need not be installed.
 
-    Raises:
-        InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here.
-        DoesNotFit: the memory does not hold the model.
+    Raises InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here;
+    DoesNotFit: the memory does not hold the model.
     """
     from tonnage.serve.supervisor import free_ports
 
@@ -456,8 +454,7 @@ def serve_engine(
         logs: folder for what the processes print, and for the engine's configuration file (default: one that is removed at the end).
         told: takes lines about progress and restarts.
 
-    Raises:
-        InputError, TonnageError: a process does not serve.
+    Raises InputError, TonnageError: a process does not serve.
     """
     from tonnage.api.running.processes import serve_programs
 
