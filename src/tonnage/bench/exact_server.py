@@ -1,6 +1,6 @@
-"""The client against the exact server on this machine: how far off its latencies are, and how much it can take.
+"""A server that answers at known moments, and the client measured against it: how far off its latencies are, and how much it can take.
 
-Both run here and share one clock, so that every time that the client reports can be laid next to the moment at which the
+Both run on this machine and share one clock, so that every time that the client reports can be laid next to the moment at which the
 server wrote. The server takes CPU too: a bias found here is at least as large as against a server elsewhere.
 """
 
@@ -310,10 +310,6 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
             process.stdout.close()
 
 
-if __name__ == "__main__":
-    serve(Schedule(**json.loads(sys.argv[1])), seconds=float(sys.argv[2]))
-
-
 TOKENS = 64
 CPU_SHARE = 0.85
 
@@ -397,3 +393,7 @@ def _compared(streams: int, record: Requests, observed: Observed, log: NDArray[n
         ceiling_tokens_per_second=CPU_SHARE * 1e6 / per_token,
         lateness_mean_ms=float(np.mean(observed.lateness_ns)) / 1e6 if len(observed.lateness_ns) else 0.0,
     )
+
+
+if __name__ == "__main__":
+    serve(Schedule(**json.loads(sys.argv[1])), seconds=float(sys.argv[2]))

@@ -2,6 +2,8 @@
 
 A request holds tensors of so many items. The inputs' names, types and shapes are what the server's metadata says, or what the caller
 says where it leaves lengths open. Tensors travel as JSON, as bytes behind the JSON (the binary tensor extension), or in a message of gRPC.
+There ``Http2`` takes the place of ``Secured``: it turns the request that the client writes into frames, and the frames that come into the
+reply that the client reads, so that requests are sent, stamped and judged as all others are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The steady state of a run, by the latencies in the order of arrival in ten blocks, and the metrics over it."""
+"""The steady state of a run, by the latencies in the order of arrival in ten blocks, and what latencies depend on.
+
+The slopes of TTFT over prompt tokens and of single gaps over the position in the output are the two numbers that NVIDIA's course on sizing
+reads off GenAI-Perf's plots.
+"""
 
 from __future__ import annotations
 

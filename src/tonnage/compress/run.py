@@ -1,4 +1,4 @@
-"""One checkpoint made: the tool's process, the folder that becomes whole at once, and the manifest."""
+"""One checkpoint made: the tool's environment of pinned packages and its process, the folder that becomes whole at once, the manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Grafana dashboard with the predicted capacity, limits and target drawn into it."""
+"""Prometheus rules on the plan's limits, failures, load and idle GPUs, and a Grafana dashboard with the plan drawn into it."""
 
 from __future__ import annotations
 

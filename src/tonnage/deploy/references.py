@@ -1,4 +1,7 @@
-"""Kubernetes objects against what declares them: the fields in ``objects.yaml``, and Kubernetes' own schema where it is installed."""
+"""Kubernetes objects against what declares them, and against each other: selectors, ports, volumes, scale targets, the picker and its pool.
+
+Fields are declared in ``objects.yaml``, and by Kubernetes' own schema where it is installed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The files of a deployment with Triton on one machine."""
+"""The files of a deployment with Triton on one machine.
+
+Fields of ``config.pbtxt`` are those of ``protobuf/model_config.proto`` of Triton (read 2026-11-22); what the backends of vLLM and
+TensorRT-LLM call their tensors and parameters is recalled.
+"""
 
 from __future__ import annotations
 

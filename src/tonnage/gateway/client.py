@@ -1,4 +1,4 @@
-"""A client's connection: reads requests one after the other, and writes their responses in the same order."""
+"""A client's connection, which reads requests and writes their responses in the same order, and the exchange of each with a backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Active health checks: each backend is asked every second whether it serves, and now and then for its models."""
+"""What all connections of a gateway share: its backends, the policy between them, and the health checks that ask them every second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a gateway until it gets a signal."""
+"""A gateway that runs until it gets a signal: its own paths, its metrics, and the sockets that it listens on."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from tonnage.serve.answer import Answer
 from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
-from tonnage.serve.faults import HEADER, Fault, Faults
+from tonnage.serve.faults import HEADER, Faults
 from tonnage.serve.metrics import Metrics
 from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.serve.request import Asked, Kind, Limits, asked_of
@@ -213,15 +213,11 @@ async def admitted(service: Service, request: Request) -> int:
     if fault.kind == "stall":
         await asyncio.sleep(fault.end_s - fault.start_s)
         return 0
-    if fault.kind != "cut":
-        raise _failing(fault)
-    return fault.after
-
-
-def _failing(fault: Fault) -> Refused:
     if fault.kind == "429":
-        return Refused("Rate limit reached; a fault on demand.", status=TOO_MANY, kind="RateLimitError")
-    return Refused("Internal server error; a fault on demand.", status=500, kind="InternalServerError")
+        raise Refused("Rate limit reached; a fault on demand.", status=TOO_MANY, kind="RateLimitError")
+    if fault.kind == "500":
+        raise Refused("Internal server error; a fault on demand.", status=500, kind="InternalServerError")
+    return fault.after
 
 
 def check_type(request: Request) -> None:

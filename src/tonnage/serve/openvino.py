@@ -1,4 +1,7 @@
-"""The pipeline as what answers the API: prompts by its tokenizer and template, sampling by its configuration."""
+"""A real model on the CPU: OpenVINO GenAI's continuous batching behind the OpenAI API (the extra ``openvino``).
+
+The pipeline has its own thread, the only one that calls ``step``.
+"""
 
 from __future__ import annotations
 

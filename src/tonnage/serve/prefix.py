@@ -1,4 +1,4 @@
-"""KV events of a simulated engine over ZeroMQ, in the format of vLLM 0.32: what a router that knows prefixes reads.
+"""The simulator's prefix cache on live requests, and its KV events over ZeroMQ in the format of vLLM 0.32, for routers that know prefixes.
 
 A PUB socket sends a batch for every step that changed the cache: the topic, its number in eight bytes, and in MessagePack the time, the
 events and the rank. A ROUTER socket sends those from a number on again (vllm/distributed/kv_events.py, read 2026-11-25).

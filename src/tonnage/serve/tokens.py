@@ -33,13 +33,7 @@ class Word:
 
 
 class Tokens(Protocol):
-    """Texts as tokens, and back.
-
-    Attributes:
-        words: what answers are made of.
-        size: of the vocabulary.
-        end: the token that ends an answer.
-    """
+    """Texts as tokens, and back."""
 
     @property
     def words(self) -> Sequence[Word]:

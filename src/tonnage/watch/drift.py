@@ -1,4 +1,7 @@
-"""Changes since a plan was made: a history of its deployment next to the plan, the systems that it costs, and until when they last."""
+"""Changes since a plan was made: a history of its deployment next to the plan, the systems that it costs, and until when they last.
+
+The history comes from a Prometheus server, over its HTTP interface (``/api/v1/query_range``).
+"""
 
 from __future__ import annotations
 

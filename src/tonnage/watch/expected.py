@@ -1,4 +1,7 @@
-"""What the simulator makes of the load that a deployment has at present, and how much more load it would carry."""
+"""What the simulator makes of the load that a deployment has at present, and how much more load it would carry.
+
+The load is read off the metrics pages of all instances at one moment, of the gateway before them and of the exporters of their GPUs.
+"""
 
 from __future__ import annotations
 
