@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tonnage.api.question.bench import prepare_bench
-from tonnage.bench.infer import enveloped, fields, infer_message, metadata_of, outputs_of, tagged, varint
+from tonnage.bench.infer import Http2, enveloped, fields, infer_message, metadata_of, outputs_of, tagged, varint
 from tonnage.errors import InputError
 
 ASKED: dict[str, Any] = {"url": "grpc://127.0.0.1:9", "model": "m", "concurrency": 1}
@@ -43,6 +44,24 @@ def test_answers_become_the_documents_of_http() -> None:
     assert metadata_of(tagged(1, "m") + tagged(4, one) + tagged(4, unpacked)) == {
         "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}, {"name": "k", "datatype": "INT64", "shape": [5, 7]}]
     }
+
+
+def test_a_long_request_goes_in_frames_and_no_further_than_the_window() -> None:
+    sent: list[tuple[int, bool]] = []
+    peer = SimpleNamespace(window=25, max_outbound_frame_size=10, local_flow_control_window=lambda _: peer.window, data_to_send=bytes)
+
+    def send_data(_: int, data: bytes, *, end_stream: bool) -> None:
+        sent.append((len(data), end_stream))
+        peer.window -= len(data)
+
+    peer.send_data = send_data
+    http = object.__new__(Http2)
+    http._h2, http._stream, http._rest = peer, 1, bytes(32)
+    http.answers()
+    assert sent == [(10, False), (10, False), (5, False)]
+    peer.window = 100
+    http.answers()
+    assert sent[3:] == [(7, True)]
 
 
 def test_grpc_is_of_inferences_alone() -> None:
