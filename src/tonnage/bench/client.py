@@ -33,14 +33,7 @@ class Client:
         tls: ssl.SSLContext | None = None,
         reuse: bool = True,
     ) -> None:
-        """Set up; nothing is opened yet.
-
-        Args:
-            loop: on whose thread everything happens.
-            done: called with each exchange that is over.
-            fresh_reply: makes the empty reply of a request that is sent again.
-            timeout_s: from the moment a request was begun to the end of its reply.
-        """
+        """``done`` gets each exchange that is over, on the loop's thread; ``fresh_reply`` makes the reply of one that is sent again."""
         self._loop = loop
         self._target = target
         self._done = done
@@ -108,7 +101,7 @@ class Client:
                 secured = Http2(target.authority) if target.grpc else None if self._tls is None else Secured(self._tls, target.host)
                 if secured is not None:
                     await secured.shake_hands(loop, connected)
-                return Connection(loop, self, self._receiver, connected, secured)
+                return Connection(loop, self.exchanged, self._receiver, connected, secured)
             except ssl.SSLError:
                 connected.close()
                 raise

@@ -45,10 +45,7 @@ class Endpoint:
         raise NotImplementedError
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
-        """The body of one turn, before ``extra``; ``history`` has the questions so far, each with its answer.
-
-        Raises InputError: an endpoint without conversations.
-        """
+        """The body of one turn after questions with their answers, before ``extra``. Raises InputError: it holds no conversations."""
         raise InputError(f"{option('endpoint_type')}: {self.kind} holds no conversations; use chat, responses or completions")
 
     def event(self, document: dict[str, Any]) -> Delta:
@@ -135,25 +132,17 @@ class Chat(Endpoint):
         """The conversation so far as messages, and the next question."""
         return {**self.body(prompt, osl), "messages": messages(history, prompt)}
 
-    def event(self, document: dict[str, Any]) -> Delta:
-        """Content, reasoning, refusals and tool calls of every choice; a role alone is no output."""
-        return _delta(document, "delta")
-
     def whole(self, document: dict[str, Any]) -> Delta:
-        """The message of every choice."""
-        return _delta(document, "message")
-
-
-def _delta(document: dict[str, Any], name: str) -> Delta:
-    text, finished = "", False
-    for choice in document.get("choices") or ():
-        part = choice.get(name) or {}
-        text += joined(part.get("reasoning_content") or part.get("reasoning"), part.get("content"), part.get("refusal"))
-        for call in part.get("tool_calls") or ():
-            function = call.get("function") or {}
-            text += joined(function.get("name"), function.get("arguments"))
-        finished = finished or choice.get("finish_reason") is not None
-    return Delta(text=text, finished=finished, error=error_of(document), **usage_of(document))
+        """Content, reasoning, refusals and tool calls of every choice's delta or message; a role alone is no output."""
+        text, finished = "", False
+        for choice in document.get("choices") or ():
+            part = choice.get("delta") or choice.get("message") or {}
+            text += joined(part.get("reasoning_content") or part.get("reasoning"), part.get("content"), part.get("refusal"))
+            for call in part.get("tool_calls") or ():
+                function = call.get("function") or {}
+                text += joined(function.get("name"), function.get("arguments"))
+            finished = finished or choice.get("finish_reason") is not None
+        return Delta(text=text, finished=finished, error=error_of(document), **usage_of(document))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

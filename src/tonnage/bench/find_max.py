@@ -13,18 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from tonnage.bench.benchmark import Measured
 from tonnage.bench.intervals import intervals, rank_interval
 from tonnage.bench.steady import ttft_rise_ms
 from tonnage.results.requests import COMPLETED
 from tonnage.spec.deployment import Limit, Slo
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 GROWTH = 2.0  # Factor between two loads while none has failed
 
@@ -60,8 +57,8 @@ class Threshold:
         self._next = start
         self._passed: float | None = None
         self._failed: float | None = None
-        self._loads: NDArray[np.float64] | None = None
-        self._weights: NDArray[np.float64] | None = None
+        self._loads: np.typing.NDArray[np.float64] | None = None
+        self._weights: np.typing.NDArray[np.float64] | None = None
         self.answers: list[Answer] = []
 
     @property
@@ -87,8 +84,6 @@ class Threshold:
 
     def _bracket(self, answer: Answer) -> None:
         """Double or halve until one load has passed and one has failed; then weigh every answer on the grid between."""
-        import numpy as np
-
         if answer.passed:
             self._passed = answer.load
         else:
@@ -106,8 +101,6 @@ class Threshold:
                 self._weigh(known)
 
     def _weigh(self, answer: Answer) -> None:
-        import numpy as np
-
         if self._loads is None or self._weights is None:
             return
         scale = NEAR / max(2 * answer.sure - 1, LEAST_SURE)
@@ -116,8 +109,6 @@ class Threshold:
         self._weights = weights / weights.sum()
 
     def _quantile(self, share: float) -> float:
-        import numpy as np
-
         if self._loads is None or self._weights is None:
             return math.nan
         place = int(np.searchsorted(np.cumsum(self._weights), share))
@@ -302,8 +293,6 @@ def _margin(limit: Limit, measured: Measured) -> tuple[float, float, Limit]:
 
 def _by_ranks(limit: Limit, measured: Measured) -> tuple[float, float]:
     """The interval of a percentile from the ranks of the samples, where there are too few for blocks."""
-    import numpy as np
-
     requests = measured.requests
     rows = np.flatnonzero(requests.status == COMPLETED)
     if limit.statistic == "mean" or limit.metric not in ("ttft", "e2e"):

@@ -152,10 +152,7 @@ class Reply:
             self._lead, self._tail = b"data: " + prefix, suffix + b"\n\n\r\n"
 
     def end(self) -> None:
-        """The response is complete, or the peer has closed the connection.
-
-        Raises BrokenReply: the response or its stream was cut off, or the document is not what it should be.
-        """
+        """The response is complete, or the peer has closed. Raises BrokenReply: cut off, or a document that is not what it should be."""
         if not self.http.complete:
             self.http.end()
         if self.http.status != 200:

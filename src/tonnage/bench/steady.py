@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from tonnage.bench.intervals import SingleGaps
 from tonnage.results.requests import COMPLETED, POSITION_BUCKETS, Requests, gap_edges_ns
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 FEWEST_OF_TREND = 20  # Completed requests below which no line is drawn
 
@@ -29,8 +26,6 @@ DEFINITIONS = {
 
 def trends(requests: Requests) -> dict[str, Any]:
     """Slopes with their standard errors, and the lengths; None where all lengths are alike or requests are too few."""
-    import numpy as np
-
     rows = np.flatnonzero(requests.status == COMPLETED)
     if rows.size < FEWEST_OF_TREND:
         return {"ttft_ms_per_1000_prompt_tokens": None, "itl_ms_per_1000_output_tokens": None, "limits_tokens": None}
@@ -50,13 +45,8 @@ def trends(requests: Requests) -> dict[str, Any]:
     }
 
 
-def positions_of_gaps(osl: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The mean output position of the gaps of each bucket, float64 of ``POSITION_BUCKETS``; its middle where it holds none.
-
-    Outputs end inside a bucket, so that its gaps are before its middle.
-    """
-    import numpy as np
-
+def positions_of_gaps(osl: np.typing.NDArray[np.int64]) -> np.typing.NDArray[np.float64]:
+    """The mean output position of the gaps of each bucket, float64 of ``POSITION_BUCKETS``: outputs end inside of one."""
     found = np.empty(POSITION_BUCKETS)
     for bucket in range(POSITION_BUCKETS):
         low, high = 2**bucket, 2 ** (bucket + 1) - 1
@@ -66,7 +56,9 @@ def positions_of_gaps(osl: NDArray[np.int64]) -> NDArray[np.float64]:
     return found
 
 
-def _line(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> dict[str, float] | None:
+def _line(
+    x: np.typing.NDArray[np.float64], y: np.typing.NDArray[np.float64], weights: np.typing.NDArray[np.float64]
+) -> dict[str, float] | None:
     """Slope, its standard error, and the value at 0; None where x does not vary."""
     if x.size < 3:
         return None
@@ -107,8 +99,6 @@ def find_steady(requests: Requests) -> Steady:
     straight line through the block means neither rises nor falls by more than ``DRIFT``, or does so by less than ``SURE``
     standard errors.
     """
-    import numpy as np
-
     rows = np.flatnonzero(requests.status == COMPLETED)
     if rows.size < FEWEST:
         return Steady(found=None)
@@ -125,12 +115,7 @@ def find_steady(requests: Requests) -> Steady:
 
 
 def ttft_rise_ms(requests: Requests) -> float:
-    """By how much TTFT rose over the last seven tenths of a run, in milliseconds; 0 where that does not stand out.
-
-    A queue that grows slowly may not yet have broken a limit when a short run ends: its rise shows that it would.
-    """
-    import numpy as np
-
+    """Rise of TTFT over the last seven tenths of a run, in ms; 0 where it does not stand out. It shows a queue that grows slowly."""
     rows = np.flatnonzero(requests.status == COMPLETED)
     if rows.size < FEWEST:
         return 0.0
@@ -141,20 +126,16 @@ def ttft_rise_ms(requests: Requests) -> float:
     return max(drift * float(means.mean()) / 1e6, 0.0) if errors >= RISING else 0.0
 
 
-def _stands_out(means: NDArray[np.float64]) -> bool:
+def _stands_out(means: np.typing.NDArray[np.float64]) -> bool:
     """Whether the first block is far from the median of the others, by their median deviation: later blocks may belong to the start too."""
-    import numpy as np
-
     others = means[1:]
     middle = float(np.median(others))
     off, spread = abs(float(means[0]) - middle), DEVIATION * float(np.median(np.abs(others - middle)))
     return off > DRIFT * middle and off > SURE * spread
 
 
-def _trend(means: NDArray[np.float64]) -> tuple[float, float]:
+def _trend(means: np.typing.NDArray[np.float64]) -> tuple[float, float]:
     """Rise of a straight line over its length as a share of the mean, and in how many standard errors."""
-    import numpy as np
-
     x = np.arange(means.size) - (means.size - 1) / 2
     slope = float((x * means).sum() / (x * x).sum())
     rest = means - means.mean() - slope * x
@@ -168,8 +149,6 @@ DEFINITION = "requests due in the window; rates count the requests that end in i
 
 def steady_metrics(requests: Requests, steady: Steady, gaps: SingleGaps | None) -> dict[str, Any] | None:
     """TTFT, TPOT, E2E and ITL in milliseconds, and the rates, over the steady window; None without one, and ITL out without ``gaps``."""
-    import numpy as np
-
     if not steady.found:
         return None
     start, end = round(steady.start_s * 1e9), round(steady.end_s * 1e9)
@@ -195,9 +174,7 @@ def steady_metrics(requests: Requests, steady: Steady, gaps: SingleGaps | None) 
     }
 
 
-def _statistics(values: NDArray[np.float64]) -> dict[str, float | None]:
-    import numpy as np
-
+def _statistics(values: np.typing.NDArray[np.float64]) -> dict[str, float | None]:
     if not values.size:
         return dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
     p50, p90, p95, p99 = map(float, np.percentile(values, (50, 90, 95, 99)))

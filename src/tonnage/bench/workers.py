@@ -23,7 +23,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tonnage.bench.connection import Setup
 from tonnage.bench.load import Load
@@ -33,11 +34,6 @@ from tonnage.bench.scrape import Scraper
 from tonnage.errors import TonnageError, option
 from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, read_tokens
 from tonnage.results.store import read_run
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 READY = "ready"
 SEEN = "seen.pickle"
@@ -74,10 +70,7 @@ AHEAD_NS = 50_000_000  # From the last worker's being ready to the common start
 
 
 def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: Scraper | None = None) -> Observed:
-    """Run one load over ``setup.workers`` processes; Ctrl-C ends it early and keeps what was measured.
-
-    Raises TonnageError: a worker ended before its time.
-    """
+    """Run one load over ``setup.workers`` processes, or up to Ctrl-C. Raises TonnageError: a worker ended before its time."""
     workers = setup.workers
     with tempfile.TemporaryDirectory() as scratch, _interrupts_pass() as interrupted:
         folders = [Path(scratch) / str(place) for place in range(workers)]
@@ -155,8 +148,6 @@ def _result(folder: Path) -> Observed:
 
 def _merge(folders: Sequence[Path], writer: RunWriter) -> None:
     """Write the rows of all workers in the order in which they were due."""
-    import numpy as np
-
     rows, offsets, lengths = [], [], []
     for folder in folders:
         found = read_run(folder / "run").requests
@@ -169,9 +160,9 @@ def _merge(folders: Sequence[Path], writer: RunWriter) -> None:
     _write(writer, np.concatenate(rows), np.concatenate(offsets), np.concatenate(lengths))
 
 
-def _write(writer: RunWriter, rows: NDArray[np.int64], offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-    import numpy as np
-
+def _write(
+    writer: RunWriter, rows: np.typing.NDArray[np.int64], offsets: np.typing.NDArray[np.int64], lengths: np.typing.NDArray[np.int64]
+) -> None:
     order = np.argsort(rows[:, 0], kind="stable")
     starts = np.concatenate([[0], np.cumsum(lengths)])
     for begin in range(0, len(order), BATCH_ROWS):

@@ -63,10 +63,7 @@ class Job:
 
 
 def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
-    """The format that was named, or that a plan assumes.
-
-    Raises InputError: neither, both and they differ, or a format that no tool writes.
-    """
+    """The format that was named, or a plan's. Raises InputError: neither, two that differ, or one that no tool writes."""
     planned = {find_precision(pool.precision).name for pool in pools}
     if format is None and not planned:
         raise InputError(f"{option('format')}: is missing; write one of {', '.join(FORMATS)}, or give {option('plan')}")
@@ -90,10 +87,7 @@ def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
 
 
 def same_format(made: str, planned: str) -> bool:
-    """Whether a checkpoint in the one precision is what a plan in the other counts on.
-
-    The KV cache's format is the engine's choice, except where it is all that the checkpoint says.
-    """
+    """Whether a checkpoint in the one precision is what a plan in the other counts on; the KV cache is mostly the engine's choice."""
     one, other = find_precision(made), find_precision(planned)
     if one.weight_format in HALF:
         return other.weight_format in HALF and (one.sparse, one.kv) == (other.sparse, other.kv)
@@ -101,10 +95,7 @@ def same_format(made: str, planned: str) -> bool:
 
 
 def asked_tool(tool: str | None, form: Format, pools: Sequence[Pool]) -> str:
-    """The tool that was named, or the first whose checkpoint the plan's engine loads.
-
-    Raises InputError: the tool does not write the format, or the engine loads what no tool writes.
-    """
+    """The tool that was named, or the first whose checkpoint the plan's engine loads. Raises InputError: there is none."""
     if tool is not None and tool not in TOOLS:
         raise UnknownName("tool", tool, TOOLS)
     if tool is not None and tool not in form.methods:
@@ -136,10 +127,7 @@ def check_gpu(form: Format, pools: Sequence[Pool]) -> None:
 
 
 def check_model(model: Path) -> Model:
-    """The model of a folder.
-
-    Raises InputError: no checkpoint of safetensors in 16 bits; UnsupportedModel: of a kind that Tonnage does not know.
-    """
+    """The model of a folder. Raises InputError: no safetensors in 16 bits; UnsupportedModel: of a kind that Tonnage does not know."""
     spec = read_config(model) if model.is_dir() else None
     if spec is None:
         raise InputError(f"model_dir: {model} is no folder; give the folder of a checkpoint, with config.json and safetensors")

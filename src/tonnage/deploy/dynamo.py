@@ -9,17 +9,7 @@ from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes import engine_config, labelled, model_cache
 from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service, transfer_file, transfer_words, without
-from tonnage.deploy.workload import (
-    CONFIG,
-    bundle,
-    disruptions,
-    file_volume,
-    keda,
-    manifest,
-    model_volume,
-    placing,
-    resources,
-)
+from tonnage.deploy.workload import CONFIG, bundle, disruptions, file_volume, keda, manifest, model_volume, placing, resources
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
 

@@ -59,26 +59,23 @@ def inference_service(service: Service) -> dict[str, Any]:
         f"The plan's instances, spare ones included. KServe scales by its own signal in place of this number (scaling.wva); the plan's "
         f"bounds are {service.least_instances} to {service.pool.instances}."
     )
-    return manifest(
-        service,
-        "LLMInferenceService",
-        {
-            "model": {
-                "uri": f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}"
-                if service.local
-                else f"hf://{service.checkpoint}",
-                "name": service.served,
-            },
-            "replicas": noted(service.pool.instances, scaling),
-            "parallelism": {"tensor": service.pool.tp},
-            "labels": labelled(service),
-            "template": template(service),
-            "router": noted(
-                {"gateway": {}, "route": {}, "scheduler": {}},
-                "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache.",
-            ),
+    spec: dict[str, Any] = {
+        "model": {
+            "uri": f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}"
+            if service.local
+            else f"hf://{service.checkpoint}",
+            "name": service.served,
         },
-    )
+        "replicas": noted(service.pool.instances, scaling),
+        "parallelism": {"tensor": service.pool.tp},
+        "labels": labelled(service),
+        "template": template(service),
+        "router": noted(
+            {"gateway": {}, "route": {}, "scheduler": {}},
+            "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache.",
+        ),
+    }
+    return manifest(service, "LLMInferenceService", spec)
 
 
 def template(service: Service) -> dict[str, Any]:

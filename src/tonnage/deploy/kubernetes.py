@@ -28,41 +28,34 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 
 def network_service(service: Service) -> dict[str, Any]:
     """One address for all instances; it spreads connections at random."""
-    return manifest(
-        service,
-        "Service",
-        {
-            "type": "ClusterIP",
-            "selector": selector(service),
-            "ports": [
-                noted(
-                    {"name": "http", "port": 80, "targetPort": "http"},
-                    f"A Service spreads connections at random, and the plan counts on {service.router}: put such a router before the "
-                    "pods (deploy --target llm-d has one), or size with --router random.",
-                )
-            ],
-        },
-    )
+    spec: dict[str, Any] = {
+        "type": "ClusterIP",
+        "selector": selector(service),
+        "ports": [
+            noted(
+                {"name": "http", "port": 80, "targetPort": "http"},
+                f"A Service spreads connections at random, and the plan counts on {service.router}: put such a router before the "
+                "pods (deploy --target llm-d has one), or size with --router random.",
+            )
+        ],
+    }
+    return manifest(service, "Service", spec)
 
 
 def model_cache(service: Service) -> dict[str, Any]:
     """Where the checkpoint is, once for all instances."""
     told = "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let each node fetch its own copy."
-    return manifest(
-        service,
-        "PersistentVolumeClaim",
-        {
-            "accessModes": noted(["ReadWriteMany"], told),
-            "resources": {
-                "requests": {
-                    "storage": noted(
-                        f"{service.cache_gib}Gi", f"{service.checkpoint_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB."
-                    )
-                }
-            },
+    spec: dict[str, Any] = {
+        "accessModes": noted(["ReadWriteMany"], told),
+        "resources": {
+            "requests": {
+                "storage": noted(
+                    f"{service.cache_gib}Gi", f"{service.checkpoint_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB."
+                )
+            }
         },
-        "-model-cache",
-    )
+    }
+    return manifest(service, "PersistentVolumeClaim", spec, "-model-cache")
 
 
 def disruption_budget(service: Service) -> dict[str, Any]:

@@ -10,24 +10,18 @@ from tonnage.deploy.service import PORT, Service, dns_label
 from tonnage.deploy.workload import bundle, deployment, manifest, metadata, pod, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
-# The pods as a pool, and the way to it from a gateway.
-
-
 PICKER_PORT = 9002  # Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes, read 2026-11-25)
 
 
 def pool(service: Service) -> dict[str, Any]:
     """The pool."""
     picked = {"name": f"{service.name}-picker", "port": {"number": PICKER_PORT}, "failureMode": "FailOpen"}
-    return manifest(
-        service,
-        "InferencePool",
-        {
-            "selector": {"matchLabels": selector(service)},
-            "targetPorts": [{"number": PORT}],
-            "endpointPickerRef": noted(picked, "Without the picker requests go to any pod."),
-        },
-    )
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": selector(service)},
+        "targetPorts": [{"number": PORT}],
+        "endpointPickerRef": noted(picked, "Without the picker requests go to any pod."),
+    }
+    return manifest(service, "InferencePool", spec)
 
 
 def route(service: Service) -> dict[str, Any]:
@@ -88,16 +82,12 @@ def picker(service: Service) -> dict[str, Any]:
         "containers": [container],
         "volumes": [{"name": "config", "configMap": {"name": f"{service.name}-picker-config"}}],
     }
-    return manifest(
-        service,
-        "Deployment",
-        {
-            "replicas": noted(1, "It remembers which pod has seen which prefix."),
-            "selector": {"matchLabels": matched},
-            "template": {"metadata": {"labels": matched}, "spec": pod},
-        },
-        "-picker",
-    )
+    spec: dict[str, Any] = {
+        "replicas": noted(1, "It remembers which pod has seen which prefix."),
+        "selector": {"matchLabels": matched},
+        "template": {"metadata": {"labels": matched}, "spec": pod},
+    }
+    return manifest(service, "Deployment", spec, "-picker")
 
 
 def permissions(service: Service) -> tuple[dict[str, Any], ...]:
@@ -195,20 +185,13 @@ def files(service: Service) -> dict[str, str]:
     del written["service.yaml"]
     if len(service.halves) > 1:
         written["deployment.yaml"] = yaml_text(*map(half, service.halves), head=head(service))
+    port = {"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}
     written |= {
         "inference-pool.yaml": yaml_text(pool(service)),
         "route.yaml": yaml_text(route(service)),
         "picker.yaml": yaml_text(
             picker(service),
-            manifest(
-                service,
-                "Service",
-                {
-                    "selector": {"app.kubernetes.io/name": f"{service.name}-picker"},
-                    "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}],
-                },
-                "-picker",
-            ),
+            manifest(service, "Service", {"selector": {"app.kubernetes.io/name": f"{service.name}-picker"}, "ports": [port]}, "-picker"),
             *permissions(service),
         ),
         "picker-config.yaml": yaml_text(picker_config(service), head=CONFIG_READ),

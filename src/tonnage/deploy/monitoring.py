@@ -250,10 +250,7 @@ class Objective:
         return SHARES.get(self.limit.statistic) if self.limit.share is None else round(1 - self.limit.share, 9) or None
 
     def slow_share(self, window: str) -> str:
-        """PromQL of the share of requests, or of gaps, that were slower than the limit.
-
-        Between the bounds of two buckets the requests are taken to lie evenly, as ``histogram_quantile`` takes them.
-        """
+        """PromQL of the share slower than the limit; between two bounds requests lie evenly, as ``histogram_quantile`` takes them."""
         name, seconds = self.histogram, self.limit.seconds
         below = max((bound for bound in self.bounds if bound <= seconds), default=0.0)
         above = min((bound for bound in self.bounds if bound >= seconds), default=None)
@@ -314,14 +311,8 @@ def _parts(limit: Limit) -> Iterator[Limit]:
             yield replace(limit, metric=metric, milliseconds=milliseconds, parts=None)
 
 
-# PromQL of the requests that a deployment works on.
-
-
 def in_flight(service: Service) -> str:
-    """Requests in flight over all instances.
-
-    Where the engine has no gauges, they are the seconds that requests took, a second (Little's law), over two minutes.
-    """
+    """Requests in flight over all instances; without gauges the seconds that requests took, a second (Little's law), over two minutes."""
     signals, at = service.signals, f'deployment="{service.name}"'
     if signals.running:
         return f"sum({signals.running}{{{at}}}) + sum({signals.waiting}{{{at}}})"

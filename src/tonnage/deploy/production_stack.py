@@ -146,12 +146,7 @@ def _router(service: Service) -> dict[str, Any]:
 
 
 def command(engine: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:
-    """The command that the chart composes of its values.
-
-    Args:
-        engine: ``servingEngineSpec``.
-        model: one of its ``modelSpec``.
-    """
+    """The command that the chart composes of its values: ``servingEngineSpec``, and one of its ``modelSpec``."""
     config = model.get("vllmConfig") or {}
     words = ["vllm", "serve", model["modelURL"], "--host", "0.0.0.0", "--port", engine.get("containerPort", PORT)]
     words += ["--enable-prefix-caching" if config.get("enablePrefixCaching") else "--no-enable-prefix-caching"]

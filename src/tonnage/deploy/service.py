@@ -65,10 +65,7 @@ CONTEXT = "--max_seq_len"  # The flag of TensorRT-LLM whose value the transfer's
 
 
 def transfer_words(family: str, role: Role) -> tuple[str, ...]:
-    """The engine's own flags; none where instances do both, and none of TensorRT-LLM, which is told by its file.
-
-    Those of SGLang were read in llm-d's guides/pd-disaggregation on 2026-11-23.
-    """
+    """The engine's own flags, none of TensorRT-LLM; SGLang's as in llm-d's guides/pd-disaggregation (read 2026-11-23)."""
     if role == "serve":
         return ()
     if family == "sglang":
@@ -77,10 +74,7 @@ def transfer_words(family: str, role: Role) -> tuple[str, ...]:
 
 
 def transfer_file(role: Role, launch: Sequence[str]) -> Mapping[str, Any]:
-    """What TensorRT-LLM's file holds in addition; its prefill instances take no overlap scheduler.
-
-    Read in Dynamo's examples/backends/trtllm/engine_configs/deepseek-r1/disagg on 2026-11-23.
-    """
+    """What TensorRT-LLM's file holds in addition (Dynamo's trtllm/engine_configs/deepseek-r1/disagg, read 2026-11-23)."""
     if role == "serve":
         return {}
     tokens = {"max_tokens_in_buffer": int(launch[launch.index(CONTEXT) + 1])} if CONTEXT in launch else {}

@@ -125,12 +125,7 @@ TOGETHER = ("kubernetes", "kserve", "llm-d", "dynamo", "production-stack", "nim"
 
 
 def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, Service]:
-    """A deployment for each use case, by the name of its folder.
-
-    Args:
-        cases: the answer for several use cases.
-        target: what runs the engines.
-        given: as for ``deployed``.
+    """A deployment for each use case, by the name of its folder; ``given`` is as for ``deployed``.
 
     Raises InputError: a target without namespaces or that runs no deployment of one of the plans, use cases that share a pool or have none,
     or two whose names are alike.
@@ -192,11 +187,6 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Write files into a folder that does not exist yet, or is empty.
 
     They are written next to it first and moved there when all of them stand, so that a failure leaves nothing behind.
-
-    Args:
-        folder: where to.
-        files: the text of each by its path inside the folder.
-
     Raises InputError: there is something at that place already, or it cannot be written.
     """
     where = option("output")

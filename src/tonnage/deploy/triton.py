@@ -20,8 +20,6 @@ from tonnage.deploy.service import Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.spec.precision import find_precision
 
-# Protobuf's text format, as Triton reads ``config.pbtxt``.
-
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -101,10 +99,7 @@ def vllm_model(service: Service) -> Config:
 
 
 def text_model(service: Service, name: str, *, inputs: list[Config], outputs: list[Config], in_order: bool = False) -> Config:
-    """A model in Python before or behind the engine, batched, with two priorities and a limit on its queue.
-
-    ``in_order`` says whether answers leave in the order of their requests, as the pieces of a stream must.
-    """
+    """A model in Python before or behind the engine, batched; ``in_order``: answers leave in the order of requests, as a stream must."""
     queue = {
         "timeout_action": Word("REJECT"),
         "default_timeout_microseconds": int(1e6 * service.drain_seconds),
@@ -182,17 +177,17 @@ def ensemble(service: Service) -> Config:
     """The three as one model."""
     name = service.name
     steps = [
-        _step(
+        ensemble_step(
             f"{name}-tokenize",
             {"TEXT": "text_input", "MAX_TOKENS": "max_tokens"},
             {"INPUT_IDS": "ids", "INPUT_LENGTHS": "lengths", "REQUEST_OUTPUT_LEN": "wanted"},
         ),
-        _step(
+        ensemble_step(
             f"{name}-engine",
             {"input_ids": "ids", "input_lengths": "lengths", "request_output_len": "wanted", "streaming": "stream"},
             {"output_ids": "made", "sequence_length": "made_lengths"},
         ),
-        _step(f"{name}-detokenize", {"OUTPUT_IDS": "made", "SEQUENCE_LENGTH": "made_lengths"}, {"TEXT_OUTPUT": "text_output"}),
+        ensemble_step(f"{name}-detokenize", {"OUTPUT_IDS": "made", "SEQUENCE_LENGTH": "made_lengths"}, {"TEXT_OUTPUT": "text_output"}),
     ]
     return {
         "name": name,
@@ -204,7 +199,8 @@ def ensemble(service: Service) -> Config:
     }
 
 
-def _step(model: str, inputs: dict[str, str], outputs: dict[str, str]) -> Config:
+def ensemble_step(model: str, inputs: dict[str, str], outputs: dict[str, str]) -> Config:
+    """A model's inputs and outputs by the names that they have between the models."""
     maps = {"input_map": inputs, "output_map": outputs}
     pairs = {name: [{"key": key, "value": value} for key, value in found.items()] for name, found in maps.items()}
     return {"model_name": model, "model_version": -1, **pairs}
@@ -218,9 +214,6 @@ def _tensor(name: str, kind: Word, *dims: int, optional: bool = False) -> Config
 def _queue(service: Service) -> int:
     """Requests that may wait: as many as an instance holds where the plan's limits end."""
     return max(64, math.ceil(service.choice.concurrency_per_instance or 64))
-
-
-# The Python of the models before and behind the engine, as files of the repository.
 
 
 BEGINNING = '''

@@ -174,8 +174,6 @@ def _first(values: Mapping[str, Sequence[Any]], file: str) -> Any:
     return next(iter(values.get(file) or ()), None)
 
 
-# The engines' commands, wherever a target puts them, against the table of their version.
-
 Command = tuple[str, str, list[str], Mapping[str, Any]]  # File, name, words and configuration file
 
 
@@ -232,9 +230,6 @@ def _metrics(files: Mapping[str, str], interface: Interface) -> Iterator[str]:
         for name in sorted(set(METRIC.findall(text))) if file != PLAN else ():
             if name not in known and re.sub("_(bucket|sum|count)$", "", name) not in interface.buckets:
                 yield f"{file}: {interface.name} publishes no metric {name}"
-
-
-# The files together: how many instances there are, their images, their ports and GPUs.
 
 
 def _with_each_other(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:

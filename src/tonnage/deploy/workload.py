@@ -82,24 +82,20 @@ def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, furth
     """The pods, with ``spec`` in place of the engine's and ``further`` labels."""
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
     role = "" if service.pool.role == "serve" else f"-{service.pool.role}"
-    return manifest(
-        service,
-        "Deployment",
-        {
-            "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
-            "selector": {"matchLabels": selector(service)},
-            "strategy": noted(
-                {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-                "No GPUs are kept free for an update: one instance ends before its successor starts.",
-            ),
-            "progressDeadlineSeconds": service.startup_seconds + 300,
-            "template": {
-                "metadata": {"labels": {**labels(service), **selector(service), **(further or {})}},
-                "spec": dict(spec or pod(service)),
-            },
+    whole: dict[str, Any] = {
+        "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
+        "selector": {"matchLabels": selector(service)},
+        "strategy": noted(
+            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "No GPUs are kept free for an update: one instance ends before its successor starts.",
+        ),
+        "progressDeadlineSeconds": service.startup_seconds + 300,
+        "template": {
+            "metadata": {"labels": {**labels(service), **selector(service), **(further or {})}},
+            "spec": dict(spec or pod(service)),
         },
-        role,
-    )
+    }
+    return manifest(service, "Deployment", whole, role)
 
 
 ACROSS = "The pipeline's stages talk over the network between them: add your fabric's resource (such as rdma/ib) to both templates."
@@ -112,14 +108,11 @@ def compute_domain(service: Service) -> dict[str, Any]:
 
     Read on 2026-11-25: kubernetes-sigs/dra-driver-nvidia-gpu api/nvidia.com/resource/v1beta1/computedomain.go at 61de3f2f94eb.
     """
-    return manifest(
-        service,
-        "ComputeDomain",
-        {
-            "numNodes": noted(0, "Pods join as they start (the driver's default since it gives its daemons DNS names)."),
-            "channel": {"resourceClaimTemplate": {"name": f"{service.name}-channel"}},
-        },
-    )
+    spec: dict[str, Any] = {
+        "numNodes": noted(0, "Pods join as they start (the driver's default since it gives its daemons DNS names)."),
+        "channel": {"resourceClaimTemplate": {"name": f"{service.name}-channel"}},
+    }
+    return manifest(service, "ComputeDomain", spec)
 
 
 def _in_one_rack(service: Service, placed: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,9 +237,6 @@ def resources(service: Service) -> dict[str, Any]:
     return {"requests": noted({"cpu": service.cpus, **shared}, told), "limits": shared, **claims}
 
 
-# The names and labels that the objects of a deployment share.
-
-
 def labels(service: Service) -> dict[str, str]:
     """Of everything that belongs to the deployment."""
     return {"app.kubernetes.io/name": service.name, "app.kubernetes.io/managed-by": "tonnage"}
@@ -306,14 +296,11 @@ def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endp
     labelled = {"targetLabel": "deployment", "replacement": service.name}
     found = {**(endpoint or {"port": "http"})}
     found = {**found, "path": found.get("path", service.signals.path), "interval": "15s", "relabelings": [labelled]}
-    return manifest(
-        service,
-        "PodMonitor",
-        {
-            "selector": {"matchLabels": dict(matched or selector(service))},
-            "podMetricsEndpoints": noted([found], "Rules, dashboard and autoscaling find the series by the label deployment."),
-        },
-    )
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": dict(matched or selector(service))},
+        "podMetricsEndpoints": noted([found], "Rules, dashboard and autoscaling find the series by the label deployment."),
+    }
+    return manifest(service, "PodMonitor", spec)
 
 
 def _gpus(service: Service) -> str:
@@ -332,15 +319,9 @@ def bundle(
     endpoint: Mapping[str, Any] | None = None,
     autoscaled: bool = False,
 ) -> dict[str, str]:
-    """The text of each file by its name.
+    """The text of each file by its name: those that kubectl ``applied``, what every target has in addition, and those ``beside`` them.
 
-    Args:
-        service: what is deployed.
-        applied: files with objects that kubectl applies.
-        beside: files that it does not.
-        monitored: labels of the pods that publish the engine's metrics (default: those of the Deployment).
-        endpoint: how they are scraped, in addition to path and interval (default: the port "http").
-        autoscaled: whether fewer instances than the plan's may run on purpose.
+    ``monitored`` and ``endpoint`` are as for ``pod_monitor``; where ``autoscaled``, fewer instances than the plan's may run on purpose.
     """
     found = {
         **applied,
@@ -381,14 +362,11 @@ def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
 
 def disruptions(service: Service, matched: Mapping[str, str]) -> dict[str, Any]:
     """How many instances an orderly disruption may take at once, of pods with these labels."""
-    return manifest(
-        service,
-        "PodDisruptionBudget",
-        {
-            "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
-            "selector": {"matchLabels": dict(matched)},
-        },
-    )
+    spec: dict[str, Any] = {
+        "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
+        "selector": {"matchLabels": dict(matched)},
+    }
+    return manifest(service, "PodDisruptionBudget", spec)
 
 
 # How the number of instances follows the load: by requests in flight, on the target that the plan's simulation found.
@@ -441,33 +419,27 @@ def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str,
         },
     }
     fallback = {"failureThreshold": 3, "replicas": service.pool.instances}
-    return manifest(
-        service,
-        "ScaledObject",
-        {
-            "scaleTargetRef": dict(target or scaled_object(service)),
-            "pollingInterval": 15,
-            **_bounds(service, "minReplicaCount", "maxReplicaCount"),
-            "fallback": noted(fallback, "Without an answer of Prometheus, all of the plan's instances."),
-            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behaviour(service)}},
-            "triggers": [trigger],
-        },
-    )
+    spec: dict[str, Any] = {
+        "scaleTargetRef": dict(target or scaled_object(service)),
+        "pollingInterval": 15,
+        **_bounds(service, "minReplicaCount", "maxReplicaCount"),
+        "fallback": noted(fallback, "Without an answer of Prometheus, all of the plan's instances."),
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behaviour(service)}},
+        "triggers": [trigger],
+    }
+    return manifest(service, "ScaledObject", spec)
 
 
 def hpa(service: Service) -> dict[str, Any]:
     """The same as a HorizontalPodAutoscaler, where prometheus-adapter gives it the metric of each pod."""
     target = {"type": "AverageValue", "averageValue": noted(str(service.target_in_flight), _target_note(service))}
-    return manifest(
-        service,
-        "HorizontalPodAutoscaler",
-        {
-            "scaleTargetRef": scaled_object(service),
-            **_bounds(service, "minReplicas", "maxReplicas"),
-            "behavior": _behaviour(service),
-            "metrics": [{"type": "Pods", "pods": {"metric": {"name": ADAPTED}, "target": target}}],
-        },
-    )
+    spec: dict[str, Any] = {
+        "scaleTargetRef": scaled_object(service),
+        **_bounds(service, "minReplicas", "maxReplicas"),
+        "behavior": _behaviour(service),
+        "metrics": [{"type": "Pods", "pods": {"metric": {"name": ADAPTED}, "target": target}}],
+    }
+    return manifest(service, "HorizontalPodAutoscaler", spec)
 
 
 def adapter(service: Service) -> str:

@@ -168,10 +168,7 @@ class Running:
 
 
 def serve(settings: Settings, ready: Ready) -> None:
-    """Serve until SIGINT or SIGTERM; running requests may then go on for ``limits.drain_s`` seconds.
-
-    Raises InputError: the port is taken, or the address is none of this machine.
-    """
+    """Serve until SIGINT or SIGTERM; running requests may go on for ``limits.drain_s``. Raises InputError: the port is taken."""
     import uvloop
 
     descriptors = more_descriptors()
@@ -190,17 +187,14 @@ def serve(settings: Settings, ready: Ready) -> None:
 
 @asynccontextmanager
 async def gateway(settings: Settings) -> AsyncIterator[Running]:
-    """A gateway on the running loop, for as long as the block lasts; its backends have been checked once before it begins.
-
-    Raises InputError: the port is taken, or the address is none of this machine.
-    """
+    """A gateway on the running loop while the block lasts; its backends were checked once. Raises InputError: the port is taken."""
     loop = asyncio.get_running_loop()
     with listening(settings.host, settings.port) as own:
         core = Core(settings, loop)
         paths, health = OwnPaths(core), Health(core)
         await health.begin()
         sweeping = loop.create_task(_sweep(core))
-        server = await loop.create_server(lambda: Client(core, paths), sock=own, backlog=BACKLOG)
+        server = await loop.create_server(lambda: Client(core, paths.answer), sock=own, backlog=BACKLOG)
         try:
             yield Running(core=core, port=own.getsockname()[1])
         finally:
@@ -246,10 +240,7 @@ def more_descriptors() -> int:
 
 
 def fitting(settings: Settings, descriptors: int) -> Settings:
-    """The same with no more connections of clients than leave a descriptor for every request's connection to its backend.
-
-    Where even that is too many, requests get a third of the descriptors and clients the rest.
-    """
+    """The same with no more clients than leave a descriptor for every request's backend, of which those get a third at most."""
     limits = settings.limits
     backends = min(limits.in_flight, descriptors // 3)
     return replace(settings, limits=replace(limits, connections=min(limits.connections, max(descriptors - backends - OWN, 1))))

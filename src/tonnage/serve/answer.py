@@ -145,10 +145,7 @@ class Answer:
             self._queue.put_nowait(Piece(finish=LEFT))
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """The answer, piece by piece, as the engine delivers it; ``finish`` is set when the last is given out.
-
-        Raises Refused: the engine cannot answer.
-        """
+        """The answer as the engine delivers it; ``finish`` is set when the last is given out. Raises Refused: the engine cannot answer."""
         texts = StopTexts(self.asked.stop, kept=self.asked.keeps_stop) if self.asked.stop else None
         try:
             while not self.finish:

@@ -202,10 +202,7 @@ def _rank(request: Request) -> int | None:
 
 
 async def admitted(service: Service, request: Request) -> int:
-    """Wait until the engines are awake; tokens after which a stream of the next request breaks off on purpose, 0 for never.
-
-    Raises Refused: a fault on demand.
-    """
+    """Wait until the engines are awake; tokens after which the stream breaks off, 0 for never. Raises Refused: a fault on demand."""
     await service.awake.wait()
     fault = None if service.faults is None else service.faults.next(request.headers.get(HEADER, ""))
     if fault is None:

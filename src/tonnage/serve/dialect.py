@@ -146,9 +146,6 @@ class Refused(Exception):
         return dialect.error(str(self), kind=self.kind, param=self.param, code=self.status)
 
 
-# The settings that an engine publishes at ``/server_info``.
-
-
 def settings_of(deployment: Deployment, name: str, context: int, *, caching: bool) -> dict[str, Any]:
     """The settings of a deployment, as vLLM's ``/server_info?config_format=json`` or SGLang's has them; TensorRT-LLM has no such path."""
     knobs, split, precision = deployment.knobs, deployment.parallelism, deployment.precision

@@ -23,10 +23,7 @@ COMPILED = ("*.engine", "*.plan")
 
 
 def check_folder(text: str, *, where: str = "checkpoint") -> None:
-    """Refuse a folder that is no checkpoint; names at a hub pass.
-
-    Raises InputError: it holds an engine that was compiled for one kind of GPU, or no ``config.json``.
-    """
+    """Refuse a folder with a compiled engine or without ``config.json``, in an InputError; names at a hub pass."""
     path = Path(text)
     if not path.is_dir():
         if text.startswith(("/", "./", "../", "~")):
@@ -105,9 +102,6 @@ def pinned(devices: Sequence[Device]) -> dict[str, str]:
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen}
 
 
-# The commands of the instances, by engine.
-
-
 HOST = "127.0.0.1"
 QUIET = {"vllm": {"VLLM_NO_USAGE_STATS": "1"}}  # Variables by which an engine does not report what it serves
 
@@ -140,10 +134,7 @@ def engine_started(
 def nim_started(
     started: Command, *, program: str, name: str, groups: Sequence[tuple[Device, ...]], environment: Mapping[str, str], ports: Ports
 ) -> tuple[Started, ...]:
-    """Containers of NIM, each with its GPUs and its port; the container chooses its profile by itself.
-
-    The words ``--gpus`` and ``--publish`` of the command are replaced.
-    """
+    """Containers of NIM, each with its GPUs and port in the words ``--gpus`` and ``--publish``; the container chooses its profile."""
     found = []
     for group, port in zip(groups, ports(len(groups)), strict=True):
         words = list(started.argv[1:])
@@ -252,14 +243,8 @@ def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instanc
         )
 
 
-# The GPUs of each instance on a machine, and what is refused before anything starts.
-
-
 def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
-    """The GPUs that may be used: those that were named, else those that nobody else uses.
-
-    Raises InputError: one was named that is not there or not free.
-    """
+    """The GPUs that were named, else those that nobody else uses. Raises InputError: one was named that is not there or not free."""
     if asked is None:
         return machine.free
     found = []

@@ -80,10 +80,7 @@ class Machine:
 
 
 def read_machine(path: Path) -> Machine:
-    """A machine that a YAML file describes, with the names of these attributes.
-
-    Raises InputError: the file cannot be read, or describes no machine.
-    """
+    """A machine that a YAML file describes by these attributes. Raises InputError: unreadable, or no machine."""
     import yaml
 
     where = option("machine")
@@ -92,9 +89,6 @@ def read_machine(path: Path) -> Machine:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
         raise InputError(f"{where}: {path} cannot be read ({getattr(fault, 'strerror', None) or 'no YAML'})") from None
     return read_as(Machine, values, str(path), InputErrors)
-
-
-# Which GPUs an instance gets: such as NVLink joins, near one node of main memory where that can be.
 
 
 def groups(devices: Sequence[Device], size: int) -> tuple[tuple[Device, ...], ...]:
@@ -162,9 +156,6 @@ def catalog_gpu(name: str, memory_bytes: int) -> str:
 
 def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
-
-
-# NVIDIA's GPUs by the driver's management library (NVML), through the package ``nvidia-ml-py``.
 
 
 LINKS = 18  # Most NVLinks that a GPU has (Hopper, Blackwell)
@@ -279,10 +270,7 @@ def _amd() -> Found:
 
 
 def amd_devices(text: str) -> Found:
-    """What the child process printed, as devices; every GPU of such a machine is joined with every other.
-
-    Raises ValueError, KeyError: it is something else.
-    """
+    """What the child process printed, as devices, each joined with every other. Raises ValueError, KeyError: it is something else."""
     found = json.loads(text)
     rows = found["devices"]
     devices = [

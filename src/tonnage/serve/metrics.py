@@ -251,10 +251,7 @@ class Metrics:
     """Counters and histograms of one server; each server has its own registry."""
 
     def __init__(self, loads: Callable[[], Iterable[Load]], model: str, names: at.Published = at.VLLM, *, max_context: int = 0) -> None:
-        """Count from 0; ``loads`` says what each engine holds at this moment.
-
-        vLLM has buckets of tokens up to ``max_context``, prompt plus output; 0 for all of them.
-        """
+        """``loads`` says what each engine holds at this moment; vLLM has buckets of tokens up to ``max_context``, 0 for all of them."""
         self.registry = client.CollectorRegistry()
         self._labels = {"model_name": model, **names.labels}
         self._names = names

@@ -24,15 +24,12 @@ from tonnage.serve.metrics import Load, Metrics
 from tonnage.serve.request import Asked, Limits, Sampling
 from tonnage.serve.tokens import Fours, Message, Prompt
 
-# Text of tokens that come one after another; a character whose bytes are not all there yet is waited for.
-
-
 BROKEN = "\ufffd"
 MORE = 3  # Tokens, at most, that may follow the first byte of a character before it is whole, in a byte-level vocabulary
 
 
 class Detokenizer:
-    """Decodes the output of one request.
+    """Decodes the output of one request; a character whose bytes are not all there yet is waited for.
 
     A token's text depends on the one before it (a leading space), so that each step decodes from the last place where whole
     characters ended, and gives out what is new.
@@ -232,12 +229,9 @@ def _properties(settings: Settings) -> dict[str, Any]:
     return said
 
 
-# How a model is run by OpenVINO GenAI.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One instance."""
+    """How OpenVINO GenAI runs a model."""
 
     model: Path  # a GGUF file, or a folder with a model in OpenVINO's format
     max_batch_size: int = 32  # requests that share a step
@@ -309,10 +303,7 @@ class OpenvinoEngines:
         self._pipeline.stop()
 
     def answers(self, asked: Asked) -> list[Answer]:
-        """An answer for each choice to each prompt, not begun yet.
-
-        Raises Refused: sampling parameters that OpenVINO GenAI does not take.
-        """
+        """An answer for each choice to each prompt, not begun yet. Raises Refused: sampling that OpenVINO GenAI does not take."""
         answers = []
         for prompt in asked.prompts:
             for choice in range(asked.choices):
@@ -326,32 +317,14 @@ class OpenvinoEngines:
 
 
 class OpenvinoSource:
-    """One answer in the pipeline."""
+    """One answer in the pipeline, which does not say when it had a slot, what it lost, and what was cached."""
+
+    engine, slot_at, preemptions, cached = "0", None, 0, 0
 
     def __init__(self, pipeline: Pipeline, ids: tuple[int, ...], config: Any, stop_ids: frozenset[int]) -> None:
         """Not begun yet; ends at ``stop_ids``."""
         self._pipeline, self._ids, self._config, self._stop_ids = pipeline, ids, config, stop_ids
         self._work: Work | None = None
-
-    @property
-    def engine(self) -> str:
-        """There is one pipeline."""
-        return "0"
-
-    @property
-    def slot_at(self) -> float | None:
-        """The pipeline does not say it."""
-        return None
-
-    @property
-    def preemptions(self) -> int:
-        """The pipeline does not say it."""
-        return 0
-
-    @property
-    def cached(self) -> int:
-        """The pipeline does not say it."""
-        return 0
 
     def begin(self, answer: Answer) -> None:
         """Give the prompt to the pipeline."""
@@ -402,10 +375,7 @@ KEY = "max_position_embeddings"
 
 
 def context_of(model: Path) -> int:
-    """Prompt plus output tokens at most, as a GGUF file or the config.json of a folder says.
-
-    Raises InputError: no such file, or one that does not say it.
-    """
+    """Prompt plus output tokens at most, as a GGUF file or a folder's config.json says. Raises InputError: it does not say it."""
     if not model.exists():
         raise InputError(f"{option('model')}: {model} does not exist; give a GGUF file, or a folder with a model in OpenVINO's format")
     try:

@@ -321,10 +321,7 @@ class Publisher:
     """Sends the events of one engine."""
 
     def __init__(self, endpoint: str, replay: str = "", *, topic: str = "", rank: int = 0, block_tokens: int) -> None:
-        """Open the PUB socket, whose port is higher by the rank, and the ROUTER socket that sends again, if there is one.
-
-        Raises InputError: pyzmq or msgspec is not installed, or an address cannot be bound.
-        """
+        """Open the PUB socket, whose port is higher by the rank, and one that sends again. Raises InputError: no pyzmq, no such address."""
         try:
             import msgspec
             import zmq

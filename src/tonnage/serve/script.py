@@ -64,10 +64,7 @@ class Script:
 
 
 def script_of(asked: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, lengths: Lengths, unseeded: int) -> Script:
-    """The answer to a request: the same for the same prompt at temperature 0, and at any other with the same seed.
-
-    ``choice`` is which of its answers, ``lengths`` how long answers are that end by themselves, ``unseeded`` a number of its own.
-    """
+    """The answer: the same for the same prompt at temperature 0, or with the same seed; ``unseeded`` is a number for any other."""
     greedy, seed = asked.sampling.temperature == 0, asked.sampling.seed
     own = 0 if greedy else unseeded if seed is None else seed
     key = hash((prompt.ids, own, choice)) & _MASK

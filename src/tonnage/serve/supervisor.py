@@ -168,10 +168,7 @@ class Supervisor:
         self._end()
 
     def wait_until_ready(self, *, timeout_s: float, seen: Callable[[int, int], None] | None = None) -> None:
-        """Wait until every program serves; ``seen`` takes how many do, and of how many, whenever that number changes.
-
-        Raises InputError: a program refused what it was given (exit code 2), in its words; TonnageError: one ended, or the time is over.
-        """
+        """Wait until all serve; ``seen`` takes how many do, of how many. Raises InputError: exit code 2; TonnageError: one failed."""
         until, before = time.monotonic() + timeout_s, -1
         while True:
             serving = [child.serves() for child in self.children]

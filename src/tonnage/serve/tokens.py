@@ -185,10 +185,7 @@ class TokenReader:
         return Prompt(ids=tuple(self.tokens.ids(_whole(text), special=special) or self.tokens.ids(" ")), text=text)
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """The texts, each between two tokens before it and two after it, and the two with which the answer begins.
-
-        So a chat that goes on begins with the tokens of the chat before.
-        """
+        """Each text between two tokens before and two after it, so that a chat that goes on begins with the tokens of the chat before."""
         found: list[int] = []
         for message in messages:
             role = _role(message.role)

@@ -99,18 +99,12 @@ class Transfers:
         }
 
     def fetched(self, request: str) -> dict[str, float] | None:
-        """What another engine is told that fetches a cache, once; None if it is gone.
-
-        Tokens, seconds on the wall until it has come, and how much later than the prompt was computed this machine replied.
-        """
+        """Of a cache that is fetched, once: tokens, seconds until it has come, seconds by which this machine was late; None if gone."""
         one = self.waiting.pop(request, None)
         return None if one is None else {"tokens": one.tokens, "comes_in_s": one.instance.wall_s(one.comes_at), "late_s": one.late_s}
 
     async def received(self, asked: Asked) -> Asked:
-        """A request with the cache that its parameters name; as it is where they name none.
-
-        Raises Refused: the cache is gone, or its engine cannot be reached: vLLM fails such a request (``kv_load_failure_policy``).
-        """
+        """A request with the cache that its parameters name, if they do. Raises Refused: it is gone (vLLM's ``kv_load_failure_policy``)."""
         said = asked.transfer or {}
         if self.role != "consumer" or not said.get("do_remote_prefill") or not all(said.get(name) for name in NEEDED) or asked.osl < 2:
             return asked

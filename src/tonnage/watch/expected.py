@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -29,15 +29,12 @@ from tonnage.spec.deployment import Deployment, LimitMetric
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import Process
 
-# What one instance has done since it started, and what it holds at this moment, read off its metrics page.
-
-
 FAILED = "5xx"  # The status under which vLLM counts responses that failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """One instance."""
+    """What one instance has done since it started, and what it holds at this moment, read off its metrics page."""
 
     running: float | None = None  # and waiting: requests with a slot and in the queue; None where the engine does not publish them
     waiting: float | None = None
@@ -121,18 +118,9 @@ def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] =
         instances=found,
         asked=tuple(instances),
         ended=ended,
-        use=tuple(value for page in pages for value in _use(page)),
+        use=tuple(one if name in SHARES else one / 100 for page in pages for name in USE for one in page.values(name)),
         watts=tuple(value for page in pages for name in WATTS for value in page.values(name)),
     )
-
-
-def _use(page: Page) -> Iterator[float]:
-    for name in USE:
-        for value in page.values(name):
-            yield value if name in SHARES else value / 100
-
-
-# The metrics pages of a deployment, fetched: of its instances, of the gateway before them, of the exporters of its GPUs.
 
 
 PATH = "/metrics"
@@ -140,7 +128,7 @@ AT_ONCE = 16
 
 
 class Pages:
-    """Where the pages are."""
+    """The metrics pages of a deployment: of its instances, of the gateway before them, of the exporters of its GPUs."""
 
     def __init__(self, urls: Sequence[str], *, gpus: Sequence[str] = (), path: str = PATH) -> None:
         """Nothing is fetched yet; a gateway's backends are watched in its place. Raises InputError: something that is no address."""
@@ -311,10 +299,7 @@ def advice(
     plan: str,
     lengths: str,
 ) -> Advice | None:
-    """The advice; None where the measured mean time between tokens is in the interval (all three in one unit).
-
-    ``urls`` are watched, ``lengths`` are flags of ``tonnage bench``, and ``model`` is the name that clients use.
-    """
+    """The advice; None where the measured mean is in the interval (all in one unit). ``lengths`` are flags of ``tonnage bench``."""
     low, high = interval
     if low <= measured <= high:
         return None

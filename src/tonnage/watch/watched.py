@@ -47,10 +47,7 @@ class Latency:
 
     @property
     def place(self) -> str:
-        """Where the measurement is next to the interval: "inside", "above", "below", or "" where that is not known.
-
-        A percentile is outside only where its whole bucket is.
-        """
+        """Next to the interval: "inside", "above", "below", "" where unknown; a percentile is outside only where its whole bucket is."""
         low, high = self.expected
         if not self.enough or math.isnan(low) or math.isnan(self.measured):
             return ""
