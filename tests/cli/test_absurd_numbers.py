@@ -8,9 +8,9 @@ import pytest
 from tests.in_turn import in_turn
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.formats import json_values
-from tonnage.formats.json_values import files_below
+from tonnage.formats import table
 from tonnage.formats.measured_files import measurements
+from tonnage.formats.table import files_below
 from tonnage.simulator.kernel import warm_up
 
 SECONDS = 20.0
@@ -129,7 +129,7 @@ def test_measurements_with_a_name_longer_than_files_have_are_refused(place: str,
 
 
 def test_a_folder_of_far_more_than_runs_is_not_walked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_values, "MOST_FILES", 3)
+    monkeypatch.setattr(table, "MOST_FILES", 3)
     for name in "dcba":
         (tmp_path / name).write_text("x", encoding="utf-8")
     with pytest.raises(InputError, match="more than 3 files lie below it; give the folder that holds the runs"):

@@ -11,7 +11,7 @@ import pytest
 from tonnage.api.running.deploy import planned
 from tonnage.api.sizing import ask, size
 from tonnage.errors import InputErrors
-from tonnage.formats.sessions.read import read_sessions
+from tonnage.formats.sessions import read_sessions
 from tonnage.plan.note import TiersNotStarted
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.notes import note_text

@@ -15,8 +15,7 @@ from tonnage import simulate
 from tonnage.api.history import read_history
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.formats.engine_metrics import HISTORIES
-from tonnage.formats.prometheus import INCREASE, curves
+from tonnage.formats.prometheus import HISTORIES, INCREASE, curves
 from tonnage.spec.lengths import parse_lengths
 from tonnage.workload.history import History, history_of
 from tonnage.workload.history_fit import HistoryFit, fit_history

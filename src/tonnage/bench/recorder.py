@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange, Reply
-from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, gap_counts
 from tonnage.results.requests import COMPLETED as ROW_COMPLETED
 from tonnage.results.requests import FAILED, UNFINISHED
+from tonnage.results.store import BATCH_ROWS, Batch, RunWriter, gap_counts
 
 Source = str  # Where a count comes from: "server", "tokenizer" or "events"
 

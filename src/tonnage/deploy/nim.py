@@ -14,7 +14,7 @@ from tonnage.deploy.service import CONTEXT, PORT, Service, without
 from tonnage.deploy.workload import adapter, bundle, container, deployment, hpa, keda, manifest, placing, pod, startup_tries
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 from tonnage.errors import InputError, option
-from tonnage.formats.engine_metrics import HISTORIES
+from tonnage.formats.prometheus import HISTORIES
 from tonnage.spec.catalog.interfaces import find_interface
 from tonnage.spec.precision import find_precision
 

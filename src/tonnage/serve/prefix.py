@@ -17,9 +17,9 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.simulator.reference import Engine
+from tonnage.simulator.reference.engine import Gaps
 from tonnage.simulator.reference.job import Job
 from tonnage.simulator.reference.prefix_cache import Found, Key, PrefixCache
-from tonnage.simulator.reference.record import Gaps
 from tonnage.simulator.request import Happened
 from tonnage.simulator.spec import EngineSpec
 from tonnage.spec.sessions import ENDLESS

@@ -20,9 +20,8 @@ from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 import numpy as np
 
 from tonnage.errors import InputError, TonnageError, option
-from tonnage.formats.engine_metrics import HISTORIES, Signals
-from tonnage.formats.json_values import inside
-from tonnage.formats.prometheus import INCREASE, curves
+from tonnage.formats.prometheus import HISTORIES, INCREASE, Signals, curves
+from tonnage.formats.table import inside
 from tonnage.plan.plan import Plan
 from tonnage.spec.deployment import Deployment
 from tonnage.watch.expected import NEAR, Predictor

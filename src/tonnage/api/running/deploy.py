@@ -20,7 +20,7 @@ from tonnage.deploy.service import PLAN
 from tonnage.deploy.targets import NothingRuns, deployed, deployed_together, target_files, together, write_folder
 from tonnage.deploy.verify import Folder, Part, read_folder
 from tonnage.errors import InputError, TonnageError, option
-from tonnage.formats.engine_metrics import SIGNALS
+from tonnage.formats.prometheus import SIGNALS
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 from tonnage.report.plans.answer import NO_ANSWER, answer_text
