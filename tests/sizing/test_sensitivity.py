@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tonnage.simulator.request import CONTEXT_TOKENS, PREFILL_TOKENS
 
 import tonnage
 from tests.in_turn import in_turn
@@ -15,6 +14,7 @@ from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
 from tonnage.report.numbers import counted
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.explained import relaxed_text
+from tonnage.simulator.request import CONTEXT_TOKENS, PREFILL_TOKENS
 from tonnage.sizing.explain import explained, step_terms
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
@@ -38,7 +38,7 @@ def plan(asked: Question) -> Plan:
     return size(asked)
 
 
-@pytest.mark.parametrize(("place", "sign"), in_turn(range(4), [-1, 1]))
+@pytest.mark.parametrize(("place", "sign"), in_turn(range(4), [-1, 1], one_of=4))
 def test_a_swing_is_the_plan_run_again_with_the_same_knobs(plan: Plan, asked: Question, place: int, sign: int) -> None:
     swing = plan.sensitivity.swings[place]
     again = size(replace(changed_question(asked, swing.input, sign * CHANGE), deepen=False)).choice
