@@ -34,7 +34,7 @@ from typing import Any
 
 from benchmarks.prefix_traffic import Reused, reused
 from tonnage.api.bench import bench
-from tonnage.api.running.gateway import gateway_before, served_instances
+from tonnage.api.running.processes import gateway_before, served_instances
 from tonnage.serve.supervisor import Program, Supervisor, free_ports
 from tonnage.simulator.kernel import warm_up
 

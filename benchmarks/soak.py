@@ -27,7 +27,7 @@ from tests.gateway.failing import samples
 from tests.gateway.fakes import post
 from tests.gateway.hostile import OVERSIZE, Used, asks, drips, leaves, reads_slowly, status_of, used_by
 from tests.gateway.test_bounds import SMUGGLED
-from tonnage.api.running.gateway import gateway_before, served_instances
+from tonnage.api.running.processes import gateway_before, served_instances
 from tonnage.serve.supervisor import Child, Program, Supervisor
 from tonnage.simulator.kernel import warm_up
 

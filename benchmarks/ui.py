@@ -21,7 +21,7 @@ from urllib.parse import quote
 from benchmarks.balance import cpu_s
 from tests.page.served import base_of, served_page, until
 from tests.report.writers.chromium import Chromium
-from tonnage.api.running.gateway import served_instances
+from tonnage.api.running.processes import served_instances
 from tonnage.api.sizing import ask
 from tonnage.page.fields import question_of
 from tonnage.serve.supervisor import Supervisor

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tonnage.api.running.gateway import gateway_before, served_instances
+from tonnage.api.running.processes import gateway_before, served_instances
 from tonnage.serve.supervisor import Child, Supervisor
 
 MODEL = "llama-3.1-8b"

@@ -12,7 +12,8 @@ import pytest
 
 from tests.gateway.failing import MODEL, samples
 from tonnage.api.bench import bench
-from tonnage.api.running.gateway import POLICIES, VERSION, served_instances
+from tonnage.api.running.gateway import POLICIES, VERSION
+from tonnage.api.running.processes import served_instances
 from tonnage.serve.supervisor import Program, Supervisor, free_ports
 
 pytestmark = pytest.mark.engines

@@ -12,7 +12,7 @@ import pytest
 
 from tests.page.served import axe_faults, base_of, hosts_of, token_of, until
 from tests.report.writers.chromium import Chromium
-from tonnage.api.running.gateway import served_instances
+from tonnage.api.running.processes import served_instances
 from tonnage.cli.main import run
 from tonnage.serve.supervisor import Supervisor
 

@@ -12,7 +12,7 @@ import pytest
 
 from tonnage.api import serve_simulated
 from tonnage.api.bench import bench
-from tonnage.api.running.gateway import Processes, gateway_before, processes, served_instances
+from tonnage.api.running.processes import Processes, gateway_before, processes, served_instances
 from tonnage.bench.benchmark import Measured
 from tonnage.errors import InputError
 

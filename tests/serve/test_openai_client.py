@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.serve import openai_client
-from tonnage.api.running.gateway import gateway_before, processes, served_instances
+from tonnage.api.running.processes import gateway_before, processes, served_instances
 from tonnage.bench.scrape import fetch, samples
 
 MODEL = "llama-3.1-8b"

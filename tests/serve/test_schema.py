@@ -12,7 +12,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 
-from tonnage.api.running.gateway import gateway_before, processes, served_instances
+from tonnage.api.running.processes import gateway_before, processes, served_instances
 from tonnage.bench.scrape import fetch
 
 pytestmark = pytest.mark.engines

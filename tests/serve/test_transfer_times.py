@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tonnage.api.question.deployment import deployment_of
-from tonnage.api.running.gateway import served_instances
+from tonnage.api.running.processes import served_instances
 from tonnage.results.requests import Requests
 from tonnage.serve.supervisor import Supervisor
 from tonnage.simulator.disaggregated import Disaggregated, simulate_disaggregated

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tonnage.api.compare import describe_workload, fit_workload
+    from tonnage.api.compression import compress
     from tonnage.api.evidence import calibrate, score, score_models, several_models
     from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, lesson_sweep, memory, precisions
     from tonnage.api.grids import read_grid, sweep
     from tonnage.api.question.aims import prices_of
     from tonnage.api.question.arguments import check_given, slo
     from tonnage.api.question.deployment import deployment_of
-    from tonnage.api.running.deploy import compress, deploy, verify, verify_folder, watch
-    from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command, serve_apart, served
-    from tonnage.api.running.rehearse import demo, rehearse
+    from tonnage.api.running.demo import demo, rehearse
+    from tonnage.api.running.deploy import deploy, verify, verify_folder, watch
+    from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
+    from tonnage.api.running.processes import serve_apart, served
     from tonnage.api.running.serve import serve_openvino, serve_simulated
     from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
     from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers
@@ -39,14 +41,16 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "api.compare": ("describe_workload", "fit_workload"),
+    "api.compression": ("compress",),
     "api.evidence": ("calibrate", "score", "score_models", "several_models"),
     "api.facts": ("MemoryReport", "PrecisionReport", "catalog", "lesson", "lesson_sweep", "memory", "precisions"),
     "api.question.aims": ("prices_of",),
     "api.question.arguments": ("check_given", "slo"),
     "api.question.deployment": ("deployment_of",),
-    "api.running.deploy": ("compress", "deploy", "verify", "verify_folder", "watch"),
-    "api.running.gateway": ("gateway_from", "gateway_settings", "planned_backends", "proxy_command", "serve_apart", "served"),
-    "api.running.rehearse": ("demo", "rehearse"),
+    "api.running.demo": ("demo", "rehearse"),
+    "api.running.deploy": ("deploy", "verify", "verify_folder", "watch"),
+    "api.running.gateway": ("gateway_from", "gateway_settings", "planned_backends", "proxy_command"),
+    "api.running.processes": ("serve_apart", "served"),
     "api.running.serve": ("serve_openvino", "serve_simulated"),
     "api.running.serve_engine": ("EngineAsked", "machine_profiles", "prepare_engine", "serve_engine", "this_machine"),
     "api.services": ("calibrate_service", "deploy_service", "simulate_service", "size_servers"),

@@ -12,7 +12,7 @@ from tonnage.errors import InputError, option
 from tonnage.results.metrics import Summary
 
 if TYPE_CHECKING:
-    from tonnage.bench.compare import Comparison
+    from tonnage.bench.intervals import Comparison
     from tonnage.evidence.replay import RunBesidePlan
     from tonnage.formats.measured_files import InvalidRuns
     from tonnage.results.store import Run
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), include_invalid: bool = False) -> Comparison:
     """Compare two run folders by their records, as ``tonnage compare`` does. Raises InputError: none, or INVALID; DataError: damaged."""
-    from tonnage.bench.compare import compare
+    from tonnage.bench.intervals import compare
     from tonnage.formats.measured_files import InvalidRuns
 
     invalid = InvalidRuns(include=include_invalid)

@@ -16,7 +16,7 @@ from cyclopts import Group, Parameter
 from tonnage.bench.arguments import BenchArguments, ExactArguments, LoadArguments, ServerArguments, VerdictArguments
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
-from tonnage.bench.live import Live
+from tonnage.bench.measure import Live
 from tonnage.cli.flags import OUTPUT, flags_of, given, refuse, with_flags
 from tonnage.cli.printing import print_answer, write_page
 from tonnage.errors import DONE, NO_ANSWER, InputError, option

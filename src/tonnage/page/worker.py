@@ -23,7 +23,7 @@ from typing import Any
 from tonnage import api
 from tonnage.api.bench import prepare_bench, run_bench
 from tonnage.api.compare import compare_plan
-from tonnage.bench.live import Live
+from tonnage.bench.measure import Live
 from tonnage.errors import InputError, TonnageError, in_python
 from tonnage.formats.measured_files import read_measured
 from tonnage.page.fields import question_of

@@ -16,7 +16,7 @@ import pytest
 from tests.serve import openai_client
 from tests.serve.openvino.tiny_gguf import write_gguf
 from tonnage.api import serve_openvino
-from tonnage.api.running.gateway import gateway_before, processes, served_instances
+from tonnage.api.running.processes import gateway_before, processes, served_instances
 from tonnage.bench.scrape import fetch, samples
 from tonnage.errors import InputError
 

@@ -1,4 +1,4 @@
-"""Fleets of simulated engines behind their gateway on this machine, one killed under load: a rehearsal of a folder, and the demo."""
+"""Simulated fleets under load, one instance of which is killed: ``tonnage demo``, and the rehearsal of a folder that ``deploy`` wrote."""
 
 from __future__ import annotations
 
@@ -13,19 +13,164 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tonnage.api.bench import Watch, prepare_bench, run_bench
+from tonnage.api.question.deployment import deployment_of
+from tonnage.api.running.processes import READY_S, Processes, gateway_before, processes, served_instances
+from tonnage.api.running.serve import NEWEST
+from tonnage.bench.benchmark import Measured
+from tonnage.bench.scrape import fetch
+from tonnage.deploy.compose import ROUTER
+from tonnage.deploy.plan_text import bench_lengths
+from tonnage.deploy.service import PLAN
 from tonnage.errors import InputError, TonnageError, option
+from tonnage.evidence.replay import replay
+from tonnage.plan.plan import Plan
 from tonnage.report.verified import Rehearsal
+from tonnage.results.metrics import summarize
+from tonnage.results.requests import Requests
+from tonnage.serve.demonstration import Demonstration, Failure, beside
+from tonnage.serve.supervisor import Child, Program, Supervisor
+from tonnage.units import parse_duration
 
-if TYPE_CHECKING:
-    from tonnage.api.bench import Watch
-    from tonnage.api.running.gateway import Processes
-    from tonnage.bench.benchmark import Measured
-    from tonnage.plan.plan import Plan
-    from tonnage.results.requests import Requests
-    from tonnage.serve.demonstration import Demonstration, Failure
-    from tonnage.serve.supervisor import Child, Program
+MODEL, GPU, PRECISION = "llama-3.1-8b", "h100-sxm-80gb", "fp8"
+ISL, OSL = 1_000, 100
+REQUESTS_PER_SECOND = 12.0
+INSTANCES = 4
+POLICY = "least-outstanding"
+
+LEAST_S, LONGEST_S = 6.0, 3_600.0
+STEADY_SHARE = 0.5  # Of the seconds; the rest is the load under which an instance is killed
+KILLED_AT = 0.25  # Share of the second load after which it is killed
+SOON_S = 5.0  # Seconds that each process has to end
+
+Told = Callable[[str], None]
+
+
+def _silent(line: str) -> None:
+    return None
+
+
+def _nobody(words: str) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Kill:
+    """The killing of one child from its own thread."""
+
+    child: Child
+    after_s: float  # seconds from ``begin``
+    back_s: float | None = None  # seconds until it served again; None as long as it does not
+    _done: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Begin to wait."""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self, wait_s: float) -> None:
+        """Stop looking after a last wait for its return."""
+        if self._thread is not None:
+            self._thread.join(timeout=wait_s)
+        self._done.set()
+
+    def _run(self) -> None:
+        if self._done.wait(self.after_s):
+            return
+        began, starts = time.monotonic(), self.child.starts
+        self.child.kill()
+        while not self._done.wait(0.02):
+            if self.child.starts > starts and self.child.serves():
+                self.back_s = time.monotonic() - began
+                return
+
+
+def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: Watch = _nobody) -> Demonstration:
+    """Serve a simulated fleet behind the gateway, measure it, kill one instance under load; ``told`` and ``watch`` follow it.
+
+    Raises InputError: ``seconds``, of both loads together, out of range; TonnageError: a process does not start.
+    """
+    if not LEAST_S <= seconds <= LONGEST_S:
+        raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to {LONGEST_S:,.0f}")
+    fleet = f"{INSTANCES} × {MODEL} in {PRECISION.upper()} on {GPU}, simulated, behind the gateway ({POLICY})"
+    told(f"Starting {fleet} …")
+    instances = served_instances(["--engine", "simulated", "--model", MODEL, "--gpu", GPU, "--precision", PRECISION], INSTANCES)
+    gateway = gateway_before(instances, policy=POLICY)
+
+    def seen(ready: int, of: int) -> None:
+        told(f"{ready} of {of} instances serve.")
+
+    with (
+        tempfile.TemporaryDirectory() as logs,
+        processes(instances, gateway, Path(logs), ready_s=READY_S, grace_s=SOON_S, told=told, seen=seen) as fleet_up,
+    ):
+        steady = _measure(fleet_up, seconds * STEADY_SHARE, seed=seed, selftest=True, watch=watch)
+        told("Measured. Now the same load again, and one instance is killed.")
+        failure = _with_a_failure(fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, told=told, watch=watch)
+    predicted = _predicted(steady.requests)
+    return Demonstration(
+        fleet=fleet,
+        load=f"{steady.load.words}, {ISL} tokens in and {OSL} out",
+        requests=steady.summary.counted,
+        beside=beside(summarize(predicted), steady.summary),
+        client=steady.validity.verdict,
+        client_reasons=tuple(steady.validity.reasons),
+        failure=failure,
+    )
+
+
+def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, watch: Watch) -> Measured:
+    asked = prepare_bench(
+        url=fleet.url,
+        model=MODEL,
+        isl=ISL,
+        osl=OSL,
+        endpoint_type="completions",
+        request_rate=REQUESTS_PER_SECOND,
+        benchmark_duration=f"{seconds:g}s",
+        metrics_url=["none"],
+        warmup_request_count=2 * INSTANCES,
+        seed=seed,
+    )
+    return run_bench(asked, output=None, selftest=selftest, provenance={}, watch=watch)[0]
+
+
+def _with_a_failure(fleet: Processes, seconds: float, *, seed: int, told: Told, watch: Watch) -> Failure:
+    """The same load while the first instance is killed."""
+    kill = Kill(fleet.supervisor.children[0], after_s=seconds * KILLED_AT)
+    before = _retries(fleet.url)
+    kill.begin()
+    run = _measure(fleet, seconds, seed=seed, selftest=False, watch=watch)
+    kill.end(wait_s=5.0)
+    told("Done; ending all processes.")
+    return Failure(
+        instance=fleet.instances[0],
+        after_s=kill.after_s,
+        back_s=kill.back_s,
+        sent=run.observed.sent,
+        completed=run.summary.counted,
+        failed=int(run.summary_json["errors"]),
+        retried=int(_retries(fleet.url) - before),
+        ttft_p95_ms=run.summary.ttft_ms.p95,
+    )
+
+
+def _retries(url: str) -> float:
+    """Requests that the gateway has sent to a second instance so far."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    families = text_string_to_metric_families(fetch(f"{url}/metrics"))
+    return sum(one.value for family in families for one in family.samples if one.name == "tonnage_gateway_retries_total")
+
+
+def _predicted(requests: Requests) -> Requests:
+    """What the simulator makes of the due times and lengths of a run."""
+    deployment = deployment_of(model=MODEL, gpu=GPU, precision=PRECISION, tp=1, engine=NEWEST)
+    return replay(requests, deployment, gpus_per_system=8, instances=INSTANCES, router=POLICY)
+
 
 ALERT = "InstancesMissing"
 
@@ -61,13 +206,7 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
 
     Raises InputError: no simulated services of Compose, or a port that is taken; TonnageError: a process does not serve, or ended early.
     """
-    from tonnage.api.bench import prepare_bench, run_bench
     from tonnage.api.running.gateway import gateway_from
-    from tonnage.deploy.plan_text import bench_lengths
-    from tonnage.deploy.service import PLAN
-    from tonnage.plan.plan import Plan
-    from tonnage.serve.supervisor import Program, Supervisor
-    from tonnage.units import parse_duration
 
     place, seconds = Path(folder).absolute(), parse_duration(duration, option("duration"))
     engines, served = _engines(place)
@@ -120,10 +259,6 @@ def _engines(folder: Path) -> tuple[list[Program], str]:
     """The programs of the instances that ``compose.yaml`` describes, on the ports that it publishes, and the model's name."""
     import yaml
 
-    from tonnage.deploy.compose import ROUTER
-    from tonnage.deploy.service import PLAN
-    from tonnage.serve.supervisor import Program
-
     file, again = folder / "compose.yaml", f"write the folder by tonnage deploy with {option('target')} compose and {option('simulated')}"
     if not file.is_file():
         if (folder / ROUTER).is_file():
@@ -145,8 +280,7 @@ def _engines(folder: Path) -> tuple[list[Program], str]:
 
 
 def _before(plan: Plan, requests: Requests, killed_ns: int) -> tuple[tuple[tuple[str, float | None], ...], bool]:
-    from tonnage.results.metrics import summarize
-
+    """The plan's limits over what ended before the kill."""
     ended = (requests.status == 0) & (requests.last_token_ns <= killed_ns)
     limits = [one for one in plan.scenario.limits_that_count if one.share is None]
     if not ended.any():
@@ -180,159 +314,3 @@ def _fired(folder: Path, engines: list[Program], *, killed_after: float) -> bool
         (Path(scratch) / "test.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
         done = subprocess.run(["promtool", "test", "rules", "test.yaml"], cwd=scratch, capture_output=True, check=False, timeout=300)
     return done.returncode == 0
-
-
-# ``tonnage demo``: four GPUs that are not there, served, measured, one of them killed, and the measurement next to the prediction.
-
-
-MODEL, GPU, PRECISION = "llama-3.1-8b", "h100-sxm-80gb", "fp8"
-ISL, OSL = 1_000, 100
-REQUESTS_PER_SECOND = 12.0
-INSTANCES = 4
-ROUTER = "least-outstanding"
-
-LEAST_S, LONGEST_S = 6.0, 3_600.0
-STEADY_SHARE = 0.5  # of the seconds; the rest is the load under which an instance is killed
-KILLED_AT = 0.25  # share of the second load after which it is killed
-
-SOON_S = 5.0  # seconds that each process has to end
-
-Told = Callable[[str], None]
-
-
-def _silent(line: str) -> None:
-    return None
-
-
-def _nobody(words: str) -> None:
-    return None
-
-
-@dataclass(slots=True)
-class Kill:
-    """The killing of one child from its own thread."""
-
-    child: Child
-    after_s: float  # seconds from ``begin``
-    back_s: float | None = None  # seconds until it served again; None as long as it does not
-    _done: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def begin(self) -> None:
-        """Begin to wait."""
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def end(self, wait_s: float) -> None:
-        """Stop looking after a last wait for its return."""
-        if self._thread is not None:
-            self._thread.join(timeout=wait_s)
-        self._done.set()
-
-    def _run(self) -> None:
-        if self._done.wait(self.after_s):
-            return
-        began, starts = time.monotonic(), self.child.starts
-        self.child.kill()
-        while not self._done.wait(0.02):
-            if self.child.starts > starts and self.child.serves():
-                self.back_s = time.monotonic() - began
-                return
-
-
-def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: Watch = _nobody) -> Demonstration:
-    """Serve a simulated fleet behind the gateway, measure it, kill one instance under load; ``told`` and ``watch`` follow it.
-
-    Raises InputError: ``seconds``, of both loads together, out of range; TonnageError: a process does not start.
-    """
-    if not LEAST_S <= seconds <= LONGEST_S:
-        raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to {LONGEST_S:,.0f}")
-    from tonnage.api.running.gateway import READY_S, gateway_before, processes, served_instances
-    from tonnage.serve.demonstration import Demonstration, beside
-
-    fleet = f"{INSTANCES} × {MODEL} in {PRECISION.upper()} on {GPU}, simulated, behind the gateway ({ROUTER})"
-    told(f"Starting {fleet} …")
-    instances = served_instances(["--engine", "simulated", "--model", MODEL, "--gpu", GPU, "--precision", PRECISION], INSTANCES)
-    gateway = gateway_before(instances, policy=ROUTER)
-
-    def seen(ready: int, of: int) -> None:
-        told(f"{ready} of {of} instances serve.")
-
-    with (
-        tempfile.TemporaryDirectory() as logs,
-        processes(instances, gateway, Path(logs), ready_s=READY_S, grace_s=SOON_S, told=told, seen=seen) as fleet_up,
-    ):
-        steady = _measure(fleet_up, seconds * STEADY_SHARE, seed=seed, selftest=True, watch=watch)
-        told("Measured. Now the same load again, and one instance is killed.")
-        failure = _with_a_failure(fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, told=told, watch=watch)
-    predicted = _predicted(steady.requests)
-    from tonnage.results.metrics import summarize
-
-    return Demonstration(
-        fleet=fleet,
-        load=f"{steady.load.words}, {ISL} tokens in and {OSL} out",
-        requests=steady.summary.counted,
-        beside=beside(summarize(predicted), steady.summary),
-        client=steady.validity.verdict,
-        client_reasons=tuple(steady.validity.reasons),
-        failure=failure,
-    )
-
-
-def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, watch: Watch) -> Measured:
-    from tonnage.api.bench import prepare_bench, run_bench
-
-    asked = prepare_bench(
-        url=fleet.url,
-        model=MODEL,
-        isl=ISL,
-        osl=OSL,
-        endpoint_type="completions",
-        request_rate=REQUESTS_PER_SECOND,
-        benchmark_duration=f"{seconds:g}s",
-        metrics_url=["none"],
-        warmup_request_count=2 * INSTANCES,
-        seed=seed,
-    )
-    return run_bench(asked, output=None, selftest=selftest, provenance={}, watch=watch)[0]
-
-
-def _with_a_failure(fleet: Processes, seconds: float, *, seed: int, told: Told, watch: Watch) -> Failure:
-    from tonnage.serve.demonstration import Failure
-
-    kill = Kill(fleet.supervisor.children[0], after_s=seconds * KILLED_AT)
-    before = _retries(fleet.url)
-    kill.begin()
-    run = _measure(fleet, seconds, seed=seed, selftest=False, watch=watch)
-    kill.end(wait_s=5.0)
-    told("Done; ending all processes.")
-    return Failure(
-        instance=fleet.instances[0],
-        after_s=kill.after_s,
-        back_s=kill.back_s,
-        sent=run.observed.sent,
-        completed=run.summary.counted,
-        failed=int(run.summary_json["errors"]),
-        retried=int(_retries(fleet.url) - before),
-        ttft_p95_ms=run.summary.ttft_ms.p95,
-    )
-
-
-def _retries(url: str) -> float:
-    """Requests that the gateway has sent to a second instance so far."""
-    from prometheus_client.parser import text_string_to_metric_families
-
-    from tonnage.bench.scrape import fetch
-
-    families = text_string_to_metric_families(fetch(f"{url}/metrics"))
-    return sum(one.value for family in families for one in family.samples if one.name == "tonnage_gateway_retries_total")
-
-
-def _predicted(requests: Requests) -> Requests:
-    """What the simulator makes of the due times and lengths of a run."""
-    from tonnage.api.question.deployment import deployment_of
-    from tonnage.api.running.serve import NEWEST
-    from tonnage.evidence.replay import replay
-
-    deployment = deployment_of(model=MODEL, gpu=GPU, precision=PRECISION, tp=1, engine=NEWEST)
-    return replay(requests, deployment, gpus_per_system=8, instances=INSTANCES, router=ROUTER)
