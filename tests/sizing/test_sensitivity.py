@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tonnage.simulator.request import CONTEXT_TOKENS, PREFILL_TOKENS
 
 import tonnage
 from tests.in_turn import in_turn
@@ -15,6 +14,7 @@ from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
 from tonnage.report.numbers import counted
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.explained import relaxed_text
+from tonnage.simulator.request import CONTEXT_TOKENS, PREFILL_TOKENS
 from tonnage.sizing.explain import explained, step_terms
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
