@@ -84,8 +84,9 @@ def places(text: str, line: int) -> dict[tuple[int, str], list[tuple[Any, int]]]
 
 
 def untyped(text: str) -> str:
-    """The program without the types of arguments, results and variables."""
+    """The program without the types of arguments, results and variables, and what is imported for them."""
     tree = ast.parse(text)
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))]
     for node in ast.walk(tree):
         for name in {"annotation", "returns"} & set(node._fields):
             setattr(node, name, None)

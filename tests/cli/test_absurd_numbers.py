@@ -93,8 +93,7 @@ def test_no_number_breaks_a_simulation(flag: str, value: str, capsys: pytest.Cap
     check(command("simulate", SIMULATE, flag, SIMULATED[flag], value), capsys)
 
 
-@pytest.mark.parametrize("value", ABSURD)
-@pytest.mark.parametrize("flag", LESSON)
+@pytest.mark.parametrize(("flag", "value"), in_turn(LESSON, ABSURD))
 def test_no_number_breaks_the_lesson(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     check(["simulate", "--ticks", flag, value], capsys)
 

@@ -189,6 +189,7 @@ def test_a_closed_loop_of_sessions_keeps_as_many_at_once(sessions):
     assert ClosedLoop(concurrency=6).concurrency == trace.concurrency
 
 
+@pytest.mark.accuracy
 def test_short_runs_say_what_long_ones_say(sessions):
     runs = Runs()
     found = contender(sessions, runs)

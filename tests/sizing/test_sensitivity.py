@@ -38,7 +38,7 @@ def plan(asked: Question) -> Plan:
     return size(asked)
 
 
-@pytest.mark.parametrize(("place", "sign"), in_turn(range(4), [-1, 1]))
+@pytest.mark.parametrize(("place", "sign"), in_turn(range(4), [-1, 1], one_of=4))
 def test_a_swing_is_the_plan_run_again_with_the_same_knobs(plan: Plan, asked: Question, place: int, sign: int) -> None:
     swing = plan.sensitivity.swings[place]
     again = size(replace(changed_question(asked, swing.input, sign * CHANGE), deepen=False)).choice

@@ -175,7 +175,10 @@ def test_the_command_writes_a_scenario_that_size_reads(tmp_path: Path, capsys: p
     said = capsys.readouterr().out
     assert "Requests change by +1" in said  # 3 % a day are 149 % a month
     assert "Not seen: bursts shorter than 600 s" in said
-    assert run(["size", str(target), "--gpu", "h100", "--tp", "1", "--engine", "vllm", "--ttft", "p95<=1s", "--quiet"]) == 0
+    assert (
+        run(["size", str(target), "--gpu", "h100", "--tp", "1", "--precision", "fp8", "--engine", "vllm", "--ttft", "p95<=1s", "--quiet"])
+        == 0
+    )
     assert "1 × dgx-h100" in capsys.readouterr().out
 
 
