@@ -25,9 +25,9 @@ from tonnage.bench.validity import Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.notebook import InNotebooks
-from tonnage.results.batches import RunWriter, read_tokens, summary_document
 from tonnage.results.metrics import Attained, Summary, attained, summarize
 from tonnage.results.requests import Requests
+from tonnage.results.store import RunWriter, read_tokens, summary_document
 from tonnage.spec.deployment import Slo
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from tonnage.bench.load import Question
 from tonnage.bench.measure import Observed, measure
 from tonnage.bench.prompts import prompts
 from tonnage.errors import InputError, TonnageError
-from tonnage.results.batches import RunWriter
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
+from tonnage.results.store import RunWriter
 from tonnage.spec.lengths import Lengths
 from tonnage.spec.workload import ClosedLoop
 

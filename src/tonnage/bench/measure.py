@@ -20,7 +20,7 @@ from tonnage.bench.conversations import TurnLog
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Recorder, Tally, TokenTimes
 from tonnage.bench.reply import Exchange
-from tonnage.results.batches import RunWriter
+from tonnage.results.store import RunWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

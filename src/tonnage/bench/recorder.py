@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange, Reply
-from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, gap_counts
 from tonnage.results.requests import COMPLETED as ROW_COMPLETED
 from tonnage.results.requests import FAILED, UNFINISHED
+from tonnage.results.store import BATCH_ROWS, Batch, RunWriter, gap_counts
 
 if TYPE_CHECKING:
     import numpy as np

@@ -30,8 +30,7 @@ from tonnage.bench.measure import Observed, measure
 from tonnage.bench.recorder import EXAMPLES, Tally
 from tonnage.bench.scrape import Scraper
 from tonnage.errors import TonnageError, option
-from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, read_tokens
-from tonnage.results.store import read_run
+from tonnage.results.store import BATCH_ROWS, Batch, RunWriter, read_run, read_tokens
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,7 +25,7 @@ from tonnage.deploy.workload import (
 )
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 from tonnage.errors import InputError, option
-from tonnage.formats.engine_metrics import HISTORIES
+from tonnage.formats.prometheus import HISTORIES
 from tonnage.spec.catalog.interfaces import find_interface
 from tonnage.spec.precision import find_precision
 

@@ -12,7 +12,7 @@ from typing import Any
 from tonnage.deploy.checkpoint import Loading, loading
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
-from tonnage.formats.engine_metrics import HISTORIES, Signals
+from tonnage.formats.prometheus import HISTORIES, Signals
 from tonnage.plan.autoscaling import Proposal
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import FILE, Command, listening, needs_drafter, with_drafter, with_metrics

@@ -7,7 +7,7 @@ runtime ``kserve-tritonserver`` and the names of the backends' files are recalle
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tonnage.deploy.plan_text import paragraph
@@ -91,27 +91,22 @@ def _tensor(tensor: Tensor) -> Config:
 
 
 def _batching(rules: DynamicBatching) -> Config:
-    found: Config = {"max_queue_delay_microseconds": round(rules.delay_s * 1e6)}
-    if rules.preferred:
-        found = {"preferred_batch_size": list(rules.preferred), **found}
+    found: Config = {"max_queue_delay_microseconds": rules.max_queue_delay_microseconds}
+    if rules.preferred_batch_size:
+        found = {"preferred_batch_size": sorted(set(rules.preferred_batch_size)), **found}
     if rules.preserve_ordering:
         found["preserve_ordering"] = True
-    if rules.levels:
-        found |= {"priority_levels": rules.levels, "default_priority_level": rules.default_level}
-    if rules.policy != QueuePolicy():
-        found["default_queue_policy"] = _policy(rules.policy)
-    if rules.policies:
-        found["priority_queue_policy"] = [{"key": level, "value": _policy(policy)} for level, policy in rules.policies.items()]
+    if rules.priority_levels:
+        found |= {"priority_levels": rules.priority_levels, "default_priority_level": rules.default_priority_level}
+    if rules.default_queue_policy != QueuePolicy():
+        found["default_queue_policy"] = _policy(rules.default_queue_policy)
+    if rules.priority_queue_policy:
+        found["priority_queue_policy"] = [{"key": level, "value": _policy(one)} for level, one in rules.priority_queue_policy.items()]
     return found
 
 
 def _policy(policy: QueuePolicy) -> Config:
-    return {
-        "timeout_action": Word(policy.timeout_action),
-        "default_timeout_microseconds": round(policy.timeout_s * 1e6),
-        "allow_timeout_override": policy.allow_timeout_override,
-        "max_queue_size": policy.max_queue_size,
-    }
+    return asdict(policy) | {"timeout_action": Word(policy.timeout_action)}
 
 
 def ensemble(stream: Stream, models: Mapping[str, ServedModel]) -> Config:

@@ -17,8 +17,8 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.simulator.reference import Engine
+from tonnage.simulator.reference.engine import Gaps
 from tonnage.simulator.reference.prefix_cache import PrefixCache
-from tonnage.simulator.reference.record import Gaps
 from tonnage.spec.sessions import ENDLESS
 
 if TYPE_CHECKING:

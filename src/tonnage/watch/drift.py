@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 from tonnage.errors import InputError, TonnageError, option
-from tonnage.formats.engine_metrics import HISTORIES, Signals
-from tonnage.formats.json_values import inside
-from tonnage.formats.prometheus import INCREASE, curves
+from tonnage.formats.prometheus import HISTORIES, INCREASE, Signals, curves
+from tonnage.formats.table import inside
 from tonnage.watch.expected import NEAR, Predictor
 from tonnage.watch.watched import FEW
 from tonnage.workload.history import HOUR_S, WATTS

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 from tonnage.bench.scrape import fetch
 from tonnage.errors import DoesNotFit, InputError, option
-from tonnage.formats.engine_metrics import SIGNALS, Signals
-from tonnage.formats.prometheus import Buckets, Page, buckets_of
+from tonnage.formats.prometheus import SIGNALS, Buckets, Page, Signals, buckets_of
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.instance import QUICK, Traffic

@@ -22,7 +22,7 @@ from tonnage.bench.prompts import FilePrompts, Prompts, TokenizerFile, prompts, 
 from tonnage.bench.scrape import DriverGpus, fetch, samples
 from tonnage.bench.validity import PERCENTILES
 from tonnage.errors import InputError, UnknownName, option
-from tonnage.formats.sessions.read import read_sessions
+from tonnage.formats.sessions import read_sessions
 from tonnage.formats.tool_format import check_export
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
 from tonnage.spec.sessions import parse_pause

@@ -317,7 +317,7 @@ def _watched(
     urls: Sequence[str], plan: str | Path, *, gpu_metrics: Sequence[str] = (), coefficients: str | Path | None = None
 ) -> tuple[Pages, Watcher, Planned]:
     """The pages of a deployment, and what lays them next to its plan."""
-    from tonnage.formats.engine_metrics import SIGNALS
+    from tonnage.formats.prometheus import SIGNALS
     from tonnage.spec.catalog import find_engine
     from tonnage.watch.expected import PATH, Pages, Predictor
     from tonnage.watch.watched import Watcher
