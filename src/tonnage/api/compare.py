@@ -12,7 +12,7 @@ from tonnage.errors import InputError, option
 from tonnage.results.metrics import Summary
 
 if TYPE_CHECKING:
-    from tonnage.bench.compare import Comparison
+    from tonnage.bench.intervals import Comparison
     from tonnage.evidence.replay import RunBesidePlan
     from tonnage.formats.measured_files import InvalidRuns
     from tonnage.results.store import Run
@@ -32,7 +32,7 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
         InputError: one of them is no run folder, or is INVALID.
         DataError: one of their files is damaged.
     """
-    from tonnage.bench.compare import compare
+    from tonnage.bench.intervals import compare
     from tonnage.formats.measured_files import InvalidRuns
 
     invalid = InvalidRuns(include=include_invalid)
