@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
 from tonnage.report.document import Facts, Section, Table, section
-from tonnage.report.numbers import ABSENT, counted, number, percent, plain, span
+from tonnage.report.numbers import ABSENT, counted, number, plain, span
 from tonnage.report.plans.candidates import TooMuch, most_text, taken_text
 from tonnage.report.plans.confidence import by_confidence, chance_text, counted_text, fleet_check_text
 from tonnage.report.plans.cost import power_text
@@ -79,7 +79,7 @@ def _no_answer(plan: Plan) -> str:
     whole = f"; all of it takes {taken_text(least)}{by}" if least.taken else ""
     if not rate:
         return f"nothing within what is allowed: {most_text(reason)}{whole}"
-    share = f"{percent(rate / asked)} of the {plain(asked)} asked for"
+    share = f"{math.floor(100 * rate / asked)}% of the {plain(asked)} asked for"
     return f"not the whole load: {most_text(reason)} inside the limits, {share} ({deployment_text(best)}){whole}"
 
 
