@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tonnage.api.bench import Watch, prepare_bench, run_bench
 from tonnage.api.running.gateway import gateway_from
 from tonnage.api.running.plans import Planned, only_plan, planned
-from tonnage.api.sizing import size
 from tonnage.deploy.plan_text import bench_lengths, instead_line
 from tonnage.deploy.service import PLAN
 from tonnage.deploy.targets import NothingRuns, deployed, deployed_together, target_files, together, write_folder
@@ -24,13 +22,16 @@ from tonnage.report.plans.answer import NO_ANSWER, answer_text
 from tonnage.report.plans.candidates import left_out_texts
 from tonnage.report.plans.plan_document import read_use_cases
 from tonnage.results.store import json_text
-from tonnage.sizing.planner import Progress
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.scenario import to_document
 from tonnage.units import parse_duration
-from tonnage.watch.expected import PATH, Pages, Predictor, Reading
-from tonnage.watch.settings import Instance, instance
-from tonnage.watch.watched import Watched, Watcher
+
+if TYPE_CHECKING:
+    from tonnage.api.bench import Watch
+    from tonnage.sizing.planner import Progress
+    from tonnage.watch.expected import Pages, Reading
+    from tonnage.watch.settings import Instance
+    from tonnage.watch.watched import Watched, Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,8 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
 
     Where there is none, the reason: the limits, with what comes nearest to them, or why the question cannot be asked again.
     """
+    from tonnage.api.sizing import size
+
     if plan.asked is None or plan.choice is None:
         apart = plan.choice is not None and len(plan.choice.pools) > 1
         without = f" and without {option('disaggregated')}" if apart else ""
@@ -202,6 +205,9 @@ def _watched(
     urls: Sequence[str], plan: str | Path, *, gpu_metrics: Sequence[str] = (), coefficients: str | Path | None = None
 ) -> tuple[Pages, Watcher, Planned]:
     """The pages of a deployment, and what lays them next to its plan."""
+    from tonnage.watch.expected import PATH, Pages, Predictor
+    from tonnage.watch.watched import Watcher
+
     if not urls:
         raise InputError(f"{option('url')}: no address is given; name an instance or a gateway, such as http://127.0.0.1:8000")
     choice = planned(plan, coefficients=coefficients)
@@ -295,6 +301,8 @@ def verify(
     Raises InputError: no plan, one that predicts nothing, or something that is no address or no time; TonnageError: nothing answers with
     the metrics of a known engine.
     """
+    from tonnage.watch.settings import instance
+
     if not 0 <= seconds <= LONGEST_LOAD_S:
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write 0 to {LONGEST_LOAD_S}")
     pages, watcher, choice = _watched(urls, plan, coefficients=coefficients)
@@ -310,6 +318,8 @@ def verify(
 def _send(urls: Sequence[str], choice: Planned, *, rate: float, seconds: float, model: str, watch: Watch | None) -> None:
     """Send the plan's load, spread evenly over the addresses, from a thread for each."""
     from concurrent.futures import ThreadPoolExecutor
+
+    from tonnage.api.bench import prepare_bench, run_bench
 
     def one(url: str) -> None:
         asked = prepare_bench(
