@@ -177,11 +177,13 @@ class Contender:
         """The fewest systems, spare ones left out, that carry the load, and what one of their instances carries; or why none do.
 
         More instances carry as much each as fewer do, or more. So what a number of systems carries says how many to look at next; short
-        runs say where to begin. Arguments as of ``capacity``.
+        runs say where to begin, and leave a deployment out that carries less than ``above`` by more than their scatter. Arguments as of
+        ``capacity``.
         """
         slower = self.as_asked if slowdown is None else slowdown
         guess = self.layout.carrying(self.load, (self.share or USUAL) * self.bound(slower))
-        quick = self.capacity(guess.instances, slower, above=above, care=QUICK, router=router)
+        doubt = 1 - DOUBT if care == SURE else 1.0
+        quick = self.capacity(guess.instances, slower, above=doubt * above, care=QUICK, router=router)
         if quick.reason is not None and (care == QUICK or above > 0.0):
             return quick.reason
         low, systems = 0, self.layout.carrying(self.load, quick.rate or self.bound(slower)).systems
