@@ -14,8 +14,7 @@ import pytest
 from tests.questions import question
 from tonnage.plan.launch import FILE, SETTINGS, Command, command, listening, needs_drafter, with_drafter
 from tonnage.sizing.planner import size
-from tonnage.spec.catalog import engines, find_engine, find_gpu
-from tonnage.spec.catalog.lookup import usual_offloading
+from tonnage.spec.catalog import engines, find_engine, find_gpu, usual_offloading
 from tonnage.spec.deployment import EngineKnobs, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.kv_tiers import AskedTier
