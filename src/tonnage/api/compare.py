@@ -59,7 +59,7 @@ def compare_plan(
     Raises InputError: no run folder, an INVALID one, no plan, or one that chose or predicted nothing; DataError: a damaged file.
     """
     from tonnage.api.question.deployment import BY_CONTENT
-    from tonnage.api.running.deploy import planned
+    from tonnage.api.running.plans import planned
     from tonnage.evidence.replay import ROUTER, beside_plan, replay
     from tonnage.formats.measured_files import InvalidRuns
     from tonnage.simulator.router import ROUTERS
@@ -267,7 +267,7 @@ def fit_history(
     plan: str | Path | None = None,
 ) -> HistoryFit:
     """A scenario of a history, with the files that it names; arguments as of ``tonnage workload from-prometheus``. Raises InputError."""
-    from tonnage.api.running.deploy import planned
+    from tonnage.api.running.plans import planned
     from tonnage.watch.drift import measured_loads
     from tonnage.workload.history_fit import fit_history as fit
 
@@ -283,7 +283,7 @@ def fit_history(
 
 def today(plan: str | Path, fit: HistoryFit, *, forecast: str | None = None, coefficients: str | Path | None = None) -> Today:
     """A plan next to a history of its deployment. Raises InputError: no plan, one that predicts nothing, or ``forecast`` is no duration."""
-    from tonnage.api.running.deploy import planned
+    from tonnage.api.running.plans import planned
     from tonnage.units import parse_duration
     from tonnage.watch.drift import today as beside
 
