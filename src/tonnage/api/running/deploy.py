@@ -17,7 +17,6 @@ from tonnage.deploy.targets import NothingRuns, deployed, deployed_together, tar
 from tonnage.deploy.verify import Folder, Part, read_folder
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.formats.prometheus import SIGNALS
-from tonnage.plan.candidate import Pool
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.answer import NO_ANSWER, answer_text
 from tonnage.report.plans.candidates import left_out_texts

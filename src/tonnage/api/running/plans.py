@@ -9,9 +9,8 @@ from pathlib import Path
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.question.sessions import asked_tiers, tiers_below
 from tonnage.errors import InputError, option
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.candidate import Candidate, Pool
 from tonnage.plan.plan import Plan
-from tonnage.plan.candidate import Pool
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.catalog import find_system
 from tonnage.spec.deployment import Deployment
