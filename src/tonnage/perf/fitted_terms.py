@@ -222,11 +222,11 @@ class Vocabulary:
         patterns: by group, the pattern of each key and its term.
     """
 
-    patterns: Mapping[str, tuple[tuple[re.Pattern[str], FittedTerm], ...]]
+    patterns: Mapping[str, tuple[tuple[re.Pattern[str] | str, FittedTerm], ...]]
 
     def term(self, group: str, key: str) -> FittedTerm | None:
         """The term that a key of a group stands for; None where there is none."""
-        return next((term for pattern, term in self.patterns[group] if pattern.fullmatch(key)), None)
+        return next((term for one, term in self.patterns[group] if (one == key if isinstance(one, str) else one.fullmatch(key))), None)
 
 
 def vocabulary(generations: Iterable[str], formats: Iterable[str]) -> Vocabulary:
@@ -238,7 +238,9 @@ def vocabulary(generations: Iterable[str], formats: Iterable[str]) -> Vocabulary
         "gpus": "[1-9][0-9]*",
     }
 
-    def pattern(key: str) -> re.Pattern[str]:
+    def pattern(key: str) -> re.Pattern[str] | str:
+        if "{" not in key:
+            return key
         return re.compile(re.sub(r"\\\{(\w+)\\\}", lambda found: f"(?:{values[found[1]]})", re.escape(key)))
 
     return Vocabulary(

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tonnage.report.drawing.figure import Figure
+if TYPE_CHECKING:
+    from tonnage.report.drawing.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from tonnage.errors import InputError, option, spelled
 from tonnage.errors import Path as OptionPath
-from tonnage.plan.candidate import CONFIDENCE, CONFIDENCES
 from tonnage.spec.deployment import METRICS, Limit, parse_attainment, parse_limit
 from tonnage.spec.scenario import Scenario, leaves, to_document
 from tonnage.spec.workload import Lengths, parse_lengths
@@ -132,6 +131,8 @@ def confidence_asked(text: float | str | None) -> float:
 
     Raises InputError: no number, or one outside of what the known errors can say.
     """
+    from tonnage.plan.candidate import CONFIDENCE, CONFIDENCES
+
     if text is None:
         return CONFIDENCE
     (low, high), (share, written) = CONFIDENCES, share_of(text)

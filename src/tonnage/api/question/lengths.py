@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tonnage.api.question.arguments import Faults
 from tonnage.errors import option
-from tonnage.plan.note import LengthInCharacters, LengthInWords, LengthsVary, Note, Part, PromptPart, PromptParts, Which
 from tonnage.spec.images import Images, parse_images
 from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part, read_pairs
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import LengthsAsked
 from tonnage.spec.use_cases import mixture_of
+
+if TYPE_CHECKING:
+    from tonnage.plan.note import Note, Part, Which
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,8 @@ class LengthsFound:
 
     def spread(self, share: float) -> LengthsFound:
         """With single numbers as means, around which lengths vary evenly by a share of them; ``exact:`` ones stay as they are."""
+        from tonnage.plan.note import LengthsVary
+
         if self.pairs is not None or not share:
             return self
         isl = self.isl.within(share, self.added) if self.isl.kind == "fixed" and not self.isl.exact else self.isl
@@ -89,8 +94,12 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
         return None
     for (name, text), own in zip(texts, (isl_own, osl_own), strict=True):
         if "word" in text:
+            from tonnage.plan.note import LengthInWords
+
             remarks.append(LengthInWords(which=name, written=text, tokens=own.mean, words_per_token=words))
         if "char" in text.lower():
+            from tonnage.plan.note import LengthInCharacters
+
             remarks.append(LengthInCharacters(which=name, written=text, tokens=own.mean, characters_per_token=CHARACTERS_PER_TOKEN))
     return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks), added=added, images=images)
 
@@ -114,6 +123,10 @@ def as_text(value: float | str) -> str:
 def _added(asked: LengthsAsked, words: float, faults: Faults, images: Images | None) -> tuple[int, list[Note]]:
     """Tokens of system prompt, passages, history and images together, and how they add up."""
     given: dict[Part, float | str | None] = {"system_prompt": asked.system_prompt, "retrieved": asked.retrieved, "history": asked.history}
+    if images is None and all(value is None for value in given.values()):
+        return 0, []
+    from tonnage.plan.note import PromptPart, PromptParts
+
     found = []
     for name, value in given.items():
         if value is not None:

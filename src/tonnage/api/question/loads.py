@@ -14,7 +14,6 @@ from tonnage.api.question.arguments import Many, rates, whole_numbers
 from tonnage.api.question.lengths import LengthsFound
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
-from tonnage.formats.sessions.read import read_sessions
 from tonnage.simulator.ranked import is_for_reference
 from tonnage.spec.deployment import TrafficClass
 from tonnage.spec.recording import Recording, read_recording
@@ -130,6 +129,8 @@ def recording_from(path: str, where: str) -> Recording:
 
     Raises InputError: none of these; every bad line is named.
     """
+    from tonnage.formats.sessions.read import read_sessions
+
     if (sessions := read_sessions(path, where)) is not None:
         return sessions.recording
     if Path(path).is_dir() and not _is_clients(path, where):
@@ -139,11 +140,16 @@ def recording_from(path: str, where: str) -> Recording:
 
 def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
     """The recorded sessions that a demand names; None where its trace is none of sessions. Raises InputError: as ``read_sessions``."""
-    return None if asked.trace is None else read_sessions(asked.trace, option("trace"))
+    if asked.trace is None:
+        return None
+    from tonnage.formats.sessions.read import read_sessions
+
+    return read_sessions(asked.trace, option("trace"))
 
 
 def traffic_from(path: str, where: str) -> Traffic:
     """The same with what the file says of shared prefixes; it has lengths. Raises InputError: as above, or no lengths."""
+    from tonnage.formats.sessions.read import read_sessions
     from tonnage.workload.traffic import Traffic, read_traffic
 
     if (sessions := read_sessions(path, where)) is not None:

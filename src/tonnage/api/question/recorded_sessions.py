@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.arguments import Faults
 from tonnage.api.question.sessions import asked_tiers
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.plan.demand import Demand, DemandSource
-from tonnage.sizing.demand import WORKING_DAYS, WORKING_HOURS, working_week
-from tonnage.sizing.question import Question, Sharing
 from tonnage.spec.kv_tiers import USUAL
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
+    from tonnage.plan.demand import Demand
+    from tonnage.sizing.question import Question
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
     from tonnage.spec.recorded_sessions import RecordedSessions
@@ -42,6 +41,8 @@ def sessions_questions(
         models: each with the formats that are tried where none is named.
         rest: limits, and what may be combined.
     """
+    from tonnage.sizing.question import Question, Sharing
+
     faults.of(check_sessions_alone, scenario)
     cut = held.paused_at_most(faults.of(longest_pause_of, scenario.sessions) or 0.0)
     demand = faults.of(sessions_demand, scenario.demand, cut)
@@ -94,6 +95,9 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
     Raises:
         InputError: not one of the units, or a number that cannot be.
     """
+    from tonnage.plan.demand import Demand, DemandSource
+    from tonnage.sizing.demand import WORKING_DAYS, WORKING_HOURS, working_week
+
     given = [name for name in UNITS if getattr(asked, name) is not None]
     if len(given) != 1:
         named = ", ".join(map(option, UNITS))

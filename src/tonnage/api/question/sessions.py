@@ -10,11 +10,10 @@ from tonnage.api.question.lengths import LengthsFound, as_text, replays_lengths
 from tonnage.errors import InputError, option
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.tiers import Tier, tiers_of
-from tonnage.sizing.question import Load, Sharing, check_context, found_tokens
 from tonnage.spec.catalog.entries import offloadings
 from tonnage.spec.catalog.lookup import system_of
 from tonnage.spec.kv_tiers import OFF, KvTiers, parse_kv_tiers
-from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, parse_lengths, parse_part
+from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, check_context, parse_lengths, parse_part
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode, Scenario, SessionsAsked
@@ -22,6 +21,7 @@ from tonnage.spec.sessions import Pause, Sessions, block_tokens, parse_pause
 from tonnage.spec.targets import TARGETS
 
 if TYPE_CHECKING:
+    from tonnage.sizing.question import Load, Sharing
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.hardware import System
 
@@ -115,6 +115,8 @@ OF_SESSIONS = ("turns", "shared_prefix")
 
 def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
     """The recording with the ids of its blocks only where they say something: they fit the lengths, and some of them come again."""
+    from tonnage.sizing.question import found_tokens
+
     blocks, isl = recording.blocks, recording.isl
     known = blocks and isl and replays_lengths(scenario.lengths) and block_tokens(blocks, isl) is not None
     return recording if known and found_tokens(blocks, isl) > 0 else replace(recording, blocks=())
@@ -125,6 +127,8 @@ def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording |
 
     Raises InputError: a value that cannot be, sessions in addition to recorded requests, or memory for what nobody shares.
     """
+    from tonnage.sizing.question import Sharing
+
     sessions, tiers = sessions_of(scenario, lengths), asked_tiers(scenario.search.kv_tiers)
     whose = ", ".join(map(option, OF_SESSIONS))
     if sessions is not None and (recording is not None or lengths.pairs is not None):

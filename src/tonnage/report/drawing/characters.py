@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from tonnage.report.drawing.figure import Axis, Plot
 from tonnage.report.numbers import short
+
+if TYPE_CHECKING:
+    from tonnage.report.drawing.figure import Axis, Plot
 
 LETTERS = "abcdefgh"
 WIDTH, HEIGHT = 64, 16

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from tonnage.plan.note import LengthsVary
 from tonnage.report.numbers import counted, dollars, number, percent, plain, span, whole
 from tonnage.spec.use_cases import FAST_READING_S, READING_P99_S, READING_S
 from tonnage.units import format_duration
@@ -161,6 +160,8 @@ def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 def lengths_text(plan: Plan) -> str:
     """Such as "2,000 tokens in, 200 out (lengths within ±20%, assumed)"."""
+    from tonnage.plan.note import LengthsVary
+
     asked = plan.scenario
     assumed = next((note for note in plan.notes if isinstance(note, LengthsVary)), None)
     share = "" if assumed is None else percent(assumed.share)
