@@ -30,10 +30,10 @@ from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage import api
 from tonnage.api.bench import bench
 from tonnage.bench.scrape import fetch
-from tonnage.deploy.alerts import rules
+from tonnage.deploy.monitoring import rules
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.yaml_comments import plain
-from tonnage.serve.supervision.supervisor import free_ports
+from tonnage.serve.supervisor import free_ports
 
 FASTER = 60
 """What every window is divided by."""

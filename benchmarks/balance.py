@@ -35,8 +35,7 @@ from typing import Any
 from benchmarks.prefix_traffic import Reused, reused
 from tonnage.api.bench import bench
 from tonnage.api.running.processes import gateway_before, served_instances
-from tonnage.serve.supervision.child import Program
-from tonnage.serve.supervision.supervisor import Supervisor, free_ports
+from tonnage.serve.supervisor import Program, Supervisor, free_ports
 from tonnage.simulator.kernel import warm_up
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,7 +31,7 @@ from tests.tolerance import distance, words_and_numbers
 from tonnage.api.compare import compare_plan
 from tonnage.report.numbers import counted
 from tonnage.serve.faults import parse_fault
-from tonnage.serve.supervision.supervisor import free_ports
+from tonnage.serve.supervisor import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 

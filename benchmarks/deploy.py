@@ -19,7 +19,7 @@ from tests.plan.candidates import candidate
 from tonnage import api
 from tonnage.deploy.service import Service
 from tonnage.deploy.targets import deployed, target_files
-from tonnage.deploy.verify.folder import read_files
+from tonnage.deploy.verify import read_files
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import command

@@ -18,7 +18,7 @@ from benchmarks.balance import cpu_s
 from tests.serve.openvino.tiny_gguf import MILLIONS_56, write_gguf
 from tonnage.api.bench import bench
 from tonnage.api.running.processes import gateway_before, served_instances
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervisor import Supervisor
 
 MODEL = "tiny"
 ISL, OSL = 32, 64

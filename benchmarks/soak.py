@@ -28,8 +28,7 @@ from tests.gateway.fakes import post
 from tests.gateway.hostile import OVERSIZE, Used, asks, drips, leaves, reads_slowly, status_of, used_by
 from tests.gateway.test_bounds import SMUGGLED
 from tonnage.api.running.processes import gateway_before, served_instances
-from tonnage.serve.supervision.child import Child, Program
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervisor import Child, Program, Supervisor
 from tonnage.simulator.kernel import warm_up
 
 MODEL = "llama-3.1-8b"

@@ -24,7 +24,7 @@ from tests.report.writers.chromium import Chromium
 from tonnage.api.running.processes import served_instances
 from tonnage.api.sizing import ask
 from tonnage.page.question import question_of
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervisor import Supervisor
 from tonnage.spec.scenario import to_document
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,9 +13,8 @@ import pytest
 
 from tests.bench.corpus import HEAD, PLAIN, STREAM, chat, chunked, sse
 from tests.bench.live import question, read_request, run, scripted
-from tonnage.bench.exact_server import Fault, Schedule, exact_server
+from tonnage.bench.exact_server import Fault, Schedule, exact_server, server_log
 from tonnage.bench.receiver import HELD_UP_NS
-from tonnage.bench.selftest import server_log
 from tonnage.results.metrics import summarize
 from tonnage.spec.workload import ClosedLoop, OpenLoop
 

@@ -27,13 +27,12 @@ from tonnage.bench.alarm import Alarm
 from tonnage.bench.connection import parse_url, request_bytes, request_head
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exact_server import Schedule, exact_server
-from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
+from tonnage.bench.intervals import gap_intervals, other_definitions, single_gaps
 from tonnage.bench.prompts import PLAIN_WORDS
 from tonnage.bench.recorder import share, token_times
 from tonnage.bench.reply import Reply
 from tonnage.bench.scrape import NVML, DriverGpus, fetch, samples
-from tonnage.bench.steady import Steady, find_steady, steady_metrics
-from tonnage.bench.trends import trends
+from tonnage.bench.steady import Steady, find_steady, steady_metrics, trends
 from tonnage.cli.live_view import LiveView
 from tonnage.errors import InputError
 from tonnage.results.batches import Batch, RunWriter, gap_counts, read_tokens

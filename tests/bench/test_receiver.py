@@ -19,9 +19,8 @@ from tests.bench.live import question, run
 from tonnage.api.bench import prepare_bench, run_bench
 from tonnage.bench import receiver as module
 from tonnage.bench.connection import Connection
-from tonnage.bench.exact_server import Schedule, exact_server
+from tonnage.bench.exact_server import Schedule, exact_server, server_log
 from tonnage.bench.receiver import LEAST_PAUSE_NS, MOST_PAUSE_NS, Receiver
-from tonnage.bench.selftest import server_log
 from tonnage.errors import InputError
 from tonnage.results.batches import read_tokens
 from tonnage.results.store import read_run

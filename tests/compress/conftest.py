@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from tonnage import api
-from tonnage.compress.environment import python_of
 from tonnage.compress.recipes import LLM_COMPRESSOR
-from tonnage.compress.run import Compressed
+from tonnage.compress.run import Compressed, python_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 

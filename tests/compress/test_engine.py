@@ -14,8 +14,8 @@ import pytest
 
 from tests.compress.conftest import Made
 from tests.engines.vllm_server import as_vllm, python
-from tonnage.compress.environment import python_of
 from tonnage.compress.recipes import LLM_COMPRESSOR, MODELOPT
+from tonnage.compress.run import python_of
 
 pytestmark = pytest.mark.compress
 

@@ -12,8 +12,8 @@ from tests.deploy.plans import dense
 from tonnage import api
 from tonnage.cli.main import run
 from tonnage.compress import checks
-from tonnage.compress.environment import pins, version
 from tonnage.compress.recipes import FORMATS, MODELOPT, TOOLS
+from tonnage.compress.run import pins, version
 from tonnage.deploy.checkpoint import MANIFEST, judged
 from tonnage.deploy.service import service_of
 from tonnage.errors import InputError, UnknownName

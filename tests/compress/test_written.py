@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.compress.conftest import Made
-from tonnage.compress.environment import python_of
 from tonnage.compress.recipes import LLM_COMPRESSOR, MODELOPT
-from tonnage.compress.run import Compressed
+from tonnage.compress.run import Compressed, python_of
 from tonnage.deploy.checkpoint import MANIFEST
 from tonnage.errors import InputError
 

@@ -12,7 +12,7 @@ from tests.deploy.plans import dense, started
 from tests.deploy.written import check_files, objects_of
 from tonnage.deploy.service import Service
 from tonnage.deploy.targets import deployed, target_files
-from tonnage.deploy.verify.folder import read_files
+from tonnage.deploy.verify import read_files
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
 from tonnage.spec.deployment import Parallelism

@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
-from tonnage.deploy.alerts import objectives, rules
-from tonnage.deploy.dashboard import dashboard_text
+from tonnage.deploy.monitoring import dashboard_text, objectives, rules
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.targets import deployed, target_files
 from tonnage.deploy.yaml_comments import plain, yaml_text

@@ -14,9 +14,9 @@ import yaml
 
 from tests.deploy.plans import dense
 from tests.deploy.written import Objects, objects_of
+from tonnage.deploy.references import read_against
 from tonnage.deploy.service import SIMULATED
 from tonnage.deploy.targets import deployed, target_files
-from tonnage.deploy.verify.schemas import read_against
 
 pytestmark = pytest.mark.install
 CHART = Path(__file__).parents[2] / "charts" / "tonnage-simulated"

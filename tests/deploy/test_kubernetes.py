@@ -10,7 +10,7 @@ import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.deploy.written import check_files
-from tonnage.deploy.kubernetes.files import files
+from tonnage.deploy.kubernetes import files
 from tonnage.deploy.service import Service, service_of
 from tonnage.plan.autoscaling import Autoscaling, Held, OverHours, Proposal
 from tonnage.plan.plan import Plan

@@ -24,15 +24,14 @@ from tonnage.api.running.deploy import planned
 from tonnage.api.running.serve import serve_simulated
 from tonnage.cli.main import run
 from tonnage.deploy.plan_text import bench_lengths
+from tonnage.deploy.references import Written, pods_of
 from tonnage.deploy.service import SIMULATED
 from tonnage.deploy.targets import REHEARSED, deployed, target_files
-from tonnage.deploy.verify.references import Written, pods_of
 from tonnage.evidence.replay import replay
 from tonnage.plan.plan import Plan
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import Requests
-from tonnage.serve.supervision.child import Program
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervisor import Program, Supervisor
 from tonnage.spec.targets import TARGETS
 
 ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")

@@ -13,7 +13,7 @@ import pytest
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage.deploy.service import service_of
 from tonnage.deploy.targets import target_files
-from tonnage.deploy.triton.configs import Said, Word, pbtxt
+from tonnage.deploy.triton import Said, Word, pbtxt
 
 NAME = "llama-3-1-8b"
 PARSE = """

@@ -14,10 +14,10 @@ from tests.deploy.plans import dense
 from tests.deploy.test_across import changed
 from tests.in_turn import in_turn
 from tonnage.cli.main import run
+from tonnage.deploy import references
 from tonnage.deploy.service import Service
 from tonnage.deploy.targets import deployed, target_files
-from tonnage.deploy.verify import schemas
-from tonnage.deploy.verify.folder import read_files
+from tonnage.deploy.verify import read_files
 from tonnage.spec.deployment import Parallelism
 
 N = "llama-3-1-8b"
@@ -157,7 +157,7 @@ def test_the_verb_prints_what_was_read_against_what(tmp_path: Path, capsys: pyte
 
 
 def test_without_kubernetes_schema_the_object_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas, "_version", lambda: "")
+    monkeypatch.setattr(references, "_version", lambda: "")
     service, files = written("kubernetes")
     found = read_files(files, service)
     assert found.faults == ()

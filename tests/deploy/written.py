@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from tonnage.deploy.service import PLAN, Service, service_of
-from tonnage.deploy.verify.folder import read_files
+from tonnage.deploy.verify import read_files
 from tonnage.plan.plan import Plan
 
 Objects = dict[tuple[str, str], dict[str, Any]]

@@ -14,8 +14,8 @@ import pytest
 from tests.engines.vllm_server import STARTS_IN_S, as_vllm, engines_python, tiny_model
 from tonnage.api.bench import bench
 from tonnage.bench.scrape import fetch
-from tonnage.serve.supervision.supervisor import free_ports
-from tonnage.watch.reading import Pages
+from tonnage.serve.supervisor import free_ports
+from tonnage.watch.expected import Pages
 from tonnage.watch.watched import present
 
 pytestmark = pytest.mark.engines

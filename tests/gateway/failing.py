@@ -16,8 +16,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from tonnage.api.running.processes import gateway_before, served_instances
-from tonnage.serve.supervision.child import Child
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervisor import Child, Supervisor
 
 MODEL = "llama-3.1-8b"
 CLIENTS, TOKENS = 24, 50

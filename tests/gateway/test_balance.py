@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fakes import Fake, Got, asked, before, bounded, fine, get, post, replies, silent, talk, until
 from tonnage.gateway.core import BLOCK, Prefixes
-from tonnage.gateway.request import Request
+from tonnage.gateway.http import Request
 from tonnage.simulator.router import ROUTERS
 from tonnage.version import VERSION
 

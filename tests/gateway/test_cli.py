@@ -23,7 +23,7 @@ from tests.gateway.test_bounds import SMUGGLED
 from tonnage import api
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
-from tonnage.gateway.request import Refused, Request, RequestReader
+from tonnage.gateway.http import Refused, Request, RequestReader
 from tonnage.gateway.server import fitting, more_descriptors
 from tonnage.gateway.settings import Limits
 

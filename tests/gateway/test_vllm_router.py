@@ -14,8 +14,7 @@ from tests.gateway.failing import MODEL, samples
 from tonnage.api.bench import bench
 from tonnage.api.running.gateway import POLICIES, VERSION
 from tonnage.api.running.processes import served_instances
-from tonnage.serve.supervision.child import Program
-from tonnage.serve.supervision.supervisor import Supervisor, free_ports
+from tonnage.serve.supervisor import Program, Supervisor, free_ports
 
 pytestmark = pytest.mark.engines
 

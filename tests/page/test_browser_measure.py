@@ -14,7 +14,7 @@ from tests.page.served import axe_faults, base_of, hosts_of, token_of, until
 from tests.report.writers.chromium import Chromium
 from tonnage.api.running.processes import served_instances
 from tonnage.cli.main import run
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervisor import Supervisor
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parents[2]

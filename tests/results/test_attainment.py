@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.results.test_metrics import THREE, record
-from tonnage.bench.compare import share_ratio
+from tonnage.bench.compare import compare, share_ratio
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.results.breakdown import violations
@@ -34,6 +34,20 @@ def test_goodput_needs_every_limit() -> None:
     assert both.requests_per_second == pytest.approx(2)
     assert both.share == pytest.approx(1 / 3)
     assert both.holds is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "failed", "notes"),
+    [
+        (102, 1, []),
+        (103, 0, ["outputs are 100 tokens on average in the first run, 103 in the second"]),
+        (100, 2, ["0.0% of the requests did not complete in the first run, 2.0% in the second"]),
+    ],
+)
+def test_two_runs_that_were_asked_other_things_say_so(tokens: int, failed: int, notes: list[str]) -> None:
+    times = [0] * 100, [10] * 100, [500] * 100
+    second = record(*times, [tokens] * 100, status=[FAILED] * failed + [COMPLETED] * (100 - failed))
+    assert list(compare(record(*times, [100] * 100), second).notes) == notes
 
 
 def test_a_request_at_its_limit_meets_it() -> None:

@@ -16,7 +16,7 @@ from tests.serve.engines import SERVED, STEP_S, ask, engine
 from tonnage.serve.answer import Answer, Piece
 from tonnage.serve.app import ended, events_of
 from tonnage.serve.dialect import Further, Refused
-from tonnage.serve.fleet import Fleet
+from tonnage.serve.instance import Fleet
 from tonnage.serve.metrics import Metrics
 from tonnage.serve.replies import Reply
 from tonnage.serve.request import Asked, Sampling, asked_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.serve.clock import WallClock
+from tonnage.serve.instance import WallClock
 
 START = 1_000_000_000
 CHANGES = st.lists(

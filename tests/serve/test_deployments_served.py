@@ -12,9 +12,7 @@ from tonnage.api.running.deploy import Instances
 from tonnage.api.running.serve import engines_of
 from tonnage.evidence.replay import replay
 from tonnage.results.requests import COMPLETED
-from tonnage.serve.clock import WallClock
-from tonnage.serve.fleet import Fleet
-from tonnage.serve.instance import Instance
+from tonnage.serve.instance import Fleet, Instance, WallClock
 from tonnage.simulator.simulate import simulate
 from tonnage.spec.deployment import Deployment, Parallelism, Speculation
 from tonnage.spec.lengths import parse_lengths

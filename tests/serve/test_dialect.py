@@ -12,7 +12,7 @@ from tonnage.serve.metrics import Ended, Load, Metrics
 from tonnage.serve.published import TENSORRT_LLM, VLLM
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.interfaces import Interface, find_interface
-from tonnage.watch.reading import counts_of, signals_on
+from tonnage.watch.expected import counts_of, signals_on
 
 LOADS = [Load(engine="0", running=3, waiting=5, kv_used=0.25, preemptions=2), Load(engine="1", running=1, waiting=0, kv_used=0.75)]
 ENDED = Ended(engine="1", finish="length", whole_s=2.0, decode_s=1.5, queue_s=0.1, isl=100, osl=31, asked_osl=31, choices=1, preemptions=1)

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from tests.serve.engines import STEP_S, engine
 from tonnage.api import serve_simulated
 from tonnage.results.requests import COMPLETED, REJECTED
-from tonnage.serve.clock import WallClock
-from tonnage.serve.fleet import Fleet
-from tonnage.serve.instance import Instance
+from tonnage.serve.instance import Fleet, Instance, WallClock
 from tonnage.simulator.request import Request
 
 STEP_NS = round(STEP_S * 1e9)

@@ -26,7 +26,7 @@ from tonnage.deploy.targets import target_files
 from tonnage.serve.dialect import DIALECTS
 from tonnage.serve.faults import parse_fault
 from tonnage.serve.server import Served, in_thread, serve
-from tonnage.serve.supervision.supervisor import free_ports
+from tonnage.serve.supervisor import free_ports
 
 EMBEDDINGS = "/v1/embeddings"
 

@@ -16,8 +16,7 @@ import zmq
 from tests.serve.engines import KNOBS, SERVED, Asking, ask
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
-from tonnage.serve.events import END, Publisher, document_of
-from tonnage.serve.prefix import CachedEngine, Content, Stored
+from tonnage.serve.prefix import END, CachedEngine, Content, Publisher, Stored, document_of
 from tonnage.serve.request import Adapter
 from tonnage.serve.server import in_thread
 from tonnage.serve.simulated import Simulated

@@ -15,7 +15,7 @@ import pytest
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.running.processes import served_instances
 from tonnage.results.requests import Requests
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervisor import Supervisor
 from tonnage.simulator.disaggregated import Disaggregated, simulate_disaggregated
 from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_S

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import gap_percentile_ns
 from tonnage.results.requests import GAP_BINS, gap_edges_ns
 from tonnage.sizing.fleet.standby import Failures, Reserve
-from tonnage.sizing.mixture import Mixture
+from tonnage.sizing.mixture import Mixture, MixtureRun
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import Asked, _arranged, _case, _systems, use_cases
 
@@ -112,6 +113,16 @@ def test_the_books_of_a_mixture_know_whose_each_request_is() -> None:
     assert (run.owners == (run.record.isl > 2_000)).all()
     share = (run.owners == 1).mean()
     assert share == pytest.approx(7.2 / 107.2, rel=0.02)
+
+
+def test_the_worst_limit_is_the_one_that_is_exceeded_by_the_largest_factor() -> None:
+    def worst(*used: float | None) -> Any:
+        uses = [(SimpleNamespace(limit=place, value_ms=each, used=each),) for place, each in enumerate(used)]
+        cases = [SimpleNamespace(name=f"case {place}") for place in range(len(used))]
+        return MixtureRun.worst.func(SimpleNamespace(uses=uses, mixture=SimpleNamespace(cases=cases)))  # type: ignore[arg-type]
+
+    assert worst(1.0, None, 0.5) is None
+    assert [worst(*used)[0] for used in ((1.2, 1.5, 1.1), (1.01, None, 0.9), (0.2, 1.4, 1.39))] == ["case 1", "case 0", "case 1"]
 
 
 @given(

@@ -17,7 +17,7 @@ import pytest
 from tests.workload.test_history import MONDAY, answer, series
 from tonnage.api.history import read_history
 from tonnage.cli.main import run
-from tonnage.watch.prometheus import Server
+from tonnage.watch.drift import Server
 
 COUNT = "vllm:e2e_request_latency_seconds_count"
 DAY = 86_400.0
@@ -74,7 +74,7 @@ def server() -> Iterator[str]:
 
 
 def test_a_day_is_read_by_the_hour(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tonnage.watch.prometheus.time.time", lambda: MONDAY + 2 * DAY + 100)
+    monkeypatch.setattr("tonnage.watch.drift.time.time", lambda: MONDAY + 2 * DAY + 100)
     found = read_history(f"http://me:pass@{server}", range="1d", select='model_name="llama"', save=tmp_path / "history.jsonl")
     assert found.at(0).isoformat() == "2026-10-27T00:00:00+00:00"
     assert found.source == f"http://{server}"  # without the password

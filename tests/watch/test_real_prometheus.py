@@ -22,7 +22,7 @@ from tonnage.api.bench import bench
 from tonnage.api.history import fit_history, is_history, read_history
 from tonnage.spec.recording import Recording
 from tonnage.testing import simulated_engine
-from tonnage.watch.prometheus import Server
+from tonnage.watch.drift import Server
 from tonnage.workload.history import history_of_requests
 
 PROGRAM = os.environ.get("TONNAGE_PROMETHEUS") or shutil.which("prometheus")

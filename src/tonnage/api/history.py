@@ -45,7 +45,7 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
 
     from tonnage.formats.prometheus import curves
     from tonnage.units import parse_duration
-    from tonnage.watch.prometheus import Server
+    from tonnage.watch.drift import Server
     from tonnage.workload.history import history_of, history_of_requests
 
     if is_address(source):

@@ -80,15 +80,11 @@ class Heartbeat:
     A piece of a reply that comes while the loop is busy waits just as long to be read. Its stamp is the kernel's, unless the next
     piece of its stream comes meanwhile, whose stamp it then shares; where there are no such stamps, this lateness is a sample of the
     error of every stamp.
-
-    Attributes:
-        lateness_ns: one value each beat.
-        cpu: share of a core that this process took, second by second.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.lateness_ns = array("q")
-        self.cpu = array("d")
+        self.lateness_ns = array("q")  # one value each beat
+        self.cpu = array("d")  # share of a core that this process took, second by second
         self._alarm = Alarm(loop, self._beat)
         self._next = time.monotonic_ns() + BEAT_NS
         self._began = self._slice = time.monotonic_ns()

@@ -14,15 +14,13 @@ from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
-from tonnage.bench.intervals import CONFIDENCE, intervals
+from tonnage.bench.intervals import CONFIDENCE, gap_intervals, intervals, other_definitions, single_gaps
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, Watcher, measure
 from tonnage.bench.recorder import Recorder
 from tonnage.bench.reply import Exchange, Reply
 from tonnage.bench.scrape import Scraper
-from tonnage.bench.steady import find_steady, steady_metrics
-from tonnage.bench.trends import DEFINITIONS, trends
+from tonnage.bench.steady import DEFINITIONS, find_steady, steady_metrics, trends
 from tonnage.bench.validity import Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
@@ -38,43 +36,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be said of a run next to its metrics.
+    """What is to be said of a run next to its metrics."""
 
-    Attributes:
-        percentiles: those that the run must have samples enough for.
-        error_rate: share of requests that may fail.
-        slo: limits that goodput is counted against.
-        tokens: whether the moments of single tokens are kept.
-        seed: of the bootstrap.
-    """
-
-    percentiles: tuple[int, ...] = ()
-    error_rate: float = ERROR_RATE
-    slo: Slo = ()
-    tokens: bool = True
-    seed: int = 0
+    percentiles: tuple[int, ...] = ()  # those that the run must have samples enough for
+    error_rate: float = ERROR_RATE  # share of requests that may fail
+    slo: Slo = ()  # limits that goodput is counted against
+    tokens: bool = True  # whether the moments of single tokens are kept
+    seed: int = 0  # of the bootstrap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured(InNotebooks):
-    """One load, measured.
-
-    Attributes:
-        load: what was sent.
-        requests, summary: what happened.
-        validity: whether that can be believed.
-        observed: what was seen of the client.
-        good: goodput and joint attainment, where limits were given.
-        summary_json, run_json: what the run folder holds.
-    """
+    """One load, measured."""
 
     load: Load
-    requests: Requests
+    requests: Requests  # and summary: what happened
     summary: Summary
-    validity: Validity
-    observed: Observed
-    good: tuple[Attained, ...]
-    summary_json: dict[str, Any]
+    validity: Validity  # whether that can be believed
+    observed: Observed  # what was seen of the client
+    good: tuple[Attained, ...]  # goodput and joint attainment, where limits were given
+    summary_json: dict[str, Any]  # and run_json: what the run folder holds
     run_json: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.bench.connection import Connection, Secured, Target
-from tonnage.bench.grpc import Http2
+from tonnage.bench.infer import Http2
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import COMPLETED, TIMED_OUT, Exchange, Reply
 
@@ -21,12 +21,7 @@ REFUSED = "connection refused"
 
 
 class Client:
-    """Sends exchanges and hands each back once, whatever becomes of it.
-
-    Attributes:
-        connections: how many were opened.
-        retries: requests sent again because the server had closed a kept connection before it read them.
-    """
+    """Sends exchanges and hands each back once, whatever becomes of it."""
 
     def __init__(
         self,
@@ -60,7 +55,7 @@ class Client:
         self._busy: dict[Exchange, Connection | asyncio.Task[None]] = {}
         self._sweep: asyncio.TimerHandle | None = loop.call_later(SWEEP_S, self._look_for_late)
         self.connections = 0
-        self.retries = 0
+        self.retries = 0  # requests sent again because the server had closed a kept connection before it read them
 
     @property
     def in_flight(self) -> int:

@@ -23,19 +23,13 @@ QUANTILES = tuple(range(1, 100))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """One statistic of two runs.
+    """One statistic of two runs."""
 
-    Attributes:
-        metric, statistic: what is compared.
-        first, second: its value in either run.
-        low, high: between which their ratio is with a confidence of 0.95; NaN where the runs are too short for that.
-    """
-
-    metric: str
+    metric: str  # and statistic: what is compared
     statistic: str
-    first: float
+    first: float  # and second: its value in either run
     second: float
-    low: float = math.nan
+    low: float = math.nan  # and high: between which their ratio is with a confidence of 0.95; NaN where the runs are too short for that
     high: float = math.nan
 
     @property
@@ -56,17 +50,11 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(InNotebooks):
-    """Two runs.
+    """Two runs."""
 
-    Attributes:
-        ratios: every statistic that is compared.
-        quantiles_ms: by metric, the quantiles from 1 % to 99 % of either run.
-        notes: what makes the runs hard to compare, in words; options in them are not spelled yet.
-    """
-
-    ratios: tuple[Ratio, ...]
-    quantiles_ms: dict[str, tuple[tuple[float, ...], tuple[float, ...]]]
-    notes: tuple[str, ...]
+    ratios: tuple[Ratio, ...]  # every statistic that is compared
+    quantiles_ms: dict[str, tuple[tuple[float, ...], tuple[float, ...]]]  # by metric, the quantiles from 1 % to 99 % of either run
+    notes: tuple[str, ...]  # what makes the runs hard to compare, in words; options in them are not spelled yet
 
     def to_json(self) -> dict[str, Any]:
         """By name."""

@@ -35,26 +35,18 @@ class Maker(Protocol):
 
 
 class _Conducting:
-    """A load that is run over a client, of single requests or of conversations.
-
-    Attributes:
-        load: what is sent and when.
-        sent: requests, or turns, begun.
-        over: how many of these have ended.
-        start_ns: when the run began, on the monotonic clock.
-        stopped: whether it was ended from outside.
-    """
+    """A load that is run over a client, of single requests or of conversations."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, taken: Callable[[Exchange], None], due: Callable[[], None]) -> None:
         """Nothing is sent yet; ``taken`` gets each exchange that is over, on the loop's thread, and ``due`` is called at its time."""
-        self._loop, self.load, self._taken = loop, load, taken
+        self._loop, self.load, self._taken = loop, load, taken  # load: what is sent and when
         self._client: Client | None = None
         self._ended = asyncio.Event()
         self._closing = False
         self._alarm = Alarm(loop, due)
-        self.sent = self.over = 0
-        self.start_ns = -1
-        self.stopped = False
+        self.sent = self.over = 0  # sent: requests, or turns, begun; over: how many of these have ended
+        self.start_ns = -1  # when the run began, on the monotonic clock
+        self.stopped = False  # whether it was ended from outside
 
     def planned_start(self, moment_ns: int | None = None) -> int:
         """Fix the moment that everything counts from: a millisecond from now, unless told."""
@@ -82,7 +74,6 @@ class Conductor(_Conducting):
     """Runs one load of single requests."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: Maker, taken: Callable[[Exchange], None]) -> None:
-        """Make the first requests ready."""
         super().__init__(loop, load, taken, self._due)
         self._make = make
         self._ready: deque[Exchange] = deque()

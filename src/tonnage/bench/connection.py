@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 
 from tonnage.bench.conversations import History, Pieces
 from tonnage.bench.endpoints import Endpoint
-from tonnage.bench.grpc import Http2
 from tonnage.bench.http_response import BrokenReply
-from tonnage.bench.infer import Tensors
+from tonnage.bench.infer import Http2, Tensors
 from tonnage.bench.prompts import PromptMaker, Prompts, body_bytes
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import Exchange, Reply
@@ -68,8 +67,7 @@ class Secured:
     def decrypted(self, data: bytes) -> tuple[bytes, bool]:
         """What the peer says with these bytes, and whether it says that this is the end.
 
-        Raises:
-            ssl.SSLError: they are not what it should send.
+        Raises ssl.SSLError: they are not what it should send.
         """
         self._in.write(data)
         parts: list[bytes] = []
@@ -108,15 +106,7 @@ class Owner(Protocol):
 
 
 class Connection:
-    """A socket with at most one exchange at a time.
-
-    Attributes:
-        socket: connected, and not blocking.
-        receive: its ``recvmsg``.
-        exchange: the one in flight; None between two.
-        used: how many it has carried.
-        usable: whether it can carry another.
-    """
+    """A socket with at most one exchange at a time."""
 
     __slots__ = (
         *("_eager", "_latest_ns", "_loop", "_looking", "_open", "_owner", "_pieces", "_receiver", "_secured", "_unsent"),
@@ -131,20 +121,20 @@ class Connection:
         connected: socket.socket,
         secured: Secured | Http2 | None = None,
     ) -> None:
-        self.socket = connected
+        self.socket = connected  # connected, and not blocking
         self.receive = connected.recvmsg
         self._loop = loop
         self._owner = owner
         self._receiver = receiver
         self._secured = secured
-        self._open = self.usable = True
+        self._open = self.usable = True  # usable: whether it can carry another
         self._eager = True
         self._latest_ns = -1
         self._looking = False
         self._unsent = b""
         self._pieces: list[tuple[int, bytes]] = []
-        self.exchange: Exchange | None = None
-        self.used = 0
+        self.exchange: Exchange | None = None  # the one in flight; None between two
+        self.used = 0  # how many it has carried
         receiver.add(self)
 
     def send(self, exchange: Exchange) -> None:
@@ -281,8 +271,7 @@ class Connection:
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     """A context that checks certificates and names, by the system's authorities or by those of a file in PEM.
 
-    Raises:
-        OSError: the file cannot be read, or holds no certificate.
+    Raises OSError: the file cannot be read, or holds no certificate.
     """
     return ssl.create_default_context(cafile=ca_file)
 
@@ -292,20 +281,13 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A server: where to connect, and what its URL says of the path.
+    """A server: where to connect, and what its URL says of the path."""
 
-    Attributes:
-        host, port: where to connect.
-        tls: whether the connection is encrypted.
-        path: what is before an endpoint's own path, without a slash at its end.
-        grpc: whether requests are calls of gRPC.
-    """
-
-    host: str
+    host: str  # and port: where to connect
     port: int
-    tls: bool = False
-    path: str = ""
-    grpc: bool = False
+    tls: bool = False  # whether the connection is encrypted
+    path: str = ""  # what is before an endpoint's own path, without a slash at its end
+    grpc: bool = False  # whether requests are calls of gRPC
 
     @property
     def authority(self) -> str:
@@ -317,8 +299,7 @@ class Target:
 def parse_url(url: str, *schemes: str) -> Target:
     """Read "http://127.0.0.1:8000", "localhost:8000" or "https://host/prefix"; ``schemes`` may add "grpc".
 
-    Raises:
-        InputError: another scheme, no host, a port that is none, or a password inside the URL.
+    Raises InputError: another scheme, no host, a port that is none, or a password inside the URL.
     """
     where = option("url")
     text = url if "://" in url else f"http://{url}"
@@ -344,8 +325,7 @@ def parse_url(url: str, *schemes: str) -> Target:
 def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tuple[str, str], ...] = ()) -> bytes:
     """Everything of a POST request that is the same for all of them: method, path and headers, up to the content length.
 
-    Raises:
-        InputError: a key or a header with characters that no header may hold.
+    Raises InputError: a key or a header with characters that no header may hold.
     """
     lines = [
         f"POST {target.path}{path} HTTP/1.1",
@@ -371,37 +351,21 @@ def request_bytes(head: bytes, number: int, body: bytes, further: bytes = b"") -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """How requests are made and sent.
-
-    Attributes:
-        target: the server.
-        endpoint: the kind of endpoint and the model.
-        prompts: makes the prompts, or the tensors of an inference.
-        head: the part of a request that is the same for all (``request_head``); holds the key, so it is never shown.
-        timeout_s: of one request, from the moment it was begun.
-        tls: for an encrypted connection.
-        reuse: whether connections carry several requests.
-        warmup: requests before the run that are not recorded.
-        headers: the names of further headers, for the record of the run.
-        ca_file: certificates to trust, where they are not the system's; a worker makes its own ``tls`` of them.
-        workers: client processes.
-        talks: whether requests are turns of conversations, so that answers are kept until their conversation is over.
-        first, step: of a worker, the number of its first request and the distance to its next, among those of all workers.
-    """
+    """How requests are made and sent."""
 
     target: Target
-    endpoint: Endpoint
-    prompts: PromptMaker
-    head: bytes
-    timeout_s: float = 600.0
-    tls: ssl.SSLContext | None = None
-    reuse: bool = True
-    warmup: int = 0
-    headers: tuple[str, ...] = ()
-    ca_file: Path | None = None
+    endpoint: Endpoint  # the kind of endpoint and the model
+    prompts: PromptMaker  # makes the prompts, or the tensors of an inference
+    head: bytes  # the part of a request that is the same for all (``request_head``); holds the key, so it is never shown
+    timeout_s: float = 600.0  # of one request, from the moment it was begun
+    tls: ssl.SSLContext | None = None  # for an encrypted connection
+    reuse: bool = True  # whether connections carry several requests
+    warmup: int = 0  # requests before the run that are not recorded
+    headers: tuple[str, ...] = ()  # the names of further headers, for the record of the run
+    ca_file: Path | None = None  # certificates to trust, where they are not the system's; a worker makes its own ``tls`` of them
     workers: int = 1
-    talks: bool = False
-    first: int = 0
+    talks: bool = False  # whether requests are turns of conversations, so that answers are kept until their conversation is over
+    first: int = 0  # and step: of a worker, the number of its first request and the distance to its next, among those of all workers
     step: int = 1
 
     def exchange(self, number: int, isl: int, osl: int) -> Exchange:

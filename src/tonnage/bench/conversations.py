@@ -51,29 +51,19 @@ STATISTICS = (50, 95)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Conversations:
-    """Conversations with every length and pause drawn.
+    """Conversations with every length and pause drawn."""
 
-    Attributes:
-        starts: int64 (conversations + 1,), the place of each conversation's first turn among all turns.
-        isl, osl: int64 (turns,), tokens of the new part of each prompt, of recorded sessions of the whole prompt, and of each answer.
-        pause_ns: int64 (turns,), from an answer to the next turn; 0 for first turns.
-        due_ns: int64 (conversations,), when each begins in an open loop; None in a closed one.
-        texts: the question of each turn, where a file says them; empty where they are made.
-        follows: of recorded sessions, which requests wait for which; None where each turn waits for the one before.
-        contents: of recorded sessions, the pieces of each prompt; None where prompts grow by their answers.
-    """
-
-    starts: Ints
+    starts: Ints  # int64 (conversations + 1,), the place of each conversation's first turn among all turns
+    # and osl: int64 (turns,), tokens of the new part of each prompt, of recorded sessions of the whole prompt, and of each answer
     isl: Ints
     osl: Ints
-    pause_ns: Ints
-    due_ns: Ints | None = None
-    texts: tuple[str, ...] = ()
-    follows: Follows | None = None
-    contents: Contents | None = None
+    pause_ns: Ints  # int64 (turns,), from an answer to the next turn; 0 for first turns
+    due_ns: Ints | None = None  # int64 (conversations,), when each begins in an open loop; None in a closed one
+    texts: tuple[str, ...] = ()  # the question of each turn, where a file says them; empty where they are made
+    follows: Follows | None = None  # of recorded sessions, which requests wait for which; None where each turn waits for the one before
+    contents: Contents | None = None  # of recorded sessions, the pieces of each prompt; None where prompts grow by their answers
 
     def __len__(self) -> int:
-        """Number of conversations."""
         return len(self.starts) - 1
 
     def graph(self) -> Follows:
@@ -166,17 +156,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationFile:
-    """The conversations of a file, in order.
+    """The conversations of a file, in order."""
 
-    Attributes:
-        conversations: of at least one turn each.
-        isl: how long each text is, conversation by conversation: tokens, or characters over ``characters``.
-        source: the name of the file.
-    """
-
-    conversations: tuple[tuple[Turn, ...], ...]
-    isl: tuple[int, ...]
-    source: str
+    conversations: tuple[tuple[Turn, ...], ...]  # of at least one turn each
+    isl: tuple[int, ...]  # how long each text is, conversation by conversation: tokens, or characters over ``characters``
+    source: str  # the name of the file
 
     @property
     def turns(self) -> tuple[Turn, ...]:

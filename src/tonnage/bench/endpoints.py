@@ -12,44 +12,28 @@ from tonnage.errors import InputError, UnknownName, option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """What one document says: an event of a stream, or a whole reply.
+    """What one document says: an event of a stream, or a whole reply."""
 
-    Attributes:
-        text: output that it carries: content, reasoning, a refusal, or the name and arguments of a tool call.
-        tokens: output tokens of the reply so far, as the server counts them; -1 where it does not say.
-        prompt: prompt tokens, likewise.
-        cached: prompt tokens that the server found in its cache; -1 where it does not say.
-        finished: whether it ends the output.
-        error: the server's message, where the document is an error; "" otherwise.
-    """
-
-    text: str = ""
-    tokens: int = -1
-    prompt: int = -1
-    cached: int = -1
-    finished: bool = False
-    error: str = ""
+    text: str = ""  # output that it carries: content, reasoning, a refusal, or the name and arguments of a tool call
+    tokens: int = -1  # output tokens of the reply so far, as the server counts them; -1 where it does not say
+    prompt: int = -1  # prompt tokens, likewise
+    cached: int = -1  # prompt tokens that the server found in its cache; -1 where it does not say
+    finished: bool = False  # whether it ends the output
+    error: str = ""  # the server's message, where the document is an error; "" otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One kind of endpoint of one model.
-
-    Attributes:
-        model: the name that the server knows the model by.
-        streaming: whether the reply is requested as a stream.
-        pinned: whether the output is held at its length by ``min_tokens`` and ``ignore_eos``, which engines know
-            and hosted services refuse.
-        extra: further fields of every request's body.
-    """
+    """One kind of endpoint of one model."""
 
     kind: ClassVar[str] = ""
     """Its name on the command line."""
 
-    model: str
-    streaming: bool = True
+    model: str  # the name that the server knows the model by
+    streaming: bool = True  # whether the reply is requested as a stream
+    # whether the output is held at its length by ``min_tokens`` and ``ignore_eos``, which engines know and hosted services refuse
     pinned: bool = True
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)  # further fields of every request's body
 
     @property
     def path(self) -> str:

@@ -41,25 +41,15 @@ def text(status: str, body: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a request asks for.
-
-    Attributes:
-        kind: the endpoint's kind.
-        number: the client's own number of it.
-        model: as the client named it.
-        streaming: whether the reply is a stream.
-        tokens: output tokens asked for.
-        prompt: prompt tokens: one for each word.
-        usage: whether a stream ends with usage: OpenAI's servers send it where ``stream_options`` asks for it.
-    """
+    """What a request asks for."""
 
     kind: str
-    number: int
-    model: str
-    streaming: bool
-    tokens: int
-    prompt: int
-    usage: bool = True
+    number: int  # the client's own number of it
+    model: str  # as the client named it
+    streaming: bool  # whether the reply is a stream
+    tokens: int  # output tokens asked for
+    prompt: int  # prompt tokens: one for each word
+    usage: bool = True  # whether a stream ends with usage: OpenAI's servers send it where ``stream_options`` asks for it
 
 
 def parse_request(path: str, number: int, body: dict[str, Any]) -> Request:

@@ -1,7 +1,7 @@
-"""The exact server: answers on a known schedule and writes down when it did, which is what a client is measured against.
+"""The client against the exact server on this machine: how far off its latencies are, and how much it can take.
 
-Every reply keeps to its schedule, every write is stamped, and faults and freezes come on demand. It runs as a own process
-(``exact_server``, ``tonnage bench selftest --serve``).
+Both run here and share one clock, so that every time that the client reports can be laid next to the moment at which the
+server wrote. The server takes CPU too: a bias found here is at least as large as against a server elsewhere.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import http.client
 import itertools
 import json
 import os
@@ -16,48 +17,55 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import urlsplit
 
 from tonnage.bench import exact_replies
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.arguments import Fault
+from tonnage.bench.connection import Setup, parse_url, request_head
+from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exact_replies import Connection
+from tonnage.bench.load import Question
+from tonnage.bench.measure import Observed, measure
+from tonnage.bench.prompts import prompts
 from tonnage.errors import InputError, TonnageError
+from tonnage.results.batches import RunWriter
+from tonnage.results.metrics import summarize
+from tonnage.results.requests import Requests
+from tonnage.spec.lengths import Lengths
+from tonnage.spec.workload import ClosedLoop
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The schedule of every reply.
+    """The schedule of every reply."""
 
-    Attributes:
-        ttft_s: from the start of service to the first token.
-        itl_s: between two tokens.
-        tokens: output tokens of every reply; 0 for as many as the request asks for.
-        tokens_per_event: how many of them one event carries; it is sent when the last of them is due.
-        slots: requests in service at once, the others wait in order; 0 for no limit.
-        freeze_at_s, freeze_s: after so long from the first request the server does nothing at all for so long.
-        fault: what happens to every ``fault_every``-th request: a 429 or 500, a stream cut off in the middle, an error
-            event in the middle, no answer ever, or a connection closed without one.
-        fault_every: 0 for never.
-    """
-
-    ttft_s: float = 0.05
-    itl_s: float = 0.01
-    tokens: int = 0
-    tokens_per_event: int = 1
-    slots: int = 0
-    freeze_at_s: float = 0.0
+    ttft_s: float = 0.05  # from the start of service to the first token
+    itl_s: float = 0.01  # between two tokens
+    tokens: int = 0  # output tokens of every reply; 0 for as many as the request asks for
+    tokens_per_event: int = 1  # how many of them one event carries; it is sent when the last of them is due
+    slots: int = 0  # requests in service at once, the others wait in order; 0 for no limit
+    freeze_at_s: float = 0.0  # and freeze_s: after so long from the first request the server does nothing at all for so long
     freeze_s: float = 0.0
+    # what happens to every ``fault_every``-th request: a 429 or 500, a stream cut off in the middle, an error event in the middle, no
+    # answer ever, or a connection closed without one
     fault: Fault = "none"
-    fault_every: int = 0
+    fault_every: int = 0  # 0 for never
 
     def service_s(self, tokens: int) -> float:
         """Seconds of service of a reply of ``tokens`` tokens."""
@@ -285,8 +293,7 @@ def serve(schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0, seconds
 def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]:
     """The URL of an exact server in its own process, which ends with the block, or after ``seconds`` at the latest.
 
-    Raises:
-        TonnageError: it did not start.
+    Raises TonnageError: it did not start.
     """
     command = [sys.executable, "-m", "tonnage.bench.exact_server", json.dumps(asdict(schedule)), str(seconds)]
     here = str(Path(__file__).parents[2])  # found from any folder, also where PYTHONPATH is relative
@@ -306,3 +313,88 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
 
 if __name__ == "__main__":
     serve(Schedule(**json.loads(sys.argv[1])), seconds=float(sys.argv[2]))
+
+
+TOKENS = 64
+CPU_SHARE = 0.85
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTest:
+    """What the client does on this machine."""
+
+    streams: int  # requests in flight
+    requests: int  # and tokens: how many came
+    tokens: int
+    ttft_ms: float  # mean TTFT that the client reports, from the moment of sending
+    server_ttft_ms: float  # the same by the server's own stamps: first write − receipt of the request
+    bias_ms: float  # mean of (the client's stamp of the first token − the server's of its write)
+    bias_p99_ms: float  # its 99th percentile
+    last_bias_ms: float  # the same mean for the last token
+    cpu_us_per_token: float  # CPU of the client process, parsing and writing included
+    ceiling_tokens_per_second: float  # tokens/s at which that would take 85 % of a core
+    lateness_mean_ms: float  # of the event loop
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        return asdict(self)
+
+
+def self_test(*, streams: int = 64, requests: int = 0, schedule: Schedule | None = None) -> SelfTest:
+    """Measure the exact server, and compare what the client says with what the server wrote down.
+
+    ``requests`` are three per stream, and the ``schedule`` 50 ms to the first token and 10 ms for each further one, if not given.
+    """
+    count = requests or 3 * streams
+    with exact_server(schedule or Schedule()) as url, tempfile.TemporaryDirectory() as folder:
+        target, endpoint = parse_url(url), find_endpoint("chat", model="exact")
+        setup = Setup(target=target, endpoint=endpoint, prompts=prompts(seed=0, tokenizer=None), head=request_head(target, endpoint.path))
+        lengths = Lengths(mean=200), Lengths(mean=TOKENS)
+        question = Question(isl=lengths[0], osl=lengths[1], arrivals=ClosedLoop(concurrency=streams), requests=count)
+        writer = RunWriter(Path(folder) / "run")
+        try:
+            observed = measure(setup, question.draw(), writer)
+            record = writer.finish()
+        finally:
+            writer.discard()
+        return _compared(streams, record, observed, server_log(url))
+
+
+def server_log(url: str) -> NDArray[np.int64]:
+    """What the exact server wrote down since the last time it was asked: int64 of shape (requests, 5).
+
+    The columns are the request's number, and nanoseconds of its receipt, first write and last write; then its tokens.
+    """
+    import numpy as np
+
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    try:
+        connection.request("GET", "/log")
+        rows = json.loads(connection.getresponse().read())["requests"]
+    finally:
+        connection.close()
+    return np.array(rows, dtype=np.int64).reshape(-1, 5)
+
+
+def _compared(streams: int, record: Requests, observed: Observed, log: NDArray[np.int64]) -> SelfTest:
+    import numpy as np
+
+    number, received, first, last = log[log[:, 0] >= 0].T[:4]
+    lag = (record.first_token_ns[number] + observed.start_ns - first) / 1e6
+    last_lag = (record.last_token_ns[number] + observed.start_ns - last) / 1e6
+    tokens = int(record.osl.sum())
+    per_token = 1e6 * observed.cpu_s / max(tokens, 1)
+    return SelfTest(
+        streams=streams,
+        requests=len(record),
+        tokens=tokens,
+        ttft_ms=summarize(record).ttft_from_send_ms.mean or 0.0,
+        server_ttft_ms=float((first - received).mean()) / 1e6,
+        bias_ms=float(lag.mean()),
+        bias_p99_ms=float(np.percentile(lag, 99)),
+        last_bias_ms=float(last_lag.mean()),
+        cpu_us_per_token=per_token,
+        ceiling_tokens_per_second=CPU_SHARE * 1e6 / per_token,
+        lateness_mean_ms=float(np.mean(observed.lateness_ns)) / 1e6 if len(observed.lateness_ns) else 0.0,
+    )

@@ -52,17 +52,11 @@ LEAST_SURE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one run said.
-
-    Attributes:
-        load: of the run.
-        passed: whether it met the limits.
-        sure: probability that this is right, from 0.5 to 1.
-    """
+    """What one run said."""
 
     load: float
-    passed: bool
-    sure: float
+    passed: bool  # whether it met the limits
+    sure: float  # probability that this is right, from 0.5 to 1
 
 
 class Threshold:
@@ -183,20 +177,12 @@ RISE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One run of a search.
+    """One run of a search."""
 
-    Attributes:
-        load: clients, or requests per second.
-        passed: whether it met every limit in a steady state, without errors.
-        sure: probability that this is right.
-        why: what failed, in words; "" where it passed.
-        measured: the run.
-    """
-
-    load: float
-    passed: bool
-    sure: float
-    why: str
+    load: float  # clients, or requests per second
+    passed: bool  # whether it met every limit in a steady state, without errors
+    sure: float  # probability that this is right
+    why: str  # what failed, in words; "" where it passed
     measured: Measured
 
     def to_json(self) -> dict[str, Any]:
@@ -216,26 +202,16 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maximum:
-    """What a search found.
+    """What a search found."""
 
-    Attributes:
-        load: the highest load inside the limits; NaN where none was.
-        interval: between which loads it is with a confidence of 0.9; wider than what the search believes by what its runs cannot tell
-            (``_widened``).
-        precise: whether the interval is as narrow as was asked.
-        client_limited: whether the client was too slow before the server was: then the server can do more.
-        unit: "requests/s" or "clients".
-        limits: in words.
-        trials: every run, in order.
-    """
-
-    load: float
+    load: float  # the highest load inside the limits; NaN where none was
+    # between which loads it is with a confidence of 0.9; wider than what the search believes by what its runs cannot tell (``_widened``)
     interval: tuple[float, float]
-    precise: bool
-    client_limited: bool
-    unit: str
-    limits: tuple[str, ...]
-    trials: tuple[Trial, ...]
+    precise: bool  # whether the interval is as narrow as was asked
+    client_limited: bool  # whether the client was too slow before the server was: then the server can do more
+    unit: str  # "requests/s" or "clients"
+    limits: tuple[str, ...]  # in words
+    trials: tuple[Trial, ...]  # every run, in order
 
     def to_json(self) -> dict[str, Any]:
         """By name."""

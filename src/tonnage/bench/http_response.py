@@ -33,15 +33,7 @@ _NO_BODY = (204, 304)
 
 
 class HttpResponse:
-    """The state of one response while its pieces come in.
-
-    Attributes:
-        status: the status code; 0 before the head is complete.
-        headers: by lower-case name; of a repeated header the values joined by a comma.
-        complete: whether the whole response has been read.
-        keep_alive: whether the connection may carry another request afterwards.
-        between_chunks: whether the next byte begins a chunk.
-    """
+    """The state of one response while its pieces come in."""
 
     __slots__ = (
         *("_before_size", "_bytes", "_parser", "_parts", "_parts_before", "_refused", "_unfinished", "_until_close"),
@@ -49,8 +41,10 @@ class HttpResponse:
     )
 
     def __init__(self) -> None:
-        self.status = 0
-        self.headers: dict[str, str] = {}
+        self.status = 0  # the status code; 0 before the head is complete
+        self.headers: dict[str, str] = {}  # by lower-case name; of a repeated header the values joined by a comma
+        # complete: whether the whole response has been read; keep_alive: whether the connection may carry another request afterwards;
+        # between_chunks: whether the next byte begins a chunk
         self.complete = self.keep_alive = self.between_chunks = False
         self._before_size = self._until_close = False
         self._bytes = self._unfinished = self._parts_before = 0  # of headers that are complete; of what is not; parts before this chunk
@@ -62,8 +56,7 @@ class HttpResponse:
     def feed(self, data: bytes) -> Sequence[bytes]:
         """The parts of the body that a piece holds, in order.
 
-        Raises:
-            BrokenReply: the bytes are not an HTTP/1.1 response, or too many of them without an end.
+        Raises BrokenReply: the bytes are not an HTTP/1.1 response, or too many of them without an end.
         """
         if self._parser is None:  # bytes after the end
             self.keep_alive = False
@@ -155,11 +148,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventStream:
-    """The state of one stream while its pieces come in; ``feed`` gives the data of each event that is complete.
-
-    Attributes:
-        clean: whether nothing of an event has come yet: the next byte begins one.
-    """
+    """The state of one stream while its pieces come in; ``feed`` gives the data of each event that is complete."""
 
     __slots__ = ("_after_cr", "_begun", "_data", "_held", "_size", "_tail", "clean")
 
@@ -170,13 +159,12 @@ class EventStream:
         self._held = 0
         self._after_cr = False
         self._begun = False
-        self.clean = True
+        self.clean = True  # whether nothing of an event has come yet: the next byte begins one
 
     def feed(self, piece: bytes) -> Sequence[bytes]:
         """The data of every event that this piece completes, in order; comments and empty events give nothing.
 
-        Raises:
-            BrokenReply: an event longer than ``MAX_EVENT``.
+        Raises BrokenReply: an event longer than ``MAX_EVENT``.
         """
         if self.clean and piece[:6] == b"data: " and piece.find(b"\n") == len(piece) - 2 and piece[-1:] == b"\n" and b"\r" not in piece:
             # The usual piece of a stream is exactly one event of one line.

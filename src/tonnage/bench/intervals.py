@@ -1,25 +1,27 @@
-"""How sure a statistic is: a bootstrap over blocks of time, since neighbouring requests share the server's state.
+"""Single gaps between tokens from the moments of all tokens: how sure their statistics are, and what they are in a window.
 
-The run is cut into blocks of neighbouring requests, blocks are drawn with replacement until there are as many, and the
-statistic is taken again; the interval is between quantiles of what comes out (Künsch, "The jackknife and the
-bootstrap for general stationary observations", Annals of Statistics 17, 1989: here with blocks that do not overlap).
+An event that carries k tokens counts as k gaps of a k-th of the time since the event before it, as in the record; the tokens of the first
+event have no gap.
 
-The number of samples above the true p-quantile is binomial. A percentile can be bounded from above at a confidence c only if the chance
-that all n samples are below it is at most 1 − c: pⁿ ≤ 1 − c. For p99 at 0.99 that is 459 samples, the count that MLPerf LoadGen's early
-stopping asks for (``loadgen/early_stopping.cc``, tolerance 0).
+``other_definitions`` computes what other clients define otherwise from this run's own record: GenAI-Perf 0.0.16, AIPerf 0.13, GuideLLM
+0.8.1 and vLLM 0.33, as their code computes it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tonnage.results.metrics import student_t
-from tonnage.results.requests import COMPLETED, Requests
+from tonnage.results.requests import COMPLETED, GAP_BINS, Requests, gap_edges_ns
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
 
 
 CONFIDENCE = 0.95
@@ -123,3 +125,138 @@ def rank_interval(count: int, percentile: float, confidence: float = SAMPLES_CON
     low = int(np.searchsorted(below, tail, side="right")) - 1
     high = int(np.searchsorted(below, 1 - tail, side="left"))
     return (low, high) if low >= 0 and high < count else None
+
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleGaps:
+    """The gaps of a run, one row for each event after the first of its request."""
+
+    ms: Floats  # each gap, in milliseconds
+    count: Integers  # how many tokens the event carried, so how often the gap counts
+    request: Integers  # whose it is, by row of the record
+
+    def of(self, rows: NDArray[np.bool_]) -> SingleGaps:
+        """Those of some requests: bool by row of the record."""
+        wanted = rows[self.request]
+        return SingleGaps(ms=self.ms[wanted], count=self.count[wanted], request=self.request[wanted])
+
+    def statistics(self) -> dict[str, float | None]:
+        """Mean, p50, p90, p95 and p99 in milliseconds; None where there is no gap."""
+        import numpy as np
+
+        total = int(self.count.sum())
+        if not total:
+            return dict.fromkeys(("mean", *(f"p{p}" for p in PERCENTILES)))
+        order = np.argsort(self.ms)
+        below = np.cumsum(self.count[order])
+        places = np.searchsorted(below, [p / 100 * total for p in PERCENTILES])
+        found = self.ms[order][np.minimum(places, len(order) - 1)]
+        return {"mean": float((self.ms * self.count).sum() / total), **{f"p{p}": float(v) for p, v in zip(PERCENTILES, found, strict=True)}}
+
+
+def single_gaps(offsets_ns: Integers, lengths: Integers) -> SingleGaps:
+    """The gaps of every request, of the moments of all tokens and how many belong to each request (``read_tokens``)."""
+    import numpy as np
+
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    begins = np.ones(len(offsets_ns), dtype=bool)
+    begins[1:] = (np.diff(offsets_ns) != 0) | (np.diff(owner) != 0)
+    places = np.flatnonzero(begins)
+    count, request, moment = np.diff(np.append(places, len(offsets_ns))), owner[places], offsets_ns[places]
+    later = np.flatnonzero(np.diff(request) == 0) + 1
+    return SingleGaps(ms=(moment[later] - moment[later - 1]) / count[later] / 1e6, count=count[later], request=request[later])
+
+
+def gap_intervals(gaps: SingleGaps, requests: Requests, *, seed: int) -> dict[str, tuple[float, float]]:
+    """Between which values mean, p50, p95 and p99 of the gaps lie with a confidence of 0.95, in milliseconds; NaN where there are too few.
+
+    The bootstrap is that of ``intervals``: blocks are of neighbouring requests. Percentiles of a draw come from bins 1 % wide.
+    """
+    import numpy as np
+
+    rows = np.flatnonzero(requests.status == COMPLETED)
+    blocks = min(BLOCKS, rows.size // BLOCK_REQUESTS)
+    if blocks < FEWEST_BLOCKS or not gaps.ms.size:
+        return dict.fromkeys(STATISTICS, (math.nan, math.nan))
+    block = np.full(len(requests), -1)
+    for number, part in enumerate(np.array_split(rows[np.argsort(requests.due_ns[rows], kind="stable")], blocks)):
+        block[part] = number
+    gaps = gaps.of(block >= 0)
+    mine = block[gaps.request]
+    bins = np.clip(np.searchsorted(gap_edges_ns(), gaps.ms * 1e6, side="right") - 1, 0, GAP_BINS - 1)
+    histogram = np.bincount(mine * GAP_BINS + bins, weights=gaps.count, minlength=blocks * GAP_BINS).reshape(blocks, GAP_BINS)
+    sums = np.bincount(mine, weights=gaps.ms * gaps.count, minlength=blocks)
+    drawn = np.random.default_rng(seed).integers(0, blocks, (DRAWS, blocks))
+    often = np.vstack([np.ones(blocks), np.array([np.bincount(draw, minlength=blocks) for draw in drawn])])
+    values = _of_histograms(often @ histogram, often @ sums)
+    draws = widened(values[1:], values[0], blocks)
+    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    return {name: (float(low[k]), float(high[k])) for k, name in enumerate(STATISTICS)}
+
+
+def _of_histograms(counts: Floats, sums: Floats) -> Floats:
+    """Mean, p50, p95 and p99 of each histogram, in milliseconds: float64 of (histograms, 4)."""
+    import numpy as np
+
+    total, middles = counts.sum(axis=1), gap_edges_ns() * 1.005 / 1e6
+    below = np.cumsum(counts, axis=1)
+    found = [sums / total]
+    for share in (0.50, 0.95, 0.99):
+        found.append(middles[np.minimum((below < share * total[:, None]).sum(axis=1), GAP_BINS - 1)])
+    return np.array(found).T
+
+
+WORDS = {
+    "gap_by_event_ms": "every gap between two events of different moments, pooled (vLLM's itl, AIPerf's inter chunk latency)",
+    "tpot_by_event_ms": "(last token − first) / (tokens − tokens of the first event), one value per request",
+    "tpot_with_ttft_ms": "(last token − sent) / tokens, one value per request (GuideLLM's time per output token, llmperf's ITL)",
+    "inter_token_latency_ms": "(last token − first) / (tokens − 1), one value per request (GenAI-Perf, AIPerf): our TPOT",
+    "request_latency_ms": "last token − sent, one value per request (GenAI-Perf, AIPerf, vLLM)",
+}
+
+
+def other_definitions(requests: Requests, offsets_ns: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[str, Any]:
+    """Mean and percentiles of each, in milliseconds, with its definition; arguments as of ``single_gaps``, and the record."""
+    import numpy as np
+
+    good = (requests.status == COMPLETED) & (lengths > 0)
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    first, last = starts[good], (starts + lengths - 1)[good]
+    n = lengths[good]
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    with_first = np.bincount(owner[offsets_ns == np.repeat(_at(offsets_ns, starts, lengths), lengths)], minlength=len(lengths))[good]
+    decode = (offsets_ns[last] - offsets_ns[first]).astype(np.float64)
+    steps = np.diff(offsets_ns)
+    inside = np.ones(max(len(offsets_ns) - 1, 0), dtype=bool)
+    inside[starts[1:][(starts[1:] > 0) & (starts[1:] <= len(inside))] - 1] = False
+    inside &= good[owner[:-1]] if len(owner) else inside
+    several, later = n > 1, n > with_first
+    values = {
+        "gap_by_event_ms": steps[inside & (steps > 0)],
+        "tpot_by_event_ms": decode[later] / (n - with_first)[later],
+        "tpot_with_ttft_ms": offsets_ns[last] / n,
+        "inter_token_latency_ms": decode[several] / (n - 1)[several],
+        "request_latency_ms": offsets_ns[last],
+    }
+    return {name: {**_statistics(found), "definition": WORDS[name]} for name, found in values.items()}
+
+
+def _at(offsets_ns: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first moment of each request; 0 where it has none."""
+    import numpy as np
+
+    found = np.zeros(len(lengths), dtype=np.int64)
+    found[lengths > 0] = offsets_ns[starts[lengths > 0]]
+    return found
+
+
+def _statistics(nanoseconds: NDArray[Any]) -> dict[str, float | None]:
+    import numpy as np
+
+    if not nanoseconds.size:
+        return dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
+    p50, p90, p95, p99 = (float(v) / 1e6 for v in np.percentile(nanoseconds, (50, 90, 95, 99)))
+    return {"mean": float(nanoseconds.mean()) / 1e6, "p50": p50, "p90": p90, "p95": p95, "p99": p99}

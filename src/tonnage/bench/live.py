@@ -21,31 +21,22 @@ KEPT = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A run at one moment; None where nothing is known yet.
+    """A run at one moment; None where nothing is known yet."""
 
-    Attributes:
-        sent, in_flight, failed: requests.
-        requests_per_second: completed.
-        ttft_s, tpot_s: p50 and p95 over the latest requests.
-        left_s: seconds until the end, by the clock or by the share that is done.
-        elapsed_s: seconds since the beginning.
-    """
-
-    sent: int
+    sent: int  # and in_flight, failed: requests
     in_flight: int
     failed: int
-    requests_per_second: float | None
-    ttft_s: tuple[float, float] | None
+    requests_per_second: float | None  # completed
+    ttft_s: tuple[float, float] | None  # and tpot_s: p50 and p95 over the latest requests
     tpot_s: tuple[float, float] | None
-    left_s: float | None
-    elapsed_s: float
+    left_s: float | None  # seconds until the end, by the clock or by the share that is done
+    elapsed_s: float  # seconds since the beginning
 
 
 class Live:
     """Looks on at a run; the run's loop only adds numbers to it."""
 
     def __init__(self) -> None:
-        """Nothing has been seen."""
         self._ttft: deque[int] = deque(maxlen=KEPT)
         self._tpot: deque[float] = deque(maxlen=KEPT)
         self._ends: deque[int] = deque(maxlen=KEPT)

@@ -30,33 +30,20 @@ MOST = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One load, with every request drawn.
+    """One load, with every request drawn."""
 
-    Attributes:
-        isl, osl: int64, tokens by request.
-        due_ns: int64, when each request is due after the start; None in a closed loop.
-        concurrency: clients of a closed loop; 0 for an open one.
-        rate: requests per second of an open loop; 0 for a closed one.
-        pattern: of the arrivals, in a word; "closed" for a closed loop.
-        seconds: after so long nothing more is sent; infinite where a count ends the run.
-        ramp_s: a closed loop's clients begin one after another over so long.
-        grace_s: what is in flight when ``seconds`` are over is waited for so long.
-        conversations: of several turns, whose turns the lengths are then of; ``rate`` counts conversations.
-    """
-
-    isl: NDArray[np.int64]
+    isl: NDArray[np.int64]  # and osl: int64, tokens by request
     osl: NDArray[np.int64]
-    due_ns: NDArray[np.int64] | None = None
-    concurrency: int = 0
-    rate: float = 0.0
-    pattern: str = "closed"
-    seconds: float = float("inf")
-    ramp_s: float = 0.0
-    grace_s: float = float("inf")
-    conversations: Conversations | None = None
+    due_ns: NDArray[np.int64] | None = None  # int64, when each request is due after the start; None in a closed loop
+    concurrency: int = 0  # clients of a closed loop; 0 for an open one
+    rate: float = 0.0  # requests per second of an open loop; 0 for a closed one
+    pattern: str = "closed"  # of the arrivals, in a word; "closed" for a closed loop
+    seconds: float = float("inf")  # after so long nothing more is sent; infinite where a count ends the run
+    ramp_s: float = 0.0  # a closed loop's clients begin one after another over so long
+    grace_s: float = float("inf")  # what is in flight when ``seconds`` are over is waited for so long
+    conversations: Conversations | None = None  # of several turns, whose turns the lengths are then of; ``rate`` counts conversations
 
     def __len__(self) -> int:
-        """Requests at most."""
         return len(self.isl)
 
     def warm_up(self, requests: int) -> Load:
@@ -86,23 +73,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Talk:
-    """Conversations as they were requested, before anything is drawn.
+    """Conversations as they were requested, before anything is drawn."""
 
-    Attributes:
-        turns: of each, or
-        file: the conversations themselves, or
-        sessions: recorded ones, again and again.
-        pause: between an answer and the next turn.
-        count: how many; None where a time ends the run, or the file does.
-        pinned: whether the outputs' lengths are those asked for, in place of the file's.
-    """
-
-    turns: Lengths
-    file: ConversationFile | None = None
-    sessions: RecordedSessions | None = None
-    pause: Pause
-    count: int | None = None
-    pinned: bool = True
+    turns: Lengths  # of each, or
+    file: ConversationFile | None = None  # the conversations themselves, or
+    sessions: RecordedSessions | None = None  # recorded ones, again and again
+    pause: Pause  # between an answer and the next turn
+    count: int | None = None  # how many; None where a time ends the run, or the file does
+    pinned: bool = True  # whether the outputs' lengths are those asked for, in place of the file's
 
     def drawn(self, count: int, isl: Lengths, osl: Lengths, seed: int) -> Conversations:
         """The conversations; the same seed draws the same."""
@@ -116,34 +94,21 @@ class Talk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A load as it was requested, before anything is drawn.
+    """A load as it was requested, before anything is drawn."""
 
-    Attributes:
-        isl, osl: lengths in tokens, or
-        pairs: lengths that belong together, or
-        listed: lengths of prompts and outputs one after another, from the beginning again where there are more requests.
-        arrivals: a closed loop, an open one, or recorded traffic.
-        burst: requests that come at the same moment, where an open loop comes in bursts; 0 otherwise.
-        requests: how many; None where ``seconds`` ends the run.
-        seconds: after so long nothing more is sent; None where a count ends the run.
-        ramp_s: a closed loop's clients begin one after another over so long.
-        grace_s: what is in flight when ``seconds`` are over is waited for so long.
-        seed: of every draw.
-        talk: conversations of several turns in place of single requests; None without.
-    """
-
-    isl: Lengths
+    isl: Lengths  # and osl: lengths in tokens, or
     osl: Lengths
-    pairs: Pairs | None = None
+    pairs: Pairs | None = None  # lengths that belong together, or
+    # lengths of prompts and outputs one after another, from the beginning again where there are more requests
     listed: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    arrivals: ClosedLoop | OpenLoop | TraceArrivals
-    burst: int = 0
-    requests: int | None
-    seconds: float | None = None
-    ramp_s: float = 0.0
-    grace_s: float = float("inf")
-    seed: int = 0
-    talk: Talk | None = None
+    arrivals: ClosedLoop | OpenLoop | TraceArrivals  # a closed loop, an open one, or recorded traffic
+    burst: int = 0  # requests that come at the same moment, where an open loop comes in bursts; 0 otherwise
+    requests: int | None  # how many; None where ``seconds`` ends the run
+    seconds: float | None = None  # after so long nothing more is sent; None where a count ends the run
+    ramp_s: float = 0.0  # a closed loop's clients begin one after another over so long
+    grace_s: float = float("inf")  # what is in flight when ``seconds`` are over is waited for so long
+    seed: int = 0  # of every draw
+    talk: Talk | None = None  # conversations of several turns in place of single requests; None without
 
     def at(self, value: float) -> Question:
         """The same question at another concurrency or rate. Raises InputError: recorded traffic, which has the rate that it has."""

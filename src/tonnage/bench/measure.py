@@ -41,40 +41,23 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What was seen of a run next to its record.
+    """What was seen of a run next to its record."""
 
-    Attributes:
-        load: what was to be sent.
-        sent: requests begun.
-        tally: counts over the run.
-        lateness_ns: of the loop, every 10 ms.
-        begun_lateness_ns: of each request, from its due moment to the client's turning to it.
-        cpu: share of a core that the client took, second by second.
-        cpu_share: the same over the whole run.
-        cpu_s: CPU seconds of the client process during the run, parsing and writing included.
-        seconds: of the run, to the last reply.
-        start_ns: when it began, on the monotonic clock.
-        started_unix_ns: the same moment on the wall clock.
-        connections, retries: opened, and requests sent again on a new one.
-        interrupted: whether it was ended by Ctrl-C.
-        turns: which turn of which conversation each request was; None where there were none.
-    """
-
-    load: Load
+    load: Load  # what was to be sent
     sent: int
-    tally: Tally
-    lateness_ns: Sequence[int]
-    begun_lateness_ns: Sequence[int]
-    cpu: Sequence[float]
-    cpu_share: float
-    cpu_s: float
-    seconds: float
-    start_ns: int
-    started_unix_ns: int
-    connections: int
+    tally: Tally  # counts over the run
+    lateness_ns: Sequence[int]  # of the loop, every 10 ms
+    begun_lateness_ns: Sequence[int]  # of each request, from its due moment to the client's turning to it
+    cpu: Sequence[float]  # share of a core that the client took, second by second
+    cpu_share: float  # the same over the whole run
+    cpu_s: float  # CPU seconds of the client process during the run, parsing and writing included
+    seconds: float  # of the run, to the last reply
+    start_ns: int  # when it began, on the monotonic clock
+    started_unix_ns: int  # the same moment on the wall clock
+    connections: int  # and retries: opened, and requests sent again on a new one
     retries: int
-    interrupted: bool
-    turns: TurnLog | None = None
+    interrupted: bool  # whether it was ended by Ctrl-C
+    turns: TurnLog | None = None  # which turn of which conversation each request was; None where there were none
 
 
 Gate = Callable[[], int]

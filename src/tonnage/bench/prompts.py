@@ -41,8 +41,7 @@ class TokenizerFile:
     def __init__(self, path: Path) -> None:
         """Read the file, or the ``tokenizer.json`` of a folder; nothing is ever downloaded.
 
-        Raises:
-            InputError: no such file, or not a tokenizer.
+        Raises InputError: no such file, or not a tokenizer.
         """
         from tokenizers import Tokenizer
 
@@ -63,8 +62,7 @@ class TokenizerFile:
     def words(self, most: int = WORDS) -> list[str]:
         """Words of lower-case letters that are one token each behind a space, at most ``most`` of them.
 
-        Raises:
-            InputError: the vocabulary has too few.
+        Raises InputError: the vocabulary has too few.
         """
         found = []
         for identity in range(self.tokenizer.get_vocab_size()):
@@ -106,30 +104,18 @@ class PromptMaker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """Makes prompts; the same seed, salt and number give the same prompt.
+    """Makes prompts; the same seed, salt and number give the same prompt."""
 
-    Attributes:
-        words: one token each.
-        ring: places in ``words``, a long text that every prompt takes a slice of.
-        seed: of the draws.
-        salt: of one run, so that a server that has seen the prompts of another run with this seed finds none of them in its cache.
-        counter: counts tokens; None where lengths are characters.
-        characters: characters per token, where there is no counter.
-        additive: whether any n of the words, with spaces between, were found to be n tokens: then a prompt need not be
-            counted again.
-        shared: a prefix in front of every prompt, in words.
-        shared_tokens: how long it is.
-    """
-
-    words: tuple[str, ...]
-    ring: tuple[str, ...]
-    seed: int
-    counter: TokenizerFile | None = None
-    characters: float = CHARACTERS_PER_TOKEN
+    words: tuple[str, ...]  # one token each
+    ring: tuple[str, ...]  # places in ``words``, a long text that every prompt takes a slice of
+    seed: int  # of the draws
+    counter: TokenizerFile | None = None  # counts tokens; None where lengths are characters
+    characters: float = CHARACTERS_PER_TOKEN  # characters per token, where there is no counter
+    # whether any n of the words, with spaces between, were found to be n tokens: then a prompt need not be counted again
     additive: bool = False
-    shared: str = ""
-    shared_tokens: int = 0
-    salt: int = 0
+    shared: str = ""  # a prefix in front of every prompt, in words
+    shared_tokens: int = 0  # how long it is
+    salt: int = 0  # of one run, so that a server that has seen the prompts of another run with this seed finds none of them in its cache
 
     @property
     def exact(self) -> bool:
@@ -139,8 +125,7 @@ class Prompts:
     def text(self, number: int, tokens: int) -> str:
         """The prompt of a request: ``tokens`` long, with its own beginning.
 
-        Raises:
-            InputError: the words do not add up to this length in this tokenizer.
+        Raises InputError: the words do not add up to this length in this tokenizer.
         """
         if self.counter is None:
             return self._of_characters(number, max(1, round(tokens * self.characters)))
@@ -158,8 +143,7 @@ class Prompts:
     def of_pieces(self, pieces: Sequence[tuple[int, int]], tokens: int) -> str:
         """A prompt of numbered pieces, each with the token up to which it reaches: as far as two prompts have the same, they are equal.
 
-        Raises:
-            InputError: a tokenizer whose words do not add up.
+        Raises InputError: a tokenizer whose words do not add up.
         """
         if self.counter is not None and not self.additive:
             raise InputError(f"{option('tokenizer')}: its words do not add up to the tokens of their prompt; leave it out for sessions")
@@ -232,23 +216,14 @@ _LENGTHS = ("output_length", "max_tokens", "osl")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePrompts:
-    """Prompts in the order of their file, from the beginning again where there are more requests.
-
-    Attributes:
-        texts: the prompts.
-        isl: how long each is: tokens of the tokenizer, or characters over ``characters``.
-        osl: the output's length of each, where the file says it or shows an answer; 0 otherwise.
-        counter: counts tokens; None where lengths are characters.
-        characters: characters per token, where there is no counter.
-        source: the name of the file.
-    """
+    """Prompts in the order of their file, from the beginning again where there are more requests."""
 
     texts: tuple[str, ...]
-    isl: tuple[int, ...]
-    osl: tuple[int, ...]
-    counter: TokenizerFile | None
-    characters: float
-    source: str
+    isl: tuple[int, ...]  # how long each is: tokens of the tokenizer, or characters over ``characters``
+    osl: tuple[int, ...]  # the output's length of each, where the file says it or shows an answer; 0 otherwise
+    counter: TokenizerFile | None  # counts tokens; None where lengths are characters
+    characters: float  # characters per token, where there is no counter
+    source: str  # the name of the file
 
     @property
     def exact(self) -> bool:

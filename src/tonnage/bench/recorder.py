@@ -31,21 +31,13 @@ Source = str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenTimes:
-    """The tokens of one reply.
+    """The tokens of one reply."""
 
-    Attributes:
-        times_ns: the moment of each event with output.
-        per_event: tokens of each; None for one each.
-        tokens: their sum.
-        source: where the sum comes from.
-        shared: whether the sum is known but its split over the events is estimated.
-    """
-
-    times_ns: Sequence[int]
-    per_event: Sequence[int] | None
+    times_ns: Sequence[int]  # the moment of each event with output
+    per_event: Sequence[int] | None  # tokens of each; None for one each
     tokens: int
-    source: Source
-    shared: bool = False
+    source: Source  # where the sum comes from
+    shared: bool = False  # whether the sum is known but its split over the events is estimated
 
 
 def token_times(reply: Reply, counted: Sequence[int] | None = None) -> TokenTimes:
@@ -99,30 +91,19 @@ EXAMPLES = 20
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Counts over the whole run that the record has no column for.
+    """Counts over the whole run that the record has no column for."""
 
-    Attributes:
-        outcomes: requests by outcome, "" for completed.
-        sources: completed requests by where their token count comes from.
-        shared: completed requests whose tokens were split over events by an estimate.
-        finished: completed streams that the server declared finished.
-        tokens, events: output tokens, and events with output.
-        isl_off, osl_off: completed requests whose length the server counts otherwise than it was asked.
-        isl_extra: prompt tokens that the server counts beyond those asked, summed.
-        examples: the first failures.
-    """
-
-    outcomes: Counter[str] = field(default_factory=Counter)
-    sources: Counter[str] = field(default_factory=Counter)
-    shared: int = 0
-    finished: int = 0
-    tokens: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)  # requests by outcome, "" for completed
+    sources: Counter[str] = field(default_factory=Counter)  # completed requests by where their token count comes from
+    shared: int = 0  # completed requests whose tokens were split over events by an estimate
+    finished: int = 0  # completed streams that the server declared finished
+    tokens: int = 0  # and events: output tokens, and events with output
     events: int = 0
-    isl_off: int = 0
+    isl_off: int = 0  # and osl_off: completed requests whose length the server counts otherwise than it was asked
     osl_off: int = 0
-    isl_extra: int = 0
+    isl_extra: int = 0  # prompt tokens that the server counts beyond those asked, summed
     prompt_counts: int = 0
-    examples: list[dict[str, Any]] = field(default_factory=list)
+    examples: list[dict[str, Any]] = field(default_factory=list)  # the first failures
 
     @property
     def failures(self) -> dict[str, int]:
@@ -131,12 +112,7 @@ class Tally:
 
 
 class Recorder:
-    """Takes exchanges in any order and writes rows in the order of their numbers.
-
-    Attributes:
-        tally: counts over the run.
-        begun_lateness_ns: by request, how long after it was due the client turned to it.
-    """
+    """Takes exchanges in any order and writes rows in the order of their numbers."""
 
     def __init__(self, writer: RunWriter, *, count: Callable[[str], int] | None = None, gaps: bool = True) -> None:
         """Begin a record; ``count`` counts a text's tokens for servers that do not, ``gaps`` says whether single events have moments."""
@@ -153,8 +129,8 @@ class Recorder:
         self._positions: list[int] = []
         self._pool = ThreadPoolExecutor(1)
         self._writing: list[Future[None]] = []
-        self.tally = Tally()
-        self.begun_lateness_ns = array("q")
+        self.tally = Tally()  # counts over the run
+        self.begun_lateness_ns = array("q")  # by request, how long after it was due the client turned to it
 
     def begin(self, start_ns: int) -> None:
         """Fix the moment that all times are counted from."""

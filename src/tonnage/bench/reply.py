@@ -23,21 +23,7 @@ _PLAIN = bytes(code for code in range(32, 127) if code not in b'"\\')
 
 
 class Reply:
-    """One reply of an endpoint, read incrementally.
-
-    Attributes:
-        http: the response around it.
-        times: nanoseconds of each event that carried output, as stamped.
-        sizes: characters of output of each of these events.
-        counts: output tokens up to and with an event, as the server counted them, by the event's place in ``times``; only those
-            events that said so.
-        texts: the output itself by event, where it was requested; empty otherwise.
-        tokens, prompt, cached: the server's last word on its usage; -1 where it did not say.
-        last_ns: stamp of the last piece.
-        finished: whether the server said that the output is complete.
-        error: the server's message where it sent an error inside the stream or the document; "" otherwise.
-        events: events of any kind, ``[DONE]`` included.
-    """
+    """One reply of an endpoint, read incrementally."""
 
     __slots__ = (
         *("_body", "_endpoint", "_keep", "_lead", "_prefix", "_stream", "_suffix", "_tail", "_usual"),
@@ -45,16 +31,18 @@ class Reply:
     )
 
     def __init__(self, endpoint: Endpoint, *, keep_text: bool = False) -> None:
-        self.http = HttpResponse()
-        self.times: list[int] = []
-        self.sizes: list[int] = []
+        self.http = HttpResponse()  # the response around it
+        self.times: list[int] = []  # nanoseconds of each event that carried output, as stamped
+        self.sizes: list[int] = []  # characters of output of each of these events
+        # output tokens up to and with an event, as the server counted them, by the event's place in ``times``; only those events that said
+        # so
         self.counts: dict[int, int] = {}
-        self.texts: list[str] = []
-        self.tokens = self.prompt = self.cached = -1
-        self.last_ns = -1
-        self.finished = False
-        self.error = ""
-        self.events = 0
+        self.texts: list[str] = []  # the output itself by event, where it was requested; empty otherwise
+        self.tokens = self.prompt = self.cached = -1  # the server's last word on its usage; -1 where it did not say
+        self.last_ns = -1  # stamp of the last piece
+        self.finished = False  # whether the server said that the output is complete
+        self.error = ""  # the server's message where it sent an error inside the stream or the document; "" otherwise
+        self.events = 0  # events of any kind, ``[DONE]`` included
         self._endpoint = endpoint
         self._keep = keep_text
         self._stream: EventStream | None = EventStream() if endpoint.streaming else None
@@ -67,9 +55,7 @@ class Reply:
 
         The usual piece is one chunk with one event that differs from the one before it in nothing but a plain piece of
         text. It is taken here at once: every byte of it is compared, and it leaves the parsers as they were.
-
-        Raises:
-            BrokenReply: they are not what the endpoint should send.
+        Raises BrokenReply: they are not what the endpoint should send.
         """
         usual, lead, tail = self._usual, self._lead, self._tail
         framing = len(lead) + len(tail)
@@ -179,8 +165,7 @@ class Reply:
     def end(self) -> None:
         """The response is complete, or the peer has closed the connection.
 
-        Raises:
-            BrokenReply: the response or its stream was cut off, or the document is not what it should be.
+        Raises BrokenReply: the response or its stream was cut off, or the document is not what it should be.
         """
         if not self.http.complete:
             self.http.end()
@@ -241,20 +226,7 @@ TIMED_OUT = "timed out"
 
 
 class Exchange:
-    """One request and its reply, in nanoseconds of the monotonic clock; -1 where it did not happen.
-
-    Attributes:
-        number: of the request, from 0 in the order of sending; below 0 for warm-up.
-        isl, osl: requested tokens.
-        due_ns: when it was due: its scheduled time in an open loop, in a closed one the moment its client was free.
-        begun_ns: when the client turned to it.
-        sent_ns: when its bytes were handed over, on a connection that stood.
-        reply: what came back.
-        outcome: "" where it completed, otherwise why not, in the same few words for the same reason.
-        detail: the server's own words on it.
-        question: the question of a turn, whose answer belongs to a conversation; "" elsewhere.
-        retried: whether it was sent again because a kept connection had been closed by the server.
-    """
+    """One request and its reply, in nanoseconds of the monotonic clock; -1 where it did not happen."""
 
     __slots__ = (
         *("begun_ns", "data", "detail", "due_ns", "isl", "number"),
@@ -262,16 +234,18 @@ class Exchange:
     )
 
     def __init__(self, *, number: int, isl: int, osl: int, data: bytes, reply: Reply) -> None:
-        self.number = number
-        self.isl = isl
+        self.number = number  # of the request, from 0 in the order of sending; below 0 for warm-up
+        self.isl = isl  # and osl: requested tokens
         self.osl = osl
         self.data = data
         self.reply = reply
+        # due_ns: when it was due: its scheduled time in an open loop, in a closed one the moment its client was free; begun_ns: when the
+        # client turned to it; sent_ns: when its bytes were handed over, on a connection that stood
         self.due_ns = self.begun_ns = self.sent_ns = -1
-        self.outcome = COMPLETED
-        self.detail = ""
-        self.retried = False
-        self.question = ""
+        self.outcome = COMPLETED  # "" where it completed, otherwise why not, in the same few words for the same reason
+        self.detail = ""  # the server's own words on it
+        self.retried = False  # whether it was sent again because a kept connection had been closed by the server
+        self.question = ""  # the question of a turn, whose answer belongs to a conversation; "" elsewhere
 
     def fail(self, outcome: str, detail: str = "") -> None:
         """Say why it did not complete; the first reason stays."""

@@ -65,11 +65,7 @@ AMD_DRIVER, NVIDIA_DRIVER = Path("/sys/module/amdgpu"), Path("/proc/driver/nvidi
 
 
 class DriverGpus:
-    """The GPUs that the drivers of this machine show: AMD's where only its driver is loaded, else NVIDIA's.
-
-    Attributes:
-        gpus: the name of each.
-    """
+    """The GPUs that the drivers of this machine show: AMD's where only its driver is loaded, else NVIDIA's."""
 
     def __init__(self) -> None:
         """Load the library and count the GPUs. Raises InputError: the package, the driver or a GPU is missing."""
@@ -87,7 +83,7 @@ class DriverGpus:
             faults = (library.NVMLError,)
         self._ask = ("amdsmi", AMDSMI, library, faults) if of_amd else ("nvml", NVML, library, faults)
         try:
-            self._handles, self.gpus = (_of_amd if of_amd else _of_nvidia)(library)
+            self._handles, self.gpus = (_of_amd if of_amd else _of_nvidia)(library)  # gpus: the name of each
         except faults as error:
             raise InputError(f"{where}: the driver cannot be asked ({' '.join(str(error).split())[:80]}); leave it out") from None
         if not self._handles:

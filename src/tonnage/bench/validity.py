@@ -50,21 +50,14 @@ PERCENTILES = (50, 90, 95, 99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One number next to its limit.
-
-    Attributes:
-        name: what was looked at.
-        value, limit: in ``unit``; a value that could not be had is NaN and passes.
-        passed: whether it is on the right side.
-        words: the whole as a sentence.
-    """
+    """One number next to its limit."""
 
     name: str
-    value: float
+    value: float  # and limit: in ``unit``; a value that could not be had is NaN and passes
     limit: float
     unit: str
-    passed: bool
-    words: str
+    passed: bool  # whether it is on the right side
+    words: str  # the whole as a sentence
 
     def to_json(self) -> dict[str, Any]:
         """By name."""
@@ -73,21 +66,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
-    """Whether a run can be believed.
+    """Whether a run can be believed."""
 
-    Attributes:
-        reasons: why not, one sentence each; none where it is valid.
-        notes: what a reader should know and what makes nothing invalid; options in them are not spelled yet.
-        checks: every number next to its limit.
-        steady: where the run was steady.
-        supported: percentiles, and whether there were samples enough for each at a confidence of 0.99.
-    """
-
-    reasons: tuple[str, ...]
-    notes: tuple[str, ...]
-    checks: tuple[Check, ...]
-    steady: Steady
-    supported: dict[int, bool]
+    reasons: tuple[str, ...]  # why not, one sentence each; none where it is valid
+    notes: tuple[str, ...]  # what a reader should know and what makes nothing invalid; options in them are not spelled yet
+    checks: tuple[Check, ...]  # every number next to its limit
+    steady: Steady  # where the run was steady
+    supported: dict[int, bool]  # percentiles, and whether there were samples enough for each at a confidence of 0.99
 
     @property
     def verdict(self) -> str:

@@ -44,17 +44,11 @@ SEEN = "seen.pickle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What one worker does.
+    """What one worker does."""
 
-    Attributes:
-        setup: the server and the prompts, with the worker's own place among all.
-        load: its share.
-        folder: where its run and what was seen of it go.
-    """
-
-    setup: Setup
+    setup: Setup  # the server and the prompts, with the worker's own place among all
     load: Load
-    folder: Path
+    folder: Path  # where its run and what was seen of it go
 
 
 def work(job: Job) -> None:

@@ -33,22 +33,14 @@ UNMAPPED = ("gemma2", "gemma3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A checkpoint to be made.
+    """A checkpoint to be made."""
 
-    Attributes:
-        form, tool: the format, and the tool that writes it.
-        model: folder of the original.
-        spec: what its ``config.json`` says.
-        output: folder that is written.
-        texts: files by what they are for: "calibration", which is judged too, and "held_back".
-    """
-
-    form: Format
+    form: Format  # and tool: the format, and the tool that writes it
     tool: str
-    model: Path
-    spec: Model
-    output: Path
-    texts: dict[str, Path]
+    model: Path  # folder of the original
+    spec: Model  # what its ``config.json`` says
+    output: Path  # folder that is written
+    texts: dict[str, Path]  # files by what they are for: "calibration", which is judged too, and "held_back"
 
     @property
     def weight_bytes(self) -> int:
@@ -76,8 +68,7 @@ class Job:
 def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
     """The format that was named, or that a plan assumes.
 
-    Raises:
-        InputError: neither, both and they differ, or a format that no tool writes.
+    Raises InputError: neither, both and they differ, or a format that no tool writes.
     """
     planned = {find_precision(pool.precision).name for pool in pools}
     if format is None and not planned:
@@ -115,8 +106,7 @@ def same_format(made: str, planned: str) -> bool:
 def asked_tool(tool: str | None, form: Format, pools: Sequence[Pool]) -> str:
     """The tool that was named, or the first whose checkpoint the plan's engine loads.
 
-    Raises:
-        InputError: the tool does not write the format, or the engine loads what no tool writes.
+    Raises InputError: the tool does not write the format, or the engine loads what no tool writes.
     """
     if tool is not None and tool not in TOOLS:
         raise UnknownName("tool", tool, TOOLS)
@@ -151,8 +141,7 @@ def check_gpu(form: Format, pools: Sequence[Pool]) -> None:
 def check_model(model: Path) -> Model:
     """The model of a folder.
 
-    Raises:
-        InputError: no checkpoint of safetensors in 16 bits; UnsupportedModel: of a kind that Tonnage does not know.
+    Raises InputError: no checkpoint of safetensors in 16 bits; UnsupportedModel: of a kind that Tonnage does not know.
     """
     spec = read_config(model) if model.is_dir() else None
     if spec is None:

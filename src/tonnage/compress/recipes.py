@@ -26,24 +26,15 @@ _GPTQ = "from llmcompressor.modifiers.gptq import GPTQModifier"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A number format that ``compress`` writes.
+    """A number format that ``compress`` writes."""
 
-    Attributes:
-        name: value of ``--format``.
-        precision: the same as ``spec.precision`` writes it, which is what a plan assumes.
-        scheme: llm-compressor's scheme where no calibration is needed: the safetensors are converted without loading the model.
-        modifiers: llm-compressor's modifiers where it calibrates, as Python, with the imports that they need.
-        config: Model Optimizer's configuration, as Python; empty where it has none.
-        methods: quantisation method of the checkpoint (``quantisation.yaml``), by tool.
-    """
-
-    name: str
-    precision: str
-    scheme: str = ""
-    modifiers: str = ""
+    name: str  # value of ``--format``
+    precision: str  # the same as ``spec.precision`` writes it, which is what a plan assumes
+    scheme: str = ""  # llm-compressor's scheme where no calibration is needed: the safetensors are converted without loading the model
+    modifiers: str = ""  # llm-compressor's modifiers where it calibrates, as Python, with the imports that they need
     imports: tuple[str, ...] = ()
-    config: str = ""
-    methods: dict[str, str]
+    config: str = ""  # Model Optimizer's configuration, as Python; empty where it has none
+    methods: dict[str, str]  # quantisation method of the checkpoint (``quantisation.yaml``), by tool
 
     def calibrated(self, tool: str) -> bool:
         """Whether the tool needs a text for it."""

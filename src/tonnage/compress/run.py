@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tonnage.compress.checks import Job
-from tonnage.compress.environment import python_of, version
 from tonnage.compress.recipes import LLM_COMPRESSOR, MODELOPT, TOOLS, script
 from tonnage.deploy.checkpoint import MANIFEST
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.formats.lm_eval import task_scores
 from tonnage.results.store import write_json
+
+PINS = "pins.txt"
+
+
+def pins(tool: str) -> str:
+    """The packages of a tool, each with its version; torch brings what its own build needs."""
+    return Path(__file__).with_name(f"{tool}.txt").read_text(encoding="utf-8")
+
+
+def version(tool: str) -> str:
+    """The pinned version of a tool."""
+    return next(line.partition("==")[2] for line in pins(tool).splitlines() if line.startswith(f"{TOOLS[tool]}=="))
+
+
+def folder(tool: str) -> Path:
+    """Where a tool's environment is: in ``TONNAGE_TOOLS``, or in ``tonnage`` of the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("TONNAGE_TOOLS") or Path(cache) / "tonnage") / tool
+
+
+def python_of(tool: str, told: Callable[[str], None]) -> Path:
+    """The Python of a tool's environment, which is made first where it is absent or of other pins.
+
+    A copy of the pins is written last, so that an environment whose making was interrupted is made again.
+    Raises TonnageError: pip cannot install the packages; its last lines are in the message.
+    """
+    place, wanted = folder(tool), pins(tool)
+    python = place / "bin" / "python"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with (place.parent / f"{tool}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (place / PINS).is_file() and (place / PINS).read_text(encoding="utf-8") == wanted and python.exists():
+            return python
+        told(f"making the environment of {tool} in {place}, once; torch and {len(wanted.splitlines())} packages …")
+        shutil.rmtree(place, ignore_errors=True)
+        _run([sys.executable, "-m", "venv", str(place)], tool)
+        _run([str(python), "-m", "pip", "install", "--quiet", "--no-input", "-r", str(Path(__file__).with_name(f"{tool}.txt"))], tool)
+        (place / PINS).write_text(wanted, encoding="utf-8")
+    return python
+
+
+def _run(command: list[str], tool: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = " | ".join(done.stderr.strip().splitlines()[-4:])
+        raise TonnageError(f"the environment of {tool} cannot be made: {last}")
+
 
 SCHEMA = "tonnage-compress/1"
 RECIPE = "recipe.py"
@@ -26,15 +74,10 @@ RECIPE = "recipe.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compressed:
-    """A checkpoint that was made.
-
-    Attributes:
-        folder: where it is.
-        manifest: content of ``tonnage-compress.json``.
-    """
+    """A checkpoint that was made."""
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: dict[str, Any]  # content of ``tonnage-compress.json``
 
 
 def recipe_of(job: Job, *, output: Path) -> str:
@@ -46,9 +89,7 @@ def recipe_of(job: Job, *, output: Path) -> str:
 def run(job: Job, told: Callable[[str], None]) -> Compressed:
     """Make the checkpoint next to its place, judge it, and move it there when it is whole.
 
-    Raises:
-        InputError: the place is taken, or the tool refuses the model.
-        TonnageError: the tool fails; its last lines are in the message.
+    Raises InputError: the place is taken, or the tool refuses the model; TonnageError: the tool fails; its last lines are in the message.
     """
     if job.output.exists():
         raise InputError(f"{option('output')}: {job.output} is there already; name another folder")

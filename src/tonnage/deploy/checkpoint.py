@@ -35,21 +35,13 @@ GATED = "It is gated: request access on its page, and give a token."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """The checkpoint that an engine loads.
+    """The checkpoint that an engine loads."""
 
-    Attributes:
-        checkpoint: Hugging Face name, or a folder inside the instance.
-        told: description and reason, as sentences in Markdown.
-        words: arguments added to the engine's command, which make it quantise the checkpoint at start.
-        make: commands that create the checkpoint, one per line; empty if it is published, or if no tool for it is known.
-        named: whether the caller chose the checkpoint.
-    """
-
-    checkpoint: str
-    told: str
-    words: tuple[str, ...] = ()
-    make: tuple[str, ...] = ()
-    named: bool = False
+    checkpoint: str  # Hugging Face name, or a folder inside the instance
+    told: str  # description and reason, as sentences in Markdown
+    words: tuple[str, ...] = ()  # arguments added to the engine's command, which make it quantise the checkpoint at start
+    make: tuple[str, ...] = ()  # commands that create the checkpoint, one per line; empty if it is published, or if no tool for it is known
+    named: bool = False  # whether the caller chose the checkpoint
 
 
 def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", asked: str | None = None) -> Loading:
@@ -62,9 +54,7 @@ def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", 
         vendor: vendor of the GPUs.
         asked: the caller's checkpoint, used unchanged; None to choose one from the catalog.
 
-    Raises:
-        InputError: ``asked`` is not a checkpoint name.
-        UnknownName: unknown model, number format or preset.
+    Raises InputError: ``asked`` is not a checkpoint name; UnknownName: unknown model, number format or preset.
     """
     if asked is not None:
         if not asked.strip() or asked.startswith("-") or any(letter.isspace() for letter in asked.strip()):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tonnage.deploy.alerts import rules
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.kubernetes.workload import USE
+from tonnage.deploy.monitoring import dashboard_text, rules
 from tonnage.deploy.plan_text import (
     argv_notes,
     bench_command,
@@ -21,6 +19,7 @@ from tonnage.deploy.plan_text import (
     summary,
 )
 from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.workload import USE
 from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
 
 

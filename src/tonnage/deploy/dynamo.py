@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.flags import transfer_file, transfer_words, without
-from tonnage.deploy.kubernetes.files import engine_config, labelled, model_cache
-from tonnage.deploy.kubernetes.workload import (
+from tonnage.deploy.kubernetes import engine_config, labelled, model_cache
+from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_words
+from tonnage.deploy.service import PORT, Service, transfer_file, transfer_words, without
+from tonnage.deploy.workload import (
     CONFIG,
     bundle,
     disruptions,
@@ -19,8 +20,6 @@ from tonnage.deploy.kubernetes.workload import (
     placing,
     resources,
 )
-from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_words
-from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
 

@@ -6,9 +6,10 @@ import shlex
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.flags import without
-from tonnage.deploy.kubernetes.files import engine_config, labelled, model_cache
-from tonnage.deploy.kubernetes.workload import (
+from tonnage.deploy.kubernetes import engine_config, labelled, model_cache
+from tonnage.deploy.plan_text import argv_notes, cluster_page, head
+from tonnage.deploy.service import PORT, Service, without
+from tonnage.deploy.workload import (
     PROBE_S,
     bundle,
     container,
@@ -20,8 +21,6 @@ from tonnage.deploy.kubernetes.workload import (
     resources,
     startup_tries,
 )
-from tonnage.deploy.plan_text import argv_notes, cluster_page, head
-from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 SECURED = {"portNumber": PORT, "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
@@ -65,7 +64,12 @@ def inference_service(service: Service) -> dict[str, Any]:
         "kind": "LLMInferenceService",
         "metadata": metadata(service),
         "spec": {
-            "model": {"uri": _uri(service), "name": service.served},
+            "model": {
+                "uri": f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}"
+                if service.local
+                else f"hf://{service.checkpoint}",
+                "name": service.served,
+            },
             "replicas": noted(service.pool.instances, scaling),
             "parallelism": {"tensor": service.pool.tp},
             "labels": labelled(service),
@@ -76,11 +80,6 @@ def inference_service(service: Service) -> dict[str, Any]:
             ),
         },
     }
-
-
-def _uri(service: Service) -> str:
-    """The checkpoint at Hugging Face, or in the claim that holds its folder."""
-    return f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}" if service.local else f"hf://{service.checkpoint}"
 
 
 def template(service: Service) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.deploy.kubernetes.files import objects, waits
-from tonnage.deploy.kubernetes.workload import bundle, deployment, metadata, pod, selector
+from tonnage.deploy.kubernetes import objects, waits
 from tonnage.deploy.plan_text import cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service, dns_label
+from tonnage.deploy.workload import bundle, deployment, metadata, pod, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 # The pods as a pool, and the way to it from a gateway.
@@ -103,19 +103,6 @@ def picker(service: Service) -> dict[str, Any]:
             "replicas": noted(1, "It remembers which pod has seen which prefix."),
             "selector": {"matchLabels": matched},
             "template": {"metadata": {"labels": matched}, "spec": pod},
-        },
-    }
-
-
-def picker_service(service: Service) -> dict[str, Any]:
-    """Its address; gateways speak TLS to a picker unless told otherwise (the inference extension's pull request 1085)."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(service, "-picker"),
-        "spec": {
-            "selector": {"app.kubernetes.io/name": f"{service.name}-picker"},
-            "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}],
         },
     }
 
@@ -219,7 +206,19 @@ def files(service: Service) -> dict[str, str]:
     written |= {
         "inference-pool.yaml": yaml_text(pool(service)),
         "route.yaml": yaml_text(route(service)),
-        "picker.yaml": yaml_text(picker(service), picker_service(service), *permissions(service)),
+        "picker.yaml": yaml_text(
+            picker(service),
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": metadata(service, "-picker"),
+                "spec": {
+                    "selector": {"app.kubernetes.io/name": f"{service.name}-picker"},
+                    "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}],
+                },
+            },
+            *permissions(service),
+        ),
         "picker-config.yaml": yaml_text(picker_config(service), head=CONFIG_READ),
     }
     scaled = service.target_in_flight is not None

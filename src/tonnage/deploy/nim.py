@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.flags import CONTEXT, without
-from tonnage.deploy.kubernetes.files import disruption_budget, model_cache, network_service
-from tonnage.deploy.kubernetes.workload import (
+from tonnage.deploy.kubernetes import disruption_budget, model_cache, network_service
+from tonnage.deploy.plan_text import cluster_page, head
+from tonnage.deploy.service import CONTEXT, PORT, Service, without
+from tonnage.deploy.workload import (
     adapter,
     bundle,
     container,
@@ -22,8 +23,6 @@ from tonnage.deploy.kubernetes.workload import (
     pod,
     startup_tries,
 )
-from tonnage.deploy.plan_text import cluster_page, head
-from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 from tonnage.errors import InputError, option
 from tonnage.formats.engine_metrics import HISTORIES
@@ -134,8 +133,7 @@ def _first(service: Service) -> bool:
 def profile_1(service: Service) -> str:
     """The profile of TensorRT-LLM in an image of NIM 1: the generic one, or that of the model's image for GPU, format and degrees.
 
-    Raises:
-        InputError: the image holds none, or none is known.
+    Raises InputError: the image holds none, or none is known.
     """
     if not _named(service):
         return "tensorrt_llm"

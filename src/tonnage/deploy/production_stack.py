@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.flags import without
-from tonnage.deploy.kubernetes.workload import RESOURCE, bundle, disruptions, environment, keda, placing, probes
 from tonnage.deploy.plan_text import argv_notes, cluster_page, head, image_note, startup_line
-from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.service import PORT, Service, without
+from tonnage.deploy.workload import RESOURCE, bundle, disruptions, environment, keda, placing, probes
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 
 MODEL = "engine"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from tonnage.deploy.checkpoint import Loading, loading
-from tonnage.deploy.flags import node_words, transfer_words
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.formats.engine_metrics import HISTORIES, Signals
@@ -19,7 +18,7 @@ from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import FILE, Command, listening, needs_drafter, with_drafter, with_metrics
 from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import Pool
+from tonnage.plan.pool import Pool, Role
 from tonnage.results.store import json_text
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.interfaces import Interface, find_interface
@@ -27,6 +26,68 @@ from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import WIDE, find_precision
 from tonnage.spec.targets import SPANNING, machine_gpus
 from tonnage.version import VERSION
+
+
+def without(words: Sequence[str], *left_out: str) -> list[str]:
+    """The words of a command without some flags and the values behind them."""
+    found: list[str] = []
+    place = 0
+    while place < len(words):
+        if words[place] in left_out:
+            place += 2
+            continue
+        found.append(words[place])
+        place += 1
+    return found
+
+
+LEADER = "$(LWS_LEADER_ADDRESS)"
+"""Address of the first pod of a group, which LeaderWorkerSet puts into the environment of each; ``WORKER`` is a pod's own place."""
+
+WORKER = "$(LWS_WORKER_INDEX)"
+"""Set by LeaderWorkerSet from 0.6 on (its documentation and manifests, read 2026-11-25)."""
+
+
+def node_words(family: str, *, nodes: int, rank: str) -> tuple[str, ...]:
+    """The engine's own flags of one of several nodes of an instance; vLLM takes its mp executor for them, without Ray."""
+    shared = ("--nnodes", str(nodes), "--node-rank", rank)
+    if family == "sglang":
+        return (*shared, "--dist-init-addr", f"{LEADER}:5000")
+    return (*shared, "--master-addr", LEADER, "--distributed-executor-backend", "mp", *(() if rank == "0" else ("--headless",)))
+
+
+# What makes an engine one of two pools: the flags and the file by which prefill instances send their KV cache to decode instances.
+
+
+NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+"""vLLM's connector (Dynamo's examples/backends/vllm/deploy/v1beta1/disagg.yaml, read 2026-11-23); both sides take the role kv_both."""
+
+CONTEXT = "--max_seq_len"
+"""The flag of TensorRT-LLM whose value the transfer's buffer has to hold."""
+
+
+def transfer_words(family: str, role: Role) -> tuple[str, ...]:
+    """The engine's own flags; none where instances do both, and none of TensorRT-LLM, which is told by its file.
+
+    Those of SGLang were read in llm-d's guides/pd-disaggregation on 2026-11-23.
+    """
+    if role == "serve":
+        return ()
+    if family == "sglang":
+        return ("--disaggregation-mode", role, "--disaggregation-transfer-backend", "nixl")
+    return ("--kv-transfer-config", NIXL) if family == "vllm" else ()
+
+
+def transfer_file(role: Role, launch: Sequence[str]) -> Mapping[str, Any]:
+    """What TensorRT-LLM's file holds in addition; its prefill instances take no overlap scheduler.
+
+    Read in Dynamo's examples/backends/trtllm/engine_configs/deepseek-r1/disagg on 2026-11-23.
+    """
+    if role == "serve":
+        return {}
+    tokens = {"max_tokens_in_buffer": int(launch[launch.index(CONTEXT) + 1])} if CONTEXT in launch else {}
+    return {"disable_overlap_scheduler": role == "prefill", "cache_transceiver_config": {"backend": "UCX", **tokens}}
+
 
 PORT = 8000
 """Of every engine that nothing is before, inside its container."""
@@ -59,46 +120,27 @@ KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instead:
-    """The plan's choice, if another deployment of the plan is written in its place.
-
-    Attributes:
-        choice: the plan's choice.
-        why: reason why the target cannot run it, as a clause.
-    """
+    """The plan's choice, if another deployment of the plan is written in its place."""
 
     choice: Candidate
-    why: str
+    why: str  # reason why the target cannot run it, as a clause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A deployment of a plan, ready to be written for a target: its choice, or the next best that the target can run.
+    """A deployment of a plan, ready to be written for a target: its choice, or the next best that the target can run."""
 
-    Attributes:
-        plan: whose choice it is.
-        choice: what it chose.
-        pool: its instances; of two pools all of them, with the role "serve", and ``halves`` has each.
-        family: of the engine, such as "vllm".
-        interface: flags, metrics and image of the preset's version.
-        loading: the checkpoint.
-        gpu: that it runs on.
-        signals: the metrics that the engine publishes.
-        instead: the plan's choice and the reason against it; None if this is the choice.
-        simulated: whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint.
-        case: its use case, which begins the names of its objects where several are deployed side by side; empty for one.
-    """
-
-    plan: Plan
-    choice: Candidate
-    pool: Pool
-    family: str
-    interface: Interface
+    plan: Plan  # whose choice it is
+    choice: Candidate  # what it chose
+    pool: Pool  # its instances; of two pools all of them, with the role "serve", and ``halves`` has each
+    family: str  # of the engine, such as "vllm"
+    interface: Interface  # flags, metrics and image of the preset's version
     loading: Loading
-    gpu: Gpu
-    signals: Signals
-    instead: Instead | None = None
-    simulated: bool = False
-    case: str = ""
+    gpu: Gpu  # that it runs on
+    signals: Signals  # the metrics that the engine publishes
+    instead: Instead | None = None  # the plan's choice and the reason against it; None if this is the choice
+    simulated: bool = False  # whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint
+    case: str = ""  # its use case, which begins the names of its objects where several are deployed side by side; empty for one
 
     @property
     def router(self) -> str:
@@ -355,8 +397,7 @@ def service_of(
         drafter: checkpoint of the drafter, if the plan decodes speculatively with one.
         simulated: whether the simulated engine runs in place of the plan's.
 
-    Raises:
-        InputError: the plan chose nothing, or something for which no command or image is known.
+    Raises InputError: the plan chose nothing, or something for which no command or image is known.
     """
     choice = plan.choice
     if choice is None:

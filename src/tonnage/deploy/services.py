@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tonnage.deploy.plan_text import paragraph
-from tonnage.deploy.triton.configs import Config, Said, Word, pbtxt
-from tonnage.deploy.triton.files import SERVER
+from tonnage.deploy.triton import SERVER, Config, Said, Word, pbtxt
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.errors import InputError, option
 from tonnage.spec.service import DynamicBatching, QueuePolicy, ServedModel, Service, Stage, Stream, Tensor
@@ -33,28 +32,19 @@ TARGETS = ("triton", "kserve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedFiles:
-    """Everything that the files are made of.
+    """Everything that the files are made of."""
 
-    Attributes:
-        name: of the deployment, for objects and containers.
-        service: one server with the chosen settings and its share of the traffic.
-        servers: how many of them.
-        source: the service file, for the commands.
-        answer: the sizing in a sentence.
-    """
-
-    name: str
-    service: Service
-    servers: int
-    source: str
-    answer: str
+    name: str  # of the deployment, for objects and containers
+    service: Service  # one server with the chosen settings and its share of the traffic
+    servers: int  # how many of them
+    source: str  # the service file, for the commands
+    answer: str  # the sizing in a sentence
 
 
 def service_files(found: SizedFiles, target: str) -> dict[str, str]:
     """The text of each file by its name.
 
-    Raises:
-        InputError: a target that runs no such services, a model without a backend, or a pipeline whose tensors are not known.
+    Raises InputError: a target that runs no such services, a model without a backend, or a pipeline whose tensors are not known.
     """
     if target not in TARGETS:
         raise InputError(
@@ -127,8 +117,7 @@ def _policy(policy: QueuePolicy) -> Config:
 def ensemble(stream: Stream, models: Mapping[str, ServedModel]) -> Config:
     """A pipeline as Triton's ensemble: the inputs of a step are the outputs of those before it, by name or else in their order.
 
-    Raises:
-        InputError: a model on the way does not say its tensors, or they do not fit together.
+    Raises InputError: a model on the way does not say its tensors, or they do not fit together.
     """
     stages, followed = stream.stages, {before for stage in stream.stages for before in stage.after}
     ends = [place for place in range(len(stages)) if place not in followed]

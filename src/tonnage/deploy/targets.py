@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.deploy.compose import files as compose
 from tonnage.deploy.dynamo import files as dynamo
 from tonnage.deploy.kserve import files as kserve
-from tonnage.deploy.kubernetes.files import files as kubernetes
+from tonnage.deploy.kubernetes import files as kubernetes
 from tonnage.deploy.llm_d import files as llm_d
 from tonnage.deploy.nim import files as nim
 from tonnage.deploy.nim import prepared as nim_prepared
@@ -24,8 +24,8 @@ from tonnage.deploy.production_stack import files as production_stack
 from tonnage.deploy.production_stack import prepared as stack_prepared
 from tonnage.deploy.ray_serve import files as ray_serve
 from tonnage.deploy.service import Service, around, dns_label, obstacle, service_of
-from tonnage.deploy.triton.files import files as triton
-from tonnage.deploy.triton.files import prepared as triton_prepared
+from tonnage.deploy.triton import files as triton
+from tonnage.deploy.triton import prepared as triton_prepared
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
@@ -72,10 +72,8 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
 
     Nearest means, in this order: the same GPU, the same number format, the first in the plan. With ``checkpoint``, only deployments in the
     choice's number format count, because the checkpoint is in that format. With ``simulated`` the simulated engine runs in its place.
-
-    Raises:
-        InputError: unknown target, one that runs no simulated engine, or a plan without a choice.
-        NothingRuns: no deployment of the plan runs on the target.
+    Raises InputError: unknown target, one that runs no simulated engine, or a plan without a choice; NothingRuns: no deployment of the plan
+    runs on the target.
     """
     target_runs(target)
     choice = plan.choice
@@ -137,9 +135,8 @@ def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, S
         target: what runs the engines.
         given: as for ``deployed``.
 
-    Raises:
-        InputError: a target without namespaces or that runs no deployment of one of the plans, use cases that share a pool or have none,
-            or two whose names are alike.
+    Raises InputError: a target without namespaces or that runs no deployment of one of the plans, use cases that share a pool or have none,
+    or two whose names are alike.
     """
     alone = f"size each scenario alone with {option('output')}, and deploy each plan"
     if target not in TOGETHER:
@@ -206,8 +203,7 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
         folder: where to.
         files: the text of each by its path inside the folder.
 
-    Raises:
-        InputError: there is something at that place already, or it cannot be written.
+    Raises InputError: there is something at that place already, or it cannot be written.
     """
     where = option("output")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

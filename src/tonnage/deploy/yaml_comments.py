@@ -15,17 +15,11 @@ STEP = "  "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """A value with what is said about it.
+    """A value with what is said about it."""
 
-    Attributes:
-        value: of a key or an item.
-        note: the comment before it; empty for none.
-        anchor: name under which an ``Alias`` takes it over; empty for none.
-    """
-
-    value: Any
-    note: str = ""
-    anchor: str = ""
+    value: Any  # of a key or an item
+    note: str = ""  # the comment before it; empty for none
+    anchor: str = ""  # name under which an ``Alias`` takes it over; empty for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from tonnage.report.document import Document, Facts, Lines, Section, Table, item
 from tonnage.report.numbers import ABSENT
 
 if TYPE_CHECKING:
-    from tonnage.serve.launch.profiles import Profile
-    from tonnage.serve.launch.start import Start, Started
-    from tonnage.serve.machine.machine import Machine
+    from tonnage.serve.launch import Start, Started
+    from tonnage.serve.machine import Machine
+    from tonnage.serve.profiles import Profile
     from tonnage.sizing.precisions import FormatGain
     from tonnage.spec.deployment import Deployment
 

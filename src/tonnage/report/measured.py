@@ -13,8 +13,8 @@ from tonnage.report.plans.question import attained_text
 
 if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
+    from tonnage.bench.exact_server import SelfTest
     from tonnage.bench.find_max import Maximum
-    from tonnage.bench.selftest import SelfTest
     from tonnage.results.metrics import Summary
     from tonnage.serve.demonstration import Demonstration, Failure
 

@@ -11,7 +11,7 @@ from tonnage.report.numbers import ABSENT
 from tonnage.report.watched import watched
 
 if TYPE_CHECKING:
-    from tonnage.deploy.verify.folder import Folder
+    from tonnage.deploy.verify import Folder
     from tonnage.watch.settings import Instance, Value
     from tonnage.watch.watched import Watched
 

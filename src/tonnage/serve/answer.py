@@ -24,17 +24,13 @@ if TYPE_CHECKING:
 
 
 class StopTexts:
-    """Takes a text piece by piece.
-
-    Attributes:
-        found: the stop text that has come, "" before; what follows is not given out.
-    """
+    """Takes a text piece by piece."""
 
     def __init__(self, stops: Sequence[str], *, kept: bool = False) -> None:
         """Nothing has come yet; ``kept`` says whether the stop that is found is given out."""
         self._stops, self._kept = tuple(stops), kept
         self._held = ""
-        self.found = ""
+        self.found = ""  # the stop text that has come, "" before; what follows is not given out
 
     def take(self, piece: str) -> str:
         """Take a further piece; what can be given out now."""
@@ -77,29 +73,17 @@ class Call(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Piece:
-    """A part of an answer, as an engine delivers it.
-
-    Attributes:
-        text: it may be empty.
-        tokens: how many it is made of.
-        finish: "stop" or "length" if it is the last, else "".
-        error: why there will be no answer, else "".
-        ids: its tokens, where the engine says them.
-        reasoning: text that is thought before the answer.
-        calls: parts of calls of tools.
-        silent: whether a client sees nothing of it.
-        stopped_by: the stop text or the token that ended the answer, if one did.
-    """
+    """A part of an answer, as an engine delivers it."""
 
     text: str = ""
-    tokens: int = 0
-    finish: str = ""
-    error: str = ""
-    ids: Sequence[int] = ()
-    reasoning: str = ""
-    calls: Sequence[Call] = ()
-    silent: bool = False
-    stopped_by: str | int = ""
+    tokens: int = 0  # how many it is made of
+    finish: str = ""  # "stop" or "length" if it is the last, else ""
+    error: str = ""  # why there will be no answer, else ""
+    ids: Sequence[int] = ()  # its tokens, where the engine says them
+    reasoning: str = ""  # text that is thought before the answer
+    calls: Sequence[Call] = ()  # parts of calls of tools
+    silent: bool = False  # whether a client sees nothing of it
+    stopped_by: str | int = ""  # the stop text or the token that ended the answer, if one did
 
 
 class Source(Protocol):
@@ -130,28 +114,17 @@ class Source(Protocol):
 
 @dataclass(slots=True, eq=False, kw_only=True, weakref_slot=True)
 class Answer:
-    """One choice of a request.
-
-    Attributes:
-        source: where it comes from.
-        metrics: of the server.
-        asked: its request.
-        prompt: of it.
-        script: what it says, where that is known beforehand.
-        made: output tokens so far, of which ``reasoned`` were thought.
-        stopped_by: the stop text or the token that ended it, if one did.
-        finish: "stop" or "length" once it has ended, "abort" when its client left.
-    """
+    """One choice of a request."""
 
     source: Source
     metrics: Metrics
-    asked: Asked
+    asked: Asked  # its request
     prompt: Prompt
-    script: Script | None = None
-    made: int = 0
+    script: Script | None = None  # what it says, where that is known beforehand
+    made: int = 0  # output tokens so far, of which ``reasoned`` were thought
     reasoned: int = 0
-    finish: str = ""
-    stopped_by: str | int = ""
+    finish: str = ""  # "stop" or "length" once it has ended, "abort" when its client left
+    stopped_by: str | int = ""  # the stop text or the token that ended it, if one did
     began: float = 0.0
     first: float = 0.0
     last: float = 0.0
@@ -180,8 +153,7 @@ class Answer:
     async def pieces(self) -> AsyncIterator[Piece]:
         """The answer, piece by piece, as the engine delivers it; ``finish`` is set when the last is given out.
 
-        Raises:
-            Refused: the engine cannot answer.
+        Raises Refused: the engine cannot answer.
         """
         texts = StopTexts(self.asked.stop, kept=self.asked.keeps_stop) if self.asked.stop else None
         try:

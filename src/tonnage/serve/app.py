@@ -19,7 +19,7 @@ from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
 from tonnage.serve.faults import HEADER
 from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.serve.request import Asked, Kind, asked_of
-from tonnage.serve.schema import broken_json
+from tonnage.serve.rules import broken_json
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -68,39 +68,22 @@ def _set() -> asyncio.Event:
 
 @dataclass(slots=True, kw_only=True)
 class Service:
-    """What the application serves.
-
-    Attributes:
-        engines: what answers.
-        reader: makes prompts of texts.
-        tokens: of the model.
-        limits: of every request.
-        most_waiting: requests that may be in the engines' queues when another comes; 0 for no limit.
-        started: seconds since 1970.
-        faults: what goes wrong on purpose; None for nothing.
-        dialect: how errors are worded, and what replies have next to the fields of the API.
-        transfers: of KV caches from and to other servers; None for none.
-        awake: is not set while the engines sleep: requests wait for it.
-        busy: requests that are being answered.
-        settings: what ``/server_info`` says; empty for no such path.
-        width: of the vectors of a model that embeds, which answers nothing else; 0 for one that generates.
-        version: of the engine whose ways it has.
-    """
+    """What the application serves."""
 
     engines: Engines
-    reader: Reader
+    reader: Reader  # makes prompts of texts
     tokens: Tokens
-    limits: Limits
-    most_waiting: int = 0
-    started: int = 0
-    faults: Faults | None = None
-    dialect: Dialect = OF_VLLM
-    transfers: Transfers | None = None
-    awake: asyncio.Event = field(default_factory=_set)
-    busy: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    width: int = 0
-    version: str = VERSION
+    limits: Limits  # of every request
+    most_waiting: int = 0  # requests that may be in the engines' queues when another comes; 0 for no limit
+    started: int = 0  # seconds since 1970
+    faults: Faults | None = None  # what goes wrong on purpose; None for nothing
+    dialect: Dialect = OF_VLLM  # how errors are worded, and what replies have next to the fields of the API
+    transfers: Transfers | None = None  # of KV caches from and to other servers; None for none
+    awake: asyncio.Event = field(default_factory=_set)  # is not set while the engines sleep: requests wait for it
+    busy: int = 0  # requests that are being answered
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what ``/server_info`` says; empty for no such path
+    width: int = 0  # of the vectors of a model that embeds, which answers nothing else; 0 for one that generates
+    version: str = VERSION  # of the engine whose ways it has
 
     @property
     def model(self) -> str:
@@ -132,7 +115,7 @@ class Stream(Response):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             async for part in self._events:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
-                if self._cut_after and _total(self._answers) >= self._cut_after:
+                if self._cut_after and sum(answer.made for answer in self._answers) >= self._cut_after:
                     raise Cut
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -224,8 +207,7 @@ def _rank(request: Request) -> int | None:
 async def admitted(service: Service, request: Request) -> int:
     """Wait until the engines are awake; tokens after which a stream of the next request breaks off on purpose, 0 for never.
 
-    Raises:
-        Refused: a fault on demand.
+    Raises Refused: a fault on demand.
     """
     await service.awake.wait()
     fault = None if service.faults is None else service.faults.next(request.headers.get(HEADER, ""))
@@ -309,10 +291,6 @@ async def ended(answer: Answer, call_id: str = "") -> Made:
         made.take(piece, call_id)
     made.settle()
     return made
-
-
-def _total(made: list[Answer]) -> int:
-    return sum(answer.made for answer in made)
 
 
 async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Dialect) -> AsyncIterator[bytes]:

@@ -17,15 +17,10 @@ TTFT_MS = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """One metric of a run, predicted and measured.
+    """One metric of a run, predicted and measured."""
 
-    Attributes:
-        metric: its name, as in ``summary.json``.
-        predicted, measured: means over the run.
-    """
-
-    metric: str
-    predicted: float
+    metric: str  # its name, as in ``summary.json``
+    predicted: float  # and measured: means over the run
     measured: float
 
     @property
@@ -42,47 +37,29 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What came of killing one instance under load.
+    """What came of killing one instance under load."""
 
-    Attributes:
-        instance: the one that was killed.
-        after_s: seconds into the load.
-        back_s: seconds from the kill until it served again; None if it did not while the load lasted.
-        sent, completed, failed: requests of the load; ``failed`` counts the streams that had begun there.
-        retried: requests that the gateway sent to another instance because the first had not begun to answer.
-        ttft_p95_ms: over the completed requests; None where none completed.
-    """
-
-    instance: str
-    after_s: float
-    back_s: float | None
-    sent: int
+    instance: str  # the one that was killed
+    after_s: float  # seconds into the load
+    back_s: float | None  # seconds from the kill until it served again; None if it did not while the load lasted
+    sent: int  # and completed, failed: requests of the load; ``failed`` counts the streams that had begun there
     completed: int
     failed: int
-    retried: int
-    ttft_p95_ms: float | None
+    retried: int  # requests that the gateway sent to another instance because the first had not begun to answer
+    ttft_p95_ms: float | None  # over the completed requests; None where none completed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demonstration:
-    """A demonstration.
+    """A demonstration."""
 
-    Attributes:
-        fleet, load: what was served and what was sent, in words.
-        requests: completed ones of the first load, which are compared.
-        beside: their metrics.
-        client: the client's own verdict on its measurement.
-        client_reasons: why it cannot be believed, where that is so.
-        failure: of the second load.
-    """
-
-    fleet: str
+    fleet: str  # and load: what was served and what was sent, in words
     load: str
-    requests: int
+    requests: int  # completed ones of the first load, which are compared
     beside: tuple[Beside, ...]
-    client: str
-    client_reasons: tuple[str, ...]
-    failure: Failure
+    client: str  # the client's own verdict on its measurement
+    client_reasons: tuple[str, ...]  # why it cannot be believed, where that is so
+    failure: Failure  # of the second load
 
     @property
     def verdict(self) -> str:

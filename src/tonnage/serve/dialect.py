@@ -36,58 +36,37 @@ def _nulls(*names: str) -> Mapping[str, None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Further:
-    """Fields that the replies of an engine have next to those of OpenAI's API; they are null where a request does not ask for them.
+    """Fields that the replies of an engine have next to those of OpenAI's API; they are null where a request does not ask for them."""
 
-    Attributes:
-        reply: of a whole reply; ``chat`` of that of a chat alone.
-        choice: of its choices; ``text_choice`` of those of a completion alone.
-        message: of the message of a chat.
-        usage: of the usage of a whole reply; ``chat_usage`` of the one in every event of a chat's stream.
-        first: of the first event of a chat's stream.
-        delta: of the choices of the further events of a chat's stream, and of all of a completion's; ``text_delta`` of the latter alone.
-        stop_reason: whether choices that end say which stop text ended them.
-        fingerprint: the build, in whole replies and in the last event of a stream; "" for none.
-    """
-
-    reply: Mapping[str, None] = field(default_factory=dict)
+    reply: Mapping[str, None] = field(default_factory=dict)  # of a whole reply; ``chat`` of that of a chat alone
     chat: Mapping[str, None] = field(default_factory=dict)
-    choice: Mapping[str, None] = field(default_factory=dict)
+    choice: Mapping[str, None] = field(default_factory=dict)  # of its choices; ``text_choice`` of those of a completion alone
     text_choice: Mapping[str, None] = field(default_factory=dict)
-    message: Mapping[str, None] = field(default_factory=dict)
+    message: Mapping[str, None] = field(default_factory=dict)  # of the message of a chat
+    # of the usage of a whole reply; ``chat_usage`` of the one in every event of a chat's stream
     usage: Mapping[str, None] = field(default_factory=dict)
     chat_usage: Mapping[str, None] = field(default_factory=dict)
-    first: Mapping[str, None] = field(default_factory=dict)
+    first: Mapping[str, None] = field(default_factory=dict)  # of the first event of a chat's stream
+    # of the choices of the further events of a chat's stream, and of all of a completion's; ``text_delta`` of the latter alone
     delta: Mapping[str, None] = field(default_factory=dict)
     text_delta: Mapping[str, None] = field(default_factory=dict)
-    stop_reason: bool = False
-    fingerprint: str = ""
+    stop_reason: bool = False  # whether choices that end say which stop text ended them
+    fingerprint: str = ""  # the build, in whole replies and in the last event of a stream; "" for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The ways of one family of engines.
+    """The ways of one family of engines."""
 
-    Attributes:
-        name: as ``--emulate`` has it.
-        owner: of the model, as ``/v1/models`` says it.
-        nested_errors: whether an error is under the key ``error``, or is the whole body with ``object: error``.
-        context: whether ``/v1/models`` says the longest context.
-        card: further fields of the model there.
-        permission: whether it has a permission there.
-        further: fields of replies.
-        published: names of metrics.
-        source: where this comes from, with the day.
-    """
-
-    name: str
-    owner: str
-    nested_errors: bool
-    published: Published
-    context: bool = True
-    card: Mapping[str, None] = field(default_factory=dict)
-    permission: bool = False
+    name: str  # as ``--emulate`` has it
+    owner: str  # of the model, as ``/v1/models`` says it
+    nested_errors: bool  # whether an error is under the key ``error``, or is the whole body with ``object: error``
+    published: Published  # names of metrics
+    context: bool = True  # whether ``/v1/models`` says the longest context
+    card: Mapping[str, None] = field(default_factory=dict)  # further fields of the model there
+    permission: bool = False  # whether it has a permission there
     further: Further = Further()
-    source: str
+    source: str  # where this comes from, with the day
 
     def error(self, message: str, *, kind: str, param: str | None, code: int) -> dict[str, Any]:
         """The body of an error."""
@@ -160,17 +139,11 @@ DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NI
 
 
 class Refused(Exception):
-    """A request that is answered with an error of the API.
-
-    Attributes:
-        status: of HTTP.
-        kind: the error's ``type``, as vLLM names it.
-        param: the field that is wrong; None where it is the whole body.
-    """
+    """A request that is answered with an error of the API."""
 
     def __init__(self, message: str, *, status: int = 400, kind: str = "BadRequestError", param: str | None = None) -> None:
-        """Keep the parts of the body that the client gets."""
         super().__init__(message)
+        # status: of HTTP; kind: the error's ``type``, as vLLM names it; param: the field that is wrong; None where it is the whole body
         self.status, self.kind, self.param = status, kind, param
 
     def to_json(self, dialect: Dialect) -> dict[str, Any]:

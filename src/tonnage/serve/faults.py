@@ -46,24 +46,15 @@ _BITS = 2**32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong.
-
-    Attributes:
-        kind: what.
-        instance: where; None for everywhere.
-        start_s, end_s: from when to when, in seconds from the first request.
-        factor: by which an instance is slower.
-        share: of the requests.
-        after: tokens after which a stream breaks off.
-    """
+    """One thing that goes wrong."""
 
     kind: Kind
-    instance: int | None = None
-    start_s: float = 0.0
+    instance: int | None = None  # where; None for everywhere
+    start_s: float = 0.0  # and end_s: from when to when, in seconds from the first request
     end_s: float = math.inf
-    factor: float = 1.0
-    share: float = 0.0
-    after: int = 1
+    factor: float = 1.0  # by which an instance is slower
+    share: float = 0.0  # of the requests
+    after: int = 1  # tokens after which a stream breaks off
 
     def words(self) -> str:
         """As it is written, less the instance."""
@@ -162,8 +153,7 @@ class Faults:
     def next(self, header: str = "") -> Fault | None:
         """What happens to the next request, which may bring its own fault in a header; None for nothing.
 
-        Raises:
-            Refused: a header with no fault of a single request.
+        Raises Refused: a header with no fault of a single request.
         """
         number, now = next(self._numbers), self._now_s()
         if not self._begun:

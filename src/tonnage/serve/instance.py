@@ -1,19 +1,69 @@
-"""One simulated engine on a clock on the wall: requests come when they come, and tokens leave when the engine says so."""
+"""Simulated engines on a clock on the wall: requests come when they come, and tokens leave when the engine says so."""
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import math
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.results.requests import UNFINISHED
-from tonnage.serve.prefix import Content
-from tonnage.simulator.member import Delivery, Member
-from tonnage.units import NS_PER_S
+from tonnage.serve.prefix import Content, names_of
+from tonnage.simulator.member import Delivery, Member, view_of_groups
+from tonnage.simulator.router import ROUTERS, Request, memory_of
+from tonnage.units import NS_PER_S, PS_PER_NS
 
 if TYPE_CHECKING:
-    from tonnage.serve.clock import WallClock
     from tonnage.serve.prefix import CachedEngine
+
+
+class WallClock:
+    """Simulated picoseconds since the start of a server; ``speed`` of them pass in one picosecond on the wall."""
+
+    def __init__(self, speed: float = 1.0, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self.speed = speed  # how many times as fast as the wall's the simulated time runs, where no change slows it
+        self._now_ns = now_ns
+        self._from_ns, self._from_ps, self._pace = [now_ns()], [0], [PS_PER_NS * speed]
+
+    def change(self, changes: Sequence[tuple[float, float]]) -> None:
+        """Change the pace from now on, in place of changes to come: (seconds from now, factor by which time is slower), in order."""
+        start = self._now_ns()
+        part = bisect.bisect_right(self._from_ns, start)
+        del self._from_ns[part:], self._from_ps[part:], self._pace[part:]
+        for seconds, factor in changes:
+            moment = start + round(seconds * NS_PER_S)
+            self._from_ps.append(self.at(moment))
+            self._from_ns.append(moment)
+            self._pace.append(0.0 if math.isinf(factor) else PS_PER_NS * self.speed / factor)
+
+    def now(self) -> int:
+        """Simulated picoseconds."""
+        return self.at(self._now_ns())
+
+    def at(self, moment_ns: int) -> int:
+        """The simulated picoseconds of a moment of the monotonic clock."""
+        part = max(bisect.bisect_right(self._from_ns, moment_ns) - 1, 0)
+        return self._from_ps[part] + int((moment_ns - self._from_ns[part]) * self._pace[part])
+
+    def moment_ns(self, at: int) -> int:
+        """The first nanosecond of the monotonic clock at which simulated time has reached ``at``.
+
+        A time that is never reached, because the clock stands still for ever, is a year away.
+        """
+        part = max(bisect.bisect_left(self._from_ps, at) - 1, 0)
+        if not self._pace[part]:
+            return self._from_ns[part] + 366 * 86_400 * NS_PER_S
+        moment = self._from_ns[part] + int((at - self._from_ps[part]) / self._pace[part])
+        while self.at(moment) < at:
+            moment += 1
+        return moment
+
+    def late_s(self, at: int) -> float:
+        """Seconds on the wall since simulated time was ``at``."""
+        return (self._now_ns() - self.moment_ns(at)) / NS_PER_S
+
 
 KEPT = 4_096
 """Requests after which ended ones are forgotten."""
@@ -30,27 +80,20 @@ class Alarm(Protocol):
 
 
 class Instance:
-    """A member of a fleet that is advanced to the present whenever something is due or somebody submits.
-
-    Attributes:
-        name: its number, as text, in metrics.
-        engine: which the member advances.
-        member: of a fleet: the engine, and what is outstanding there.
-        slot_at: when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``.
-        handing_at: when the engine made what is being handed out, in picoseconds of its time.
-    """
+    """A member of a fleet that is advanced to the present whenever something is due or somebody submits."""
 
     def __init__(self, name: str, engine: CachedEngine, clock: WallClock) -> None:
         """Start idle; without ``wakes_by``, anyone who holds it calls ``wake`` when something is due. The engine's 0 is the clock's."""
-        self.name = name
-        self.engine = engine
+        self.name = name  # its number, as text, in metrics
+        self.engine = engine  # which the member advances
+        # of a fleet: the engine, and what is outstanding there
         self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
         self._clock = clock
         self._deliver: dict[int, Deliver] = {}
         self._alarm: Alarm | None = None
         self._late: Callable[[float], None] | None = None
-        self.slot_at: dict[int, float] = {}
-        self.handing_at = 0
+        self.slot_at: dict[int, float] = {}  # when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``
+        self.handing_at = 0  # when the engine made what is being handed out, in picoseconds of its time
         self._without: set[int] = set()
         self._begun: set[int] = set()
         self._taken = 0
@@ -154,3 +197,77 @@ class Instance:
         (self._begun.discard if ends else self._begun.add)(number)
         if deliver is not None:
             deliver(delivery.tokens, delivery.status)
+
+
+class Fleet:
+    """Sends each request to one of its instances, by the simulator's own router."""
+
+    def __init__(self, instances: Sequence[Instance], router: str = "least-outstanding", seed: int = 0, ranks: int = 1) -> None:
+        """Start with idle instances; with attention ranks each of them, those of one instance side by side.
+
+        Requests go to the ranks in turn, as in the simulator (``simulator.spec``).
+        """
+        self.instances = tuple(instances)
+        self._groups = [[one.member for one in self.instances[at : at + ranks]] for at in range(0, len(self.instances), ranks)]
+        self._turns = [itertools.cycle(range(at, at + ranks)) for at in range(0, len(self.instances), ranks)]
+        self._members = [instance.member for instance in self.instances]
+        self._choose, self._by_prefix = ROUTERS[router], router == "prefix-aware"
+        self._memory = memory_of(len(self._groups), seed)
+        self._numbers = itertools.count()
+        self._where: dict[int, Instance] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the engines' queues."""
+        return sum(len(member.engine.waiting) for member in self._members)
+
+    def submit(
+        self,
+        *,
+        isl: int,
+        osl: int,
+        deliver: Deliver,
+        session: int = -1,
+        content: Content | None = None,
+        came_at: float | None = None,
+        received: bool = False,
+        rank: int | None = None,
+        sent: Callable[[int, Instance], None] | None = None,
+    ) -> int:
+        """Send a request to an instance, or to the ``rank`` that the client chose; its number.
+
+        Arguments are those of ``Instance.submit``, the client's ``session`` for session affinity (-1 for none), and ``sent``, which is told
+        number and instance before anything is delivered: on a slow machine before this returns.
+        """
+        number = next(self._numbers)
+        if rank is None:
+            rank = self._chosen(number, isl, session, content)
+        instance = self.instances[rank]
+        self._where[number] = instance
+        if sent is not None:
+            sent(number, instance)
+        instance.submit(number, isl=isl, osl=osl, deliver=deliver, content=content, came_at=came_at, received=received)
+        return number
+
+    def _chosen(self, number: int, isl: int, session: int, content: Content | None) -> int:
+        """The engine that the router chooses."""
+        view = view_of_groups(self._groups)
+        if self._by_prefix and content is not None:
+            view = view._replace(matched=[self._matched(group, content) for group in self._groups])
+        chosen = self._choose(view, Request(number=number, session=session, isl=isl), self._memory)
+        return next(self._turns[chosen])
+
+    def _matched(self, group: Sequence[Member], content: Content) -> int:
+        """Tokens of a prompt that the cache of an instance has, or that of one of its ranks."""
+        engines: list[Any] = [member.engine for member in group]
+        return max(int(one.matched(names_of(content.ids, one.tokens_per_block, content.salt))) for one in engines)
+
+    def ended(self, number: int) -> Instance:
+        """Forget a request; the instance that had it."""
+        return self._where.pop(number)
+
+    def cancel(self, number: int) -> None:
+        """Let go of a request whose client has left."""
+        instance = self._where.get(number)
+        if instance is not None:
+            instance.cancel(number)

@@ -14,7 +14,7 @@ from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_bo
 from tonnage.serve.dialect import Refused
 from tonnage.serve.replies import Made, event
 from tonnage.serve.request import Asked, asked_of
-from tonnage.serve.schema import checked, value_error
+from tonnage.serve.rules import checked, value_error
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,10 +12,147 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tonnage.serve import published as at
-from tonnage.serve.vllm_metrics import Http, State, VllmOnly, cache_config, prefills_of, steps_of
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
+
+
+_HIGH = (*(0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 7.5, 10.0), 30.0, 60.0)
+_LOW = (0.1, 0.5, 1.0)
+_STEP = (1.0, *(8.0 * 2**i for i in range(12)))
+_CONFIG = (
+    *("_block_size_resolved", "cache_dtype", "cache_hit_alignment_tokens", "effective_attention_block_size"),
+    *("enable_mamba_shared_prefix_checkpoint", "enable_prefix_caching", "gpu_memory_utilization", "hash_block_size", "is_attention_free"),
+    *("kv_cache_dtype_skip_layers", "kv_cache_layout", "kv_cache_max_concurrency", "kv_cache_memory_bytes", "kv_cache_size_tokens"),
+    *("kv_offloading_backend", "kv_offloading_size", "kv_sharing_fast_prefill", "mamba_block_size", "mamba_cache_dtype"),
+    *("mamba_cache_mode", "mamba_page_size_padded", "mamba_ssm_cache_dtype", "num_cpu_blocks", "num_gpu_blocks_override"),
+    *("prefix_cache_retention_interval", "prefix_caching_hash_algo", "prefix_match_unit", "replayssm_buffer_len", "skip_page_size_padded"),
+    *("sliding_window", "swa_bounded_replay", "use_kda_recoverssm", "use_replayssm", "user_specified_block_size"),
+)
+"""Further labels of ``vllm:cache_config_info``; "None" where a simulated engine has no such thing."""
+
+
+def cache_config(known: Mapping[str, str]) -> dict[str, str]:
+    """The labels that describe the KV cache."""
+    return {**dict.fromkeys(_CONFIG, "None"), "effective_attention_block_size": known["block_size"], **known}
+
+
+@dataclass(slots=True, kw_only=True)
+class Prompts:
+    """Prompt tokens of one instance by where their KV came from."""
+
+    computed: int = 0  # and cached, received: in a step of its own, in its prefix cache, and from another instance
+    cached: int = 0
+    received: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """What the collector shows."""
+
+    prompts: dict[str, Prompts] = field(default_factory=dict)  # by instance
+    asleep: str = "awake"  # "awake", "weights_offloaded" or "discard_all"
+    adapters: Callable[[], tuple[set[str], set[str]]] | None = None  # gives the adapters of waiting requests, and of running ones
+    # the adapters that are loaded, by name; with none the engine publishes nothing of adapters
+    loaded: Mapping[str, object] = field(default_factory=dict)
+
+    def of(self, engine: str) -> Prompts:
+        """Those of an instance."""
+        return self.prompts.setdefault(engine, Prompts())
+
+
+class VllmOnly(Collector):
+    """Series that are read off the state at a scrape."""
+
+    def __init__(self, state: State, model: str, waiting: Callable[[], Iterable[tuple[str, int]]]) -> None:
+        """Show a state, which changes as requests come, and how many are in the queue of each instance."""
+        self._state, self._model, self._waiting = state, model, waiting
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, with a series for each instance and source."""
+        waiting = dict(self._waiting())
+        by = [(engine, self._state.of(engine)) for engine in waiting]
+        reasons = {engine: {"capacity": count, "deferred": 0} for engine, count in waiting.items()}
+        yield self._gauge("num_requests_waiting_by_reason", "Requests in the queue, by reason.", "reason", reasons)
+        if self._state.loaded and self._state.adapters is not None:
+            labels = ["max_lora", "waiting_lora_adapters", "running_lora_adapters"]
+            info = GaugeMetricFamily("vllm:lora_requests_info", "Adapters of requests; its value is the time.", labels=labels)
+            info.add_metric([str(len(self._state.loaded)), *(",".join(sorted(some)) for some in self._state.adapters())], time.time())
+            yield info
+        asleep = {name: float(name == self._state.asleep) for name in ("awake", "weights_offloaded", "discard_all")}
+        yield self._gauge("engine_sleep_state", "Which state the engine is in.", "sleep_state", dict.fromkeys(waiting, asleep))
+        for name in ("estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu"):
+            yield self._counter(name, "Not estimated, as in vLLM where MFU metrics are off.", "", {e: {"": 0} for e in waiting})
+        for name in ("mm_cache_queries", "mm_cache_hits"):
+            yield self._counter(name, "Of images and the like, which a simulated engine does not take.", "", {e: {"": 0} for e in waiting})
+        received = {engine: {"": one.received} for engine, one in by}
+        yield self._counter("external_prefix_cache_queries", "Prompt tokens expected from other instances.", "", received)
+        yield self._counter("external_prefix_cache_hits", "Prompt tokens whose KV came from other instances.", "", received)
+        sources = {
+            engine: {"local_compute": one.computed, "local_cache_hit": one.cached, "external_kv_transfer": one.received}
+            for engine, one in by
+        }
+        yield self._counter("prompt_tokens_by_source", "Prompt tokens, by where their KV came from.", "source", sources)
+        found = {engine: one.cached + one.received for engine, one in by}
+        yield self._counter("prompt_tokens_cached", "Prompt tokens that were not computed.", "", {e: {"": n} for e, n in found.items()})
+        tiers = {engine: {"device": one.cached, "host": 0, "p2p": one.received, "disk": 0, "external_unspecified": 0} for engine, one in by}
+        yield self._counter("prompt_tokens_cached_by_source", "Prompt tokens that were not computed, by tier.", "source", tiers)
+
+    def _gauge(self, name: str, about: str, label: str, values: Mapping[str, Mapping[str, float]]) -> Metric:
+        return self._filled(GaugeMetricFamily(f"vllm:{name}", about, labels=self._labels(label)), values, label)
+
+    def _counter(self, name: str, about: str, label: str, values: Mapping[str, Mapping[str, float]]) -> Metric:
+        return self._filled(CounterMetricFamily(f"vllm:{name}", about, labels=self._labels(label)), values, label)
+
+    def _labels(self, label: str) -> list[str]:
+        return ["model_name", "engine", *([label] if label else [])]
+
+    def _filled(
+        self, family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, Mapping[str, float]], label: str
+    ) -> GaugeMetricFamily | CounterMetricFamily:
+        for engine, series in values.items():
+            for name, value in series.items():
+                family.add_metric([self._model, engine, *([name] if label else [])], value)
+        return family
+
+
+class Http:
+    """Requests over HTTP, as vLLM's instrumentator counts them."""
+
+    def __init__(self, registry: client.CollectorRegistry, model: str) -> None:
+        self._requests = client.Counter("http_requests", "Responses.", ["method", "status", "handler"], registry=registry)
+        self._received = client.Summary("http_request_size_bytes", "Bytes of requests.", ["handler"], registry=registry)
+        self._sent = client.Summary("http_response_size_bytes", "Bytes of whole responses.", ["handler"], registry=registry)
+        about = "Seconds until the end of the response."
+        self._all = client.Histogram("http_request_duration_highr_seconds", about, buckets=_HIGH, registry=registry)
+        self._by_path = client.Histogram("http_request_duration_seconds", about, ["method", "handler"], buckets=_LOW, registry=registry)
+        labels = ["mode", "outcome", "request_type", "model_name"]
+        self._tools = client.Counter(
+            "vllm:tool_call_parser_invocations", "Deltas and answers read for calls, which are not counted here.", labels, registry=registry
+        )
+        for mode in ("streaming", "non_streaming"):
+            for outcome in ("tool_call", "no_tool_call"):
+                for kind in ("chat_completions", "responses", "other"):
+                    self._tools.labels(mode, outcome, kind, model)
+
+    def responded(self, method: str, handler: str, status: int, *, seconds: float = 0.0, received: int = 0, sent: int = 0) -> None:
+        """Count a response, by the class of its status, such as "5xx"."""
+        self._requests.labels(method, f"{status // 100}xx", handler).inc()
+        self._received.labels(handler).observe(received)
+        self._sent.labels(handler).observe(sent)
+        self._all.observe(seconds)
+        self._by_path.labels(method, handler).observe(seconds)
+
+
+def steps_of(registry: client.CollectorRegistry, labels: list[str]) -> client.Histogram:
+    """The histogram of tokens by step."""
+    return client.Histogram("vllm:iteration_tokens_total", "Tokens of a step.", labels, buckets=_STEP, registry=registry)
+
+
+def prefills_of(registry: client.CollectorRegistry, labels: list[str], buckets: tuple[float, ...]) -> client.Histogram:
+    """The histogram of prompt tokens that were computed."""
+    name, about = "vllm:request_prefill_kv_computed_tokens", "Prompt tokens that the cache did not have."
+    return client.Histogram(name, about, labels, buckets=buckets, registry=registry)
 
 
 # What engines hold at the moment of a scrape, as Prometheus metrics under the names of an engine.
@@ -22,29 +160,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one engine holds at a moment.
-
-    Attributes:
-        engine: its name.
-        running, waiting: requests with a slot, and in the queue.
-        kv_used: share of the KV cache in use, from 0 to 1.
-        preemptions: requests that lost their blocks since the start, counted every time.
-        kv: the KV cache as vLLM describes it, such as its ``block_size``; empty where it is not known.
-    """
+    """What one engine holds at a moment."""
 
     engine: str
-    running: int
+    running: int  # and waiting: requests with a slot, and in the queue
     waiting: int
-    kv_used: float
-    preemptions: int = 0
-    kv: Mapping[str, str] | None = None
+    kv_used: float  # share of the KV cache in use, from 0 to 1
+    preemptions: int = 0  # requests that lost their blocks since the start, counted every time
+    kv: Mapping[str, str] | None = None  # the KV cache as vLLM describes it, such as its ``block_size``; empty where it is not known
 
 
 class Present(Collector):
     """What the engines hold at the moment of a scrape."""
 
     def __init__(self, loads: Callable[[], Iterable[Load]], labels: Mapping[str, str], names: at.Published) -> None:
-        """Ask ``loads`` at each scrape."""
         self._loads, self._labels, self._names = loads, labels, names
 
     def collect(self) -> Iterator[Metric]:
@@ -95,46 +224,30 @@ FULL = "max_num_queued_reqs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A request that ended.
+    """A request that ended."""
 
-    Attributes:
-        engine: which had it.
-        finish: "stop", "length" or "abort".
-        whole_s, decode_s: from the request, and from its first token, to its last.
-        queue_s: until it had a slot; None where nobody knows.
-        isl, osl, asked_osl: prompt and output tokens, and how many there might have been.
-        choices: of its request.
-        preemptions: how often it lost its blocks.
-    """
-
-    engine: str
-    finish: str
-    whole_s: float
+    engine: str  # which had it
+    finish: str  # "stop", "length" or "abort"
+    whole_s: float  # and decode_s: from the request, and from its first token, to its last
     decode_s: float
-    queue_s: float | None
-    isl: int
+    queue_s: float | None  # until it had a slot; None where nobody knows
+    isl: int  # and osl, asked_osl: prompt and output tokens, and how many there might have been
     osl: int
     asked_osl: int
-    choices: int
-    preemptions: int
+    choices: int  # of its request
+    preemptions: int  # how often it lost its blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfInstance:
-    """The series of one instance, which are looked up once and not for every token.
+    """The series of one instance, which are looked up once and not for every token."""
 
-    Attributes:
-        histograms, counters: by what they are of, where the engine publishes them.
-        ended: the counter of requests that ended, by how; one under "" where it does not say how.
-        gaps: times between deliveries that are not in their histogram yet: one look-up and lock for many.
-        made: output tokens that are not in their counter yet.
-    """
-
-    histograms: dict[at.Histogram, client.Histogram]
+    histograms: dict[at.Histogram, client.Histogram]  # and counters: by what they are of, where the engine publishes them
     counters: dict[at.Counter, client.Counter]
-    ended: dict[str, client.Counter]
+    ended: dict[str, client.Counter]  # the counter of requests that ended, by how; one under "" where it does not say how
+    # times between deliveries that are not in their histogram yet: one look-up and lock for many
     gaps: list[float] = field(default_factory=list)
-    made: list[int] = field(default_factory=list)
+    made: list[int] = field(default_factory=list)  # output tokens that are not in their counter yet
 
     def flush(self) -> None:
         """Count on by what was kept back."""

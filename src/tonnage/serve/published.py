@@ -76,26 +76,17 @@ ABOUT: Mapping[Gauge | Counter | Histogram, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The metrics of one family of engines.
+    """The metrics of one family of engines."""
 
-    Attributes:
-        path: where they are, beside ``/metrics``.
-        labels: that every metric has next to the model's name, with their values.
-        instance: the label that tells instances apart; "" where they are one series, which holds their sum.
-        gauges, counters: names by what they are of; a counter's without the ending "_total" that Prometheus' format adds.
-        histograms: names and upper bounds of the buckets.
-        source: where the names come from, with the day.
-        reason: the label of the counter of requests that ended that says how; "" for none.
-    """
-
-    path: str
-    labels: Mapping[str, str]
-    instance: str
+    path: str  # where they are, beside ``/metrics``
+    labels: Mapping[str, str]  # that every metric has next to the model's name, with their values
+    instance: str  # the label that tells instances apart; "" where they are one series, which holds their sum
+    # and counters: names by what they are of; a counter's without the ending "_total" that Prometheus' format adds
     gauges: Mapping[Gauge, str]
     counters: Mapping[Counter, str]
-    histograms: Mapping[Histogram, tuple[str, tuple[float, ...]]]
-    source: str
-    reason: str = "finished_reason"
+    histograms: Mapping[Histogram, tuple[str, tuple[float, ...]]]  # names and upper bounds of the buckets
+    source: str  # where the names come from, with the day
+    reason: str = "finished_reason"  # the label of the counter of requests that ended that says how; "" for none
 
 
 VLLM = Published(

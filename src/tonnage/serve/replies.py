@@ -31,20 +31,13 @@ def tokens_of(prompt: int, completion: int) -> dict[str, int]:
 
 @dataclass(slots=True, kw_only=True)
 class Made:
-    """A choice that has ended.
-
-    Attributes:
-        answer: it.
-        text, reasoning: what it said and thought.
-        calls: the calls of tools: number, name and arguments.
-        ids: its tokens.
-    """
+    """A choice that has ended."""
 
     answer: Answer
-    text: str = ""
+    text: str = ""  # and reasoning: what it said and thought
     reasoning: str = ""
-    calls: list[list[str]] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
+    calls: list[list[str]] = field(default_factory=list)  # the calls of tools: number, name and arguments
+    ids: list[int] = field(default_factory=list)  # its tokens
 
     def take(self, piece: Piece, call_id: str) -> None:
         """A further piece; ``call_id`` is the number of a call that begins in it."""
@@ -72,26 +65,16 @@ class Made:
 
 @dataclass(slots=True, kw_only=True)
 class Reply:
-    """What all parts of one reply have in common.
-
-    Attributes:
-        asked: the request.
-        id: of the reply; ``call_id`` of the calls of tools in it, which their places follow.
-        model: as the server calls it.
-        created: seconds since 1970.
-        further: fields of the engine next to those of the API.
-        tokens: of the model.
-        transfer: ``kv_transfer_params`` of the reply; None for none.
-    """
+    """What all parts of one reply have in common."""
 
     asked: Asked
-    id: str
+    id: str  # of the reply; ``call_id`` of the calls of tools in it, which their places follow
     call_id: str
-    model: str
-    created: int
-    further: Further
+    model: str  # as the server calls it
+    created: int  # seconds since 1970
+    further: Further  # fields of the engine next to those of the API
     tokens: Tokens
-    transfer: dict[str, Any] | None = None
+    transfer: dict[str, Any] | None = None  # ``kv_transfer_params`` of the reply; None for none
     _offsets: dict[int, int] = field(default_factory=dict)
     _plain: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
 

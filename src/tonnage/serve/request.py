@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, refusal
-from tonnage.serve.schema import checked
+from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, checked, refusal
 from tonnage.serve.tokens import Message, Prompt
 
 if TYPE_CHECKING:
@@ -20,29 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Sampling parameters.
+    """Sampling parameters."""
 
-    Attributes:
-        temperature: 0 for the most likely token always.
-        top_p, top_k, min_p: what the choice is among; 1, 0 and 0 for all tokens.
-        presence_penalty, frequency_penalty, repetition_penalty: 0, 0 and 1 for none.
-        seed: None for any.
-        min_tokens: before these an answer does not end by itself.
-        ignore_eos: it does not end by itself at all.
-        stop_token_ids: tokens at which it ends.
-    """
-
-    temperature: float = 1.0
-    top_p: float = 1.0
+    temperature: float = 1.0  # 0 for the most likely token always
+    top_p: float = 1.0  # and top_k, min_p: what the choice is among; 1, 0 and 0 for all tokens
     top_k: int = 0
     min_p: float = 0.0
-    presence_penalty: float = 0.0
+    presence_penalty: float = 0.0  # and frequency_penalty, repetition_penalty: 0, 0 and 1 for none
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
-    seed: int | None = None
-    min_tokens: int = 0
-    ignore_eos: bool = False
-    stop_token_ids: tuple[int, ...] = ()
+    seed: int | None = None  # None for any
+    min_tokens: int = 0  # before these an answer does not end by itself
+    ignore_eos: bool = False  # it does not end by itself at all
+    stop_token_ids: tuple[int, ...] = ()  # tokens at which it ends
 
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed")
@@ -63,79 +52,45 @@ PATHS: Mapping[Kind, str] = {"chat": "/v1/chat/completions", "completions": "/v1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request as it was read.
-
-    Attributes:
-        kind: which endpoint.
-        model: as the client names it.
-        prompts: one, or the several of a completion.
-        osl: output tokens at most, of each answer.
-        sampling: how tokens are chosen.
-        choices: answers to the same prompt (``n``).
-        stream, usage: whether tokens are streamed, and whether the stream ends with the usage.
-        usage_each: whether every event of it has the usage so far (vLLM's ``continuous_usage_stats``).
-        stop: texts at which an answer ends.
-        keeps_stop: whether such a text is given out.
-        session: a number for session affinity, made of ``user``; -1 without.
-        logprobs: alternatives to each token with their log probabilities; None for no log probabilities.
-        prompt_logprobs: the same for the prompt.
-        echo: whether an answer begins with its prompt.
-        token_ids: whether an answer has its tokens as numbers.
-        tokens_as_ids: whether log probabilities name tokens by number.
-        tools: names of tools that may be called, with the schemas of their arguments.
-        tool_choice, named_tool: "none", "auto", "required" or "named"; and the tool that has to be called.
-        parallel_calls: whether several may be called at once.
-        grammar: what the answer has to fit (``structure``); "" for nothing.
-        reasons, shows_reasoning: whether the model thinks first, and whether the client sees it.
-        adapter: by whose weights it is answered; "" for the model's own.
-        salt: keeps its blocks apart in the prefix cache.
-        allowed, banned: tokens that it may be made of, all where empty, and tokens that it has never.
-        bad_words: texts that it does not have.
-        transfer: ``kv_transfer_params``, for prefill and decode apart.
-        came_at: when it came, in seconds of ``time.monotonic``; None for now.
-        received: whether the KV cache of its prompt comes from another engine, at ``came_at``.
-        rank: the engine that the client chose; None for the router's choice.
-        offered_as: by which name another engine fetches its KV cache; "" where none does.
-        role: of a chat's answer.
-        said: what an answer of a chat that is echoed begins with.
-    """
+    """A request as it was read."""
 
     kind: Kind
-    model: str
-    prompts: tuple[Prompt, ...]
-    osl: int
-    sampling: Sampling
-    choices: int = 1
-    stream: bool = False
+    model: str  # as the client names it
+    prompts: tuple[Prompt, ...]  # one, or the several of a completion
+    osl: int  # output tokens at most, of each answer
+    sampling: Sampling  # how tokens are chosen
+    choices: int = 1  # answers to the same prompt (``n``)
+    stream: bool = False  # and usage: whether tokens are streamed, and whether the stream ends with the usage
     usage: bool = False
-    usage_each: bool = False
-    stop: tuple[str, ...] = ()
-    keeps_stop: bool = False
-    session: int = -1
-    logprobs: int | None = None
-    prompt_logprobs: int | None = None
-    echo: bool = False
-    token_ids: bool = False
-    tokens_as_ids: bool = False
-    tools: Mapping[str, Any] = field(default_factory=dict)
+    usage_each: bool = False  # whether every event of it has the usage so far (vLLM's ``continuous_usage_stats``)
+    stop: tuple[str, ...] = ()  # texts at which an answer ends
+    keeps_stop: bool = False  # whether such a text is given out
+    session: int = -1  # a number for session affinity, made of ``user``; -1 without
+    logprobs: int | None = None  # alternatives to each token with their log probabilities; None for no log probabilities
+    prompt_logprobs: int | None = None  # the same for the prompt
+    echo: bool = False  # whether an answer begins with its prompt
+    token_ids: bool = False  # whether an answer has its tokens as numbers
+    tokens_as_ids: bool = False  # whether log probabilities name tokens by number
+    tools: Mapping[str, Any] = field(default_factory=dict)  # names of tools that may be called, with the schemas of their arguments
+    # and named_tool: "none", "auto", "required" or "named"; and the tool that has to be called
     tool_choice: Literal["none", "auto", "required", "named"] = "none"
     named_tool: str = ""
-    parallel_calls: bool = True
-    grammar: str = ""
-    reasons: bool = False
+    parallel_calls: bool = True  # whether several may be called at once
+    grammar: str = ""  # what the answer has to fit (``structure``); "" for nothing
+    reasons: bool = False  # and shows_reasoning: whether the model thinks first, and whether the client sees it
     shows_reasoning: bool = True
-    allowed: frozenset[int] = frozenset()
+    allowed: frozenset[int] = frozenset()  # and banned: tokens that it may be made of, all where empty, and tokens that it has never
     banned: frozenset[int] = frozenset()
-    bad_words: tuple[str, ...] = ()
-    adapter: str = ""
-    salt: str = ""
-    transfer: Mapping[str, Any] | None = None
-    came_at: float | None = None
-    received: bool = False
-    rank: int | None = None
-    offered_as: str = ""
-    role: str = "assistant"
-    said: str = ""
+    bad_words: tuple[str, ...] = ()  # texts that it does not have
+    adapter: str = ""  # by whose weights it is answered; "" for the model's own
+    salt: str = ""  # keeps its blocks apart in the prefix cache
+    transfer: Mapping[str, Any] | None = None  # ``kv_transfer_params``, for prefill and decode apart
+    came_at: float | None = None  # when it came, in seconds of ``time.monotonic``; None for now
+    received: bool = False  # whether the KV cache of its prompt comes from another engine, at ``came_at``
+    rank: int | None = None  # the engine that the client chose; None for the router's choice
+    offered_as: str = ""  # by which name another engine fetches its KV cache; "" where none does
+    role: str = "assistant"  # of a chat's answer
+    said: str = ""  # what an answer of a chat that is echoed begins with
 
     @property
     def isl(self) -> int:
@@ -150,19 +105,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """A LoRA adapter that is loaded.
+    """A LoRA adapter that is loaded."""
 
-    Attributes:
-        name: by which requests ask for it.
-        path: it was loaded from.
-        number: of the adapter, from 1 on.
-        blocks: KV blocks that its weights take, in each engine.
-    """
-
-    name: str
-    path: str
-    number: int
-    blocks: int
+    name: str  # by which requests ask for it
+    path: str  # it was loaded from
+    number: int  # of the adapter, from 1 on
+    blocks: int  # KV blocks that its weights take, in each engine
 
     @property
     def salt(self) -> str:
@@ -172,25 +120,15 @@ class Adapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What holds for every request of a server.
+    """What holds for every request of a server."""
 
-    Attributes:
-        models: names that requests may have; an empty one means the first.
-        adapters: further names that they may have, of adapters that are loaded.
-        max_context: longest prompt plus output; 0 for no limit.
-        default_osl: output tokens of a chat that sets no limit; 0 for as many as the context leaves.
-        vocabulary: tokens that there are; 0 where nobody knows.
-        real: whether a model answers, so that what would change its answers and is not heeded is refused.
-        reasons: whether it thinks before it answers.
-    """
-
-    models: tuple[str, ...]
-    max_context: int = 0
-    default_osl: int = 0
-    vocabulary: int = 0
-    real: bool = False
-    reasons: bool = False
-    adapters: dict[str, Adapter] = field(default_factory=dict)
+    models: tuple[str, ...]  # names that requests may have; an empty one means the first
+    max_context: int = 0  # longest prompt plus output; 0 for no limit
+    default_osl: int = 0  # output tokens of a chat that sets no limit; 0 for as many as the context leaves
+    vocabulary: int = 0  # tokens that there are; 0 where nobody knows
+    real: bool = False  # whether a model answers, so that what would change its answers and is not heeded is refused
+    reasons: bool = False  # whether it thinks before it answers
+    adapters: dict[str, Adapter] = field(default_factory=dict)  # further names that they may have, of adapters that are loaded
 
 
 def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:

@@ -16,8 +16,7 @@ from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_bo
 from tonnage.serve.dialect import Refused
 from tonnage.serve.replies import Made, event
 from tonnage.serve.request import Asked, asked_of, check_model
-from tonnage.serve.rules import check_salt, refusal
-from tonnage.serve.schema import checked
+from tonnage.serve.rules import check_salt, checked, refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -47,7 +46,6 @@ class Kept(OrderedDict[str, tuple[dict[str, Any], list[Any]]]):
     """The last responses, each with the messages of its conversation; none where the server stores none."""
 
     def __init__(self) -> None:
-        """Nothing has been stored yet."""
         super().__init__()
         self.stores = os.environ.get(STORES, "0") not in ("", "0")
 
@@ -171,21 +169,13 @@ def _message(item: Any) -> dict[str, Any]:
 
 @dataclass(slots=True, kw_only=True)
 class Writer:
-    """Writes one response.
+    """Writes one response."""
 
-    Attributes:
-        reply: what its parts have in common.
-        asked: the request, as a chat.
-        said: the request.
-        messages: of the chat.
-        kept: where it is kept when it has ended.
-    """
-
-    reply: Reply
-    asked: Asked
+    reply: Reply  # what its parts have in common
+    asked: Asked  # the request, as a chat
     said: Mapping[str, Any]
-    messages: list[Any]
-    kept: Kept
+    messages: list[Any]  # of the chat
+    kept: Kept  # where it is kept when it has ended
 
     def body(self, status: str, output: list[Any], usage: Any = None, incomplete: Any = None) -> dict[str, Any]:
         """The response as it is at a moment."""

@@ -26,40 +26,24 @@ Part = Literal["content", "reasoning", "name", "arguments", "none"]
 
 
 class Said(NamedTuple):
-    """A token of an answer.
+    """A token of an answer."""
 
-    Attributes:
-        id: of the token.
-        text: what a client reads of it.
-        part: where it reads it.
-        call: of a call of a tool its place among them; -1 outside of calls.
-    """
-
-    id: int
-    text: str
-    part: Part = "content"
-    call: int = -1
+    id: int  # of the token
+    text: str  # what a client reads of it
+    part: Part = "content"  # where it reads it
+    call: int = -1  # of a call of a tool its place among them; -1 outside of calls
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Script:
-    """One answer.
-
-    Attributes:
-        tokens: of the model.
-        key: what its words are drawn by.
-        head: its first tokens, where they are not words.
-        words: how many words follow.
-        palette: what these are drawn from.
-        endless: whether it does not end by itself, but for ever says what it ends with.
-    """
+    """One answer."""
 
     tokens: Tokens
-    key: int
-    head: Sequence[Said] = ()
-    words: int = 0
-    palette: Sequence[Word] = ()
-    endless: bool = False
+    key: int  # what its words are drawn by
+    head: Sequence[Said] = ()  # its first tokens, where they are not words
+    words: int = 0  # how many words follow
+    palette: Sequence[Word] = ()  # what these are drawn from
+    endless: bool = False  # whether it does not end by itself, but for ever says what it ends with
     _known: list[Said] = field(default_factory=list)
 
     @property

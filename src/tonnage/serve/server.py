@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.app import Cut, Service
-from tonnage.serve.clock import WallClock
 from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
-from tonnage.serve.fleet import Fleet
-from tonnage.serve.instance import Instance
+from tonnage.serve.instance import Fleet, Instance, WallClock
 from tonnage.serve.request import Limits
 from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
-from tonnage.serve.supervision.child import STARTS
+from tonnage.serve.supervisor import STARTS
 from tonnage.serve.tokens import TokenReader
 from tonnage.serve.transfer import Transfers
 from tonnage.version import VERSION
@@ -33,8 +31,7 @@ from tonnage.version import VERSION
 if TYPE_CHECKING:
     import uvicorn
 
-    from tonnage.serve.events import Publisher
-    from tonnage.serve.prefix import CachedEngine
+    from tonnage.serve.prefix import CachedEngine, Publisher
     from tonnage.serve.tokens import Tokens
     from tonnage.serve.transfer import Role
     from tonnage.simulator.pools import KvLink
@@ -72,58 +69,35 @@ class Servable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Simulated instances that are served, and where.
+    """Simulated instances that are served, and where."""
 
-    Attributes:
-        engine: makes an idle engine; called once for each instance.
-        instances: how many.
-        router: between them (``simulator.router.ROUTERS``).
-        model: the name that clients use.
-        max_context: longest prompt plus output; 0 for no limit.
-        lengths: how long answers are that end by themselves.
-        most_waiting: requests that may wait when another comes; 0 for no limit.
-        tokens: of the model.
-        reasons: whether it thinks before it answers.
-        events: where the events of the prefix caches are published (``serve.events``), and sent again; "" for nowhere.
-        speed: how many times as fast as the wall's the simulated time runs.
-        faults: what goes wrong, and when.
-        seed: of which requests faults meet.
-        ranks: attention ranks of an instance, each of which is an engine.
-        dialect: whose errors, replies and names of metrics clients see.
-        host, port: where the server listens; port 0 takes a free one.
-        settings, version, width: as in ``Service``.
-        transfers: which side of prefill and decode apart it is, and the link between both; None where it is neither.
-        rank_ports: whether every engine, each attention rank of each instance, has a separate port, from ``port`` on.
-        first: number of the first engine.
-        adapter_cost, weights_s: as in ``Simulated``, in simulated seconds.
-    """
-
-    engine: Callable[[], CachedEngine]
+    engine: Callable[[], CachedEngine]  # makes an idle engine; called once for each instance
     instances: int
-    router: str
-    model: str
-    max_context: int
-    lengths: Lengths
-    most_waiting: int
+    router: str  # between them (``simulator.router.ROUTERS``)
+    model: str  # the name that clients use
+    max_context: int  # longest prompt plus output; 0 for no limit
+    lengths: Lengths  # how long answers are that end by themselves
+    most_waiting: int  # requests that may wait when another comes; 0 for no limit
     tokens: Tokens
-    speed: float
-    host: str
+    speed: float  # how many times as fast as the wall's the simulated time runs
+    host: str  # and port: where the server listens; port 0 takes a free one
     port: int
-    faults: tuple[Fault, ...] = ()
-    seed: int = 0
-    ranks: int = 1
-    dialect: Dialect = OF_VLLM
-    reasons: bool = False
-    events: str = ""
+    faults: tuple[Fault, ...] = ()  # what goes wrong, and when
+    seed: int = 0  # of which requests faults meet
+    ranks: int = 1  # attention ranks of an instance, each of which is an engine
+    dialect: Dialect = OF_VLLM  # whose errors, replies and names of metrics clients see
+    reasons: bool = False  # whether it thinks before it answers
+    events: str = ""  # where the events of the prefix caches are published (``serve.events``), and sent again; "" for nowhere
     events_again: str = ""
     events_topic: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # and version, width: as in ``Service``
     version: str = VERSION
     width: int = 0
+    # which side of prefill and decode apart it is, and the link between both; None where it is neither
     transfers: tuple[Role, KvLink] | None = None
-    rank_ports: bool = False
-    first: int = 0
-    adapter_cost: Callable[[int], tuple[int, float]] = _free
+    rank_ports: bool = False  # whether every engine, each attention rank of each instance, has a separate port, from ``port`` on
+    first: int = 0  # number of the first engine
+    adapter_cost: Callable[[int], tuple[int, float]] = _free  # and weights_s: as in ``Simulated``, in simulated seconds
     weights_s: float = 0.0
 
     @property
@@ -185,7 +159,7 @@ class Served:
 
     def _publisher(self, instance: Instance) -> Publisher:
         """What publishes the events of an instance, whose rank is its number."""
-        from tonnage.serve.events import Publisher
+        from tonnage.serve.prefix import Publisher
 
         engine = instance.engine
         if engine.watched is None:
@@ -256,14 +230,9 @@ async def _together(servers: list[uvicorn.Server]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A server in a thread of this process.
+    """A server in a thread of this process."""
 
-    Attributes:
-        port: where it listens.
-        service: what it serves.
-    """
-
-    port: int
+    port: int  # where it listens
     service: Service
 
     @property

@@ -16,9 +16,8 @@ from tonnage.serve.published import VLLM, Published
 from tonnage.serve.script import script_of
 
 if TYPE_CHECKING:
-    from tonnage.serve.events import Publisher
-    from tonnage.serve.fleet import Fleet
-    from tonnage.serve.instance import Instance
+    from tonnage.serve.instance import Fleet, Instance
+    from tonnage.serve.prefix import Publisher
     from tonnage.serve.request import Asked
     from tonnage.serve.script import Script
     from tonnage.serve.tokens import Prompt, Tokens
@@ -27,27 +26,19 @@ if TYPE_CHECKING:
 
 
 class Simulated:
-    """A fleet, as the application sees it.
-
-    Attributes:
-        fleet: the instances.
-        metrics: of the server.
-        publishers: of the events of the engines' caches.
-        transfers: of KV caches from and to other servers; None for none.
-        adapter_cost: what an adapter of a rank takes: KV blocks of each engine, and seconds to be loaded.
-        weights_s: seconds in which the weights leave the GPUs or come back.
-    """
+    """A fleet, as the application sees it."""
 
     def __init__(
         self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM, max_context: int = 0
     ) -> None:
         """Answer with the idle instances of a fleet; a request has at most ``max_context`` tokens, 0 for no limit."""
-        self.publishers: list[Publisher] = []
-        self.transfers: Transfers | None = None
+        self.publishers: list[Publisher] = []  # of the events of the engines' caches
+        self.transfers: Transfers | None = None  # of KV caches from and to other servers; None for none
+        # what an adapter of a rank takes: KV blocks of each engine, and seconds to be loaded
         self.adapter_cost: Callable[[int], tuple[int, float]] = lambda rank: (0, 0.0)
-        self.weights_s = 0.0
+        self.weights_s = 0.0  # seconds in which the weights leave the GPUs or come back
         self._live: WeakSet[Answer] = WeakSet()
-        self.fleet, self._tokens, self._lengths = fleet, tokens, lengths
+        self.fleet, self._tokens, self._lengths = fleet, tokens, lengths  # fleet: the instances
         self.metrics = Metrics(self._loads, model, names, max_context=max_context)
         self.metrics.state.adapters = self._adapters
 
@@ -138,7 +129,6 @@ class SimulatedSource:
     """One request in the fleet."""
 
     def __init__(self, fleet: Fleet, asked: Asked, prompt: Prompt, script: Script, transfers: Transfers | None = None) -> None:
-        """Not begun yet."""
         self._transfers = transfers
         self._fleet, self._asked, self._prompt, self._script = fleet, asked, prompt, script
         limit = max(asked.osl, 1)

@@ -69,17 +69,12 @@ class Tokens(Protocol):
 
 
 class Fours:
-    """Four characters are a token; a token that no text has made reads as a word.
-
-    Attributes:
-        size: of the vocabulary.
-    """
+    """Four characters are a token; a token that no text has made reads as a word."""
 
     end = END
 
     def __init__(self, size: int) -> None:
-        """Know no text yet."""
-        self.size = max(size, 4 * RESERVED)
+        self.size = max(size, 4 * RESERVED)  # of the vocabulary
         self._number: dict[str, int] = {}
         self._part: dict[int, str] = {}
 
@@ -116,17 +111,12 @@ class Fours:
 
 
 class FileTokens:
-    """Tokens by a local ``tokenizer.json``.
-
-    Attributes:
-        size: of the vocabulary.
-        end: the token that ends an answer.
-    """
+    """Tokens by a local ``tokenizer.json``."""
 
     def __init__(self, file: TokenizerFile) -> None:
-        """Use a file that was read."""
         self._file, self._tokenizer = file, file.tokenizer
-        self.size: int = self._tokenizer.get_vocab_size()
+        self.size: int = self._tokenizer.get_vocab_size()  # of the vocabulary
+        # the token that ends an answer
         self.end: int = next((found for name in _ENDS if (found := self._tokenizer.token_to_id(name)) is not None), END)
 
     @cached_property
@@ -174,15 +164,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A prompt.
+    """A prompt."""
 
-    Attributes:
-        ids: its tokens, one or more.
-        text: as the client sent it; "" where that was tokens.
-    """
-
-    ids: tuple[int, ...]
-    text: str = ""
+    ids: tuple[int, ...]  # its tokens, one or more
+    text: str = ""  # as the client sent it; "" where that was tokens
 
     @property
     def tokens(self) -> int:
@@ -205,11 +190,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TokenReader:
-    """Makes prompts for a simulated engine.
-
-    Attributes:
-        tokens: of the model.
-    """
+    """Makes prompts for a simulated engine."""
 
     tokens: Tokens
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from tonnage.bench.connection import Target
-from tonnage.gateway.health import fetch
+from tonnage.gateway.core import fetch
 from tonnage.serve.dialect import Refused
 
 if TYPE_CHECKING:
@@ -44,41 +44,25 @@ NEEDED = ("remote_engine_id", "remote_request_id", "remote_host", "remote_port",
 
 @dataclass(slots=True, kw_only=True)
 class Waiting:
-    """A cache that can be fetched.
+    """A cache that can be fetched."""
 
-    Attributes:
-        instance: which computed it.
-        tokens: of its prompt.
-        computed_at, comes_at: when it was computed, and its last byte will have come, in picoseconds of the instance's clock.
-        late_s: seconds on the wall from ``computed_at`` to the reply.
-    """
-
-    instance: Instance
-    tokens: int
-    computed_at: int
+    instance: Instance  # which computed it
+    tokens: int  # of its prompt
+    computed_at: int  # and comes_at: when it was computed, and its last byte will have come, in picoseconds of the instance's clock
     comes_at: int
-    late_s: float = 0.0
+    late_s: float = 0.0  # seconds on the wall from ``computed_at`` to the reply
 
 
 @dataclass(slots=True, kw_only=True)
 class Transfers:
-    """What a server hands on, or receives.
+    """What a server hands on, or receives."""
 
-    Attributes:
-        role: whether its engines compute prompts for others, or decode what others computed.
-        link: between both.
-        later: calls a function after seconds on the wall.
-        engine: the name of this server among others.
-        waiting: what can be fetched, by request.
-        free: when the link of each instance is free again.
-    """
-
-    role: Role
-    link: KvLink
-    later: Callable[[float, Callable[[], object]], Any]
-    engine: str = field(default_factory=lambda: secrets.token_hex(16))
-    waiting: dict[str, Waiting] = field(default_factory=dict)
-    free: dict[str, int] = field(default_factory=dict)
+    role: Role  # whether its engines compute prompts for others, or decode what others computed
+    link: KvLink  # between both
+    later: Callable[[float, Callable[[], object]], Any]  # calls a function after seconds on the wall
+    engine: str = field(default_factory=lambda: secrets.token_hex(16))  # the name of this server among others
+    waiting: dict[str, Waiting] = field(default_factory=dict)  # what can be fetched, by request
+    free: dict[str, int] = field(default_factory=dict)  # when the link of each instance is free again
 
     def offers(self, asked: Asked) -> bool:
         """Whether the cache of a request is for another engine."""
@@ -129,8 +113,7 @@ class Transfers:
     async def received(self, asked: Asked) -> Asked:
         """A request with the cache that its parameters name; as it is where they name none.
 
-        Raises:
-            Refused: the cache is gone, or its engine cannot be reached: vLLM fails such a request (``kv_load_failure_policy``).
+        Raises Refused: the cache is gone, or its engine cannot be reached: vLLM fails such a request (``kv_load_failure_policy``).
         """
         said = asked.transfer or {}
         if self.role != "consumer" or not said.get("do_remote_prefill") or not all(said.get(name) for name in NEEDED) or asked.osl < 2:

@@ -13,7 +13,7 @@ from tonnage.formats.prometheus import Page
 from tonnage.spec.catalog import engines, find_engine
 from tonnage.spec.catalog.checkpoints import HALF, find_checkpoints
 from tonnage.spec.precision import find_precision
-from tonnage.watch.reading import signals_on
+from tonnage.watch.expected import signals_on
 
 if TYPE_CHECKING:
     from tonnage.plan.pool import Pool
@@ -32,36 +32,22 @@ MIXED = ("compressed-tensors", "modelopt", "modelopt_fp4", "modelopt_fp8", "quar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One thing that the plan counts on.
+    """One thing that the plan counts on."""
 
-    Attributes:
-        name: such as "context".
-        planned: value of the plan.
-        running: value of the engine; None where it does not publish it.
-        off: whether they differ.
-        told: the difference in words; empty where there is none.
-    """
-
-    name: str
-    planned: Value
-    running: Value
-    off: bool
-    told: str = ""
+    name: str  # such as "context"
+    planned: Value  # value of the plan
+    running: Value  # value of the engine; None where it does not publish it
+    off: bool  # whether they differ
+    told: str = ""  # the difference in words; empty where there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One running instance.
+    """One running instance."""
 
-    Attributes:
-        url: where it answers.
-        served: the name by which clients ask for its model; empty where it does not say it.
-        settings: next to the plan's.
-    """
-
-    url: str
-    served: str
-    settings: tuple[Setting, ...]
+    url: str  # where it answers
+    served: str  # the name by which clients ask for its model; empty where it does not say it
+    settings: tuple[Setting, ...]  # next to the plan's
 
     @property
     def off(self) -> tuple[Setting, ...]:

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tonnage.formats.prometheus import Buckets, together
 from tonnage.perf.residuals import SHARE
 from tonnage.spec.deployment import LimitMetric
-from tonnage.watch.expected import Advice, Expected, Predictor, advice
-from tonnage.watch.reading import BROKEN, Counts, Reading
+from tonnage.watch.expected import BROKEN, Advice, Counts, Expected, Predictor, Reading, advice
 
 if TYPE_CHECKING:
-    from tonnage.plan.limit import Limit
     from tonnage.plan.plan import Plan
     from tonnage.spec.deployment import LimitMetric, Statistic
-    from tonnage.watch.reading import Reading
+    from tonnage.watch.expected import Reading
 
 
 ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
@@ -35,29 +33,18 @@ FEW = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """One statistic of a latency, in milliseconds; NaN where it is not known.
+    """One statistic of a latency, in milliseconds; NaN where it is not known."""
 
-    Attributes:
-        metric, statistic: such as "ttft" and "p95".
-        measured: by the engine's histogram.
-        low, high: bounds of the bucket that a percentile is in, its resolution; both are the value itself of a mean.
-        predicted: of the plan's deployment under the present load.
-        expected: the interval of the prediction.
-        limit: of the plan; the strictest.
-        slower: share of the observations above the limit.
-        enough: whether the stretch has enough observations of the metric to judge.
-    """
-
-    metric: LimitMetric
+    metric: LimitMetric  # and statistic: such as "ttft" and "p95"
     statistic: Statistic
-    measured: float
-    low: float
+    measured: float  # by the engine's histogram
+    low: float  # and high: bounds of the bucket that a percentile is in, its resolution; both are the value itself of a mean
     high: float
-    predicted: float
-    expected: tuple[float, float]
-    limit: float
-    slower: float
-    enough: bool
+    predicted: float  # of the plan's deployment under the present load
+    expected: tuple[float, float]  # the interval of the prediction
+    limit: float  # of the plan; the strictest
+    slower: float  # share of the observations above the limit
+    enough: bool  # whether the stretch has enough observations of the metric to judge
 
     @property
     def broken(self) -> bool:
@@ -91,28 +78,18 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """One look.
+    """One look."""
 
-    Attributes:
-        plan: that it is laid next to.
-        present: what was measured.
-        expected: what was predicted for the same load.
-        latencies: statistics, those with a limit among them.
-        instances: that the present load is shared by: those that answer.
-        attained: joint attainment of the plan's limits, as far as histograms of single metrics tell it.
-        at_measured_speed: requests per second of one instance inside the limits, if every step takes as much longer as was measured;
-            None where the measurement agrees with the prediction.
-        advice: to calibrate, or to look for a fault; None for none.
-    """
-
-    plan: Plan
-    present: Present
-    expected: Expected
-    latencies: tuple[Latency, ...]
-    instances: int
-    attained: tuple[AttainedBounds, ...] = ()
+    plan: Plan  # that it is laid next to
+    present: Present  # what was measured
+    expected: Expected  # what was predicted for the same load
+    latencies: tuple[Latency, ...]  # statistics, those with a limit among them
+    instances: int  # that the present load is shared by: those that answer
+    attained: tuple[AttainedBounds, ...] = ()  # joint attainment of the plan's limits, as far as histograms of single metrics tell it
+    # requests per second of one instance inside the limits, if every step takes as much longer as was measured; None where the measurement
+    # agrees with the prediction
     at_measured_speed: float | None = None
-    advice: Advice | None = None
+    advice: Advice | None = None  # to calibrate, or to look for a fault; None for none
 
     @property
     def missed(self) -> tuple[AttainedBounds, ...]:
@@ -171,19 +148,12 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttainedBounds:
-    """Between which shares of the requests meet joint limits: histograms of single metrics do not say who missed several of them.
+    """Between which shares of the requests meet joint limits: histograms of single metrics do not say who missed several of them."""
 
-    Attributes:
-        limits: in words.
-        asked: the share that the plan asks for.
-        low: where every miss is another request's (Bonferroni).
-        high: where all misses are the same requests'.
-    """
-
-    limits: str
-    asked: float
-    low: float
-    high: float
+    limits: str  # in words
+    asked: float  # the share that the plan asks for
+    low: float  # where every miss is another request's (Bonferroni)
+    high: float  # where all misses are the same requests'
 
 
 def attained_bounds(plan: Plan, present: Present) -> Iterator[AttainedBounds]:
@@ -205,7 +175,7 @@ def latencies(plan: Plan, present: Present, expected: Expected) -> tuple[Latency
 def _latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Latency]:
     limits: dict[tuple[LimitMetric, Statistic], float] = {}
     for limit in plan.scenario.limits_that_count:
-        key = _key(limit)
+        key = (limit.metric, limit.statistic)
         limits[key] = min(limit.milliseconds, limits.get(key, math.inf))
     for metric, statistics in ROWS:
         found = present.latencies.get(metric)
@@ -232,10 +202,6 @@ def _latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Lat
             )
 
 
-def _key(limit: Limit) -> tuple[LimitMetric, Statistic]:
-    return limit.metric, limit.statistic
-
-
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
@@ -245,19 +211,12 @@ def _known(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """What does not change between looks.
+    """What does not change between looks."""
 
-    Attributes:
-        plan: of the deployment.
-        predictor: of its choice.
-        urls: that are watched.
-        plan_file: path of the plan, for the commands of the advice.
-    """
-
-    plan: Plan
-    predictor: Predictor
-    urls: tuple[str, ...]
-    plan_file: str
+    plan: Plan  # of the deployment
+    predictor: Predictor  # of its choice
+    urls: tuple[str, ...]  # that are watched
+    plan_file: str  # path of the plan, for the commands of the advice
 
     def look(self, before: Reading, now: Reading) -> Watched:
         """The deployment between two readings, next to its plan."""
@@ -309,40 +268,27 @@ METRICS: tuple[LimitMetric, ...] = ("ttft", "itl", "tpot", "e2e")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """A stretch of time, over all instances that answered at both of its ends.
+    """A stretch of time, over all instances that answered at both of its ends."""
 
-    Attributes:
-        seconds: how long it is.
-        answering, asked: instances.
-        requests: that ended in it.
-        requests_per_second, output_tokens_per_second: over all instances; None for tokens where they are not published.
-        running, waiting: requests with a slot and in the queue at its end, over all instances; None where they are not published.
-        kv_used: share of the KV cache in use at its end, the mean of the instances; None where it is not published.
-        error_share: of the requests that ended, those that failed: by the gateway where there is one, else by the engines' responses;
-            None where nobody says it.
-        mean_isl, mean_osl: tokens of the requests that ended; None where they are not published, or none ended.
-        latencies: histograms of seconds, by metric.
-        gpu_use: share of the time in which a GPU worked, the mean; None where nobody says it.
-        gpu_watts: power of all GPUs; None where nobody says it.
-        by_instance: requests that ended in it, by the instance's address.
-    """
-
-    seconds: float
-    answering: int
+    seconds: float  # how long it is
+    answering: int  # and asked: instances
     asked: int
-    requests: float
-    requests_per_second: float
+    requests: float  # that ended in it
+    requests_per_second: float  # and output_tokens_per_second: over all instances; None for tokens where they are not published
     output_tokens_per_second: float | None
+    # and waiting: requests with a slot and in the queue at its end, over all instances; None where they are not published
     running: float | None
     waiting: float | None
-    kv_used: float | None
+    kv_used: float | None  # share of the KV cache in use at its end, the mean of the instances; None where it is not published
+    # of the requests that ended, those that failed: by the gateway where there is one, else by the engines' responses; None where nobody
+    # says it
     error_share: float | None
-    mean_isl: float | None
+    mean_isl: float | None  # and mean_osl: tokens of the requests that ended; None where they are not published, or none ended
     mean_osl: float | None
-    latencies: Mapping[LimitMetric, Buckets]
-    gpu_use: float | None
-    gpu_watts: float | None
-    by_instance: Mapping[str, float] = field(default_factory=dict)
+    latencies: Mapping[LimitMetric, Buckets]  # histograms of seconds, by metric
+    gpu_use: float | None  # share of the time in which a GPU worked, the mean; None where nobody says it
+    gpu_watts: float | None  # power of all GPUs; None where nobody says it
+    by_instance: Mapping[str, float] = field(default_factory=dict)  # requests that ended in it, by the instance's address
 
 
 EVEN = ("round-robin", "random", "least-outstanding", "power-of-two", "least-tokens", "least-kv")

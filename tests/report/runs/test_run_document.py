@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.report.runs import example_run
-from tonnage.bench.trends import positions_of_gaps
+from tonnage.bench.steady import positions_of_gaps
 from tonnage.cli.main import run
 from tonnage.errors import DataError, InputError
 from tonnage.report.document import Block, Document, Drawing, Facts, Items, Text

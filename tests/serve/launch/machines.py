@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tonnage.serve.machine.machine import Device, Machine
+from tonnage.serve.machine import Device, Machine
 from tonnage.spec.catalog import find_gpu
 
 GIB = 2**30

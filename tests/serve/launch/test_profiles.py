@@ -11,8 +11,8 @@ from tests.serve.launch.machines import NO_GPU, busy, of
 from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
-from tonnage.serve.launch.profiles import Profile, deployed
-from tonnage.serve.machine.machine import Machine
+from tonnage.serve.machine import Machine
+from tonnage.serve.profiles import Profile, deployed
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 
 BIG = "llama-3.1-70b"

@@ -17,8 +17,8 @@ from tonnage.api.running.serve_engine import EngineAsked, prepare_engine
 from tonnage.cli.main import run
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.plan.plan import Plan
-from tonnage.serve.launch.start import Start
-from tonnage.serve.machine.machine import Machine
+from tonnage.serve.launch import Start
+from tonnage.serve.machine import Machine
 
 
 def ports(count: int) -> list[int]:

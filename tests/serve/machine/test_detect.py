@@ -14,8 +14,7 @@ import yaml
 
 from tests.serve.launch.machines import of
 from tonnage.errors import InputError
-from tonnage.serve.machine.detect import amd_devices, catalog_gpu, detect, nvidia_devices
-from tonnage.serve.machine.machine import groups, joined, read_machine
+from tonnage.serve.machine import amd_devices, catalog_gpu, detect, groups, joined, nvidia_devices, read_machine
 
 BUSES = ["00000000:9B:00.0", "00000000:1B:00.0", "00000000:5D:00.0"]
 """Not in PCI order, as CUDA's own order need not be."""
@@ -99,7 +98,7 @@ def test_amds_gpus_are_read_off_the_child() -> None:
 
 def test_amds_library_is_asked_in_a_child_that_may_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr("tonnage.serve.machine.detect.AMD_DRIVER", tmp_path)
+    monkeypatch.setattr("tonnage.serve.machine.AMD_DRIVER", tmp_path)
     assert detect().notes == ("AMD's driver is there, and amdsmi cannot ask it",)  # amdsmi is not installed here
 
 

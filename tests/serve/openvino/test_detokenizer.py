@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.serve.openvino.pipeline import BROKEN, Detokenizer
+from tonnage.serve.openvino import BROKEN, Detokenizer
 
 
 def decode(ids: Sequence[int]) -> str:

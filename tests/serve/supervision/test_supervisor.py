@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.serve.supervision.child import Program
-from tonnage.serve.supervision.supervisor import Supervisor, free_ports
+from tonnage.serve.supervisor import Program, Supervisor, free_ports
 
 SERVER = """
 import http.server, signal, subprocess, sys
@@ -105,7 +104,7 @@ def test_no_orphan_is_left_by_a_supervisor_that_is_killed(tmp_path: Path) -> Non
     source = f"""
 import sys, time
 from pathlib import Path
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervisor import Supervisor
 from tests.serve.supervision.test_supervisor import program
 with Supervisor([program()], Path({str(tmp_path)!r}), grace_s=0.5) as fleet:
     fleet.wait_until_ready(timeout_s=20)

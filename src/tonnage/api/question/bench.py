@@ -15,9 +15,8 @@ from tonnage.bench.benchmark import Wanted
 from tonnage.bench.connection import Setup, Target, parse_url, request_head, tls_context
 from tonnage.bench.conversations import read_conversations
 from tonnage.bench.endpoints import find_endpoint, model_path
-from tonnage.bench.grpc import SERVICE as GRPC
-from tonnage.bench.grpc import model_metadata
-from tonnage.bench.infer import Tensors, tensors
+from tonnage.bench.infer import SERVICE as GRPC
+from tonnage.bench.infer import Tensors, model_metadata, tensors
 from tonnage.bench.load import PATTERNS, Question, Talk
 from tonnage.bench.prompts import FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
 from tonnage.bench.scrape import DriverGpus, fetch, samples

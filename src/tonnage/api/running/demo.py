@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
     from tonnage.results.requests import Requests
     from tonnage.serve.demonstration import Demonstration, Failure
-    from tonnage.serve.supervision.child import Child
+    from tonnage.serve.supervisor import Child
 
 MODEL, GPU, PRECISION = "llama-3.1-8b", "h100-sxm-80gb", "fp8"
 ISL, OSL = 1_000, 100

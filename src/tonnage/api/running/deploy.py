@@ -17,13 +17,13 @@ from tonnage.spec.scenario import to_document
 
 if TYPE_CHECKING:
     from tonnage.api.bench import Watch
-    from tonnage.deploy.verify.folder import Folder
+    from tonnage.deploy.verify import Folder
     from tonnage.plan.plan import Plan
     from tonnage.plan.pool import Pool
     from tonnage.simulator.tiers import Tier
     from tonnage.sizing.planner import Progress
     from tonnage.spec.deployment import Deployment
-    from tonnage.watch.reading import Pages, Reading
+    from tonnage.watch.expected import Pages, Reading
     from tonnage.watch.settings import Instance
     from tonnage.watch.watched import Watched, Watcher
 
@@ -165,7 +165,7 @@ def verify_folder(folder: str | Path) -> Folder:
         InputError: no folder, or none with a plan in it.
     """
     from tonnage.api.running.gateway import gateway_from
-    from tonnage.deploy.verify.folder import Part, read_folder
+    from tonnage.deploy.verify import Part, read_folder
 
     found, gateway = read_folder(Path(folder)), Path(folder) / "gateway.yaml"
     if not gateway.is_file():
@@ -189,7 +189,7 @@ AS_SHIPPED = ("", "fitted")
 class Instances:
     """Instances that can be simulated."""
 
-    deployment: Deployment  # one of them
+    deployment: Deployment
     instances: int  # how many there are, spare ones included
     gpus_per_system: int  # GPUs in one of the systems that they are in
     prompt_tokens: int  # mean prompt that is expected, which pipeline stages need
@@ -319,8 +319,7 @@ def _watched(
     """The pages of a deployment, and what lays them next to its plan."""
     from tonnage.formats.engine_metrics import SIGNALS
     from tonnage.spec.catalog import find_engine
-    from tonnage.watch.expected import Predictor
-    from tonnage.watch.reading import PATH, Pages
+    from tonnage.watch.expected import PATH, Pages, Predictor
     from tonnage.watch.watched import Watcher
 
     if not urls:

@@ -206,7 +206,7 @@ def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:
             "or leave it out"
         )
     _check(settings)
-    from tonnage.serve.supervision.supervisor import free_ports
+    from tonnage.serve.supervisor import free_ports
 
     urls = [f"http://{target.authority}" for target, _ in settings.backends]
     limits, port = settings.limits, settings.port or free_ports(1, settings.host)[0]

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
-    from tonnage.serve.supervision.child import Program
-    from tonnage.serve.supervision.supervisor import Supervisor
+    from tonnage.serve.supervisor import Program, Supervisor
 
 
 READY_S = 120.0
@@ -30,7 +29,7 @@ Seen = Callable[[int, int], None]
 class Processes:
     """A fleet that serves."""
 
-    supervisor: Supervisor  # of the instances
+    supervisor: Supervisor
     url: str  # of the gateway
     instances: tuple[str, ...]  # the names of the instances
 
@@ -41,8 +40,7 @@ def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Seq
     Args:
         own: further arguments of each, if there are any.
     """
-    from tonnage.serve.supervision.child import Program
-    from tonnage.serve.supervision.supervisor import free_ports
+    from tonnage.serve.supervisor import Program, free_ports
 
     command = (sys.executable, "-m", "tonnage", "serve", *arguments, "--host", "127.0.0.1")
     return [
@@ -56,8 +54,7 @@ def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "12
 
     Its health path is the one that says that it lives, so that it counts as ready before its instances are.
     """
-    from tonnage.serve.supervision.child import Program
-    from tonnage.serve.supervision.supervisor import free_ports
+    from tonnage.serve.supervisor import Program, free_ports
 
     port = port or free_ports(1, host)[0]
     backends = [word for one in instances for word in ("--backend", one.url)]
@@ -73,7 +70,7 @@ def processes(
 
     Raises InputError, TonnageError: one of them does not serve.
     """
-    from tonnage.serve.supervision.supervisor import Supervisor
+    from tonnage.serve.supervisor import Supervisor
 
     with Supervisor(instances, logs, grace_s=grace_s, told=told) as supervisor:
         supervisor.wait_until_ready(timeout_s=ready_s, seen=seen)
@@ -92,7 +89,7 @@ def served(**flags: object) -> Iterator[str]:
     Raises:
         InputError, TonnageError: it does not serve.
     """
-    from tonnage.serve.supervision.supervisor import Supervisor
+    from tonnage.serve.supervisor import Supervisor
 
     arguments = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     (program,) = served_instances(arguments, 1)

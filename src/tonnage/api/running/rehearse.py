@@ -21,7 +21,7 @@ from tonnage.report.verified import Rehearsal
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
     from tonnage.results.requests import Requests
-    from tonnage.serve.supervision.child import Child, Program
+    from tonnage.serve.supervisor import Child, Program
 
 ALERT = "InstancesMissing"
 
@@ -70,8 +70,7 @@ def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float |
     from tonnage.deploy.plan_text import bench_lengths
     from tonnage.deploy.service import PLAN
     from tonnage.plan.plan import Plan
-    from tonnage.serve.supervision.child import Program
-    from tonnage.serve.supervision.supervisor import Supervisor
+    from tonnage.serve.supervisor import Program, Supervisor
     from tonnage.units import parse_duration
 
     place, seconds = Path(folder).absolute(), parse_duration(duration, option("duration"))
@@ -127,7 +126,7 @@ def _engines(folder: Path) -> tuple[list[Program], str]:
 
     from tonnage.deploy.compose import ROUTER
     from tonnage.deploy.service import PLAN
-    from tonnage.serve.supervision.child import Program
+    from tonnage.serve.supervisor import Program
 
     file, again = folder / "compose.yaml", f"write the folder by tonnage deploy with {option('target')} compose and {option('simulated')}"
     if not file.is_file():

@@ -14,7 +14,7 @@ from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.serve.faults import Fault
-    from tonnage.serve.openvino.engines import OpenvinoServed
+    from tonnage.serve.openvino import OpenvinoServed
     from tonnage.serve.prefix import CachedEngine
     from tonnage.serve.server import Served
     from tonnage.serve.tokens import Tokens
@@ -311,8 +311,7 @@ def serve_openvino(
     _check_whole(0, threads=threads, default_osl=default_osl, max_waiting=max_waiting)
     if importlib.util.find_spec("openvino_genai") is None:
         raise InputError(f"{option('engine')}: openvino {EXTRA}")
-    from tonnage.serve.openvino.engines import OpenvinoServed, context_of
-    from tonnage.serve.openvino.pipeline import Pipeline, Settings
+    from tonnage.serve.openvino import OpenvinoServed, Pipeline, Settings, context_of
 
     path = Path(model)
     if max_model_len is not None:

@@ -12,10 +12,10 @@ from tonnage.errors import InputError, option
 if TYPE_CHECKING:
     from tonnage.api.running.deploy import Planned
     from tonnage.plan.launch import Command
-    from tonnage.serve.launch.profiles import Profile
-    from tonnage.serve.launch.start import Ports, Start
-    from tonnage.serve.machine.machine import Device, Machine
-    from tonnage.serve.supervision.child import Program
+    from tonnage.serve.launch import Ports, Start
+    from tonnage.serve.machine import Device, Machine
+    from tonnage.serve.profiles import Profile
+    from tonnage.serve.supervisor import Program
     from tonnage.spec.engine import EnginePreset
     from tonnage.spec.model import Model
 
@@ -88,8 +88,7 @@ class EngineAsked:
 
 def this_machine(described: Path | None = None) -> Machine:
     """This machine, or the one that a file describes."""
-    from tonnage.serve.machine.detect import detect
-    from tonnage.serve.machine.machine import read_machine
+    from tonnage.serve.machine import detect, read_machine
 
     return detect() if described is None else read_machine(described)
 
@@ -105,8 +104,8 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
     Raises:
         InputError: no model, or a machine whose GPUs the catalog does not have.
     """
-    from tonnage.serve.launch.profiles import ENGINES as ORDER
-    from tonnage.serve.launch.profiles import ordered, profiles
+    from tonnage.serve.profiles import ENGINES as ORDER
+    from tonnage.serve.profiles import ordered, profiles
     from tonnage.spec.precision import PRECISIONS
 
     if not machine.devices:
@@ -145,7 +144,7 @@ def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None 
         InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here.
         DoesNotFit: the memory does not hold the model.
     """
-    from tonnage.serve.supervision.supervisor import free_ports
+    from tonnage.serve.supervisor import free_ports
 
     give = ports or free_ports
     if asked.engine == "triton":
@@ -160,8 +159,8 @@ def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None 
 def _by_profile(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """By the profile that was named, or that comes first."""
     from tonnage.plan.launch import command
-    from tonnage.serve.launch.profiles import RULE, chosen, deployed
-    from tonnage.serve.launch.start import placed, usable
+    from tonnage.serve.launch import placed, usable
+    from tonnage.serve.profiles import RULE, chosen, deployed
     from tonnage.spec.catalog import find_engine, find_gpu
 
     found = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
@@ -188,8 +187,8 @@ NAME_THE_IMAGE = "name the image of NIM as owner/name:tag, such as meta/llama-3.
 def _nim(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """NIM's container on as many GPUs as the preferred profile of the model takes; the container chooses its own profile."""
     from tonnage.plan.launch import command
-    from tonnage.serve.launch.profiles import chosen, deployed
-    from tonnage.serve.launch.start import placed, usable
+    from tonnage.serve.launch import placed, usable
+    from tonnage.serve.profiles import chosen, deployed
     from tonnage.spec.catalog import find_engine, find_gpu
 
     if asked.checkpoint is None:
@@ -221,7 +220,7 @@ def _image(word: str) -> str:
 def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """By a plan: its command, word by word."""
     from tonnage.api.running.deploy import planned
-    from tonnage.serve.launch.start import check_planned, placed, usable
+    from tonnage.serve.launch import check_planned, placed, usable
     from tonnage.spec.catalog import find_engine
 
     for name in ("model", "precision", "tp", "profile", "max_model_len", "max_batch_size", "max_num_tokens"):
@@ -250,7 +249,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
     """The plan's command with the checkpoints filled in, and a note on a checkpoint that the caller did not choose."""
     from tonnage.deploy.checkpoint import loading
     from tonnage.plan.launch import Command, needs_drafter, with_drafter
-    from tonnage.serve.launch.checkpoints import check_folder
+    from tonnage.serve.launch import check_folder
     from tonnage.spec.catalog import find_gpu
 
     pool = choice.plan.candidates[0].pool
@@ -286,7 +285,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
 
 def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """Without a GPU only vLLM runs, by its build for CPUs."""
-    from tonnage.serve.launch.start import KV_CACHE_GB, SETTINGS, check_memory, cpu_command, cpu_environment
+    from tonnage.serve.launch import KV_CACHE_GB, SETTINGS, check_memory, cpu_command, cpu_environment
     from tonnage.spec.catalog import find_engine
 
     if asked.engine not in ("auto", "vllm"):
@@ -321,7 +320,7 @@ def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) ->
 
 def _triton(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """A model repository as it is."""
-    from tonnage.serve.launch.start import Start, placed, triton_started, usable
+    from tonnage.serve.launch import Start, placed, triton_started, usable
 
     if asked.model is None:
         raise InputError(f"{option('model')}: is needed; give the folder of a model repository, which tonnage deploy writes for triton")
@@ -354,7 +353,7 @@ def _start(
 ) -> Start:
     """The instances of a command."""
     from tonnage.plan.launch import with_metrics
-    from tonnage.serve.launch.start import Start, across, engine_started, nim_started
+    from tonnage.serve.launch import Start, across, engine_started, nim_started
 
     program = _program(family, asked, dry=dry)
     environment = {**(more or {}), **asked.environment}
@@ -378,7 +377,7 @@ def _start(
 
 def _program(family: str, asked: EngineAsked, *, dry: bool) -> str:
     """The path of the program that starts an engine; its bare name in a dry run on a machine that does not have it."""
-    from tonnage.serve.launch.start import COMMANDS, found_command, needed_command
+    from tonnage.serve.launch import COMMANDS, found_command, needed_command
 
     if dry:
         return found_command(family, asked.engine_path) or COMMANDS[family]
@@ -391,7 +390,7 @@ STARTUP_S = 1_800.0
 
 def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
     """The engines that are installed here. Raises InputError: none is."""
-    from tonnage.serve.launch.start import found_command, needed_command
+    from tonnage.serve.launch import found_command, needed_command
 
     found = tuple(family for family in families if found_command(family, asked.engine_path))
     if not found and len(families) == 1:
@@ -406,7 +405,7 @@ def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
 
 def _model(asked: EngineAsked) -> tuple[Model, str]:
     """The model, and the number format of the checkpoint where that is on this machine; "" otherwise."""
-    from tonnage.serve.launch.checkpoints import check_folder
+    from tonnage.serve.launch import check_folder
     from tonnage.spec.catalog import find_model
 
     if asked.model is None:
@@ -420,7 +419,7 @@ def _model(asked: EngineAsked) -> tuple[Model, str]:
 
 def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engine: EnginePreset) -> str:
     """What an engine loads: of published checkpoints those in the requested format, or of no said format the author's own; "" for none."""
-    from tonnage.serve.launch.checkpoints import check_folder
+    from tonnage.serve.launch import check_folder
     from tonnage.spec.catalog.checkpoints import published
     from tonnage.spec.precision import find_precision
 

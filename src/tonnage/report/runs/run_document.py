@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.trends import DEFINITIONS, trends
+from tonnage.bench.steady import DEFINITIONS, trends
 from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, number, plain, sentence_of
 from tonnage.report.runs.latency_figures import boxes, heat_map, loads_table, swept, ttft_by_prompt

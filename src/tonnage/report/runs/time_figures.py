@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.trends import positions_of_gaps
+from tonnage.bench.steady import positions_of_gaps
 from tonnage.report.document import Drawing, Table
 from tonnage.report.drawing.figure import Axis, Cloud, Gantt, Lane, Plot, Point, Scatter, Series, Span
 from tonnage.report.numbers import ABSENT, number

@@ -20,6 +20,9 @@ from numba import njit
 
 from tonnage.errors import TonnageError
 
+PINNED = "0.68.1"
+"""The version in ``requirements/core.txt``."""
+
 try:
     from numba.core import cgutils, types
     from numba.core.datamodel import models
@@ -27,9 +30,7 @@ try:
     from numba.core.typing.templates import AttributeTemplate
     from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, overload, register_jitable, register_model
 except ImportError as error:
-    raise TonnageError(
-        f"numba {numba.__version__} lacks what the simulator is compiled with ({error}); pip install 'numba==0.68.*'"
-    ) from None
+    raise TonnageError(f"numba {numba.__version__} lacks what compiles the simulator ({error}); pip install numba=={PINNED}") from None
 
 VERSIONS = ("0.68.",)
 """Versions of numba that ``quick_compiler.py`` was written for and run with; ``pyproject.toml`` asks for no other."""
@@ -51,7 +52,8 @@ _PIPELINES = _pipelines()
 SLOWER = (
     ""
     if _PIPELINES
-    else f"numba {numba.__version__} compiles the simulator four times slower than {VERSIONS[0]}x; pip install 'numba=={VERSIONS[0]}*'"
+    else f"numba {numba.__version__} is not one that compiles the simulator quickly: the first use takes four times as long; "
+    f"pip install numba=={PINNED}"
 )
 """What to tell a user whose numba compiles slowly; "" where it does not."""
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from numba.core import types
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import CPUCodegen, JITCodeLibrary
 from numba.core.compiler import Compiler, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager
 from numba.core.targetconfig import ConfigStack
@@ -52,6 +52,22 @@ UNUSED = frozenset(
 )
 """Passes that are left out: a part has no comprehensions, lambdas, ``with``, ``literally``, arithmetic of whole arrays or raised values,
 and a branch that is never taken goes when the loop is optimised."""
+
+
+NEEDED = (
+    (CPUCodegen, ("_module_pass_manager", "_pass_builder")),
+    (Compiler, ("_compile_core", "define_pipelines")),
+    (ConfigStack, ("top_or_none",)),
+    (DefaultPassBuilder, ("define_nopython_pipeline",)),
+    (JITCodeLibrary, ("_ensure_finalized", "_finalize_dynamic_globals", "_finalize_final_module", "_optimize_final_module")),
+    (JITCodeLibrary, ("_optimize_functions", "enable_object_caching", "get_pointer_to_function")),
+    (PassManager, ("add_pass", "finalize")),
+    (types.Function, ("get_call_type",)),
+)
+"""Methods of numba that are called or replaced below."""
+
+if missing := [f"{kind.__name__}.{name}" for kind, names in NEEDED for name in names if not hasattr(kind, name)]:
+    raise ImportError(f"numba has no {missing[0]}")
 
 
 class QuickCompiler(Compiler):

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.kubernetes.workload import (
+from tonnage.deploy.plan_text import bench_command, compare_command, gpu_words, head, paragraph, summary
+from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.workload import (
     adapter,
     bundle,
     compute_domain,
@@ -18,8 +20,6 @@ from tonnage.deploy.kubernetes.workload import (
     metadata,
     selector,
 )
-from tonnage.deploy.plan_text import bench_command, compare_command, gpu_words, head, paragraph, summary
-from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 # What stands around the instances: their address, their cache, their configuration, and how many may be disrupted at once.

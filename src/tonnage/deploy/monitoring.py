@@ -1,11 +1,13 @@
-"""Prometheus rules: how fast the plan's limits use up their budget, failures, load beyond the plan, GPUs that stand idle."""
+"""A Grafana dashboard with the predicted capacity, limits and target drawn into it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tonnage.deploy.plan_text import carries_line, choice_line
 from tonnage.deploy.service import Service
 from tonnage.deploy.yaml_comments import noted
 from tonnage.plan.limit import Limit
@@ -13,20 +15,13 @@ from tonnage.plan.limit import Limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burn:
-    """One pair of windows, over both of which a budget must burn faster than its rate.
+    """One pair of windows, over both of which a budget must burn faster than its rate."""
 
-    Attributes:
-        long, short: windows.
-        rate: budgets of 30 days that would be spent in 30 days at this pace.
-        severity: "page" or "ticket".
-        hours: of the long window.
-    """
-
-    long: str
+    long: str  # and short: windows
     short: str
-    rate: float
-    severity: str
-    hours: int
+    rate: float  # budgets of 30 days that would be spent in 30 days at this pace
+    severity: str  # "page" or "ticket"
+    hours: int  # of the long window
 
 
 BURNS = (
@@ -69,7 +64,11 @@ def rules(service: Service, gpus: str, least: int, *, fronted: bool = False) -> 
     use = {"record": GPU_USE, "labels": {"deployment": service.name}, "expr": gpus}
     groups: list[Any] = [{"name": f"{service.name}-gpus", "rules": [use]}]
     if shares:
-        recorded = [_recorded(service, one, window) for one in shares for window in WINDOWS]
+        recorded = [
+            {"record": _slow(one, window), "labels": {"deployment": service.name}, "expr": one.slow_share(window)}
+            for one in shares
+            for window in WINDOWS
+        ]
         about = "The share of requests, or of gaps between tokens, that were slower than a limit, over each window."
         groups.append(noted({"name": f"{service.name}-slow-share", "interval": "30s", "rules": recorded}, about))
     burning = [rule for one in found for rule in _burning(service, one)]
@@ -94,10 +93,6 @@ def _about(found: tuple[Objective, ...]) -> str:
 def _slow(one: Objective, window: str) -> str:
     """Name of the recorded share of a limit over a window."""
     return f"tonnage:{one.key}_slow:ratio_rate{window}"
-
-
-def _recorded(service: Service, one: Objective, window: str) -> dict[str, Any]:
-    return {"record": _slow(one, window), "labels": {"deployment": service.name}, "expr": one.slow_share(window)}
 
 
 def _burning(service: Service, one: Objective) -> Iterator[Any]:
@@ -218,21 +213,13 @@ SHARES = {"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """One limit of the plan.
+    """One limit of the plan."""
 
-    Attributes:
-        limit: as the plan has it.
-        histogram: of the engine that shows it, without the ending "_bucket".
-        bounds: upper bounds of its buckets in seconds, ascending, without infinity.
-        stands_in: whether the histogram is one of gaps (ITL) where the limit is on the mean gap of a request (TPOT).
-        selector: of the deployment's series, such as 'deployment="x"'.
-    """
-
-    limit: Limit
-    histogram: str
-    bounds: tuple[float, ...]
-    stands_in: bool
-    selector: str
+    limit: Limit  # as the plan has it
+    histogram: str  # of the engine that shows it, without the ending "_bucket"
+    bounds: tuple[float, ...]  # upper bounds of its buckets in seconds, ascending, without infinity
+    stands_in: bool  # whether the histogram is one of gaps (ITL) where the limit is on the mean gap of a request (TPOT)
+    selector: str  # of the deployment's series, such as 'deployment="x"'
 
     @property
     def key(self) -> str:
@@ -342,3 +329,118 @@ def in_flight(service: Service) -> str:
     if signals.running:
         return f"sum({signals.running}{{{at}}}) + sum({signals.waiting}{{{at}}})"
     return f"sum(rate({signals.histograms['e2e']}_sum{{{at}}}[2m]))"
+
+
+SCHEMA = 39
+"""Of Grafana's dashboards, as version 11 writes them (recalled, 2026-11-22); later versions read it."""
+
+COLUMNS, WIDE, HIGH = 24, 12, 8
+
+
+def dashboard_text(service: Service) -> str:
+    """The dashboard as JSON."""
+    return json.dumps(dashboard(service), indent=2, ensure_ascii=False) + "\n"
+
+
+def dashboard(service: Service) -> dict[str, Any]:
+    """The dashboard; its data source is requested when it is opened."""
+    source = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    placed = [_placed(panel, place) for place, panel in enumerate(_panels(service))]
+    return {
+        "uid": f"tonnage-{service.name}"[:40],
+        "title": f"{service.served}: the plan and what is",
+        "description": f"{choice_line(service)}. {carries_line(service)}",
+        "tags": ["tonnage", service.family],
+        "schemaVersion": SCHEMA,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [source]},
+        "panels": placed,
+    }
+
+
+def _placed(panel: dict[str, Any], place: int) -> dict[str, Any]:
+    at = {"x": place * WIDE % COLUMNS, "y": place // (COLUMNS // WIDE) * HIGH, "w": WIDE, "h": HIGH}
+    return {"id": place + 1, "gridPos": at, **panel}
+
+
+def _panels(service: Service) -> Iterator[dict[str, Any]]:
+    at = f'deployment="{service.name}"'
+    choice, counted = service.choice, service.choice.sized_rate
+    done = f"sum(rate({service.signals.histograms['e2e']}_count{{{at}}}[5m]))"
+    running = f"sum(up{{{at}}})"
+    yield _panel(
+        "Requests a second",
+        "reqps",
+        {
+            "measured": done,
+            "plan: carried by the instances that run": f"{counted:.6g} * {running}",
+            "plan: carried by all its instances": _line(service.capacity),
+            "plan: peak": _line(service.plan.demand.sizing_requests_per_second),
+        },
+    )
+    flight = {"measured": in_flight(service)}
+    if service.target_in_flight is not None:
+        flight["plan: another instance is wanted"] = f"{service.target_in_flight} * {running}"
+        flight["plan: the limits end"] = f"{choice.concurrency_per_instance:.6g} * {running}"
+    if service.signals.waiting:
+        flight["waiting"] = f"sum({service.signals.waiting}{{{at}}})"
+    yield _panel("Requests in flight", "short", flight)
+    for one in objectives(service):
+        yield _panel(one.label, "s", {"measured": one.quantile("5m"), "plan: limit": _line(one.limit.seconds), **_predicted(service, one)})
+        if one.budget is not None:
+            yield _panel(
+                f"Share of {one.counted} slower than {one.limit.metric.upper()} {one.limit.milliseconds:,g} ms",
+                "percentunit",
+                _burning_panel(one, at),
+            )
+    yield _panel("Instances", "short", {"answering": running, "plan": _line(service.pool.instances)})
+    gpus = {"measured": f"avg({gpu_use(service)}) / 100", "plan: utilisation at the peak": _line(choice.utilisation)}
+    yield _panel("GPUs at work (not how well: a GPU that decodes one request is at work)", "percentunit", gpus)
+    if service.signals.kv_used:
+        yield _panel("KV cache in use", "percentunit", {"{{pod}}{{instance}}": f"{service.signals.kv_used}{{{at}}}"})
+    if service.signals.output_tokens:
+        yield _panel("Output tokens a second", "short", {"measured": f"sum(rate({service.signals.output_tokens}{{{at}}}[5m]))"})
+
+
+def _predicted(service: Service, one: Objective) -> dict[str, str]:
+    """What the plan predicts at the peak; nothing where it does not."""
+    peak = service.choice.at_peak
+    if peak is None:
+        return {}
+    latencies = {"ttft": peak.ttft_ms, "itl": peak.itl_ms, "tpot": peak.tpot_ms, "e2e": peak.e2e_ms}[one.limit.metric]
+    value = getattr(latencies, one.limit.statistic, None)  # none of a share
+    return {} if value is None else {"plan: at the peak": _line(value / 1e3)}
+
+
+def _burning_panel(one: Objective, at: str) -> dict[str, str]:
+    budget = one.budget or 0.0
+    share = f"tonnage:{one.key}_slow:ratio_rate"
+    return {
+        "of 5 minutes": f"{share}5m{{{at}}}",
+        "of 1 hour": f"{share}1h{{{at}}}",
+        "budget": _line(budget),
+        "a page": _line(min(14.4 * budget, HIGHEST_SHARE)),
+    }
+
+
+def _line(value: float) -> str:
+    return f"vector({value:.6g})"
+
+
+def _panel(title: str, unit: str, series: dict[str, str]) -> dict[str, Any]:
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    targets = [
+        {"refId": chr(ord("A") + place), "datasource": source, "expr": expr, "legendFormat": name}
+        for place, (name, expr) in enumerate(series.items())
+    ]
+    dashes = [{"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}}, {"id": "custom.lineWidth", "value": 2}]
+    drawn = {"matcher": {"id": "byRegexp", "options": "/^(plan:? ?|budget|a page)/"}, "properties": dashes}
+    return {
+        "type": "timeseries",
+        "title": title,
+        "datasource": source,
+        "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": {"lineWidth": 1}}, "overrides": [drawn]},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "targets": targets,
+    }

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import memory_plan
 from tonnage.plan.launch import FILE, Command, listening
-from tonnage.serve.launch.checkpoints import folder_bytes
-from tonnage.serve.launch.profiles import lacks, missing
-from tonnage.serve.machine.machine import Device, Machine, groups, joined
-from tonnage.serve.supervision.child import Program
+from tonnage.serve.machine import Device, Machine, groups, joined
+from tonnage.serve.profiles import lacks, missing
+from tonnage.serve.supervisor import Program
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.precision import find_precision
 
@@ -23,23 +22,43 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
 
+COMPILED = ("*.engine", "*.plan")
+
+
+def check_folder(text: str, *, where: str = "checkpoint") -> None:
+    """Refuse a folder that is no checkpoint; names at a hub pass.
+
+    Raises InputError: it holds an engine that was compiled for one kind of GPU, or no ``config.json``.
+    """
+    path = Path(text)
+    if not path.is_dir():
+        if text.startswith(("/", "./", "../", "~")):
+            raise InputError(f"{option(where)}: there is no folder {text}")
+        return
+    compiled = next((file.name for pattern in COMPILED for file in path.glob(pattern)), None)
+    if compiled is not None:
+        raise InputError(
+            f"{option(where)}: {text} holds {compiled}, an engine that TensorRT compiled for one kind of GPU; give the checkpoint itself"
+        )
+    if not (path / "config.json").is_file():
+        raise InputError(f"{option(where)}: {text} holds no config.json, so it is no checkpoint")
+
+
+def folder_bytes(text: str) -> int:
+    """Bytes of the weights in a folder; 0 for a name at a hub."""
+    path = Path(text)
+    return sum(file.stat().st_size for pattern in ("*.safetensors", "*.bin") for file in path.glob(pattern)) if path.is_dir() else 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """One instance.
+    """One instance."""
 
-    Attributes:
-        argv: its command, with ``FILE`` where its configuration file stands.
-        environment: variables next to those of this process.
-        devices: its GPUs; none on a machine without.
-        port: on 127.0.0.1.
-        path: that says whether it serves.
-    """
-
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
-    devices: tuple[Device, ...]
-    port: int
-    path: str
+    argv: tuple[str, ...]  # its command, with ``FILE`` where its configuration file stands
+    environment: Mapping[str, str]  # variables next to those of this process
+    devices: tuple[Device, ...]  # its GPUs; none on a machine without
+    port: int  # on 127.0.0.1
+    path: str  # that says whether it serves
 
     def program(self, place: int, file: str) -> Program:
         """The instance of that number, from 0, as a child process; ``file`` is its configuration, "" where it needs none."""
@@ -51,25 +70,16 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Everything.
+    """Everything."""
 
-    Attributes:
-        engine: preset, or the family where there is none.
-        model: the name that clients use.
-        why: how engine, format and degree were chosen, as a sentence.
-        instances: one or more.
-        file: the configuration file that the commands name ``FILE``, as nested values; empty where they need none.
-        startup_seconds: that an instance is given to serve.
-        notes: what a reader must know, as sentences.
-    """
-
-    engine: str
-    model: str
-    why: str
-    instances: tuple[Started, ...]
-    startup_seconds: float
+    engine: str  # preset, or the family where there is none
+    model: str  # the name that clients use
+    why: str  # how engine, format and degree were chosen, as a sentence
+    instances: tuple[Started, ...]  # one or more
+    startup_seconds: float  # that an instance is given to serve
+    # the configuration file that the commands name ``FILE``, as nested values; empty where they need none
     file: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know, as sentences
 
     def to_json(self) -> dict[str, Any]:
         """By name."""
@@ -99,11 +109,6 @@ def pinned(devices: Sequence[Device]) -> dict[str, str]:
     if devices[0].vendor == "AMD":
         return {"HIP_VISIBLE_DEVICES": seen}
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen}
-
-
-def container_gpus(devices: Sequence[Device]) -> str:
-    """What ``docker run --gpus`` takes for them."""
-    return '"device=' + ",".join(str(one.index) for one in devices) + '"'
 
 
 # The commands of the instances, by engine.
@@ -149,7 +154,7 @@ def nim_started(
     found = []
     for group, port in zip(groups, ports(len(groups)), strict=True):
         words = list(started.argv[1:])
-        words[words.index("--gpus") + 1] = container_gpus(group)
+        words[words.index("--gpus") + 1] = '"device=' + ",".join(str(one.index) for one in group) + '"'
         words[words.index("--publish") + 1] = f"{HOST}:{port}:8000"
         more = [word for one, value in {"NIM_SERVED_MODEL_NAME": name, **environment}.items() for word in ("--env", f"{one}={value}")]
         argv = (program, *words[:-1], *more, words[-1])
@@ -200,14 +205,11 @@ def found_command(family: str, where: Path | None) -> str:
     else:
         found = shutil.which(program, path=f"{where / 'bin'}:{where}") or shutil.which("python", path=str(where / "bin"))
         found = found if found and (family == "sglang" or not found.endswith("python")) else None
-    if found is None or (family in PACKAGES and not _has_package(Path(found), PACKAGES[family])):
+    if found is None or (
+        family in PACKAGES and not any((Path(found).parent.parent / "lib").glob(f"python3*/site-packages/{PACKAGES[family]}/__init__.py"))
+    ):
         return ""
     return found
-
-
-def _has_package(python: Path, package: str) -> bool:
-    """Whether a package is in the environment of a Python, without running it."""
-    return any((python.parent.parent / "lib").glob(f"python3*/site-packages/{package}/__init__.py"))
 
 
 def needed_command(family: str, where: Path | None) -> str:
@@ -270,8 +272,7 @@ def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instanc
 def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
     """The GPUs that may be used: those that were named, else those that nobody else uses.
 
-    Raises:
-        InputError: one was named that is not there or not free.
+    Raises InputError: one was named that is not there or not free.
     """
     if asked is None:
         return machine.free

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.deploy.dynamo import MODULES, as_engine
+from tonnage.deploy.references import VALUES, Pods, Written, at, pods_of, read_against, secrets, unresolved
 from tonnage.deploy.service import PLAN, Service, service_of
-from tonnage.deploy.verify.references import VALUES, Pods, Written, at, pods_of, secrets, unresolved
-from tonnage.deploy.verify.schemas import read_against
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
 from tonnage.plan.plan import Plan
 
 if TYPE_CHECKING:
     from tonnage.spec.catalog.interfaces import Interface
+
 
 MOST_BYTES = 20_000_000
 """Of one file; ``deploy`` writes less than a tenth of it."""
@@ -34,31 +34,20 @@ STARTED = [[module] for module in ("sglang.launch_server", *MODULES.values())]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing that was read.
+    """One thing that was read."""
 
-    Attributes:
-        file, name: its place, and what it is.
-        against: the source, or the reason why it was not read against one.
-    """
-
-    file: str
+    file: str  # and name: its place, and what it is
     name: str
-    against: str
+    against: str  # the source, or the reason why it was not read against one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """The result of reading a folder.
+    """The result of reading a folder."""
 
-    Attributes:
-        parts: what was read, and against what.
-        needs: what the cluster must hold in addition: Secrets by name.
-        faults: a line for each fault; empty where there is none.
-    """
-
-    parts: tuple[Part, ...]
-    needs: tuple[str, ...]
-    faults: tuple[str, ...]
+    parts: tuple[Part, ...]  # what was read, and against what
+    needs: tuple[str, ...]  # what the cluster must hold in addition: Secrets by name
+    faults: tuple[str, ...]  # a line for each fault; empty where there is none
 
 
 def read_folder(folder: Path) -> Folder:

@@ -1,4 +1,4 @@
-"""A client's requests: read strictly and within bounds, and held with what a policy may know of them."""
+"""HTTP as the gateway reads and writes it: requests of clients, responses of backends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 import re
 import zlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
 
 import httptools
 
@@ -36,22 +39,14 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request, complete.
+    """One request, complete."""
 
-    Attributes:
-        method, target: as the client wrote them.
-        headers: in order, names as the client wrote them.
-        body: whole.
-        version: of HTTP, "1.1" or "1.0".
-        keep: whether the client's connection goes on after the response.
-    """
-
-    method: bytes
+    method: bytes  # and target: as the client wrote them
     target: bytes
-    headers: Headers
+    headers: Headers  # in order, names as the client wrote them
     body: bytes
-    version: str
-    keep: bool
+    version: str  # of HTTP, "1.1" or "1.0"
+    keep: bool  # whether the client's connection goes on after the response
 
     @property
     def path(self) -> bytes:
@@ -112,14 +107,9 @@ METHODS = (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS")
 
 
 class Refused(Exception):
-    """A request that is not served; the connection ends with the answer.
-
-    Attributes:
-        status: of the answer.
-    """
+    """A request that is not served; the connection ends with the answer."""
 
     def __init__(self, status: int, message: str) -> None:
-        """With the status of the answer and its sentence."""
         super().__init__(message)
         self.status = status
 
@@ -129,23 +119,18 @@ class RequestReader:
 
     httptools itself refuses both Content-Length and Transfer-Encoding, two Content-Lengths, bare CR or LF, folded lines, spaces before
     a colon and control characters; this class refuses what it lets pass.
-
-    Attributes:
-        ready: complete requests, in order.
-        begun: whether a request has begun that is not complete.
-        in_body: whether its headers are complete.
-        expects: whether it waits for "100 Continue" before it sends its body.
     """
 
     def __init__(self, limits: Limits) -> None:
-        """Nothing read yet."""
         self._limits = limits
         self._parser = httptools.HttpRequestParser(self)
         self._refused: Refused | None = None
         self._clear()
         self._upgrading: Request | None = None
         self._upgraded = False
-        self.ready: deque[Request] = deque()
+        self.ready: deque[Request] = deque()  # complete requests, in order
+        # begun: whether a request has begun that is not complete; in_body: whether its headers are complete; expects: whether it waits for
+        # "100 Continue" before it sends its body
         self.begun = self.in_body = self.expects = False
 
     def _clear(self) -> None:
@@ -281,3 +266,137 @@ class RequestReader:
             )
         )
         self._body = []
+
+
+NO_BODY = (204, 304)
+
+
+class BrokenResponse(Exception):
+    """A backend sent what is no HTTP response, or one that the gateway does not pass on."""
+
+
+class Reading:
+    """What the parser has seen of a response; bodies are looked through for their end and not kept."""
+
+    def __init__(self) -> None:
+        self.reason = b""
+        self.headers: Headers = []
+        self.complete = False
+        self.overrun = False
+
+    def on_message_begin(self) -> None:
+        """A response begins; after a complete one it is one that nobody asked for."""
+        self.overrun = self.complete
+
+    def on_status(self, status: bytes) -> None:
+        """A piece of the reason phrase."""
+        self.reason += status
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer of a chunked body."""
+        self.headers.append((name, value))
+
+    def on_message_complete(self) -> None:
+        """The response is whole."""
+        self.complete = True
+
+
+class Unchunking(Reading):
+    """The same with the body's bytes kept until they are taken: for clients that do not know chunks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._parts.append(body)
+
+    def take(self) -> bytes:
+        """What has come since the last call."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A status line and its headers."""
+
+    status: int  # and reason: of the status line
+    reason: bytes
+    headers: Headers
+    chunked: bool  # whether the body is in chunks
+    until_close: bool  # whether it ends with the connection
+    keep: bool  # whether the connection to the backend can carry another request
+
+    def wire(self, *, close: bool, chunked: bool) -> bytes:
+        """The head as the client gets it: hop-by-hop headers removed, the others as they were."""
+        dropped = HOP_BY_HOP | connection_options(self.headers)
+        lines = [b"HTTP/1.1 %d %s\r\n" % (self.status, self.reason)]
+        lines += [b"%s: %s\r\n" % line for line in self.headers if line[0].lower() not in dropped]
+        if chunked:
+            lines.append(b"Transfer-Encoding: chunked\r\n")
+        if close:
+            lines.append(b"Connection: close\r\n")
+        return b"".join([*lines, b"\r\n"])
+
+
+def read_head(data: bytes, reading: Reading, *, bodiless: bool) -> tuple[Head, Callable[[bytes], None]]:
+    """Read a head that ends with its empty line; returns it, and what the body is to be fed to.
+
+    Raises BrokenResponse: no HTTP response, or a transfer coding other than "chunked".
+    """
+    parser = httptools.HttpResponseParser(reading)
+    try:
+        parser.feed_data(data)
+        status, version = parser.get_status_code(), parser.get_http_version()
+    except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        raise BrokenResponse(f"no HTTP response ({error})") from None
+    if not data.startswith(b"HTTP/1."):
+        raise BrokenResponse("no HTTP response")
+    coding = [value.strip().lower() for name, value in reading.headers if name.lower() == b"transfer-encoding"]
+    if coding not in ([], [b"chunked"]):
+        raise BrokenResponse("a transfer coding other than chunked")
+    if bodiless or status in NO_BODY:
+        reading.complete = True
+    sized = any(name.lower() == b"content-length" for name, _ in reading.headers)
+    until_close = not (reading.complete or coding or sized)
+    words = connection_options(reading.headers)
+    keep = version == "1.1" and b"close" not in words and not until_close
+    head = Head(
+        status=status,
+        reason=reading.reason,
+        headers=list(reading.headers),
+        chunked=bool(coding) and not reading.complete,
+        until_close=until_close,
+        keep=keep,
+    )
+    return head, parser.feed_data
+
+
+JSON = "application/json"
+
+
+def response(status: int, body: bytes, *, kind: str = JSON, close: bool = False, later: bool = False, head: bool = False) -> bytes:
+    """A whole response; ``later`` adds ``Retry-After``, and ``head`` leaves out the body."""
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+    if later:
+        lines.append("Retry-After: 1")
+    if close:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode() + (b"" if head else body)
+
+
+def document(status: int, value: Any, *, close: bool = False, head: bool = False) -> bytes:
+    """A response with a JSON body."""
+    return response(status, json.dumps(value).encode(), close=close, head=head)
+
+
+KINDS = {404: "not_found_error", 429: "rate_limit_error"}
+
+
+def refusal(status: int, message: str, *, close: bool = False, head: bool = False) -> bytes:
+    """An error in the form of the OpenAI API; 429 and 503 say when to come again."""
+    kind = KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
+    body = json.dumps({"error": {"message": message, "type": kind, "param": None, "code": status}}).encode()
+    return response(status, body, close=close, later=status in (429, 503), head=head)

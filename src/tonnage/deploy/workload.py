@@ -6,12 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tonnage.deploy.alerts import in_flight, rules
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.flags import WORKER, node_words
+from tonnage.deploy.monitoring import dashboard_text, in_flight, rules
 from tonnage.deploy.plan_text import argv_notes, image_note, least_line, startup_line
-from tonnage.deploy.service import Service
+from tonnage.deploy.service import WORKER, Service, node_words
 from tonnage.deploy.yaml_comments import Noted, noted, yaml_text
 from tonnage.spec.hardware import Gpu
 
@@ -308,16 +306,6 @@ def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endp
     }
 
 
-def alert_rules(service: Service, *, autoscaled: bool) -> dict[str, Any]:
-    """The rules, as the operator takes them; with an autoscaler fewer instances than the plan's may run on purpose."""
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": metadata(service),
-        "spec": rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances),
-    }
-
-
 def _gpus(service: Service) -> str:
     """The exporter of the vendor's GPU operator names the pod that uses a GPU, in one of two labels."""
     pods = f'"{service.name}-.+"'
@@ -347,7 +335,14 @@ def bundle(
     found = {
         **applied,
         "pod-monitor.yaml": yaml_text(pod_monitor(service, monitored, endpoint)),
-        "alerts.yaml": yaml_text(alert_rules(service, autoscaled=autoscaled)),
+        "alerts.yaml": yaml_text(
+            {
+                "apiVersion": "monitoring.coreos.com/v1",
+                "kind": "PrometheusRule",
+                "metadata": metadata(service),
+                "spec": rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances),
+            }
+        ),
     }
     names = sorted(found)
     found.update(beside or {})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tonnage.perf.memory import MemoryPlan
-    from tonnage.serve.machine.machine import Device, Machine
+    from tonnage.serve.machine import Device, Machine
     from tonnage.spec.engine import EnginePreset
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
@@ -29,17 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuda:
-    """What the builds of an engine that are published need.
+    """What the builds of an engine that are published need."""
 
-    Attributes:
-        version: of CUDA that they are built with.
-        driver: oldest driver that runs it.
-        capability: oldest generation of GPUs.
-    """
-
-    version: str
-    driver: str
-    capability: str
+    version: str  # of CUDA that they are built with
+    driver: str  # oldest driver that runs it
+    capability: str  # oldest generation of GPUs
 
 
 CUDA_12 = Cuda(version="12", driver="525.60.13", capability="7.0")
@@ -105,33 +99,19 @@ KINDS: tuple[Kind, ...] = ("runnable", "low memory", "incompatible")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One way.
+    """One way."""
 
-    Attributes:
-        family: of the engine, such as "vllm".
-        preset: of the engine.
-        precision: number format.
-        tp: GPUs of an instance.
-        aim: "throughput" for the fewest GPUs that hold the model, "latency" for more.
-        kind: whether it runs here.
-        context: tokens of a request that fit, at most the model's context; 0 where none do.
-        needs_bytes: memory that each GPU must have for the model's whole context; 0 where that is not known.
-        why: why it does not run, or runs with a shorter context, as a clause; empty where it runs.
-        checkpoint: what it would load; "" where nobody has named one in this format.
-        bits: of a weight, by which formats are ordered.
-    """
-
-    family: str
+    family: str  # of the engine, such as "vllm"
     preset: str
     precision: str
-    tp: int
-    aim: Aim
-    kind: Kind
-    context: int
-    needs_bytes: int
-    why: str
-    checkpoint: str
-    bits: float
+    tp: int  # GPUs of an instance
+    aim: Aim  # "throughput" for the fewest GPUs that hold the model, "latency" for more
+    kind: Kind  # whether it runs here
+    context: int  # tokens of a request that fit, at most the model's context; 0 where none do
+    needs_bytes: int  # memory that each GPU must have for the model's whole context; 0 where that is not known
+    why: str  # why it does not run, or runs with a shorter context, as a clause; empty where it runs
+    checkpoint: str  # what it would load; "" where nobody has named one in this format
+    bits: float  # of a weight, by which formats are ordered
 
     @property
     def name(self) -> str:
@@ -290,8 +270,7 @@ def ordered(found: Sequence[Profile]) -> tuple[Profile, ...]:
 def chosen(found: Sequence[Profile], name: str | None = None) -> Profile:
     """The profile of that name, or the first runnable one whose checkpoint is known.
 
-    Raises:
-        InputError: there is none; the message says what the nearest one needs.
+    Raises InputError: there is none; the message says what the nearest one needs.
     """
     where = option("profile")
     if name is not None:

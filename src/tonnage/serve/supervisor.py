@@ -1,20 +1,128 @@
-"""Several child processes kept running: readiness with progress, restart with back-off, an end without orphans."""
+"""Engines as child processes, each behind a guard: started, waited for, restarted, and never left behind."""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import itertools
+import os
 import random
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tonnage.errors import BAD_INPUT, InputError, TonnageError
-from tonnage.serve.supervision.child import Child, Program
+from tonnage.serve import guard
+
+# What one child process runs.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A server that is run as a child process."""
+
+    name: str  # of the child, in messages and as the name of its log
+    argv: tuple[str, ...]
+    address: str  # "host:port" where it answers HTTP
+    path: str = "/health"  # what is asked to see whether it serves; any status below 500 says that it does
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables next to those of this process
+
+    @property
+    def url(self) -> str:
+        """The address as a URL."""
+        return f"http://{self.address}"
+
+
+TAIL_LINES = 5
+STARTS = "TONNAGE_STARTS"
+"""Environment variable that tells a child how often it was started: 1 the first time."""
+
+
+class Child:
+    """A program that runs, or has run."""
+
+    def __init__(self, program: Program, log: Path, *, grace_s: float) -> None:
+        """Not started yet; ``log`` is a file in a folder that exists, ``grace_s`` the seconds from SIGTERM to SIGKILL."""
+        # program: what it runs; log: the file that takes everything the program prints; it grows over restarts
+        self.program, self.log = program, log
+        self.starts = self.pid = 0  # starts: how often it was started; pid: process id of the program itself; 0 before its first start
+        self.started_at = 0.0
+        self._grace_s = grace_s
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+
+    def start(self) -> None:
+        """Start the program. Raises TonnageError: it cannot be run."""
+        ends, self._lifeline = os.pipe()
+        command = [sys.executable, "-I", guard.__file__, str(ends), str(self._grace_s), "--", *self.program.argv]
+        environment = {**os.environ, **self.program.environment, STARTS: str(self.starts + 1)}
+        try:
+            with self.log.open("ab") as log:
+                self._guard = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, pass_fds=(ends,), env=environment
+                )
+        finally:
+            os.close(ends)
+        said = self._guard.stdout.readline().decode(errors="replace").strip() if self._guard.stdout is not None else ""
+        self.starts += 1
+        self.started_at = time.monotonic()
+        if not said.isdigit():
+            raise TonnageError(f"{self.program.name} cannot be started: {self.tail()}")
+        self.pid = int(said)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The program's exit code, 128 and more for a signal; None while it runs or before it was started."""
+        return None if self._guard is None else self._guard.poll()
+
+    def serves(self, timeout_s: float = 1.0) -> bool:
+        """Whether it answers HTTP without an error of its own."""
+        host, _, port = self.program.address.rpartition(":")
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+        try:
+            connection.request("GET", self.program.path)
+            return connection.getresponse().status < http.client.INTERNAL_SERVER_ERROR
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal to the program and all that it started; SIGKILL is how a crash is tried out."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def ask_to_end(self) -> None:
+        """SIGTERM now and SIGKILL after the grace, by the guard; returns at once."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def wait(self) -> None:
+        """Wait until the program has ended, which ``ask_to_end`` bounds by the grace."""
+        self.ask_to_end()
+        if self._guard is not None:
+            self._guard.wait()
+            if self._guard.stdout is not None:
+                self._guard.stdout.close()
+
+    def tail(self) -> str:
+        """The last lines of the log that hold something, as one line."""
+        with contextlib.suppress(OSError):
+            lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+            if lines:
+                return " / ".join(lines[-TAIL_LINES:])
+        return "it printed nothing"
+
 
 LOOK_S = 0.05
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
@@ -26,11 +134,7 @@ LASTED_S = 60.0
 
 
 class Supervisor:
-    """Starts programs and keeps them running while its ``with`` block lasts.
-
-    Attributes:
-        children: one for each program, in order.
-    """
+    """Starts programs and keeps them running while its ``with`` block lasts."""
 
     def __init__(
         self,
@@ -43,6 +147,7 @@ class Supervisor:
     ) -> None:
         """Start nothing yet; each program has a file of its name in ``logs``, and ``told`` takes a line about every restart."""
         logs.mkdir(parents=True, exist_ok=True)
+        # one for each program, in order
         self.children = tuple(Child(program, logs / f"{program.name}.log", grace_s=grace_s) for program in programs)
         self._told = told or (lambda line: None)
         self._restarts = restarts
@@ -52,7 +157,6 @@ class Supervisor:
         self._pause = dict.fromkeys(self.children, FIRST_PAUSE_S)
 
     def __enter__(self) -> Self:
-        """Start every program."""
         try:
             for child in self.children:
                 child.start()
@@ -64,7 +168,6 @@ class Supervisor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End every program, all at once, and wait for them."""
         self._ending.set()
         if self._watch.is_alive():
             self._watch.join()

@@ -1,0 +1,208 @@
+"""Changes one place of the source at a time, in a copy of this checkout, and prints which changes the core's tests notice.
+
+    ./benchmark mutations --seed 7 --sample 100
+
+Cosmic Ray's operators make the changes. Each line of ROOMS (or of what --in names) that holds something to change is as likely; one of its
+places is drawn, then one of the operators for it. Types, and the bits of whole numbers, are left as they are. Test files are tried by their
+distance from the changed module in imports, those of its room first, until one fails or --budget CPU seconds are spent. What no test
+notices is printed as a difference: a reader judges whether it changes any answer. A change takes 5 to 90 CPU seconds; one of what numba
+compiles 15 to 40 more, since all tests of it share one compilation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = "src/tonnage/"
+ROOMS = ("sizing", "simulator", "perf", "results", "cost", "bench", "gateway", "evidence")
+BITS = re.compile(r"_(?:BitOr|BitAnd|BitXor|LShift|RShift)$")
+"""Operators that make a TypeError of what is not a whole number, which any test notices."""
+
+WARM = "from tonnage.simulator.kernel import warm_up; warm_up(); warm_up(shares=True)"
+FILES = 40
+"""Most test files of a change."""
+
+SLOWEST_S = 900
+"""Wall time after which tests are taken not to end."""
+
+
+class Budget:
+    """A plugin of pytest: the files in the order of the command, and no test after so many CPU seconds."""
+
+    def __init__(self, files: list[str], budget_s: float) -> None:
+        self.places = {name: place for place, name in enumerate(files)}
+        self.budget_s = budget_s
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Undo the order of a whole run."""
+        items.sort(key=lambda item: self.places[item.nodeid.partition("::")[0]])
+
+    def pytest_runtest_logfinish(self) -> None:
+        """Stop as if it were the end."""
+        if sum(os.times()[:4]) > self.budget_s:
+            pytest.exit("the budget is spent", returncode=0)
+
+
+def places(text: str, line: int) -> dict[tuple[int, str], list[tuple[Any, int]]]:
+    """What can be changed in a line: of each column and kind of operator, the operators with the occurrence of the place."""
+    import parso
+    from cosmic_ray.ast import ast_nodes
+    from cosmic_ray.operators.provider import OperatorProvider
+
+    nodes = list(ast_nodes(parso.parse(text)))
+    near = [place for place, node in enumerate(nodes) if node.start_pos[0] <= line <= node.end_pos[0]]
+    found = defaultdict(list)
+    provider = OperatorProvider()
+    for operator in (provider[name] for name in provider if not provider[name].arguments() and not BITS.search(name)):
+        made = operator()
+        for place in near:
+            for index, (start, _) in enumerate(made.mutation_positions(nodes[place])):
+                if start[0] == line:
+                    before = sum(1 for node in nodes[:place] for _ in made.mutation_positions(node))
+                    found[start[1], operator.__module__].append((operator, before + index))
+    return found
+
+
+def untyped(text: str) -> str:
+    """The program without the types of arguments, results and variables."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        for name in {"annotation", "returns"} & set(node._fields):
+            setattr(node, name, None)
+    return ast.dump(tree)
+
+
+def drawn(seed: int, sample: int, rooms: list[str]) -> Iterator[tuple[str, int, str, str]]:
+    """So many changes: the file, the line, the name of the operator and the new text of the file."""
+    from cosmic_ray.mutating import mutate_code
+
+    inside = [ROOT / SOURCE / room for room in rooms]
+    files = sorted(file for path in inside for file in ([path] if path.is_file() else path.rglob("*.py")))
+    lines = [(file, line) for file in files for line in range(1, file.read_text().count("\n") + 1)]
+    chance = random.Random(seed)
+    chance.shuffle(lines)
+    for file, line in lines:
+        if not sample:
+            return
+        text = file.read_text()
+        if found := places(text, line):
+            operator, occurrence = chance.choice(found[chance.choice(sorted(found))])
+            with suppress(SyntaxError):
+                new = mutate_code(text, operator(), occurrence)
+                if new is not None and untyped(new) != untyped(text):
+                    sample -= 1
+                    yield file.relative_to(ROOT / SOURCE).as_posix(), line, operator.__name__, new
+
+
+def concerned(graph: Any, file: str) -> list[str]:
+    """The nearest test files of a module by imports, those of its room first."""
+    module = f"tonnage.{file.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
+    steps, reached = {module: 0}, [module]
+    for each in reached:
+        for name in sorted(graph.find_modules_that_directly_import(each) - steps.keys()):
+            steps[name] = steps[each] + 1
+            reached.append(name)
+    ranked = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        names = {name for node in imports for name in [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]}
+        if near := [steps[name] for name in names & steps.keys()]:
+            name = path.relative_to(ROOT).as_posix()
+            ranked.append((not name.startswith(f"tests/{file.partition('/')[0]}/"), min(near), name))
+    first = sorted(ranked, key=lambda each: (each[1] > 0, *each))
+    return [name for *_, name in first[:FILES]]
+
+
+def copied(folder: Path) -> Path:
+    """The files of this checkout as they are, with a compiled simulator, beside the measured files."""
+    copy = folder / "checkout"
+    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
+    for name in done.stdout.split("\0"):
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    if (ROOT.parent / "shared").exists():
+        (folder / "shared").symlink_to(ROOT.parent / "shared")
+    subprocess.run([sys.executable, "-c", WARM], cwd=copy, check=True, env=environment(copy))
+    return copy
+
+
+def environment(copy: Path) -> dict[str, str]:
+    """Of a process that tests the copy: hypothesis tries the same examples each time."""
+    return {**os.environ, "PYTHONPATH": f"{copy}/src:{copy}", "CI": "1"}
+
+
+def noticed(copy: Path, files: list[str], budget_s: float) -> str:
+    """The first test that fails in the copy, "" where none does."""
+    command = [sys.executable, "-P", str(copy / "benchmarks/mutations.py"), "--budget", str(budget_s), "--test", *files]
+    with subprocess.Popen(
+        command, cwd=copy, env=environment(copy), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=SLOWEST_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return f"no end after {SLOWEST_S} s"
+    failed = [row for row in said.splitlines() if row.startswith(("FAILED", "ERROR", "E  "))]
+    return (failed or said.splitlines() or ["no word"])[-1][:110] if process.returncode else ""
+
+
+def main() -> None:
+    """Draw, change, test and print."""
+    parser = argparse.ArgumentParser(prog="./benchmark mutations", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sample", type=int, default=100, help="number of changes")
+    parser.add_argument("--in", nargs="+", default=list(ROOMS), dest="rooms", help="folders and files of src/tonnage")
+    parser.add_argument("--budget", type=float, default=90, help="CPU seconds after which the tests of a change end")
+    parser.add_argument("--only", nargs="+", type=int, help="numbers of the sample to try")
+    parser.add_argument("--test", nargs="+", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.test:
+        sys.exit(pytest.main(["-x", "-p", "no:cacheprovider", *asked.test], plugins=[Budget(asked.test, asked.budget)]))
+    from grimp import build_graph
+
+    graph = build_graph("tonnage", cache_dir=None)
+    killed = tried = 0
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        copy = copied(Path(folder))
+        for number, (file, line, operator, new) in enumerate(drawn(asked.seed, asked.sample, asked.rooms)):
+            if asked.only and number not in asked.only:
+                continue
+            path = copy / SOURCE / file
+            old = path.read_text()
+            began = time.monotonic()
+            path.write_text(new)
+            by = noticed(copy, concerned(graph, file), asked.budget)
+            path.write_text(old)
+            tried += 1
+            killed += by != ""
+            verdict = f"killed by {by}" if by else "ALIVE"
+            print(f"{number:3} {time.monotonic() - began:4.0f} s  {file}:{line} {operator} {verdict}", flush=True)
+            if not by:
+                changed = list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[3:]
+                print(*(f"      {row}" for row in changed), sep="\n", flush=True)
+    print(f"{killed} of {tried} changes were noticed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Engines as child processes: started, waited for, restarted, and never left behind."""
