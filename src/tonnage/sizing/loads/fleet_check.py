@@ -196,7 +196,7 @@ class FleetAtPeak:
         return fleet_seen(self.runs, self.instance, self.rate, self.instances(systems), router, replayed=self.replayed, seed=seed)
 
     def run(self, systems: int, router: str = "", seeds: Sequence[int] = ()) -> FleetRun:
-        """A number of systems under the load, with each draw (``seeds`` in place of its own) up to the first that breaks a limit."""
+        """A number of systems under the load, with each draw (or with ``seeds``) up to the first that breaks a limit."""
         count, instance, values = self.instances(systems), self.instance, []
         for seed in seeds or self.seeds:
             seen = self.seen(systems, router, seed)
