@@ -108,7 +108,7 @@ def replay() -> str:
     import numpy as np
 
     from tonnage.api.question.simulation import simulation_of
-    from tonnage.formats.sessions.read import read_sessions
+    from tonnage.formats.sessions import read_sessions
     from tonnage.simulator.kernel import warm_up
     from tonnage.simulator.spec import spec_of
 

@@ -16,7 +16,7 @@ from benchmarks.own_estimates import estimate
 from tonnage.evidence.predict import MeasuredTable, measured_table
 from tonnage.evidence.reasons import HOLDS
 from tonnage.evidence.score import ScoredRow, report_of
-from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
+from tonnage.perf.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.terms_file import shipped
 from tonnage.report.measured import METRICS as NAMES
 from tonnage.spec.catalog import find_engine

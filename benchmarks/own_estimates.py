@@ -15,8 +15,8 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.evidence.predict import Point
-from tonnage.perf.external import aiconfigurator
-from tonnage.perf.external.aiconfigurator import NAMED, Tables, tables_of
+from tonnage.perf import aiconfigurator
+from tonnage.perf.aiconfigurator import NAMED, Tables, tables_of
 
 FOLDER = tempfile.TemporaryDirectory()
 MS_PER_S = 1e3

@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 
 from tonnage import api
-from tonnage.formats.points import read_points
+from tonnage.formats.measured_files import read_points
 
 ROOT = Path(__file__).resolve().parent.parent
 CURVE = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"

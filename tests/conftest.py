@@ -6,6 +6,7 @@ passed passes again.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -56,7 +57,6 @@ LONGEST = (
     "tests/bench/test_find_max.py",
     "tests/serve/test_openai_client.py",
     "tests/watch/test_verify.py",
-    "tests/sizing/test_at_peak.py",
     "tests/test_layers.py",
     "tests/simulator/test_engine.py",
     "tests/sizing/test_autoscaling.py",
@@ -87,6 +87,12 @@ def plans_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out the one file that needs schemathesis where its plugin is not loaded: loading it takes every process seconds."""
     return True if collection_path.name == "test_schema.py" and not config.pluginmanager.has_plugin("schemathesis") else None
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector look at what tests make alone: a full collection, as `bench` begins with one, took half a second of every run."""
+    gc.freeze()
+    gc.unfreeze = lambda: None  # what a test has frozen stays so
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,7 +14,8 @@ from tonnage.perf.step import Drafting, StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator.ranked import is_for_reference
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.deployment import EngineKnobs, Scheduler, TrafficClass, Windows, with_classes
+from tonnage.spec.arrivals import TrafficClass, with_classes
+from tonnage.spec.deployment import EngineKnobs, Scheduler, Windows
 from tonnage.spec.sessions import ENDLESS, Follows, Pause, Sessions, follows_of, of_rows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 

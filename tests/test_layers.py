@@ -60,12 +60,13 @@ def faults(tree: ast.AST) -> list[str]:
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         found += [f"{line}: imports {name}" for name in imported(node) if name in {"os.environ", "os.getenv", "urllib.request"}]
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in {"os.environ", "sys.argv"}:
+        if isinstance(node, ast.Attribute) and node.attr in {"environ", "argv"} and ast.unparse(node) in {"os.environ", "sys.argv"}:
             found.append(f"{line}: reads {ast.unparse(node)}")
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"np.random", "numpy.random"} and node.attr not in SEEDED:
+        of_random = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "random"
+        if of_random and node.attr not in SEEDED and ast.unparse(node.value) in {"np.random", "numpy.random"}:
             found.append(f"{line}: chance without a seed, {ast.unparse(node)}")
-        if isinstance(node, ast.Call):
-            name = ast.unparse(node.func).rsplit(".", 1)[-1]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
             if name in CALLS_OF_THE_MOMENT:
                 found.append(f"{line}: calls {ast.unparse(node.func)}")
             if name in SEEDED - {"Generator"} and not node.args and not node.keywords:

@@ -16,12 +16,14 @@ MAX_BYTES = 200_000_000
 """Size of a file above which it is refused rather than read."""
 
 
-def read_text(path: str | Path, where: str = "") -> str:
+def read_text(path: str | Path, where: str = "", *, give: str = "the path of a text file", most: int = MAX_BYTES) -> str:
     """The text of a UTF-8 file, without its byte order mark.
 
     Args:
         path: the file.
         where: what it was given for, such as ``option("trace")``, for messages.
+        give: what to give in place of a file that cannot be read.
+        most: size above which a file is refused, in bytes.
 
     Raises:
         InputError: no such file, a folder, too large, or not UTF-8 text.
@@ -29,12 +31,12 @@ def read_text(path: str | Path, where: str = "") -> str:
     place = f"{where}: {path}" if where else str(path)
     file = Path(path)
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise InputError(f"{place}: larger than {MAX_BYTES // 10**6} MB; give a part of it")
+        if file.stat().st_size > most:
+            raise InputError(f"{place}: larger than {most / 1e6:g} MB; give a part of it")
         data = file.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{place}: cannot be read ({reason}); give the path of a text file") from None
+        raise InputError(f"{place}: cannot be read ({reason}); give {give}") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -15,14 +15,15 @@ from tests.questions import question
 from tonnage.api.question.aims import aim_of, budget_of, reserve_of
 from tonnage.api.question.choice import chosen
 from tonnage.cost.cost import traffic_of
-from tonnage.cost.planned import outlay
+from tonnage.cost.planned import outlay, rented_job
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import WAYS
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks
+from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks, rejected
 from tonnage.report.numbers import dollars
 from tonnage.report.plans.answer import answer_text
+from tonnage.report.plans.question import aim_text
 from tonnage.report.plans.screen import answer_rows, brief_lines, quiet_lines
 from tonnage.results.metrics import Latencies
 from tonnage.sizing.demand import demand_of
@@ -142,6 +143,18 @@ def test_of_real_candidates_the_choice_is_the_best_and_was_checked_as_a_fleet(ob
     assert Plan.from_json(found.to_json()) == found
 
 
+def test_the_cheapest_choice_for_a_job_is_that_whose_rented_job_costs_least() -> None:
+    """L40S cost less to own for a year; H200 are done so much sooner that a job on rented ones costs less."""
+    asked = question(gpu="h200,l40s", tp="1", peak_rps=None, ttft=None, mode="offline", requests=2e5, within="2h")
+    plan = size(asked)
+    found = chosen(asked, plan, Scenario(choice=ChoiceAsked(objective="cost")), prices=PRICES, where=WAYS, search=size)
+    owned = chosen(asked, plan, Scenario(choice=ChoiceAsked(objective="cost")), prices=PRICES, where=("on-prem",), search=size)
+    assert found.choice is not None
+    assert (found.choice.gpu, owned.choice.gpu) == ("h200-sxm-141gb", "l40s")  # type: ignore[union-attr]
+    assert rented_job(found, found.choice, PRICES, 0) == min(rented_job(found, each, PRICES, 0) or 0.0 for each in found.candidates)
+    assert aim_text(found) == "lowest cost"
+
+
 def test_what_nothing_meets_says_what_the_budget_buys() -> None:
     asked, plan = simulated()
     found = chosen(asked, plan, Scenario(choice=ChoiceAsked(budget="5k USD")), prices=PRICES, where=WAYS, search=size)
@@ -151,6 +164,19 @@ def test_what_nothing_meets_says_what_the_budget_buys() -> None:
     assert {reason.most_systems for reason in reasons} == {0}
     least = min(reason.usd for reason in reasons if reason.usd is not None)
     assert answer_text(found) == f"nothing within what is allowed: 5,000 USD buy no system; all of it takes {dollars(least)} USD to buy"
+
+
+def test_what_all_of_the_load_takes_is_the_cheapest_deployments_though_another_carries_more_within_the_budget() -> None:
+    _, plan = simulated()
+    carry, whole = (replace(plan.candidates[0].identity, gpu=gpu) for gpu in ("mi355x", "b300-sxm-270gb"))
+    most: dict[str, Any] = {"budget_usd": 3e5, "budget_of": "year", "most_systems": 1}
+    over = (
+        rejected(carry, OverBudget(usd=7.8e5, most_requests_per_second=80.0, **most)),
+        rejected(whole, OverBudget(usd=6.1e5, most_requests_per_second=75.0, **most)),
+    )
+    said = answer_text(replace(plan, candidates=(), rejected=over))
+    assert said.startswith("not the whole load: 300,000 USD a year pay for 80.0 requests/s inside the limits")
+    assert "; all of it takes 610,000 USD a year (b300-sxm-270gb " in said
 
 
 def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:

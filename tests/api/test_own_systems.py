@@ -11,8 +11,7 @@ from tonnage.api.question.sizing import owned, shapes
 from tonnage.api.sizing import size, size_measured
 from tonnage.errors import InputError
 from tonnage.sizing.search.search_space import trials
-from tonnage.spec.catalog import find_system, gpu_of
-from tonnage.spec.catalog.lookup import instance_types
+from tonnage.spec.catalog import find_system, gpu_of, instance_types
 from tonnage.spec.catalog.price_list import catalog_prices
 
 ROOT = Path(__file__).parents[2]

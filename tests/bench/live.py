@@ -17,8 +17,8 @@ from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Observed, measure
 from tonnage.bench.prompts import prompts
-from tonnage.results.batches import RunWriter
 from tonnage.results.requests import STATUS_NAMES, Requests
+from tonnage.results.store import RunWriter
 from tonnage.spec.workload import Arrivals, ClosedLoop, parse_lengths
 
 

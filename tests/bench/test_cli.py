@@ -15,9 +15,8 @@ import pytest
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 from tonnage.formats.measured_files import InvalidRuns, read_measured
-from tonnage.results.batches import read_tokens
 from tonnage.results.metrics import summarize
-from tonnage.results.store import read_run
+from tonnage.results.store import read_run, read_tokens
 
 ASKED = ["bench", "--model", "m", "--isl", "20", "--osl", "5", "--no-selftest"]
 FILES = {

@@ -35,9 +35,8 @@ from tonnage.bench.scrape import NVML, DriverGpus, fetch, samples
 from tonnage.bench.steady import Steady, find_steady, steady_metrics, trends
 from tonnage.cli.live_view import LiveView
 from tonnage.errors import InputError
-from tonnage.results.batches import Batch, RunWriter, gap_counts, read_tokens
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns
-from tonnage.results.store import read_run
+from tonnage.results.store import Batch, RunWriter, gap_counts, read_run, read_tokens
 from tonnage.spec.recording import Recording
 from tonnage.spec.workload import ClosedLoop, OpenLoop, TraceArrivals
 

@@ -22,8 +22,7 @@ from tonnage.bench.connection import Connection
 from tonnage.bench.exact_server import Schedule, exact_server, server_log
 from tonnage.bench.receiver import LEAST_PAUSE_NS, MOST_PAUSE_NS, Receiver
 from tonnage.errors import InputError
-from tonnage.results.batches import read_tokens
-from tonnage.results.store import read_run
+from tonnage.results.store import read_run, read_tokens
 from tonnage.spec.workload import ClosedLoop, OpenLoop
 
 

@@ -15,7 +15,7 @@ from tonnage import simulate
 from tonnage.api.bench import bench, prepare_bench
 from tonnage.bench.prompts import prompts
 from tonnage.errors import InputError
-from tonnage.formats.sessions.read import read_sessions
+from tonnage.formats.sessions import read_sessions
 from tonnage.testing import simulated_engine
 
 ASKED: dict[str, Any] = {"model": "llama-3.1-8b", "selftest": False, "metrics_url": ["none"], "endpoint_type": "completions"}

@@ -8,9 +8,9 @@ import pytest
 from tests.in_turn import in_turn
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.formats import json_values
-from tonnage.formats.json_values import files_below
+from tonnage.formats import table
 from tonnage.formats.measured_files import measurements
+from tonnage.formats.table import files_below
 from tonnage.simulator.kernel import warm_up
 
 SECONDS = 20.0
@@ -93,8 +93,7 @@ def test_no_number_breaks_a_simulation(flag: str, value: str, capsys: pytest.Cap
     check(command("simulate", SIMULATE, flag, SIMULATED[flag], value), capsys)
 
 
-@pytest.mark.parametrize("value", ABSURD)
-@pytest.mark.parametrize("flag", LESSON)
+@pytest.mark.parametrize(("flag", "value"), in_turn(LESSON, ABSURD))
 def test_no_number_breaks_the_lesson(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     check(["simulate", "--ticks", flag, value], capsys)
 
@@ -129,7 +128,7 @@ def test_measurements_with_a_name_longer_than_files_have_are_refused(place: str,
 
 
 def test_a_folder_of_far_more_than_runs_is_not_walked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_values, "MOST_FILES", 3)
+    monkeypatch.setattr(table, "MOST_FILES", 3)
     for name in "dcba":
         (tmp_path / name).write_text("x", encoding="utf-8")
     with pytest.raises(InputError, match="more than 3 files lie below it; give the folder that holds the runs"):

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("plans_of_this_run")
 def saved(plans_of_this_run: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("plans")
     before, after = str(folder / "before.json"), str(folder / "after.json")
-    assert run(["size", CHAT, "--tp", "1", "--output", before, "--quiet"]) == 0
-    assert run(["size", CHAT, "--tp", "1", "--peak-rps", "500", "--output", after, "--quiet"]) == 0
+    assert run(["size", CHAT, "--output", before, "--quiet"]) == 0
+    assert run(["size", CHAT, "--peak-rps", "500", "--output", after, "--quiet"]) == 0
     return before, after
 
 
@@ -118,7 +118,7 @@ def test_csv_has_a_line_for_every_deployment(saved: tuple[str, str], capsys: pyt
 
 
 def test_quiet_is_one_line_and_two_forms_are_refused(saved: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["size", CHAT, "--tp", "1", "--quiet"]) == 0
+    assert run(["size", CHAT, "--quiet"]) == 0
     found = capsys.readouterr()
     assert re.fullmatch(
         r"1 × dgx-h100 \(8 GPUs; [\d.]+ systems exactly\): 8 instances of FP8, TP 1, vllm-[\d.]+ on h100-sxm-80gb\n", found.out

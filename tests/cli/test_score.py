@@ -13,7 +13,7 @@ import pytest
 from tests.step_times import deployment, written
 from tests.tolerance import Tolerance, check_golden
 from tonnage.cli.main import run
-from tonnage.perf.external import aiconfigurator
+from tonnage.perf import aiconfigurator
 from tonnage.perf.terms import step_model
 
 ROOT = Path(__file__).parents[2]

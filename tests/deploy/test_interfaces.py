@@ -15,9 +15,8 @@ from tonnage.deploy.service import Service, obstacle, service_of
 from tonnage.deploy.targets import TARGETS, deployed, target_files
 from tonnage.errors import InputError
 from tonnage.plan.launch import command, listening, with_drafter, with_metrics
-from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.catalog import find_engine, find_gpu, usual_offloading
 from tonnage.spec.catalog.interfaces import Interface, find_interface, starts_offloading
-from tonnage.spec.catalog.lookup import usual_offloading
 from tonnage.spec.deployment import EngineKnobs, Parallelism, Speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.kv_tiers import AskedTier

@@ -16,7 +16,7 @@ from tonnage.evidence.compare import compare
 from tonnage.evidence.predict import MeasuredTable, measured_table, predict, read_point
 from tonnage.evidence.replay import replay
 from tonnage.evidence.score import score
-from tonnage.perf.external.measured_steps import checked_source
+from tonnage.perf.measured_steps import checked_source
 from tonnage.perf.terms import step_model
 from tonnage.results.requests import Requests
 from tonnage.sizing.loads.confidence import slower

@@ -15,7 +15,7 @@ from scipy import optimize
 
 from tonnage.evidence import sample
 from tonnage.evidence.calibrate import CalibrationReport, calibrate
-from tonnage.evidence.least_squares import Solution, differences, least_squares
+from tonnage.evidence.sample import Solution, differences, least_squares
 from tonnage.formats.measured_files import read_measured
 
 Floats = NDArray[np.float64]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tonnage.api.sizing import size_measured
 from tonnage.errors import InputError
-from tonnage.formats.measured_files import read_measured
-from tonnage.formats.points import is_steady, read_points
+from tonnage.formats.measured_files import is_steady, read_measured, read_points
 
 GIVEN: dict[str, str | int] = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 2000, "osl": 200}
 

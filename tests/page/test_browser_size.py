@@ -38,7 +38,7 @@ def test_an_answer_comes_without_a_complaint_and_from_this_server_alone(view: st
 
 def test_the_six_questions_are_typed_and_answered_and_the_answer_taken_along(view: str, browser: Chromium) -> None:
     browser.open(f"{view.partition('?')[0]}", 1440, 900)
-    until(browser, ANSWERED)
+    until(browser, HEADLINE)
     for field, words in {"model": "gpt-j-6b", "isl": "900", "osl": "99", "spare": "1"}.items():
         browser.write(f"#f-{field}", words)
     browser.click("label[for=d-users]")

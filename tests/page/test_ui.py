@@ -7,21 +7,19 @@ import re
 import shlex
 import subprocess
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.page.served import base_of, served_page
+from tests.page.served import base_of
 from tonnage.cli.main import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "ui.md"
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served_page(tmp_path_factory.mktemp("folder") / "page") as address:
-        yield base_of(address)
+@pytest.fixture
+def base(address: str) -> str:
+    return base_of(address)
 
 
 def test_curl_of_the_docs_gets_a_plan(base: str) -> None:

@@ -9,14 +9,12 @@ import pytest
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError
 from tonnage.perf import step_terms as at
-from tonnage.perf.adapters import adapter_bytes, changed
-from tonnage.perf.encoder import encoder_bytes
+from tonnage.perf.images_and_adapters import adapter_bytes, changed, encoder_bytes
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.ranges import marks
 from tonnage.perf.terms import encoder_seconds, step_model
-from tonnage.spec.adapters import parse_adapters
 from tonnage.spec.catalog import find_encoder
-from tonnage.spec.deployment import Deployment
+from tonnage.spec.deployment import Deployment, parse_adapters
 from tonnage.spec.images import parse_images
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from tonnage import perf
 from tonnage.errors import DataError, DataErrors
-from tonnage.perf import coefficient_files, residuals
 from tonnage.perf import memory as reserves
-from tonnage.perf.coefficient_files import content
+from tonnage.perf import residuals, shipped_json
 from tonnage.perf.memory import constants_of, memory_constants
 from tonnage.perf.residuals import residuals_of, shipped_residuals
 
-MEMORY, RESIDUALS = content("memory.json", ""), content("residuals.json", "")
+MEMORY, RESIDUALS = shipped_json("memory.json", ""), shipped_json("residuals.json", "")
 
 
 def changed(document: dict[str, Any], *path: str, value: Any = 1.0) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def test_a_damaged_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (tmp_path / "coefficients" / name).unlink()
     if text is not None:
         (tmp_path / "coefficients" / name).write_text(text, encoding="utf-8")
-    monkeypatch.setattr(coefficient_files.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(perf.resources, "files", lambda package: tmp_path)
     with pytest.raises(DataError, match=rf"perf/coefficients/{name}: .*{said}") as caught:
         READERS[name].__wrapped__()
     assert "\n" not in str(caught.value)

@@ -10,11 +10,10 @@ from tests.deployments import array
 from tests.deployments import deployment as deployed
 from tonnage.errors import InputError
 from tonnage.perf import step_terms as at
-from tonnage.perf.experts import NARROW, WIDE, ExpertTerms, add_experts, by_width, remote_copies
 from tonnage.perf.links import check_split
 from tonnage.perf.memory import expert_weights, kv_bytes_per_token, memory_plan, weight_bytes
 from tonnage.perf.step import batch_seconds, step_seconds
-from tonnage.perf.terms import coefficients, resolve, step_model
+from tonnage.perf.terms import NARROW_FFN, WIDE_FFN, ExpertTerms, add_experts, by_width, coefficients, remote_copies, resolve, step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, Parallelism
@@ -172,7 +171,9 @@ def test_terms_of_experts_leave_a_dense_model_alone() -> None:
     assert arrays[0] == arrays[1]
 
 
-@pytest.mark.parametrize(("width", "share"), [(1536, 0.3), (NARROW, 0.3), (6_426, math.sqrt(0.3 * 0.8)), (WIDE, 0.8), (16_384, 0.8)])
+@pytest.mark.parametrize(
+    ("width", "share"), [(1536, 0.3), (NARROW_FFN, 0.3), (6_426, math.sqrt(0.3 * 0.8)), (WIDE_FFN, 0.8), (16_384, 0.8)]
+)
 def test_wide_experts_reach_what_mixtrals_do_and_fitted_widths_what_was_fitted(width: int, share: float) -> None:
     assert by_width(0.3, 0.8, width) == pytest.approx(share, rel=1e-4)
 

@@ -12,8 +12,7 @@ import pytest
 
 from tonnage.api import deployment_of
 from tonnage.errors import DataErrors
-from tonnage.perf.fitted_terms import FITTED_TERMS, FittedTerm, Vocabulary, acts_on, terms_by_key, vocabulary
-from tonnage.perf.formats import FITTED
+from tonnage.perf.fitted_terms import FITTED_FORMATS, FITTED_TERMS, FittedTerm, Vocabulary, acts_on, terms_by_key, vocabulary
 from tonnage.perf.step_terms import TERMS
 from tonnage.perf.terms import coefficients, resolve
 from tonnage.perf.terms_file import checked, shipped
@@ -72,7 +71,7 @@ DEPLOYMENTS = (
 
 
 def known() -> Vocabulary:
-    return vocabulary(shipped()["architectures"], {*shipped()["formats"], *FITTED})
+    return vocabulary(shipped()["architectures"], {*shipped()["formats"], *FITTED_FORMATS})
 
 
 def moved_by(deployment: Deployment, group: str, owner: str, key: str) -> set[str]:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import DataError
-from tonnage.perf import formats
 from tonnage.perf import step_terms as at
-from tonnage.perf.formats import format_mark, matrix_rate, shares
+from tonnage.perf.matrices import format_mark, matrix_rate, shares
 from tonnage.perf.memory import kv_bytes_per_token, memory_plan, weight_bytes
 from tonnage.perf.ranges import marks
 from tonnage.perf.step import batch_seconds, step_seconds
@@ -236,9 +235,3 @@ def test_published_speed_ups_of_8_bits_hold_within_a_fifth(model: str, batch: in
         for name in ("fp16", "fp8", "int8-sq")
     }
     assert [run["fp16"] / run["fp8"], run["fp16"] / run["int8-sq"]] == pytest.approx(list(SMALL_RUNS[model, batch]), rel=0.2)
-
-
-def test_names_of_sparsity_agree() -> None:
-    from tonnage.spec import precision
-
-    assert formats.SPARSE == precision.SPARSE

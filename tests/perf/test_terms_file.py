@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from tonnage import perf
 from tonnage.errors import DataError
-from tonnage.perf import coefficient_files
 from tonnage.perf.terms_file import shipped
 
 
@@ -11,7 +11,7 @@ def test_damaged_coefficients_are_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(text: str) -> object:
         raise json.JSONDecodeError("Expecting value", text, 0)
 
-    monkeypatch.setattr(coefficient_files.json, "loads", broken)
+    monkeypatch.setattr(perf.json, "loads", broken)
     shipped.cache_clear()
     try:
         with pytest.raises(DataError, match=r"terms\.json: Expecting value.*/fit"):

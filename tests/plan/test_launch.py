@@ -14,8 +14,7 @@ import pytest
 from tests.questions import question
 from tonnage.plan.launch import FILE, SETTINGS, Command, command, listening, needs_drafter, with_drafter
 from tonnage.sizing.planner import size
-from tonnage.spec.catalog import engines, find_engine, find_gpu
-from tonnage.spec.catalog.lookup import usual_offloading
+from tonnage.spec.catalog import engines, find_engine, find_gpu, usual_offloading
 from tonnage.spec.deployment import EngineKnobs, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.kv_tiers import AskedTier
@@ -149,7 +148,12 @@ KNOBS: list[tuple[str, dict[str, object], str, str]] = [
     ),
     ("sglang", {"tp": 4}, "--tp-size 4", "--tp-size 1"),
     ("sglang", {"pp": 2}, "--pp-size 2", ""),
-    ("sglang", {"dp": 2}, "--tp-size 2 --dp-size 2 --enable-dp-attention", "--tp-size 1"),
+    (
+        "sglang",
+        {"dp": 2},
+        "--tp-size 2 --dp-size 2 --max-running-requests 2048 --chunked-prefill-size 16384 --enable-dp-attention",
+        "--tp-size 1 --max-running-requests 1024 --chunked-prefill-size 8192",
+    ),
     ("sglang", {"ep": 8}, "--ep-size 8", ""),
     ("sglang", {"max_batch_size": 96}, "--max-running-requests 96", "--max-running-requests 1024"),
     ("sglang", {"max_num_tokens": 4_000}, "--chunked-prefill-size 4000", "--chunked-prefill-size 8192"),

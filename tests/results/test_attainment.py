@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.results.test_metrics import THREE, record
-from tonnage.bench.compare import compare, share_ratio
+from tonnage.bench.intervals import compare, share_ratio
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.results.breakdown import violations

@@ -83,6 +83,7 @@ def outputs(folder: Path) -> Iterator[tuple[Example, str]]:
             yield example, said.getvalue()
 
 
+@pytest.mark.accuracy
 def test_the_commands_find_a_slow_down_within_3_percent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "110")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.formats.engine_metrics import SIGNALS
-from tonnage.formats.prometheus import Page
+from tonnage.formats.prometheus import SIGNALS, Page
 from tonnage.serve.dialect import DIALECTS, Refused
 from tonnage.serve.metrics import Ended, Load, Metrics
 from tonnage.serve.published import TENSORRT_LLM, VLLM

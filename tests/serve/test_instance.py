@@ -41,7 +41,7 @@ def served(speed: float = 1.0, kv_blocks: int = 200) -> tuple[Wall, Instance, li
     wall = Wall()
     late: list[float] = []
     instance = Instance("0", engine(kv_blocks), WallClock(speed, lambda: wall.now_ns))
-    instance.wakes_by(wall, late.append)
+    instance.wakes_by(wall.set, late.append)
     wall.instance = instance
     return wall, instance, late
 

@@ -16,12 +16,11 @@ from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
 from tonnage.results.requests import COMPLETED
-from tonnage.simulator import reference, routed
+from tonnage.simulator import fleet, reference
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.fleet import simulate_fleet
+from tonnage.simulator.fleet import simulate_fleet, simulate_routed
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.request import Request
-from tonnage.simulator.routed import simulate_routed
 from tonnage.simulator.router import ROUTERS
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
@@ -147,8 +146,8 @@ def test_what_is_no_fleet_is_refused() -> None:
 def test_few_requests_do_not_wait_for_the_compiler_and_get_the_same_answer(monkeypatch) -> None:
     trace = poisson(200, 55.0)
     compiled = simulate_routed(trace, [engine(0.01) for _ in range(3)])
-    monkeypatch.setattr(routed, "is_compiled", lambda loop: False)
-    monkeypatch.setattr(routed, "run_fleet", None)
+    monkeypatch.setattr(fleet, "is_compiled", lambda loop: False)
+    monkeypatch.setattr(fleet, "run_fleet", None)
     assert_same(simulate_routed(trace, [engine(0.01) for _ in range(3)]).requests, compiled.requests)
 
 
@@ -206,5 +205,5 @@ def test_least_outstanding_lies_between_one_queue_for_all_and_two_choices() -> N
 
 
 def test_the_loop_of_fleets_is_compiled_once_it_has_been_warmed_up() -> None:
-    routed.warm_up_fleet()
-    assert routed.is_compiled(routed.drive_fleet)
+    fleet.warm_up_fleet()
+    assert fleet.is_compiled(fleet.drive_fleet)

@@ -15,10 +15,11 @@ from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISHED, Requests
 from tonnage.simulator.kernel import compiled, run, run_recorded
-from tonnage.simulator.kernel.leaps import steps_within
+from tonnage.simulator.kernel.loop import steps_within
 from tonnage.simulator.reference import run_reference
-from tonnage.simulator.steps import DECODE_SEQUENCES, IN_ENGINE, PREFILL_SEQUENCES, PREFILL_TOKENS, START, STEP_COLUMNS
-from tonnage.spec.deployment import EngineKnobs, TrafficClass, Windows, with_classes
+from tonnage.simulator.request import DECODE_SEQUENCES, IN_ENGINE, PREFILL_SEQUENCES, PREFILL_TOKENS, START, STEP_COLUMNS
+from tonnage.spec.arrivals import TrafficClass, with_classes
+from tonnage.spec.deployment import EngineKnobs, Windows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 ENGINE = EngineKnobs(

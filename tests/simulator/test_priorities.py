@@ -20,7 +20,8 @@ from tonnage.simulator import kernel
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.reference import run_reference
-from tonnage.spec.deployment import EngineKnobs, TrafficClass, with_classes
+from tonnage.spec.arrivals import TrafficClass, with_classes
+from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.sessions import ENDLESS, of_rows
 from tonnage.spec.workload import Trace
 

@@ -15,7 +15,7 @@ from tests.strategies import SCHEDULERS, coefficient_array
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import Requests
 from tonnage.simulator.kernel import run, run_recorded
-from tonnage.simulator.steps import DURATION, IN_ENGINE, START, WAITING
+from tonnage.simulator.request import DURATION, IN_ENGINE, START, WAITING
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 

@@ -21,10 +21,10 @@ from tonnage.simulator.engine import Engine
 from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel import run_ranks, run_recorded
 from tonnage.simulator.kernel.fleet import run_fleet
-from tonnage.simulator.reference.ranks import Ranks
+from tonnage.simulator.reference import Ranks
+from tonnage.simulator.request import ALL_TOKENS, DURATION, PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.spec import rank_traces
-from tonnage.simulator.steps import ALL_TOKENS, DURATION, PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.spec.deployment import EngineKnobs, Windows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 

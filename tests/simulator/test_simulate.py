@@ -17,9 +17,9 @@ from tonnage.simulator import kernel
 from tonnage.simulator import simulate as module
 from tonnage.simulator.kernel import compiled, driven, run
 from tonnage.simulator.reference import run_reference
+from tonnage.simulator.request import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.simulator.simulate import answers_soon, simulate, simulate_many
 from tonnage.simulator.spec import spec_of
-from tonnage.simulator.steps import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs

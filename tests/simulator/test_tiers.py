@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.simulator.test_prefix_cache import CACHING, ENGINE, SECOND, STEP, conserved, served
 from tests.strategies import MS, shared_runs
-from tonnage.formats.sessions.read import read_sessions
+from tonnage.formats.sessions import read_sessions
 from tonnage.simulator.kernel import run_recorded
 from tonnage.simulator.reference import engine as reference_engine
 from tonnage.simulator.reference import run_reference

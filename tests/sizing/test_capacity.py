@@ -6,11 +6,13 @@ from itertools import pairwise
 
 import pytest
 
+from tests.questions import question
 from tonnage import api
 from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import SATURATION
+from tonnage.plan.plan import Plan
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.question import bound_text
 from tonnage.results.metrics import summarize
@@ -18,6 +20,7 @@ from tonnage.sizing.loads.capacity import Capacity, find_capacity
 from tonnage.sizing.loads.instance import SURE, Instance, Traffic, middle
 from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.planner import size
 from tonnage.spec.deployment import Deployment, Slo, parse_speculation
 from tonnage.spec.workload import Lengths
 
@@ -144,3 +147,57 @@ def test_a_slower_step_has_a_slower_drafter() -> None:
     guessing = replace(deployment(), speculation=parse_speculation("draft=llama-3.2-1b k=2 acceptance=0.5"))
     usual, slower = (Instance(guessing, replace(traffic(), step_factor=factor)) for factor in (1.0, 1.5))
     assert slower.unloaded_tpot_s() == pytest.approx(1.5 * usual.unloaded_tpot_s(), rel=1e-9)
+
+
+# The latency–throughput curve: in order, ending near saturation, with the plan's two loads marked.
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return size(question(tp="1", ttft="p95<=100ms", peak_rps=900))
+
+
+def test_the_curve_is_in_order_of_load_and_its_latency_rises(plan: Plan) -> None:
+    loads = [p.requests_per_second_per_8_gpus for p in plan.curve]
+    means = [p.ttft_ms.mean or 0.0 for p in plan.curve]
+    assert loads == sorted(loads)
+    assert len(plan.curve) >= 8
+    assert all(b > 0.9 * a for a, b in pairwise(means))
+    assert means[-1] > 2 * means[0]
+
+
+def test_peak_and_limit_are_marked_at_the_plans_own_loads(plan: Plan) -> None:
+    marked = {p.mark: p for p in plan.curve if p.mark}
+    assert marked["limit"].requests_per_second_per_8_gpus == pytest.approx(plan.choice.requests_per_second_per_8_gpus)
+    assert marked["peak"].requests_per_second_per_instance * plan.choice.instances == pytest.approx(900)
+    assert marked["limit"].ttft_ms == plan.choice.ttft_ms
+    assert marked["limit"].inside_limits
+
+
+RISING = ("ttft_ms", "tpot_ms", "e2e_ms")
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "limits", "peak"),
+    [
+        pytest.param("llama-3.1-8b", "h100-sxm-80gb", {"ttft": "p95<=500ms", "itl": "p99<=100ms"}, 1834, marks=pytest.mark.accuracy),
+        pytest.param("llama-3.1-8b", "l40s", {"e2e": "p95<=20s"}, 60, marks=pytest.mark.accuracy),
+        ("gpt-j-6b", "a100-sxm-80gb", {"ttft": "mean<=1s"}, 200),
+    ],
+)
+def test_no_point_beyond_the_limit_is_inside_or_faster_than_the_limit(model: str, gpu: str, limits: dict[str, str], peak: float) -> None:
+    plan = size(question(model=model, gpu=gpu, tp="1", precision="fp16", isl="600+-300", osl="250+-80", peak_rps=peak, **limits))
+    limit = next(p for p in plan.curve if p.mark == "limit")
+    beyond = [p for p in plan.curve if p.requests_per_second_per_instance > limit.requests_per_second_per_instance]
+    assert not [p for p in beyond if p.inside_limits]
+    for point in beyond:
+        assert all(getattr(point, name).mean >= getattr(limit, name).mean for name in RISING), point
+    own = [p for p in plan.curve if p.mark != "peak"]
+    for lower, higher in pairwise(own):
+        assert all(getattr(higher, name).mean > 0.98 * getattr(lower, name).mean for name in RISING)
+
+
+def test_beyond_the_limit_the_curve_is_outside(plan: Plan) -> None:
+    limit = next(p.requests_per_second_per_instance for p in plan.curve if p.mark == "limit")
+    assert all(p.inside_limits for p in plan.curve if p.requests_per_second_per_instance < 0.9 * limit)
+    assert not any(p.inside_limits for p in plan.curve if p.requests_per_second_per_instance > 1.1 * limit)

@@ -1,23 +1,30 @@
 """A fleet as one record: nothing lost in splitting and pooling, and the least number of systems that holds."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+import tonnage
 from tests.questions import best, contender, question
 from tonnage.plan.fleet import Fleet, FleetRun, fleet
 from tonnage.plan.limit import Breach, Limit
+from tonnage.plan.plan import Plan
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies, summarize
 from tonnage.simulator.spec import pooled, split_trace
 from tonnage.sizing.loads.fleet_check import FleetAtPeak, check, fleet_record, fleet_seen
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.search import Search
-from tonnage.spec.workload import OpenLoop
+from tonnage.spec.lengths import Pairs, parse_lengths
+from tonnage.spec.workload import OpenLoop, Trace, Workload
 
 
 @pytest.mark.parametrize("split", ["random", "least-outstanding"])
@@ -171,3 +178,132 @@ def test_a_plan_says_what_its_router_is_worth() -> None:
     assert others[0].systems is None or others[0].systems >= chosen.systems
     assert plan.choice.at_peak.ttft_ms == chosen.ttft_ms
     assert routers_text(plan.routers, plan.scenario.limits_that_count, plan.choice.systems).startswith("least-tokens, TTFT p95 ")
+
+
+# Balanced runs: exact means, the distributions that were asked for, and one set of draws for all rates.
+
+
+def trace(isl: str = "lognormal:2000,2000", rate: float = 3.0, requests: int = 4_000, seed: int = 0, **arrivals: Any) -> Trace:
+    loop = OpenLoop(rate=rate, **arrivals)
+    work = Workload(isl=parse_lengths(isl, "isl"), osl=parse_lengths("200+-80", "osl"), arrivals=loop, requests=requests)
+    return balanced_trace(work, loop, seed)
+
+
+@pytest.mark.parametrize("arrivals", [{}, {"process": "gamma", "cv": 2.0}, {"process": "constant"}])
+def test_the_mean_rate_is_exact(arrivals: dict[str, Any]) -> None:
+    found = trace(**arrivals)
+    assert found.due_ps[-1] / 1e12 == pytest.approx(4_000 / 3.0, rel=1e-9)
+    assert (np.diff(found.due_ps) >= 0).all()
+
+
+@pytest.mark.parametrize("isl", ["lognormal:2000,2000", "2000+-500", "uniform:100-900", "histogram:100:0.2,500:0.8"])
+def test_lengths_keep_their_distribution_and_their_mean(isl: str) -> None:
+    lengths = parse_lengths(isl, "isl")
+    found = trace(isl).isl
+    reference = lengths.draw(400_000, np.random.default_rng(7))
+    assert found.mean() == pytest.approx(reference.mean(), rel=0.005)
+    for share in (10, 50, 90, 99):
+        assert np.percentile(found, share) == pytest.approx(np.percentile(reference, share), rel=0.03)
+
+
+def test_gaps_keep_their_coefficient_of_variation() -> None:
+    for process, cv in (("poisson", 1.0), ("gamma", 2.0), ("gamma", 0.5)):
+        gaps = np.diff(trace(requests=40_000, process=process, cv=cv).due_ps)
+        assert gaps.std() / gaps.mean() == pytest.approx(cv, rel=0.05)
+
+
+def test_prompts_and_outputs_are_drawn_apart_and_in_no_order() -> None:
+    found = trace(requests=20_000)
+    assert abs(np.corrcoef(found.isl, found.osl)[0, 1]) < 0.03
+    assert abs(np.corrcoef(found.isl[1:], found.isl[:-1])[0, 1]) < 0.03
+
+
+def test_another_rate_stretches_the_same_gaps() -> None:
+    slow, fast = trace(rate=1.0), trace(rate=4.0)
+    np.testing.assert_allclose(slow.due_ps, 4.0 * fast.due_ps, rtol=1e-9, atol=4)
+    np.testing.assert_array_equal(slow.isl, fast.isl)
+    assert not np.array_equal(slow.isl, trace(rate=1.0, seed=1).isl)
+
+
+def test_pairs_stay_together() -> None:
+    pairs = Pairs(isl=(100, 200, 3_000), osl=(1, 2, 30), source="made up")
+    loop = OpenLoop(rate=1.0)
+    work = Workload(isl=pairs.lengths()[0], osl=pairs.lengths()[1], arrivals=loop, requests=300, pairs=pairs)
+    found = balanced_trace(work, loop, 0)
+    np.testing.assert_array_equal(found.isl, 100 * found.osl)
+    assert {int(length): int(count) for length, count in zip(*np.unique(found.isl, return_counts=True), strict=True)} == pytest.approx(
+        {100: 100, 200: 100, 3_000: 100}, abs=4
+    )
+
+
+def test_slow_traffic_is_a_stretch_that_fits() -> None:
+    found = trace(rate=1e-4)
+    assert 100 <= len(found) < 4_000
+    assert found.due_ps[-1] / 1e12 < 106 * 86_400
+
+
+# What requests see at the asked peak, and that a row of the table is what choosing it gives.
+
+
+ASKED: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "gpu": "h100,l40s",
+    "precision": "fp8",
+    "tp": "1,2",
+    "engine": "vllm",
+    "isl": 1000,
+    "osl": 100,
+    "peak_rps": 100,
+    "ttft": "p95<=500ms",
+    "tpot": "p95<=60ms",
+}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return tonnage.size(**ASKED)
+
+
+def test_the_peak_is_easier_than_the_limit(plan: Plan) -> None:
+    for candidate in plan.candidates:
+        peak = candidate.at_peak
+        assert peak.utilisation == candidate.utilisation <= 1
+        assert peak.requests_per_second_per_instance * candidate.instances == pytest.approx(100)
+        for metric in ("ttft_ms", "tpot_ms", "e2e_ms"):
+            assert getattr(peak, metric).mean <= getattr(candidate, metric).mean * 1.02
+        assert peak.ttft_ms.p95 <= 500
+        assert peak.tpot_ms.p95 <= 60
+        assert peak.instances <= candidate.instances
+    assert plan.candidates[0].at_peak.instances == plan.candidates[0].instances
+
+
+def test_almost_no_load_sees_an_empty_engine() -> None:
+    idle = tonnage.size(**{**ASKED, "gpu": "h100", "tp": 1, "peak_rps": 0.1}).choice
+    assert idle.at_peak.utilisation < 0.01
+    assert idle.at_peak.tpot_ms.mean < 0.5 * idle.tpot_ms.mean
+    assert idle.at_peak.e2e_ms.mean < 0.5 * idle.e2e_ms.mean
+    assert idle.confidence.meets > 0.99
+
+
+def test_spare_systems_stand_by() -> None:
+    without, spared = (tonnage.size(**{**ASKED, "gpu": "h100", "tp": 1, "spare": spare}).choice for spare in (0, 2))
+    assert spared.systems == without.systems + 2
+    assert spared.at_peak == without.at_peak
+    assert spared.utilisation == without.utilisation
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_choosing_a_row_gives_the_numbers_of_the_row(plan: Plan, place: int) -> None:
+    """A row that is not the choice is an estimate from short runs: it agrees within a few percent."""
+    row = plan.candidates[place]
+    asked = {**ASKED, "gpu": row.gpu, "precision": row.precision, "tp": row.tp, "engine": row.engine}
+    chosen = tonnage.size(**asked).choice
+    assert chosen.checked
+    assert row.checked or place > 0
+    assert chosen.confidence is not None
+    assert row.confidence is not None
+    if row.checked:
+        assert (chosen.systems, chosen.confidence) == (row.systems, row.confidence)
+        return
+    assert chosen.systems_exact == pytest.approx(row.systems_exact, rel=0.06)
+    assert abs(chosen.systems - row.systems) <= max(1, 0.06 * row.systems)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import InputError
-from tonnage.formats.points import MeasuredPoint, read_points
+from tonnage.formats.measured_files import MeasuredPoint, read_points
 from tonnage.plan.limit import HIGHEST_MEASURED
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.candidates import reason_text

@@ -11,7 +11,7 @@ import pytest
 from tests.questions import question
 from tonnage.errors import InputErrors
 from tonnage.plan.plan import Plan
-from tonnage.simulator.steps import ALL_TOKENS, DECODE_SEQUENCES, PREFILL_TOKENS
+from tonnage.simulator.request import ALL_TOKENS, DECODE_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.fleet.routers import pools_instead, together_instead
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready

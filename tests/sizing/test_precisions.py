@@ -19,7 +19,8 @@ from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.planner import size
 from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
-from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs
+from tonnage.spec.catalog import find_gpu, find_model, gpus
+from tonnage.spec.catalog.accuracy import trade_offs
 from tonnage.spec.precision import PRECISIONS
 
 DENSE = [

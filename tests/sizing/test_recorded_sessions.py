@@ -11,7 +11,7 @@ import pytest
 from tonnage.api.running.deploy import planned
 from tonnage.api.sizing import ask, size
 from tonnage.errors import InputErrors
-from tonnage.formats.sessions.read import read_sessions
+from tonnage.formats.sessions import read_sessions
 from tonnage.plan.note import TiersNotStarted
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.notes import note_text
@@ -189,6 +189,7 @@ def test_a_closed_loop_of_sessions_keeps_as_many_at_once(sessions):
     assert ClosedLoop(concurrency=6).concurrency == trace.concurrency
 
 
+@pytest.mark.accuracy
 def test_short_runs_say_what_long_ones_say(sessions):
     runs = Runs()
     found = contender(sessions, runs)

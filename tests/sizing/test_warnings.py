@@ -13,7 +13,8 @@ from tonnage.report.plans.notes import warning_text
 from tonnage.sizing.notes import length_to_shorten, link_share, warnings
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.contender import Sized
-from tonnage.spec.catalog import find_model, find_score
+from tonnage.spec.catalog import find_model
+from tonnage.spec.catalog.accuracy import find_score
 
 
 def found(**changed: object) -> Sized:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.step_times import deployment
 from tonnage.errors import InputError, InputErrors
+from tonnage.perf.measured_steps import read_step_times, step_source
 from tonnage.spec.calibration import MULTIPLIERS, SCHEMA, read_calibration
 from tonnage.spec.step_times import AICONFIGURATOR, StepSource, TimedStep
-from tonnage.spec.step_times_file import read_step_times, step_source
 
 GOOD: dict[str, Any] = {
     "schema": SCHEMA,

@@ -11,10 +11,8 @@ from tonnage import api
 from tonnage.errors import UnknownName
 from tonnage.report.facts import catalogued
 from tonnage.report.writers.terminal import terminal
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, machine_meant, system_of
-from tonnage.spec.catalog.listed import listed_prices
-from tonnage.spec.catalog.lookup import instance_types
-from tonnage.spec.catalog.price_list import catalog_prices
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, instance_types, machine_meant, system_of
+from tonnage.spec.catalog.price_list import catalog_prices, listed_prices
 
 MEANT: dict[str, dict[str, str]] = yaml.safe_load((Path(__file__).parent / "spellings.yaml").read_text(encoding="utf-8"))
 

@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import DataError, InputError, UnknownName
-from tonnage.spec.catalog import accuracy, accuracy_and_calibration, engines, find_engine, find_gpu, find_quality, gpus, models, trade_offs
-from tonnage.spec.catalog.accuracy import find_score, listed_scores, published_loss, read_scores
+from tonnage.spec.catalog import accuracy, engines, find_engine, find_gpu, gpus, models
+from tonnage.spec.catalog.accuracy import (
+    accuracy_and_calibration,
+    find_quality,
+    find_score,
+    listed_scores,
+    published_loss,
+    read_scores,
+    trade_offs,
+)
 from tonnage.spec.precision import ALIASES, BITS, PRECISIONS, WIDE, find_precision
 
 BITS_PER_WEIGHT = {

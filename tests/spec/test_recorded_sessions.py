@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import MS, ROOFLINE, coefficient_array
 from tonnage.errors import InputError
-from tonnage.formats.sessions.read import read_sessions
+from tonnage.formats.sessions import read_sessions
 from tonnage.perf.step import StepModel
 from tonnage.simulator.kernel import run
 from tonnage.simulator.reference import run_reference

@@ -12,7 +12,7 @@ def test_the_example_says_what_it_says():
     assert service.streams[0].stages == (Stage(model="encoder", after=()), Stage(model="ranker", after=(0,)))
     assert service.models["encoder"].time.of(5) == pytest.approx(2.28e-3)
     assert service.models["ranker"].time.of(10) == pytest.approx(1.4e-3)
-    assert service.models["ranker"].batching.preferred == (4, 8)
+    assert service.models["ranker"].batching.preferred_batch_size == (4, 8)
 
 
 def test_every_fault_is_told_with_its_place():

@@ -15,8 +15,7 @@ from tonnage import simulate
 from tonnage.api.history import read_history
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.formats.engine_metrics import HISTORIES
-from tonnage.formats.prometheus import INCREASE, curves
+from tonnage.formats.prometheus import HISTORIES, INCREASE, curves
 from tonnage.spec.lengths import parse_lengths
 from tonnage.workload.history import History, history_of
 from tonnage.workload.history_fit import HistoryFit, fit_history
@@ -176,7 +175,10 @@ def test_the_command_writes_a_scenario_that_size_reads(tmp_path: Path, capsys: p
     said = capsys.readouterr().out
     assert "Requests change by +1" in said  # 3 % a day are 149 % a month
     assert "Not seen: bursts shorter than 600 s" in said
-    assert run(["size", str(target), "--gpu", "h100", "--tp", "1", "--engine", "vllm", "--ttft", "p95<=1s", "--quiet"]) == 0
+    assert (
+        run(["size", str(target), "--gpu", "h100", "--tp", "1", "--precision", "fp8", "--engine", "vllm", "--ttft", "p95<=1s", "--quiet"])
+        == 0
+    )
     assert "1 × dgx-h100" in capsys.readouterr().out
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tonnage.formats.measured_files import read_measured
-from tonnage.formats.points import is_steady
-from tonnage.perf.formats import fitted_bits
+from tonnage.formats.measured_files import is_steady, read_measured
+from tonnage.perf.matrices import fitted_bits
 from tonnage.spec.catalog import find_gpu
 from tonnage.spec.precision import find_precision
 from tools.fit.terms import CURRENT, NIM, STATIC

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.evidence.predict import Point, read_point
-from tonnage.perf.formats import fitted_bits
+from tonnage.perf.matrices import fitted_bits
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.ranges import kind_of
 from tonnage.spec.catalog import find_engine

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from tonnage.api.question.arguments import check_given, slo
     from tonnage.api.question.deployment import deployment_of
     from tonnage.api.question.simulation import simulation_of
-    from tonnage.api.running.demo import demo
+    from tonnage.api.running.demo import demo, rehearse
     from tonnage.api.running.deploy import deploy, verify, verify_folder, watch
     from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
     from tonnage.api.running.processes import serve_apart, served
-    from tonnage.api.running.rehearse import rehearse
     from tonnage.api.running.serve import serve_openvino, serve_simulated
     from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
     from tonnage.api.services import calibrate_service, deploy_service, simulate_service, size_servers
@@ -51,11 +50,10 @@ _PLACES = {
     "api.question.arguments": ("check_given", "slo"),
     "api.question.deployment": ("deployment_of",),
     "api.question.simulation": ("simulation_of",),
-    "api.running.demo": ("demo",),
+    "api.running.demo": ("demo", "rehearse"),
     "api.running.deploy": ("deploy", "verify", "verify_folder", "watch"),
     "api.running.gateway": ("gateway_from", "gateway_settings", "planned_backends", "proxy_command"),
     "api.running.processes": ("serve_apart", "served"),
-    "api.running.rehearse": ("rehearse",),
     "api.running.serve": ("serve_openvino", "serve_simulated"),
     "api.running.serve_engine": ("EngineAsked", "machine_profiles", "prepare_engine", "serve_engine", "this_machine"),
     "api.services": ("calibrate_service", "deploy_service", "simulate_service", "size_servers"),

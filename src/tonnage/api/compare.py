@@ -12,14 +12,13 @@ from tonnage.errors import InputError, option
 from tonnage.results.metrics import Summary
 
 if TYPE_CHECKING:
-    from tonnage.bench.compare import Comparison
+    from tonnage.bench.intervals import Comparison
     from tonnage.evidence.replay import RunBesidePlan
     from tonnage.formats.measured_files import InvalidRuns
     from tonnage.results.store import Run
     from tonnage.spec.scenario import Scenario
-    from tonnage.workload.description import Description
+    from tonnage.workload.description import Description, EngineLimits, KvGain
     from tonnage.workload.fit import Fit
-    from tonnage.workload.limits import EngineLimits, KvGain
 
 
 def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), include_invalid: bool = False) -> Comparison:
@@ -33,7 +32,7 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
         InputError: one of them is no run folder, or is INVALID.
         DataError: one of their files is damaged.
     """
-    from tonnage.bench.compare import compare
+    from tonnage.bench.intervals import compare
     from tonnage.formats.measured_files import InvalidRuns
 
     invalid = InvalidRuns(include=include_invalid)
@@ -159,7 +158,7 @@ def describe_workload(
 def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, engine: str) -> KvGain:
     """KV memory of a sequence as long as the limits admit, beside one as long as the model's context."""
     from tonnage.api.facts import memory
-    from tonnage.workload.limits import KvGain
+    from tonnage.workload.description import KvGain
 
     plan = memory(model=model, gpu=gpu, tp=tp, engine=engine).plan
     d, context = plan.deployment, plan.deployment.model.max_context

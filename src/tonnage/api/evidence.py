@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tonnage.api.question.arguments import attainments, listed, plain, with_signature
 from tonnage.errors import InputError, option
-from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
-from tonnage.perf.external.measured_steps import checked_source
+from tonnage.perf.aiconfigurator import PACKAGE, installed_version
+from tonnage.perf.measured_steps import checked_source
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.step_times import AICONFIGURATOR, FITTED
 
@@ -55,7 +55,7 @@ def score(
             columns; any other file or folder that ``calibrate`` takes; or rows that were read before.
         worst: how many of the worst rows to keep.
         coefficients: a file that ``calibrate`` wrote; the shipped terms if not given.
-        step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``).
+        step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``perf.measured_steps``).
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
         attain: shares of requests that must meet several limits at once, which run folders are compared by too.
         progress: called with (done, total, name).

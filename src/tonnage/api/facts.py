@@ -175,10 +175,10 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     Raises:
         InputError: nothing matches.
     """
-    from tonnage.spec.catalog import find_quality, search
-    from tonnage.spec.catalog.accuracy import listed_scores
+    from tonnage.spec.catalog import search
+    from tonnage.spec.catalog.accuracy import find_quality, listed_scores
     from tonnage.spec.catalog.checkpoints import find_checkpoints
-    from tonnage.spec.catalog.listed import listed_prices
+    from tonnage.spec.catalog.price_list import listed_prices
 
     kinds = ("models", "checkpoints", "gpus", "systems", "engines", "prices", "quality")
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}

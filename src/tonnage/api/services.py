@@ -184,7 +184,7 @@ def settings(service: Service) -> tuple[ModelSettings, ...]:
             model=name,
             instances=model.instances,
             max_batch_size=model.max_batch_size,
-            max_queue_delay_microseconds=None if model.batching is None else round(model.batching.delay_s * 1e6),
+            max_queue_delay_microseconds=None if model.batching is None else model.batching.max_queue_delay_microseconds,
         )
         for name, model in service.models.items()
     )

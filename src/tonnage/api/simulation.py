@@ -176,8 +176,7 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
 
 def _served(asks: Simulation, workload: Workload, *, plain: bool) -> Routed:
     """A load on all instances; ``plain`` where the reference serves it, which needs no compiler."""
-    from tonnage.simulator.fleet import simulate_fleet
-    from tonnage.simulator.routed import simulate_routed
+    from tonnage.simulator.fleet import simulate_fleet, simulate_routed
 
     trace = workload.trace(asks.seed)
     if plain:

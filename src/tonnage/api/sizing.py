@@ -299,8 +299,7 @@ def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable
 def _measured(
     *, benchmarks: str | Path, question: dict[str, Any], chosen: dict[str, Any], narrowed: dict[str, Any], include_invalid: bool
 ) -> Plan:
-    from tonnage.formats.measured_files import InvalidRuns
-    from tonnage.formats.points import read_points
+    from tonnage.formats.measured_files import InvalidRuns, read_points
     from tonnage.plan.note import InvalidRun
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.measured import size_measured as measured

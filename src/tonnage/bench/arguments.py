@@ -9,10 +9,8 @@ from typing import Literal
 
 from tonnage.spec.typed_values import about
 
-CHARACTERS_PER_TOKEN = 4.0
-"""Of English text, roughly: what stands for a token of a prompt without a tokenizer."""
-ERROR_RATE = 0.01
-"""Share of requests that may fail in a valid run."""
+CHARACTERS_PER_TOKEN = 4.0  # Of English text, roughly: what stands for a token of a prompt without a tokenizer
+ERROR_RATE = 0.01  # Share of requests that may fail in a valid run
 
 Counts = int | str | Iterable[int | str]
 Length = str | float | None

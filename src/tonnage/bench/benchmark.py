@@ -25,9 +25,9 @@ from tonnage.bench.validity import Validity, judge
 from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.notebook import InNotebooks
-from tonnage.results.batches import RunWriter, read_tokens, summary_document
 from tonnage.results.metrics import Attained, Summary, attained, summarize
 from tonnage.results.requests import Requests
+from tonnage.results.store import RunWriter, read_tokens, summary_document
 from tonnage.spec.deployment import Slo
 
 if TYPE_CHECKING:
@@ -78,10 +78,7 @@ def benchmark(
 ) -> Measured:
     """Measure one load and write its run folder, which must not be in use and stays if ``keep``. Raises InputError: it cannot be written.
 
-    Args:
-        facts: what else belongs into ``run.json``: self-test, environment.
-        watchers: who looks on.
-        metrics: reads the server's own metrics while the run lasts.
+    ``facts`` are what else belongs into ``run.json``: self-test, environment. ``metrics`` reads the server's own metrics meanwhile.
     """
     writer = RunWriter(directory, tokens=wanted.tokens)
     try:
@@ -198,10 +195,7 @@ NOT_JUDGED = "the tool did not watch its own client: whether its latencies are t
 
 
 def write_imported(imported: ImportedRun, directory: Path, *, source: str, provenance: dict[str, Any]) -> tuple[Summary, dict[str, Any]]:
-    """Write a run that another tool made (``source`` names its file) as a run folder; its summary, and its ``run.json``.
-
-    Raises InputError: the folder is in use or cannot be written.
-    """
+    """Write another tool's run as a run folder; its summary and ``run.json``. Raises InputError: the folder cannot be written."""
     single = all(request.single for request in imported.requests)
     writer = RunWriter(directory, tokens=single)
     try:

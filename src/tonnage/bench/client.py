@@ -14,8 +14,7 @@ from tonnage.bench.infer import Http2
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import COMPLETED, TIMED_OUT, Exchange, Reply
 
-SWEEP_S = 0.1
-"""How often requests are looked through for those that have taken too long."""
+SWEEP_S = 0.1  # How often requests are looked through for those that have taken too long
 
 REFUSED = "connection refused"
 
@@ -34,14 +33,7 @@ class Client:
         tls: ssl.SSLContext | None = None,
         reuse: bool = True,
     ) -> None:
-        """Set up; nothing is opened yet.
-
-        Args:
-            loop: on whose thread everything happens.
-            done: called with each exchange that is over.
-            fresh_reply: makes the empty reply of a request that is sent again.
-            timeout_s: from the moment a request was begun to the end of its reply.
-        """
+        """``done`` gets each exchange that is over, on the loop's thread; ``fresh_reply`` makes the reply of one that is sent again."""
         self._loop = loop
         self._target = target
         self._done = done
@@ -109,7 +101,7 @@ class Client:
                 secured = Http2(target.authority) if target.grpc else None if self._tls is None else Secured(self._tls, target.host)
                 if secured is not None:
                     await secured.shake_hands(loop, connected)
-                return Connection(loop, self, self._receiver, connected, secured)
+                return Connection(loop, self.exchanged, self._receiver, connected, secured)
             except ssl.SSLError:
                 connected.close()
                 raise
@@ -136,9 +128,6 @@ class Client:
             self._connect(exchange)
         else:
             self._over(exchange)
-
-    def lost(self, connection: Connection) -> None:
-        """An idle connection was closed; ``start`` passes over it."""
 
     def _over(self, exchange: Exchange, outcome: str = COMPLETED, detail: str = "") -> None:
         if self._busy.pop(exchange, None) is None:

@@ -21,17 +21,12 @@ from tonnage.bench.conversations import Conversations, History, Pieces, TurnLog
 from tonnage.bench.load import Load
 from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange
 
-AHEAD = 1_024
-"""Requests that are made ready before their time at most."""
+AHEAD = 1_024  # Requests that are made ready before their time at most
 
 AHEAD_BYTES = 67_108_864
 
 
-class Maker(Protocol):
-    """Makes a request ready to be sent."""
-
-    def __call__(self, number: int, isl: int, osl: int) -> Exchange:
-        """The exchange of one request; ``number`` as in the record."""
+Maker = Callable[[int, int, int], Exchange]  # The exchange of a request by its number, as in the record, and its tokens in and out
 
 
 class _Conducting:
@@ -170,13 +165,10 @@ class TurnMaker(Protocol):
     """Makes the request of one turn."""
 
     def __call__(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
-        """The exchange of one turn, by its place among all.
+        """The exchange of one turn, by its place among all, with tokens of its new part and of its answer.
 
-        Args:
-            isl, osl: tokens of its new part and of its answer.
-            text: what is said; "" where it is made.
-            pieces: of a recorded session, the numbers of the prompt's pieces, each with the token up to which it reaches; else empty.
-            before: tokens of the conversation so far, which ``history`` holds.
+        ``text`` is what is said, "" where it is made of the ``pieces`` of a recorded session (``Pieces``); ``before`` are the tokens of the
+        conversation so far, which ``history`` holds.
         """
 
 

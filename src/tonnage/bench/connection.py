@@ -11,16 +11,16 @@ import contextlib
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from tonnage.bench.conversations import History, Pieces
 from tonnage.bench.endpoints import Endpoint
 from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.infer import Http2, Tensors
-from tonnage.bench.prompts import PromptMaker, Prompts, body_bytes
+from tonnage.bench.prompts import FilePrompts, Prompts, body_bytes
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import Exchange, Reply
 from tonnage.errors import InputError, option
@@ -65,10 +65,7 @@ class Secured:
         return self._out.read()
 
     def decrypted(self, data: bytes) -> tuple[bytes, bool]:
-        """What the peer says with these bytes, and whether it says that this is the end.
-
-        Raises ssl.SSLError: they are not what it should send.
-        """
+        """What the peer says, and whether this is the end. Raises ssl.SSLError: these bytes are not what it should send."""
         self._in.write(data)
         parts: list[bytes] = []
         with contextlib.suppress(ssl.SSLWantReadError):
@@ -83,40 +80,25 @@ class Secured:
         return b"".join(parts), False
 
 
-HELD = 128
-"""Pieces of an unfinished reply that are kept unread at most."""
-
-LARGE = 16_384
-"""Bytes from which a piece is not kept waiting."""
-
-ENDED_EARLY = ("cut off", "closed without a reply")
-"""What a reply says that its connection ended before it."""
+HELD = 128  # Pieces of an unfinished reply that are kept unread at most
+LARGE = 16_384  # Bytes from which a piece is not kept waiting
+ENDED_EARLY = ("cut off", "closed without a reply")  # What a reply says that its connection ended before it
 
 _clock = time.monotonic_ns
-
-
-class Owner(Protocol):
-    """Who hears of the end of exchanges and connections."""
-
-    def exchanged(self, connection: Connection, exchange: Exchange) -> None:
-        """An exchange is over; ``connection.usable`` says whether the connection can carry another."""
-
-    def lost(self, connection: Connection) -> None:
-        """A connection without an exchange has ended."""
 
 
 class Connection:
     """A socket with at most one exchange at a time."""
 
     __slots__ = (
-        *("_eager", "_latest_ns", "_loop", "_looking", "_open", "_owner", "_pieces", "_receiver", "_secured", "_unsent"),
+        *("_eager", "_latest_ns", "_loop", "_looking", "_open", "_done", "_pieces", "_receiver", "_secured", "_unsent"),
         *("exchange", "receive", "socket", "usable", "used"),
     )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        owner: Owner,
+        done: Callable[[Connection, Exchange], None],
         receiver: Receiver,
         connected: socket.socket,
         secured: Secured | Http2 | None = None,
@@ -124,7 +106,7 @@ class Connection:
         self.socket = connected  # connected, and not blocking
         self.receive = connected.recvmsg
         self._loop = loop
-        self._owner = owner
+        self._done = done  # is told that an exchange is over; ``usable`` says whether the connection can carry another
         self._receiver = receiver
         self._secured = secured
         self._open = self.usable = True  # usable: whether it can carry another
@@ -138,7 +120,7 @@ class Connection:
         receiver.add(self)
 
     def send(self, exchange: Exchange) -> None:
-        """Send a request; its reply ends in ``Owner.exchanged``."""
+        """Send a request; its reply ends in ``done``."""
         self.exchange = exchange
         self.used += 1
         self._eager = True
@@ -146,8 +128,9 @@ class Connection:
         if self._open:
             self._unsent = exchange.data if self._secured is None else self._secured.encrypted(exchange.data)
             self._write()
-        if not self._open:
-            self._look_soon()
+        if not self._open and not self._looking:
+            self._looking = True
+            self._loop.call_soon(self.look)
 
     def _write(self) -> None:
         """Hand over what the kernel takes; the rest follows when it takes more."""
@@ -166,10 +149,7 @@ class Connection:
             self._loop.remove_writer(self.socket)
 
     def received(self, ns: int, data: bytes) -> bool:
-        """Keep a piece that came at ``ns``, or none where the peer has ended; whether the reply must be looked at now.
-
-        No piece is earlier than the one before it, nor than its request: where the wall clock was set, its stamp may say so.
-        """
+        """Keep a piece that came at ``ns``, not before the last one; none: the peer has ended. Whether the reply must be read now."""
         ended = not data
         if self._secured is not None and data:
             try:
@@ -184,24 +164,13 @@ class Connection:
             ns = max(ns, self._latest_ns)
             self._latest_ns = ns
             pieces.append((ns, data))
-        if ended:
-            return self._ended()
+        if ended:  # what had come before is still read
+            self.close()
+            return self.exchange is not None
         if data.endswith(b"\r\n\r\n") or self._eager or len(pieces) > HELD or not 8 <= len(data) < LARGE:
             looking, self._looking = self._looking, True
             return not looking
         return False
-
-    def _ended(self) -> bool:
-        """The connection has ended; what had come before is still read."""
-        self._shut()
-        if self.exchange is None:
-            self._owner.lost(self)
-        return self.exchange is not None
-
-    def _look_soon(self) -> None:
-        if not self._looking:
-            self._looking = True
-            self._loop.call_soon(self.look)
 
     def look(self) -> None:
         """Read what has come; the exchange is over once the reply is complete or broken."""
@@ -245,14 +214,11 @@ class Connection:
             exchange.fail(outcome)
             with contextlib.suppress(BrokenReply):
                 self._read(exchange.reply)
-            self._owner.exchanged(self, exchange)
+            self._done(self, exchange)
         self.close()
 
     def close(self) -> None:
         """End the connection at once."""
-        self._shut()
-
-    def _shut(self) -> None:
         if self._open:
             self._open = self.usable = False
             self._receiver.remove(self)
@@ -265,18 +231,7 @@ class Connection:
         self._eager = True
         if not self.usable:
             self.close()
-        self._owner.exchanged(self, exchange)
-
-
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """A context that checks certificates and names, by the system's authorities or by those of a file in PEM.
-
-    Raises OSError: the file cannot be read, or holds no certificate.
-    """
-    return ssl.create_default_context(cafile=ca_file)
-
-
-# A request as bytes: the server that it goes to, its head and body, and what stays the same over all loads of a measurement.
+        self._done(self, exchange)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,10 +252,7 @@ class Target:
 
 
 def parse_url(url: str, *schemes: str) -> Target:
-    """Read "http://127.0.0.1:8000", "localhost:8000" or "https://host/prefix"; ``schemes`` may add "grpc".
-
-    Raises InputError: another scheme, no host, a port that is none, or a password inside the URL.
-    """
+    """Read "127.0.0.1:8000" or "https://host/prefix"; ``schemes`` may add "grpc". Raises InputError: no address, or one with a password."""
     where = option("url")
     text = url if "://" in url else f"http://{url}"
     example = "write for example http://127.0.0.1:8000"
@@ -323,10 +275,7 @@ def parse_url(url: str, *schemes: str) -> Target:
 
 
 def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tuple[str, str], ...] = ()) -> bytes:
-    """Everything of a POST request that is the same for all of them: method, path and headers, up to the content length.
-
-    Raises InputError: a key or a header with characters that no header may hold.
-    """
+    """What all POST requests share, up to the content length. Raises InputError: characters that no header may hold."""
     lines = [
         f"POST {target.path}{path} HTTP/1.1",
         f"Host: {target.authority}",
@@ -355,7 +304,7 @@ class Setup:
 
     target: Target
     endpoint: Endpoint  # the kind of endpoint and the model
-    prompts: PromptMaker  # makes the prompts, or the tensors of an inference
+    prompts: Prompts | FilePrompts | Tensors  # makes the prompts, or the tensors of an inference
     head: bytes  # the part of a request that is the same for all (``request_head``); holds the key, so it is never shown
     timeout_s: float = 600.0  # of one request, from the moment it was begun
     tls: ssl.SSLContext | None = None  # for an encrypted connection

@@ -22,31 +22,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.prompts import text_of_file
+from tonnage.bench.prompts import TokenizerFile, text_of_file
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
+from tonnage.spec.lengths import Lengths
 from tonnage.spec.sessions import Contents, Follows, Pause
+from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.bench.prompts import TokenizerFile
-    from tonnage.spec.lengths import Lengths
-    from tonnage.spec.workload import Trace
-
     Ints = NDArray[np.int64]
 
 
-History = list[tuple[str, str]]
-"""Questions and the answers that came to them."""
-
-Pieces = Sequence[tuple[int, int]]
-"""Of a prompt of a recorded session: the number of each piece, and the token up to which it reaches."""
-
-STATISTICS = (50, 95)
-"""Percentiles of each turn's latencies."""
+History = list[tuple[str, str]]  # Questions and the answers that came to them
+Pieces = Sequence[tuple[int, int]]  # Of a prompt of a recorded session: the number of each piece, and the token up to which it reaches
+STATISTICS = (50, 95)  # Percentiles of each turn's latencies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -141,8 +134,7 @@ def by_turn(requests: Requests, log: TurnLog) -> dict[str, Any]:
 
 
 USERS = ("user", "human")
-LONGEST = 10**7
-"""Neither outputs nor pauses are longer, in tokens and seconds."""
+LONGEST = 10**7  # Neither outputs nor pauses are longer, in tokens and seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

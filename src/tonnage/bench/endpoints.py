@@ -26,8 +26,8 @@ class Delta:
 class Endpoint:
     """One kind of endpoint of one model."""
 
-    kind: ClassVar[str] = ""
-    """Its name on the command line."""
+    kind: ClassVar[str] = ""  # its name on the command line
+    where: ClassVar[str] = ""  # its path, where that is the same for every model
 
     model: str  # the name that the server knows the model by
     streaming: bool = True  # whether the reply is requested as a stream
@@ -38,26 +38,33 @@ class Endpoint:
     @property
     def path(self) -> str:
         """The path below the server's URL."""
-        raise NotImplementedError
+        return self.where
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
         """The body of a request for ``osl`` output tokens, before ``extra``."""
         raise NotImplementedError
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
-        """The body of one turn, before ``extra``; ``history`` has the questions so far, each with its answer.
-
-        Raises InputError: an endpoint without conversations.
-        """
+        """The body of one turn after questions with their answers, before ``extra``. Raises InputError: it holds no conversations."""
         raise InputError(f"{option('endpoint_type')}: {self.kind} holds no conversations; use chat, responses or completions")
 
     def event(self, document: dict[str, Any]) -> Delta:
-        """What one event of a stream says."""
-        raise NotImplementedError
+        """What one event of a stream says; of most endpoints what a whole reply would say."""
+        return self.whole(document)
 
     def whole(self, document: dict[str, Any]) -> Delta:
         """What a reply says that is not a stream."""
         raise NotImplementedError
+
+    def _asked(self, osl: int, *, most: str = "max_tokens") -> dict[str, Any]:
+        """The model, the length, and whether the reply is a stream, by OpenAI's names."""
+        return {
+            "model": self.model,
+            most: osl,
+            **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
+            **({"stream": True} if self.streaming else {}),
+            **({"stream_options": {"include_usage": True}} if self.streaming and most == "max_tokens" else {}),
+        }
 
 
 def messages(history: Sequence[tuple[str, str]], prompt: str) -> list[dict[str, str]]:
@@ -111,96 +118,53 @@ def joined(*parts: Any) -> str:
     return "".join(part for part in parts if isinstance(part, str))
 
 
-# OpenAI's chat completions, as vLLM, SGLang, TensorRT-LLM, NIM and hosted services speak them.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat(Endpoint):
     """``POST /v1/chat/completions``: the prompt is one message of the user."""
 
-    kind = "chat"
-
-    @property
-    def path(self) -> str:
-        """``/v1/chat/completions``."""
-        return "/v1/chat/completions"
+    kind, where = "chat", "/v1/chat/completions"
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
         """One user message, the length, and usage in the last event of a stream."""
-        return {
-            "model": self.model,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": osl,
-            **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
-            **({"stream": True, "stream_options": {"include_usage": True}} if self.streaming else {}),
-        }
+        return {"messages": messages((), prompt), **self._asked(osl)}
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
         """The conversation so far as messages, and the next question."""
         return {**self.body(prompt, osl), "messages": messages(history, prompt)}
 
-    def event(self, document: dict[str, Any]) -> Delta:
-        """Content, reasoning, refusals and tool calls of every choice; a role alone is no output."""
-        return _delta(document, "delta")
-
     def whole(self, document: dict[str, Any]) -> Delta:
-        """The message of every choice."""
-        return _delta(document, "message")
-
-
-def _delta(document: dict[str, Any], name: str) -> Delta:
-    text, finished = "", False
-    for choice in document.get("choices") or ():
-        part = choice.get(name) or {}
-        text += joined(part.get("reasoning_content") or part.get("reasoning"), part.get("content"), part.get("refusal"))
-        for call in part.get("tool_calls") or ():
-            function = call.get("function") or {}
-            text += joined(function.get("name"), function.get("arguments"))
-        finished = finished or choice.get("finish_reason") is not None
-    return Delta(text=text, finished=finished, error=error_of(document), **usage_of(document))
-
-
-# OpenAI's text completions.
+        """Content, reasoning, refusals and tool calls of every choice's delta or message; a role alone is no output."""
+        text, finished = "", False
+        for choice in document.get("choices") or ():
+            part = choice.get("delta") or choice.get("message") or {}
+            text += joined(part.get("reasoning_content") or part.get("reasoning"), part.get("content"), part.get("refusal"))
+            for call in part.get("tool_calls") or ():
+                function = call.get("function") or {}
+                text += joined(function.get("name"), function.get("arguments"))
+            finished = finished or choice.get("finish_reason") is not None
+        return Delta(text=text, finished=finished, error=error_of(document), **usage_of(document))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completions(Endpoint):
     """``POST /v1/completions``: the prompt is plain text, and no template is added to it."""
 
-    kind = "completions"
-
-    @property
-    def path(self) -> str:
-        """``/v1/completions``."""
-        return "/v1/completions"
+    kind, where = "completions", "/v1/completions"
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
         """The prompt, the length, and usage in the last event of a stream."""
-        return {
-            "model": self.model,
-            "prompt": prompt,
-            "max_tokens": osl,
-            **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
-            **({"stream": True, "stream_options": {"include_usage": True}} if self.streaming else {}),
-        }
+        return {"prompt": prompt, **self._asked(osl)}
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
         """Everything that was history, a line each, and the next question."""
         return self.body("\n".join([*(part for pair in history for part in pair), prompt]), osl)
 
-    def event(self, document: dict[str, Any]) -> Delta:
+    def whole(self, document: dict[str, Any]) -> Delta:
         """The text of every choice."""
         choices = document.get("choices") or ()
         text = joined(*(choice.get("text") for choice in choices))
         finished = any(choice.get("finish_reason") is not None for choice in choices)
         return Delta(text=text, finished=finished, error=error_of(document), **usage_of(document))
-
-    def whole(self, document: dict[str, Any]) -> Delta:
-        """The same shape as an event."""
-        return self.event(document)
-
-
-# OpenAI's responses: a stream of typed events.
 
 
 _OUTPUT = frozenset(
@@ -219,22 +183,11 @@ _ENDS = frozenset(("response.completed", "response.incomplete", "response.failed
 class Responses(Endpoint):
     """``POST /v1/responses``: the output comes as ``response.output_text.delta`` and its relatives."""
 
-    kind = "responses"
-
-    @property
-    def path(self) -> str:
-        """``/v1/responses``."""
-        return "/v1/responses"
+    kind, where = "responses", "/v1/responses"
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
         """The input and the length."""
-        return {
-            "model": self.model,
-            "input": prompt,
-            "max_output_tokens": osl,
-            **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
-            **({"stream": True} if self.streaming else {}),
-        }
+        return {"input": prompt, **self._asked(osl, most="max_output_tokens")}
 
     def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
         """The conversation so far as messages, and the next question."""
@@ -261,27 +214,15 @@ class Responses(Endpoint):
         return Delta(text=text, finished=True, error=error_of(document), **usage_of(document))
 
 
-# OpenAI's embeddings: one reply, no output tokens.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embeddings(Endpoint):
     """``POST /v1/embeddings``: the reply has no tokens, so that only its end-to-end latency means something."""
 
-    kind = "embeddings"
-
-    @property
-    def path(self) -> str:
-        """``/v1/embeddings``."""
-        return "/v1/embeddings"
+    kind, where = "embeddings", "/v1/embeddings"
 
     def body(self, prompt: str, osl: int) -> dict[str, Any]:
         """The text to embed."""
         return {"model": self.model, "input": prompt}
-
-    def event(self, document: dict[str, Any]) -> Delta:
-        """The same as a whole reply: embeddings are not streamed."""
-        return self.whole(document)
 
     def whole(self, document: dict[str, Any]) -> Delta:
         """Whether there is a vector, and the usage; the server counts no output tokens."""
@@ -294,9 +235,6 @@ class Embeddings(Endpoint):
 def model_path(model: str, verb: str = "") -> str:
     """The path of a model in the v2 protocol, or of something that is asked of it."""
     return f"/v2/models/{quote(model, safe='')}" + (f"/{verb}" if verb else "")
-
-
-# Triton's and KServe's generate extension of the v2 protocol, as the TensorRT-LLM and vLLM backends serve it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,18 +260,11 @@ class Generate(Endpoint):
             **({"stream": True} if self.streaming else {}),
         }
 
-    def event(self, document: dict[str, Any]) -> Delta:
+    def whole(self, document: dict[str, Any]) -> Delta:
         """The text of ``text_output``."""
         output = document.get("text_output")
         parts = output if isinstance(output, list) else (output,)
         return Delta(text=joined(*parts), error=error_of(document))
-
-    def whole(self, document: dict[str, Any]) -> Delta:
-        """The same shape as an event."""
-        return self.event(document)
-
-
-# The v2 protocol's infer, which Triton, MLServer and KServe's servers answer for any model.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

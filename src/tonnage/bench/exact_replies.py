@@ -15,8 +15,7 @@ from typing import Any
 
 from tonnage.errors import InputError
 
-WORD = " tok"
-"""The text of every token."""
+WORD = " tok"  # The text of every token
 
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _LAST = b"0\r\n\r\n"

@@ -1,6 +1,6 @@
-"""The client against the exact server on this machine: how far off its latencies are, and how much it can take.
+"""A server that answers at known moments, and the client measured against it: how far off its latencies are, and how much it can take.
 
-Both run here and share one clock, so that every time that the client reports can be laid next to the moment at which the
+Both run on this machine and share one clock, so that every time that the client reports can be laid next to the moment at which the
 server wrote. The server takes CPU too: a bias found here is at least as large as against a server elsewhere.
 """
 
@@ -24,8 +24,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 from urllib.parse import urlsplit
+
+import numpy as np
 
 from tonnage.bench import exact_replies
 from tonnage.bench.alarm import Alarm
@@ -37,16 +39,11 @@ from tonnage.bench.load import Question
 from tonnage.bench.measure import Observed, measure
 from tonnage.bench.prompts import prompts
 from tonnage.errors import InputError, TonnageError
-from tonnage.results.batches import RunWriter
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
+from tonnage.results.store import RunWriter
 from tonnage.spec.lengths import Lengths
 from tonnage.spec.workload import ClosedLoop
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
@@ -81,8 +78,7 @@ class Schedule:
         return found
 
 
-LOGGED = 250_000
-"""Requests whose stamps are kept; the oldest go first."""
+LOGGED = 250_000  # Requests whose stamps are kept; the oldest go first
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -291,10 +287,7 @@ def serve(schedule: Schedule, *, host: str = "127.0.0.1", port: int = 0, seconds
 
 @contextmanager
 def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]:
-    """The URL of an exact server in its own process, which ends with the block, or after ``seconds`` at the latest.
-
-    Raises TonnageError: it did not start.
-    """
+    """The URL of an exact server in its own process, until the block or ``seconds`` end. Raises TonnageError: it did not start."""
     command = [sys.executable, "-m", "tonnage.bench.exact_server", json.dumps(asdict(schedule)), str(seconds)]
     here = str(Path(__file__).parents[2])  # found from any folder, also where PYTHONPATH is relative
     paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -309,10 +302,6 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
         process.wait(timeout=30)
         if process.stdout:
             process.stdout.close()
-
-
-if __name__ == "__main__":
-    serve(Schedule(**json.loads(sys.argv[1])), seconds=float(sys.argv[2]))
 
 
 TOKENS = 64
@@ -341,10 +330,7 @@ class SelfTest:
 
 
 def self_test(*, streams: int = 64, requests: int = 0, schedule: Schedule | None = None) -> SelfTest:
-    """Measure the exact server, and compare what the client says with what the server wrote down.
-
-    ``requests`` are three per stream, and the ``schedule`` 50 ms to the first token and 10 ms for each further one, if not given.
-    """
+    """Compare the client with what the exact server wrote down; by default three requests per stream, 50 ms and 10 ms a token."""
     count = requests or 3 * streams
     with exact_server(schedule or Schedule()) as url, tempfile.TemporaryDirectory() as folder:
         target, endpoint = parse_url(url), find_endpoint("chat", model="exact")
@@ -360,26 +346,16 @@ def self_test(*, streams: int = 64, requests: int = 0, schedule: Schedule | None
         return _compared(streams, record, observed, server_log(url))
 
 
-def server_log(url: str) -> NDArray[np.int64]:
-    """What the exact server wrote down since the last time it was asked: int64 of shape (requests, 5).
-
-    The columns are the request's number, and nanoseconds of its receipt, first write and last write; then its tokens.
-    """
-    import numpy as np
-
+def server_log(url: str) -> np.typing.NDArray[np.int64]:
+    """What the exact server wrote down since: int64 (requests, 5) of number, ns of receipt, first and last write, and tokens."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-    try:
+    with contextlib.closing(http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)) as connection:
         connection.request("GET", "/log")
         rows = json.loads(connection.getresponse().read())["requests"]
-    finally:
-        connection.close()
     return np.array(rows, dtype=np.int64).reshape(-1, 5)
 
 
-def _compared(streams: int, record: Requests, observed: Observed, log: NDArray[np.int64]) -> SelfTest:
-    import numpy as np
-
+def _compared(streams: int, record: Requests, observed: Observed, log: np.typing.NDArray[np.int64]) -> SelfTest:
     number, received, first, last = log[log[:, 0] >= 0].T[:4]
     lag = (record.first_token_ns[number] + observed.start_ns - first) / 1e6
     last_lag = (record.last_token_ns[number] + observed.start_ns - last) / 1e6
@@ -398,3 +374,7 @@ def _compared(streams: int, record: Requests, observed: Observed, log: NDArray[n
         ceiling_tokens_per_second=CPU_SHARE * 1e6 / per_token,
         lateness_mean_ms=float(np.mean(observed.lateness_ns)) / 1e6 if len(observed.lateness_ns) else 0.0,
     )
+
+
+if __name__ == "__main__":
+    serve(Schedule(**json.loads(sys.argv[1])), seconds=float(sys.argv[2]))

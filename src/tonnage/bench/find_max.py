@@ -13,7 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from tonnage.bench.benchmark import Measured
 from tonnage.bench.intervals import intervals, rank_interval
@@ -21,33 +23,19 @@ from tonnage.bench.steady import ttft_rise_ms
 from tonnage.results.requests import COMPLETED
 from tonnage.spec.deployment import Limit, Slo
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-GROWTH = 2.0
-"""Factor between two loads while none has failed."""
+GROWTH = 2.0  # Factor between two loads while none has failed
 
 CELLS = 2_000
 CONFIDENCE = 0.9
-SUREST = 0.98
-"""However clear an answer looks, at another time the same load may have given the other one."""
+SUREST = 0.98  # However clear an answer looks, at another time the same load may have given the other one
 
 NEAR = 0.02
 """Standard deviation by which the threshold differs from run to run, as a share; of an answer that is not sure it counts for more."""
 
-ODD = 0.005
-"""Probability of a wrong answer far from the threshold: the run was an odd one."""
-
-SETTLED, TAIL = 7, 0.08
-"""Answers after which an end of the interval that is farther from the median than this share is looked at."""
-
-LOGISTIC = 1.702
-"""Makes the logistic function nearly the normal distribution's."""
-
-LEAST_SURE = 0.05
-"""By which an answer is surer than a coin, at least."""
+ODD = 0.005  # Probability of a wrong answer far from the threshold: the run was an odd one
+SETTLED, TAIL = 7, 0.08  # Answers after which an end of the interval that is farther from the median than this share is looked at
+LOGISTIC = 1.702  # Makes the logistic function nearly the normal distribution's
+LEAST_SURE = 0.05  # By which an answer is surer than a coin, at least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +57,8 @@ class Threshold:
         self._next = start
         self._passed: float | None = None
         self._failed: float | None = None
-        self._loads: NDArray[np.float64] | None = None
-        self._weights: NDArray[np.float64] | None = None
+        self._loads: np.typing.NDArray[np.float64] | None = None
+        self._weights: np.typing.NDArray[np.float64] | None = None
         self.answers: list[Answer] = []
 
     @property
@@ -96,8 +84,6 @@ class Threshold:
 
     def _bracket(self, answer: Answer) -> None:
         """Double or halve until one load has passed and one has failed; then weigh every answer on the grid between."""
-        import numpy as np
-
         if answer.passed:
             self._passed = answer.load
         else:
@@ -115,8 +101,6 @@ class Threshold:
                 self._weigh(known)
 
     def _weigh(self, answer: Answer) -> None:
-        import numpy as np
-
         if self._loads is None or self._weights is None:
             return
         scale = NEAR / max(2 * answer.sure - 1, LEAST_SURE)
@@ -125,8 +109,6 @@ class Threshold:
         self._weights = weights / weights.sum()
 
     def _quantile(self, share: float) -> float:
-        import numpy as np
-
         if self._loads is None or self._weights is None:
             return math.nan
         place = int(np.searchsorted(np.cumsum(self._weights), share))
@@ -164,15 +146,11 @@ SAME = 0.02
 empty server look a little better than the steady state. Of 20 searches with random arrivals in runs of 20 s, 19 then hold the true
 load (tests/bench/test_find_max.py)."""
 
-QUEUED = ("ttft", "e2e")
-"""Metrics that a queue before the server lengthens."""
-
-MOST_ROOM = 0.05
-"""The most that the room of a limit is taken to hide: more rises within the run and fails it."""
+QUEUED = ("ttft", "e2e")  # Metrics that a queue before the server lengthens
+MOST_ROOM = 0.05  # The most that the room of a limit is taken to hide: more rises within the run and fails it
 
 SPREAD = 1.96
-RISE = 0.02
-"""Rise of TTFT over a run, as a share of the tightest limit, that shows a queue that grows."""
+RISE = 0.02  # Rise of TTFT over a run, as a share of the tightest limit, that shows a queue that grows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,8 +293,6 @@ def _margin(limit: Limit, measured: Measured) -> tuple[float, float, Limit]:
 
 def _by_ranks(limit: Limit, measured: Measured) -> tuple[float, float]:
     """The interval of a percentile from the ranks of the samples, where there are too few for blocks."""
-    import numpy as np
-
     requests = measured.requests
     rows = np.flatnonzero(requests.status == COMPLETED)
     if limit.statistic == "mean" or limit.metric not in ("ttft", "e2e"):

@@ -17,17 +17,11 @@ import httptools
 
 
 class BrokenReply(Exception):
-    """The peer sent something that is not the protocol; the message says what, in a few words.
-
-    It never reaches a user as an exception: the client counts the request as failed with this reason.
-    """
+    """The peer sent what is not the protocol; the client counts the request as failed, with the message as the reason."""
 
 
-MAX_HEAD = 32_768
-"""Bytes of a status line with its headers, or of the trailers; more is refused."""
-
-MAX_SIZE_LINE = 1_024
-"""Bytes of a chunk's size with its extensions; more is refused."""
+MAX_HEAD = 32_768  # Bytes of a status line with its headers, or of the trailers; more is refused
+MAX_SIZE_LINE = 1_024  # Bytes of a chunk's size with its extensions; more is refused
 
 _NO_BODY = (204, 304)
 
@@ -54,10 +48,7 @@ class HttpResponse:
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> Sequence[bytes]:
-        """The parts of the body that a piece holds, in order.
-
-        Raises BrokenReply: the bytes are not an HTTP/1.1 response, or too many of them without an end.
-        """
+        """The parts of the body that a piece holds, in order. Raises BrokenReply: no HTTP/1.1 response, or no end of a part of it."""
         if self._parser is None:  # bytes after the end
             self.keep_alive = False
             return ()
@@ -141,8 +132,7 @@ class HttpResponse:
             raise BrokenReply("cut off" if self.status else "closed without a reply")
 
 
-MAX_EVENT = 16_777_216
-"""Bytes of one event; more is refused."""
+MAX_EVENT = 16_777_216  # Bytes of one event; more is refused
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -162,10 +152,7 @@ class EventStream:
         self.clean = True  # whether nothing of an event has come yet: the next byte begins one
 
     def feed(self, piece: bytes) -> Sequence[bytes]:
-        """The data of every event that this piece completes, in order; comments and empty events give nothing.
-
-        Raises BrokenReply: an event longer than ``MAX_EVENT``.
-        """
+        """The data of every event that this piece completes; comments give nothing. Raises BrokenReply: longer than ``MAX_EVENT``."""
         if self.clean and piece[:6] == b"data: " and piece.find(b"\n") == len(piece) - 2 and piece[-1:] == b"\n" and b"\r" not in piece:
             # The usual piece of a stream is exactly one event of one line.
             self._begun = True

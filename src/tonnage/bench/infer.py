@@ -2,6 +2,8 @@
 
 A request holds tensors of so many items. The inputs' names, types and shapes are what the server's metadata says, or what the caller
 says where it leaves lengths open. Tensors travel as JSON, as bytes behind the JSON (the binary tensor extension), or in a message of gRPC.
+There ``Http2`` takes the place of ``Secured``: it turns the request that the client writes into frames, and the frames that come into the
+reply that the client reads, so that requests are sent, stamped and judged as all others are.
 """
 
 from __future__ import annotations
@@ -127,10 +129,7 @@ def _lengths(value: bytes | int) -> Iterator[int]:
 
 
 def model_metadata(host: str, port: int, model: str) -> str:
-    """What the server says of a model, as its document over HTTP; "" where it does not answer or does not know it.
-
-    Raises InputError: the package that speaks HTTP/2 is missing.
-    """
+    """What the server says of a model, as over HTTP; "" where it does not know it. Raises InputError: the package h2 is missing."""
     try:
         http = Http2(f"{host}:{port}", read=metadata_of)
     except ModuleNotFoundError:
@@ -152,12 +151,7 @@ def model_metadata(host: str, port: int, model: str) -> str:
 
 
 class Http2:
-    """One connection of HTTP/2 without encryption, with one call at a time.
-
-    Args:
-        authority: of the server.
-        read: what a reply's message says.
-    """
+    """One connection of HTTP/2 without encryption, with one call at a time; ``read`` tells what a reply's message says."""
 
     def __init__(self, authority: str, read: Callable[[bytes], dict[str, Any]] = outputs_of) -> None:
         from h2.config import H2Configuration
@@ -228,8 +222,7 @@ class Http2:
         return b"HTTP/1.1 %d -\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
 
 
-MOST_BODY = 256_000_000
-"""Bytes of a request."""
+MOST_BODY = 256_000_000  # Bytes of a request
 
 KINDS_OF_NUMPY = {
     "BOOL": "bool",
@@ -257,10 +250,7 @@ class Tensors:
         return ""
 
     def body(self, items: int, extra: dict[str, Any]) -> tuple[bytes, bytes]:
-        """The header lines that a request of so many items needs, and its body.
-
-        Raises InputError: several items for a model without batches, or a body beyond ``MOST_BODY``.
-        """
+        """The header lines and body of a request of so many items. Raises InputError: a model without batches, beyond ``MOST_BODY``."""
         if items not in self._made:
             if items > 1 and not self.batched:
                 raise InputError(f"{option('items')}: {items}: the model takes no batches; leave it out")
@@ -313,12 +303,7 @@ def _bytes_of(values: Any) -> bytes:
 def tensors(page: str, metadata: str, *, written: tuple[str, ...], binary: bool, seed: int, called: str = "") -> Tensors:
     """The inputs of a model: as ``written`` ("pixels=FP32[3,224,224]", the dimensions of one item), the rest as the server describes them.
 
-    Args:
-        page: address of the model's metadata, for messages.
-        metadata: the text there; "" where there is none.
-        binary: whether values travel as bytes.
-        called: the model's name where requests are messages of gRPC.
-
+    ``metadata`` is the text at the address ``page``, "" where there is none; the rest as in ``Tensors``.
     Raises InputError: no such model, no inputs known, or a length that neither says.
     """
     where = option("tensor")

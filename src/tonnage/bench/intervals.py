@@ -1,34 +1,43 @@
-"""Single gaps between tokens from the moments of all tokens: how sure their statistics are, and what they are in a window.
+"""How sure a statistic is: a bootstrap over blocks of time, since neighbouring requests share the server's state.
 
-An event that carries k tokens counts as k gaps of a k-th of the time since the event before it, as in the record; the tokens of the first
-event have no gap.
+The run is cut into blocks of neighbouring requests, blocks are drawn with replacement until there are as many, and the
+statistic is taken again; the interval is between quantiles of what comes out (Künsch, "The jackknife and the
+bootstrap for general stationary observations", Annals of Statistics 17, 1989: here with blocks that do not overlap).
 
-``other_definitions`` computes what other clients define otherwise from this run's own record: GenAI-Perf 0.0.16, AIPerf 0.13, GuideLLM
-0.8.1 and vLLM 0.33, as their code computes it.
+The number of samples above the true p-quantile is binomial. A percentile can be bounded from above at a confidence c only if the chance
+that all n samples are below it is at most 1 − c: pⁿ ≤ 1 − c. For p99 at 0.99 that is 459 samples, the count that MLPerf LoadGen's early
+stopping asks for (``loadgen/early_stopping.cc``, tolerance 0).
+
+Of single gaps, an event that carries k tokens counts as k gaps of a k-th of the time since the event before it, as in the record; the
+tokens of the first event have no gap. ``other_definitions`` computes what other clients define otherwise from this run's own record:
+GenAI-Perf 0.0.16, AIPerf 0.13, GuideLLM 0.8.1 and vLLM 0.33, as their code computes it.
+
+``compare`` lays two runs side by side: the ratio of every latency with its interval, and quantile against quantile.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tonnage.results.metrics import student_t
+import numpy as np
+from numpy.typing import NDArray
+
+from tonnage.errors import in_python
+from tonnage.notebook import InNotebooks
+from tonnage.results.metrics import Attained, attained, student_t, summarize
 from tonnage.results.requests import COMPLETED, GAP_BINS, Requests, gap_edges_ns
+from tonnage.spec.deployment import Slo
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 CONFIDENCE = 0.95
 BLOCKS = 30
 FEWEST_BLOCKS = 8
-BLOCK_REQUESTS = 5
-"""Requests of a block at least."""
+BLOCK_REQUESTS = 5  # Requests of a block at least
 
 DRAWS = 200
 
@@ -41,8 +50,6 @@ def block_draws(values: NDArray[np.float64], *, seed: int) -> NDArray[np.float64
     ``values`` are one for each request, in the order of time. The draws are spread about the statistics of the values themselves as widely
     as Student's t asks for, since the spread of B block means is known from B values only.
     """
-    import numpy as np
-
     count = min(BLOCKS, values.size // BLOCK_REQUESTS)
     if count < FEWEST_BLOCKS:
         return None
@@ -60,8 +67,6 @@ def widened(draws: NDArray[np.float64], middle: NDArray[np.float64], blocks: int
 
 def block_intervals(values: NDArray[np.float64], *, seed: int) -> dict[str, tuple[float, float]]:
     """Between which values mean, p50, p95 and p99 lie with a confidence of 0.95; NaN where there are too few values for blocks."""
-    import numpy as np
-
     draws = block_draws(values, seed=seed)
     if draws is None:
         return dict.fromkeys(STATISTICS, (math.nan, math.nan))
@@ -71,8 +76,6 @@ def block_intervals(values: NDArray[np.float64], *, seed: int) -> dict[str, tupl
 
 def statistics(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean, p50, p95 and p99, in the order of ``STATISTICS``."""
-    import numpy as np
-
     return np.array([values.mean(), *np.percentile(values, (50, 95, 99))])
 
 
@@ -81,8 +84,6 @@ _NORMAL = 1.959964
 
 def latencies_ms(requests: Requests) -> dict[str, NDArray[np.float64]]:
     """TTFT, TPOT and E2E of the completed requests in milliseconds, in the order of their due times."""
-    import numpy as np
-
     rows = np.flatnonzero(requests.status == COMPLETED)
     rows = rows[np.argsort(requests.due_ns[rows], kind="stable")]
     due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], requests.last_token_ns[rows], requests.osl[rows]
@@ -109,12 +110,7 @@ def needed(percentile: float, confidence: float = SAMPLES_CONFIDENCE) -> int:
 
 
 def rank_interval(count: int, percentile: float, confidence: float = SAMPLES_CONFIDENCE) -> tuple[int, int] | None:
-    """Ranks (from 0) of the two sorted samples that hold the true percentile between them; None where there are too few.
-
-    At most (1 − c) / 2 of the chance is on either side.
-    """
-    import numpy as np
-
+    """Ranks (from 0) of the two sorted samples that hold the true percentile, at most (1 − c) / 2 on either side; None for too few."""
     if not count:
         return None
     p, tail = percentile / 100, (1 - confidence) / 2
@@ -145,8 +141,6 @@ class SingleGaps:
 
     def statistics(self) -> dict[str, float | None]:
         """Mean, p50, p90, p95 and p99 in milliseconds; None where there is no gap."""
-        import numpy as np
-
         total = int(self.count.sum())
         if not total:
             return dict.fromkeys(("mean", *(f"p{p}" for p in PERCENTILES)))
@@ -159,8 +153,6 @@ class SingleGaps:
 
 def single_gaps(offsets_ns: Integers, lengths: Integers) -> SingleGaps:
     """The gaps of every request, of the moments of all tokens and how many belong to each request (``read_tokens``)."""
-    import numpy as np
-
     owner = np.repeat(np.arange(len(lengths)), lengths)
     begins = np.ones(len(offsets_ns), dtype=bool)
     begins[1:] = (np.diff(offsets_ns) != 0) | (np.diff(owner) != 0)
@@ -175,8 +167,6 @@ def gap_intervals(gaps: SingleGaps, requests: Requests, *, seed: int) -> dict[st
 
     The bootstrap is that of ``intervals``: blocks are of neighbouring requests. Percentiles of a draw come from bins 1 % wide.
     """
-    import numpy as np
-
     rows = np.flatnonzero(requests.status == COMPLETED)
     blocks = min(BLOCKS, rows.size // BLOCK_REQUESTS)
     if blocks < FEWEST_BLOCKS or not gaps.ms.size:
@@ -199,8 +189,6 @@ def gap_intervals(gaps: SingleGaps, requests: Requests, *, seed: int) -> dict[st
 
 def _of_histograms(counts: Floats, sums: Floats) -> Floats:
     """Mean, p50, p95 and p99 of each histogram, in milliseconds: float64 of (histograms, 4)."""
-    import numpy as np
-
     total, middles = counts.sum(axis=1), gap_edges_ns() * 1.005 / 1e6
     below = np.cumsum(counts, axis=1)
     found = [sums / total]
@@ -220,8 +208,6 @@ WORDS = {
 
 def other_definitions(requests: Requests, offsets_ns: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[str, Any]:
     """Mean and percentiles of each, in milliseconds, with its definition; arguments as of ``single_gaps``, and the record."""
-    import numpy as np
-
     good = (requests.status == COMPLETED) & (lengths > 0)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     first, last = starts[good], (starts + lengths - 1)[good]
@@ -246,17 +232,125 @@ def other_definitions(requests: Requests, offsets_ns: NDArray[np.int64], lengths
 
 def _at(offsets_ns: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """The first moment of each request; 0 where it has none."""
-    import numpy as np
-
     found = np.zeros(len(lengths), dtype=np.int64)
     found[lengths > 0] = offsets_ns[starts[lengths > 0]]
     return found
 
 
 def _statistics(nanoseconds: NDArray[Any]) -> dict[str, float | None]:
-    import numpy as np
-
     if not nanoseconds.size:
         return dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
     p50, p90, p95, p99 = (float(v) / 1e6 for v in np.percentile(nanoseconds, (50, 90, 95, 99)))
     return {"mean": float(nanoseconds.mean()) / 1e6, "p50": p50, "p90": p90, "p95": p95, "p99": p99}
+
+
+QUANTILES = tuple(range(1, 100))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """One statistic of two runs."""
+
+    metric: str  # and statistic: what is compared
+    statistic: str
+    first: float  # and second: its value in either run
+    second: float
+    low: float = math.nan  # and high: between which their ratio is with a confidence of 0.95; NaN where the runs are too short for that
+    high: float = math.nan
+
+    @property
+    def ratio(self) -> float:
+        """The second over the first; NaN where there is none."""
+        return self.second / self.first if self.first else math.nan
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether the interval leaves out 1; None where there is no interval."""
+        return None if math.isnan(self.low) else not self.low <= 1 <= self.high
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        names = ("metric", "statistic", "first", "second", "ratio", "low", "high", "differs")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(InNotebooks):
+    """Two runs."""
+
+    ratios: tuple[Ratio, ...]  # every statistic that is compared
+    quantiles_ms: dict[str, tuple[tuple[float, ...], tuple[float, ...]]]  # by metric, the quantiles from 1 % to 99 % of either run
+    notes: tuple[str, ...]  # what makes the runs hard to compare, in words; options in them are not spelled yet
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        return {
+            "ratios": [ratio.to_json() for ratio in self.ratios],
+            "confidence": CONFIDENCE,
+            "quantiles_ms": {name: {"first": first, "second": second} for name, (first, second) in self.quantiles_ms.items()},
+            "notes": list(map(in_python, self.notes)),
+        }
+
+
+def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) -> Comparison:
+    """Compare two runs by their records alone, and the goodput of their joint attainment of ``slo``; a prediction's record will do too."""
+    ours, theirs = latencies_ms(first), latencies_ms(second)
+    ratios = []
+    for place, metric in enumerate(ours):
+        ratios += _ratios(metric, ours[metric], theirs[metric], seed=seed + 2 * place)
+    one, other = summarize(first), summarize(second)
+    ratios += [Ratio(metric="itl_ms", statistic=s, first=getattr(one.itl_ms, s), second=getattr(other.itl_ms, s)) for s in STATISTICS]
+    for name in ("requests_per_second", "output_tokens_per_second"):
+        ratios.append(Ratio(metric=name, statistic="mean", first=getattr(one, name), second=getattr(other, name)))
+    for ours_met, theirs_met in zip(attained(first, slo), attained(second, slo), strict=True):
+        ratios.append(share_ratio(ours_met, theirs_met))
+        rates = (ours_met.requests_per_second, theirs_met.requests_per_second)
+        ratios.append(Ratio(metric=f"goodput {ours_met.limits}", statistic="mean", first=rates[0], second=rates[1]))
+    quantiles = {
+        metric: tuple(tuple(float(v) for v in np.percentile(x, QUANTILES)) for x in (ours[metric], theirs[metric]))
+        for metric in ours
+        if ours[metric].size and theirs[metric].size
+    }
+    pairs = {metric: (found[0], found[1]) for metric, found in quantiles.items()}
+    return Comparison(ratios=tuple(ratios), quantiles_ms=pairs, notes=_notes(first, second))
+
+
+def share_ratio(first: Attained, second: Attained) -> Ratio:
+    """The ratio of two shares, with an interval from those of both (Donner and Zou, MOVER for ratios); none where the first may be 0."""
+    one, other, product = first.share, second.share, first.share * second.share
+    low = high = math.nan
+    if first.low > 0 and 2 * one > first.high:
+        below = second.low * (2 * other - second.low), first.high * (2 * one - first.high)
+        above = second.high * (2 * other - second.high), first.low * (2 * one - first.low)
+        low = (product - math.sqrt(max(0.0, product**2 - below[0] * below[1]))) / below[1]
+        high = (product + math.sqrt(max(0.0, product**2 - above[0] * above[1]))) / above[1]
+    return Ratio(metric=f"share {first.limits}", statistic="mean", first=one, second=other, low=low, high=high)
+
+
+def _ratios(metric: str, first: NDArray[np.float64], second: NDArray[np.float64], *, seed: int) -> list[Ratio]:
+    """The ratios of one latency; both runs are drawn again independently."""
+    if not first.size or not second.size:
+        return []
+    values = zip(STATISTICS, statistics(first), statistics(second), strict=True)
+    draws = block_draws(first, seed=seed), block_draws(second, seed=seed + 1)
+    if draws[0] is None or draws[1] is None:
+        return [Ratio(metric=metric, statistic=name, first=float(a), second=float(b)) for name, a, b in values]
+    tails = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(draws[1] / np.maximum(draws[0], 1e-9), [tails, 1 - tails], axis=0)
+    return [
+        Ratio(metric=metric, statistic=name, first=float(a), second=float(b), low=float(low[k]), high=float(high[k]))
+        for k, (name, a, b) in enumerate(values)
+    ]
+
+
+def _notes(first: Requests, second: Requests) -> tuple[str, ...]:
+    """Where the two were not asked the same."""
+    notes = []
+    for name, column in (("prompts", "isl"), ("outputs", "osl")):
+        a, b = (float(getattr(run, column)[run.status == 0].mean()) if (run.status == 0).any() else math.nan for run in (first, second))
+        if not math.isclose(a, b, rel_tol=0.02):
+            notes.append(f"{name} are {a:.0f} tokens on average in the first run, {b:.0f} in the second")
+    shares = [float((run.status != 0).mean()) if len(run) else 0.0 for run in (first, second)]
+    if max(shares) > 0.01:
+        notes.append(f"{shares[0]:.1%} of the requests did not complete in the first run, {shares[1]:.1%} in the second")
+    return tuple(notes)

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
 
 from tonnage.bench.conversations import ConversationFile, Conversations, drawn, recorded
 from tonnage.errors import InputError, option
+from tonnage.spec.recorded_sessions import RecordedSessions
 from tonnage.spec.sessions import Pause
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Pairs, TraceArrivals, Workload
 from tonnage.units import PS_PER_NS
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tonnage.spec.recorded_sessions import RecordedSessions
-
 Pattern = Literal["poisson", "constant", "gamma", "burst"]
 PATTERNS: tuple[Pattern, ...] = ("poisson", "constant", "gamma", "burst")
 
-MOST_TALKS = 20_000
-"""Conversations drawn for a run that a time ends; one that gets through them ends early."""
-
-MOST = 1_000_000
-"""Requests drawn for a closed loop that runs for a time; one that gets through them ends early."""
+MOST_TALKS = 20_000  # Conversations drawn for a run that a time ends; one that gets through them ends early
+MOST = 1_000_000  # Requests drawn for a closed loop that runs for a time; one that gets through them ends early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """One load, with every request drawn."""
 
-    isl: NDArray[np.int64]  # and osl: int64, tokens by request
-    osl: NDArray[np.int64]
-    due_ns: NDArray[np.int64] | None = None  # int64, when each request is due after the start; None in a closed loop
+    isl: np.typing.NDArray[np.int64]  # and osl: int64, tokens by request
+    osl: np.typing.NDArray[np.int64]
+    due_ns: np.typing.NDArray[np.int64] | None = None  # int64, when each request is due after the start; None in a closed loop
     concurrency: int = 0  # clients of a closed loop; 0 for an open one
     rate: float = 0.0  # requests per second of an open loop; 0 for a closed one
     pattern: str = "closed"  # of the arrivals, in a word; "closed" for a closed loop
@@ -84,8 +78,6 @@ class Talk:
 
     def drawn(self, count: int, isl: Lengths, osl: Lengths, seed: int) -> Conversations:
         """The conversations; the same seed draws the same."""
-        import numpy as np
-
         if self.file is None:
             return drawn(count=count, turns=self.turns, isl=isl, osl=osl, pause=self.pause, seed=seed)
         chosen = osl.draw(len(self.file.isl), np.random.default_rng(seed)).astype(np.int64).tolist() if self.pinned else None
@@ -120,8 +112,6 @@ class Question:
 
     def draw(self) -> Load:
         """Every request of it; the same seed draws the same. Raises InputError: neither a count nor a time ends the run."""
-        import numpy as np
-
         if self.talk is not None:
             return self._conversations(self.talk)
         if self.requests is None and self.seconds is None:
@@ -202,9 +192,7 @@ class Question:
         return min(MOST, int(mean + 8 * max(spread, 1.0) * mean**0.5 + 64))
 
 
-def _in_bursts(count: int, size: int, rate: float) -> NDArray[np.int64]:
+def _in_bursts(count: int, size: int, rate: float) -> np.typing.NDArray[np.int64]:
     """``size`` requests at once, at a mean of ``rate`` requests per second."""
-    import numpy as np
-
-    due: NDArray[np.int64] = (np.arange(count) // size * round(size / rate * 1e9)).astype(np.int64)
+    due: np.typing.NDArray[np.int64] = (np.arange(count) // size * round(size / rate * 1e9)).astype(np.int64)
     return due

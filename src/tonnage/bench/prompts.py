@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.arguments import CHARACTERS_PER_TOKEN
 from tonnage.errors import InputError, option
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-OWN_WORDS = 12
-"""Words at the beginning of a prompt that are drawn for it alone; what follows is a slice of one long text."""
+OWN_WORDS = 12  # Words at the beginning of a prompt that are drawn for it alone; what follows is a slice of one long text
 
 WORDS = 4_096
 FEWEST_WORDS = 16
@@ -39,10 +38,7 @@ class TokenizerFile:
     """A tokenizer of a local ``tokenizer.json``."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file, or the ``tokenizer.json`` of a folder; nothing is ever downloaded.
-
-        Raises InputError: no such file, or not a tokenizer.
-        """
+        """Read the file, or the ``tokenizer.json`` of a folder. Raises InputError: no such file, or not a tokenizer."""
         from tokenizers import Tokenizer
 
         file = path / "tokenizer.json" if path.is_dir() else path
@@ -60,10 +56,7 @@ class TokenizerFile:
         return len(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def words(self, most: int = WORDS) -> list[str]:
-        """Words of lower-case letters that are one token each behind a space, at most ``most`` of them.
-
-        Raises InputError: the vocabulary has too few.
-        """
+        """Words of lower-case letters that are one token each behind a space, ``most`` of them. Raises InputError: there are too few."""
         found = []
         for identity in range(self.tokenizer.get_vocab_size()):
             text = self.tokenizer.decode([identity]).strip()
@@ -81,25 +74,6 @@ class TokenizerFile:
                 f"{option('tokenizer')}: its vocabulary has too few whole words to make prompts of; give another tokenizer.json"
             )
         return kept[:most]
-
-
-class PromptMaker(Protocol):
-    """What gives each request its prompt."""
-
-    @property
-    def counter(self) -> TokenizerFile | None:
-        """Counts tokens; None where lengths are characters."""
-
-    @property
-    def characters(self) -> float:
-        """Characters per token, where there is no counter."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether lengths are tokens of the model."""
-
-    def text(self, number: int, tokens: int) -> str:
-        """The prompt of a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +97,7 @@ class Prompts:
         return self.counter is not None
 
     def text(self, number: int, tokens: int) -> str:
-        """The prompt of a request: ``tokens`` long, with its own beginning.
-
-        Raises InputError: the words do not add up to this length in this tokenizer.
-        """
+        """The prompt of a request, ``tokens`` long. Raises InputError: the tokenizer's words do not add up to this length."""
         if self.counter is None:
             return self._of_characters(number, max(1, round(tokens * self.characters)))
         count = max(tokens - self.shared_tokens, 1)
@@ -141,10 +112,7 @@ class Prompts:
         raise InputError(f"{option('isl')}: no prompt of exactly {tokens} tokens can be made with this tokenizer; choose a longer one")
 
     def of_pieces(self, pieces: Sequence[tuple[int, int]], tokens: int) -> str:
-        """A prompt of numbered pieces, each with the token up to which it reaches: as far as two prompts have the same, they are equal.
-
-        Raises InputError: a tokenizer whose words do not add up.
-        """
+        """A prompt of numbered pieces, each up to a token: equal pieces are equal text. Raises InputError: words that do not add up."""
         if self.counter is not None and not self.additive:
             raise InputError(f"{option('tokenizer')}: its words do not add up to the tokens of their prompt; leave it out for sessions")
         parts, begin = [], 0
@@ -190,10 +158,7 @@ PLAIN_WORDS = tuple(
 
 
 def prompts(*, seed: int, tokenizer: Path | None, characters: float = CHARACTERS_PER_TOKEN, shared_tokens: int = 0) -> Prompts:
-    """A maker of prompts, by a local tokenizer.json or so many ``characters`` a token; ``shared_tokens`` begin them all and count.
-
-    Raises InputError: a tokenizer that cannot be read or used.
-    """
+    """A maker of prompts, by a tokenizer.json or so many ``characters`` a token, with one beginning. Raises InputError: no such file."""
     import random
 
     counter = TokenizerFile(tokenizer) if tokenizer is not None else None
@@ -262,8 +227,7 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
     )
 
 
-Found = tuple[str, int, str]
-"""A prompt, the output's length where it is given, and the answer where there is one."""
+Found = tuple[str, int, str]  # A prompt, the output's length where it is given, and the answer where there is one
 
 
 def _line(line: str, where: str) -> Found:
@@ -301,10 +265,7 @@ def _conversations(text: str, path: Path, where: str) -> list[Found]:
 
 
 def text_of_file(path: Path, where: str) -> str:
-    """The whole text of a file of prompts or conversations, which ``where`` named.
-
-    Raises InputError: it cannot be read, is no UTF-8 text, or is larger than ``MOST_BYTES``.
-    """
+    """The text of a file that ``where`` named. Raises InputError: unreadable, no UTF-8 text, or larger than ``MOST_BYTES``."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{where}: {path} is larger than {MOST_BYTES // 10**9} GB; give a part of it")

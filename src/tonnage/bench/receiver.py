@@ -18,39 +18,26 @@ import struct
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tonnage.bench.alarm import Alarm
+from tonnage.bench.reply import Exchange
 
-if TYPE_CHECKING:
-    from tonnage.bench.reply import Exchange
-
-STAMPS = 35
-"""``SO_TIMESTAMPNS`` and the kind of the message that carries it, of 64-bit Linux (include/uapi/asm-generic/socket.h)."""
-
-PIECE = 16_384
-"""Bytes that are read from a socket at once; where there are more, it is read again."""
-
-MOST_PAUSE_NS, LEAST_PAUSE_NS = 2_000_000, 100_000
-"""The longest pause between two rounds, and the shortest that saves more than it costs."""
+STAMPS = 35  # ``SO_TIMESTAMPNS`` and the kind of the message that carries it, of 64-bit Linux (include/uapi/asm-generic/socket.h)
+PIECE = 16_384  # Bytes that are read from a socket at once; where there are more, it is read again
+MOST_PAUSE_NS, LEAST_PAUSE_NS = 2_000_000, 100_000  # The longest pause between two rounds, and the shortest that saves more than it costs
 
 OF_REQUEST, OF_GAP = 100, 5
 """The pause is at most this part of the time that a request takes, and this part of the time between two of its pieces."""
 
-SLOWLY = 8
-"""The pause follows the requests by this part of the difference."""
-
-EMPTY_ROUNDS = 2
-"""Rounds without a piece after which the next piece is waited for."""
+SLOWLY = 8  # The pause follows the requests by this part of the difference
+EMPTY_ROUNDS = 2  # Rounds without a piece after which the next piece is waited for
 
 SLACK_NS = 1_000_000
 """By which a piece may seem older than the round before it, at which it had not come yet; what seems older still has a wrong stamp."""
 
-SLICE_NS = 1_000_000
-"""For which replies are parsed before the sockets are read again."""
-
-HELD_UP_NS = 20_000
-"""Between two readings of the clocks; more means that something else ran."""
+SLICE_NS = 1_000_000  # For which replies are parsed before the sockets are read again
+HELD_UP_NS = 20_000  # Between two readings of the clocks; more means that something else ran
 
 _SPEC = struct.Struct("qq")
 _clock = time.monotonic_ns

@@ -13,20 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange, Reply
-from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, gap_counts
 from tonnage.results.requests import COMPLETED as ROW_COMPLETED
 from tonnage.results.requests import FAILED, UNFINISHED
+from tonnage.results.store import BATCH_ROWS, Batch, RunWriter, gap_counts
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-Source = str
-"""Where a count comes from: "server", "tokenizer" or "events"."""
+Source = str  # Where a count comes from: "server", "tokenizer" or "events"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +64,7 @@ def _running_counts(reply: Reply, total: int) -> list[int] | None:
 
 
 def share(total: int, weights: Sequence[int]) -> list[int]:
-    """``total`` split in proportion to the weights: whole numbers, the first at least 1 where there is one to give.
-
-    The sum of the first k parts is the exact share of the first k weights, rounded up, so that no part is off by one or more.
-    """
+    """``total`` split by the weights into whole numbers: the sum of the first k parts is the exact share of the first k, rounded up."""
     if not weights:
         return []
     whole = sum(weights)
@@ -79,14 +72,9 @@ def share(total: int, weights: Sequence[int]) -> list[int]:
     return [after - before for before, after in itertools.pairwise([0, *edges])]
 
 
-FOLD_TOKENS = 2_048
-"""Tokens whose gaps are counted at once, so that the loop is not held up for longer than a millisecond."""
-
-BATCH_TOKENS = 1_048_576
-"""Tokens with which a batch is written, however few requests they belong to."""
-
-EXAMPLES = 20
-"""Failures that are kept in the server's own words."""
+FOLD_TOKENS = 2_048  # Tokens whose gaps are counted at once, so that the loop is not held up for longer than a millisecond
+BATCH_TOKENS = 1_048_576  # Tokens with which a batch is written, however few requests they belong to
+EXAMPLES = 20  # Failures that are kept in the server's own words
 
 
 @dataclass(slots=True, kw_only=True)
@@ -193,8 +181,6 @@ class Recorder:
             self._fold()
 
     def _fold(self) -> None:
-        import numpy as np
-
         if self._gaps:
             self._writer.add_gaps(gap_counts(np.array(self._gaps, dtype=np.int64), np.array(self._positions, dtype=np.int64)))
             self._gaps, self._positions = [], []
@@ -229,10 +215,8 @@ class Recorder:
         self._writing.append(self._pool.submit(self._write, rows, offsets))
 
     def _write(self, rows: list[tuple[int, ...]], offsets: list[list[int]]) -> None:
-        import numpy as np
-
         lengths = np.array([len(times) for times in offsets], dtype=np.int64)
-        flat: NDArray[np.int64] = np.zeros(int(lengths.sum()), dtype=np.int64)
+        flat: np.typing.NDArray[np.int64] = np.zeros(int(lengths.sum()), dtype=np.int64)
         place = 0
         for times in offsets:
             flat[place : place + len(times)] = times

@@ -13,8 +13,7 @@ from tonnage.bench.endpoints import Delta, Endpoint, find_endpoint
 from tonnage.bench.http_response import BrokenReply, EventStream, HttpResponse
 from tonnage.formats.tool_format import Answer
 
-MAX_DOCUMENT = 67_108_864
-"""Bytes of a reply that is not a stream; more is refused."""
+MAX_DOCUMENT = 67_108_864  # Bytes of a reply that is not a stream; more is refused
 
 _DONE = b"[DONE]"
 _PROBE = "qjzx"
@@ -116,20 +115,10 @@ class Reply:
         if event == _DONE:
             self.finished = True
             return
-        delta = self._delta(event, "event")
+        delta = _delta(self._endpoint, event)
         self._take(ns, delta)
         if delta.text and delta.tokens < 0 and not self.error:
             self._learn(event, delta.text)
-
-    def _delta(self, data: bytes, how: str) -> Delta:
-        """What a document says."""
-        try:
-            document = json.loads(data)
-            if not isinstance(document, dict):
-                raise BrokenReply("an answer that is not a JSON object")
-            return self._endpoint.event(document) if how == "event" else self._endpoint.whole(document)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise BrokenReply("an answer that is not JSON of the endpoint's shape") from None
 
     def _take(self, ns: int, delta: Delta) -> None:
         self.error = self.error or delta.error
@@ -157,22 +146,19 @@ class Reply:
             return
         place = event.index(quoted) + 1
         prefix, suffix = event[:place], event[place + len(plain) :]
-        probed = self._delta(prefix + _PROBE.encode() + suffix, "event")
+        probed = _delta(self._endpoint, prefix + _PROBE.encode() + suffix)
         if probed.text == _PROBE and not (probed.finished or probed.error or probed.tokens >= 0):
             self._prefix, self._suffix = prefix, suffix
             self._lead, self._tail = b"data: " + prefix, suffix + b"\n\n\r\n"
 
     def end(self) -> None:
-        """The response is complete, or the peer has closed the connection.
-
-        Raises BrokenReply: the response or its stream was cut off, or the document is not what it should be.
-        """
+        """The response is complete, or the peer has closed. Raises BrokenReply: cut off, or a document that is not what it should be."""
         if not self.http.complete:
             self.http.end()
         if self.http.status != 200:
             return
         if self._stream is None:
-            self._take(self.last_ns, self._delta(bytes(self._body), "whole"))
+            self._take(self.last_ns, _delta(self._endpoint, bytes(self._body)))
             self._body = bytearray()
             return
         for event in self._stream.end():
@@ -181,6 +167,17 @@ class Reply:
     def message(self) -> str:
         """What the body of a reply that is not 200 says, on one line of at most 200 characters."""
         return " ".join(bytes(self._body[:2000]).decode("utf-8", "replace").split())[:200]
+
+
+def _delta(endpoint: Endpoint, data: bytes) -> Delta:
+    """What a document says."""
+    try:
+        document = json.loads(data)
+        if not isinstance(document, dict):
+            raise BrokenReply("an answer that is not a JSON object")
+        return endpoint.event(document) if endpoint.streaming else endpoint.whole(document)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise BrokenReply("an answer that is not JSON of the endpoint's shape") from None
 
 
 def _is_plain(text: bytes) -> bool:
@@ -210,11 +207,7 @@ def _add(answer: Answer, endpoint: Endpoint, document: bytes) -> None:
     """Add what a document says."""
     if document == _DONE:
         return
-    try:
-        value = json.loads(document)
-        delta = endpoint.event(value) if endpoint.streaming else endpoint.whole(value)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise BrokenReply("an answer that is not JSON of the endpoint's shape") from None
+    delta = _delta(endpoint, document)
     answer.text += delta.text
     answer.tokens, answer.prompt = max(answer.tokens, delta.tokens), max(answer.prompt, delta.prompt)
     answer.error = answer.error or delta.error

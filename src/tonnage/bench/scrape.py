@@ -119,8 +119,7 @@ def _of_amd(library: Any) -> tuple[list[Any], tuple[str, ...]]:
     return handles, tuple(str(library.amdsmi_get_gpu_asic_info(handle)["market_name"]) for handle in handles)
 
 
-RAPL = Path("/sys/class/powercap")
-"""Where Linux publishes the energy counters of CPU packages, in microjoules; often for root alone."""
+RAPL = Path("/sys/class/powercap")  # Where Linux publishes the energy counters of CPU packages, in microjoules; often for root alone
 
 
 def host_joules() -> dict[str, float]:
@@ -264,9 +263,6 @@ class Scraper:
         pq.write_table(pa.table(columns), path, compression="zstd")
 
 
-# Energy over a run: of each GPU the growth of a counter, or the power between readings on straight lines.
-
-
 GPU_COUNTERS = {"nvml:energy_j": 1.0, "amdsmi:energy_j": 1.0, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1e-3, "nv_energy_consumption": 1.0}
 """Joules per unit of the counters of NVML, AMD's library, the DCGM exporter (millijoules) and Triton (names recalled, 2026-11-25)."""
 GPU_WATTS = {
@@ -285,10 +281,8 @@ PDU_WATTS = {PDU: 10.0}
 def joules(rows: Sequence[tuple[int, str, float]], units: Mapping[str, float], seconds: float) -> float | None:
     """Joules from the beginning of a run on, of all series of the first name that was read; None where none was read twice.
 
-    Args:
-        rows: nanoseconds since the beginning, name with labels, value.
-        units: joules, or watts, per unit of a series by its name.
-        seconds: length of the run; before the first reading and after the last one the power is that of the next.
+    ``rows`` are nanoseconds since the beginning, name with labels, and value; ``units`` joules, or watts, per unit of a series by its name.
+    Before the first reading and after the last one the power is that of the next.
     """
     import numpy as np
 

@@ -1,22 +1,21 @@
-"""The steady state of a run, by the latencies in the order of arrival in ten blocks, and the metrics over it."""
+"""The steady state of a run, by the latencies in the order of arrival in ten blocks, and what latencies depend on.
+
+The slopes of TTFT over prompt tokens and of single gaps over the position in the output are the two numbers that NVIDIA's course on sizing
+reads off GenAI-Perf's plots.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from tonnage.bench.intervals import SingleGaps
 from tonnage.results.requests import COMPLETED, POSITION_BUCKETS, Requests, gap_edges_ns
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tonnage.bench.intervals import SingleGaps
-
-
-FEWEST_OF_TREND = 20
-"""Completed requests below which no line is drawn."""
+FEWEST_OF_TREND = 20  # Completed requests below which no line is drawn
 
 DEFINITIONS = {
     "ttft_ms_per_1000_prompt_tokens": "slope of a straight line through TTFT over prompt tokens, by least squares over the requests",
@@ -27,8 +26,6 @@ DEFINITIONS = {
 
 def trends(requests: Requests) -> dict[str, Any]:
     """Slopes with their standard errors, and the lengths; None where all lengths are alike or requests are too few."""
-    import numpy as np
-
     rows = np.flatnonzero(requests.status == COMPLETED)
     if rows.size < FEWEST_OF_TREND:
         return {"ttft_ms_per_1000_prompt_tokens": None, "itl_ms_per_1000_output_tokens": None, "limits_tokens": None}
@@ -48,13 +45,8 @@ def trends(requests: Requests) -> dict[str, Any]:
     }
 
 
-def positions_of_gaps(osl: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The mean output position of the gaps of each bucket, float64 of ``POSITION_BUCKETS``; its middle where it holds none.
-
-    Outputs end inside a bucket, so that its gaps are before its middle.
-    """
-    import numpy as np
-
+def positions_of_gaps(osl: np.typing.NDArray[np.int64]) -> np.typing.NDArray[np.float64]:
+    """The mean output position of the gaps of each bucket, float64 of ``POSITION_BUCKETS``: outputs end inside of one."""
     found = np.empty(POSITION_BUCKETS)
     for bucket in range(POSITION_BUCKETS):
         low, high = 2**bucket, 2 ** (bucket + 1) - 1
@@ -64,7 +56,9 @@ def positions_of_gaps(osl: NDArray[np.int64]) -> NDArray[np.float64]:
     return found
 
 
-def _line(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> dict[str, float] | None:
+def _line(
+    x: np.typing.NDArray[np.float64], y: np.typing.NDArray[np.float64], weights: np.typing.NDArray[np.float64]
+) -> dict[str, float] | None:
     """Slope, its standard error, and the value at 0; None where x does not vary."""
     if x.size < 3:
         return None
@@ -80,23 +74,12 @@ def _line(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.fl
 
 
 BLOCKS = 10
-MOST_LEFT_OUT = 5
-"""Blocks at the beginning that may belong to the start of the run."""
-
-FEWEST = 50
-"""Completed requests below which nothing is said."""
-
-DRIFT = 0.2
-"""Change over the window, as a share of its mean, that is no longer steady."""
-
-SURE = 3.0
-"""Standard errors by which a drift must stand out."""
-
-DEVIATION = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
-
-RISING = 5.0
-"""Standard errors by which a rise of TTFT must stand out: seven blocks leave five degrees of freedom, one in 400 by chance."""
+MOST_LEFT_OUT = 5  # Blocks at the beginning that may belong to the start of the run
+FEWEST = 50  # Completed requests below which nothing is said
+DRIFT = 0.2  # Change over the window, as a share of its mean, that is no longer steady
+SURE = 3.0  # Standard errors by which a drift must stand out
+DEVIATION = 1.4826  # Standard deviation of a normal distribution over its median absolute deviation
+RISING = 5.0  # Standard errors by which a rise of TTFT must stand out: seven blocks leave five degrees of freedom, one in 400 by chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +99,6 @@ def find_steady(requests: Requests) -> Steady:
     straight line through the block means neither rises nor falls by more than ``DRIFT``, or does so by less than ``SURE``
     standard errors.
     """
-    import numpy as np
-
     rows = np.flatnonzero(requests.status == COMPLETED)
     if rows.size < FEWEST:
         return Steady(found=None)
@@ -134,12 +115,7 @@ def find_steady(requests: Requests) -> Steady:
 
 
 def ttft_rise_ms(requests: Requests) -> float:
-    """By how much TTFT rose over the last seven tenths of a run, in milliseconds; 0 where that does not stand out.
-
-    A queue that grows slowly may not yet have broken a limit when a short run ends: its rise shows that it would.
-    """
-    import numpy as np
-
+    """Rise of TTFT over the last seven tenths of a run, in ms; 0 where it does not stand out. It shows a queue that grows slowly."""
     rows = np.flatnonzero(requests.status == COMPLETED)
     if rows.size < FEWEST:
         return 0.0
@@ -150,20 +126,16 @@ def ttft_rise_ms(requests: Requests) -> float:
     return max(drift * float(means.mean()) / 1e6, 0.0) if errors >= RISING else 0.0
 
 
-def _stands_out(means: NDArray[np.float64]) -> bool:
+def _stands_out(means: np.typing.NDArray[np.float64]) -> bool:
     """Whether the first block is far from the median of the others, by their median deviation: later blocks may belong to the start too."""
-    import numpy as np
-
     others = means[1:]
     middle = float(np.median(others))
     off, spread = abs(float(means[0]) - middle), DEVIATION * float(np.median(np.abs(others - middle)))
     return off > DRIFT * middle and off > SURE * spread
 
 
-def _trend(means: NDArray[np.float64]) -> tuple[float, float]:
+def _trend(means: np.typing.NDArray[np.float64]) -> tuple[float, float]:
     """Rise of a straight line over its length as a share of the mean, and in how many standard errors."""
-    import numpy as np
-
     x = np.arange(means.size) - (means.size - 1) / 2
     slope = float((x * means).sum() / (x * x).sum())
     rest = means - means.mean() - slope * x
@@ -177,8 +149,6 @@ DEFINITION = "requests due in the window; rates count the requests that end in i
 
 def steady_metrics(requests: Requests, steady: Steady, gaps: SingleGaps | None) -> dict[str, Any] | None:
     """TTFT, TPOT, E2E and ITL in milliseconds, and the rates, over the steady window; None without one, and ITL out without ``gaps``."""
-    import numpy as np
-
     if not steady.found:
         return None
     start, end = round(steady.start_s * 1e9), round(steady.end_s * 1e9)
@@ -204,9 +174,7 @@ def steady_metrics(requests: Requests, steady: Steady, gaps: SingleGaps | None) 
     }
 
 
-def _statistics(values: NDArray[np.float64]) -> dict[str, float | None]:
-    import numpy as np
-
+def _statistics(values: np.typing.NDArray[np.float64]) -> dict[str, float | None]:
     if not values.size:
         return dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
     p50, p90, p95, p99 = map(float, np.percentile(values, (50, 90, 95, 99)))

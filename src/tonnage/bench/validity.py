@@ -11,8 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.intervals import needed
+from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed
 from tonnage.bench.reply import CANCELLED, COMPLETED
 from tonnage.bench.steady import Steady
@@ -24,26 +27,15 @@ from tonnage.spec.workload import MANY_CLIENTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tonnage.bench.load import Load
 
-MEAN_MS, MEAN_SHARE = 2.0, 0.02
-"""Mean lateness that is let pass: 2 ms, or 2 % of the mean TTFT where that is more."""
-
-P99_MS, P99_SHARE = 10.0, 0.10
-"""Its 99th percentile: 10 ms, or 10 % of the p99 of TTFT."""
-
-CPU_SHARE = 0.85
-"""Share of a core that one client process may take over the run; above it, queues of its own build up."""
-
-CPU_PEAK, CPU_PEAKS = 0.95, 0.05
-"""No more than 5 % of the seconds may be above 95 % of a core."""
-
-REACHED = 0.95
-"""Share of the concurrency, and of the request rate, that must have been reached."""
+MEAN_MS, MEAN_SHARE = 2.0, 0.02  # Mean lateness that is let pass: 2 ms, or 2 % of the mean TTFT where that is more
+P99_MS, P99_SHARE = 10.0, 0.10  # Its 99th percentile: 10 ms, or 10 % of the p99 of TTFT
+CPU_SHARE = 0.85  # Share of a core that one client process may take over the run; above it, queues of its own build up
+CPU_PEAK, CPU_PEAKS = 0.95, 0.05  # No more than 5 % of the seconds may be above 95 % of a core
+REACHED = 0.95  # Share of the concurrency, and of the request rate, that must have been reached
 
 
-CLIENT = ("event_loop", "sending", "cpu")
-"""How the names of those checks begin that are about the client itself."""
+CLIENT = ("event_loop", "sending", "cpu")  # How the names of those checks begin that are about the client itself
 
 PERCENTILES = (50, 90, 95, 99)
 
@@ -142,21 +134,15 @@ def _check(name: str, value: float, limit: float, unit: str, what: str, *, least
 
 def _lateness(who: str, lateness_ns: Sequence[int], summary: Summary) -> list[Check]:
     """Mean and p99 of a lateness, next to what the latencies allow."""
-    import numpy as np
-
     values = np.asarray(lateness_ns, dtype=np.float64) / 1e6
     mean, p99 = (float(values.mean()), float(np.percentile(values, 99))) if values.size else (math.nan, math.nan)
     ttft = summary.ttft_ms
-    limits = [max(MEAN_MS, MEAN_SHARE * _known(ttft.mean)), max(P99_MS, P99_SHARE * _known(ttft.p99))]
+    limits = [max(MEAN_MS, MEAN_SHARE * (ttft.mean or 0.0)), max(P99_MS, P99_SHARE * (ttft.p99 or 0.0))]
     key = who.replace(" ", "_")
     return [
         _check(f"{key}_lateness_mean_ms", mean, limits[0], "ms", f"the client's {who} was late by a mean of"),
         _check(f"{key}_lateness_p99_ms", p99, limits[1], "ms", f"the client's {who} was late by a p99 of"),
     ]
-
-
-def _known(value: float | None) -> float:
-    return 0.0 if value is None else value
 
 
 def _cpu(observed: Observed) -> list[Check]:
@@ -188,8 +174,6 @@ def _reached(observed: Observed, requests: Requests) -> list[Check]:
 
 def _conversations(observed: Observed, requests: Requests) -> list[Check]:
     """Mean conversations under way over the clients, pauses included; an open loop has the lateness of its sending instead."""
-    import numpy as np
-
     load, log = observed.load, observed.turns
     if not load.concurrency or log is None:
         return []
@@ -209,8 +193,6 @@ def _conversations(observed: Observed, requests: Requests) -> list[Check]:
 
 def _concurrency(requests: Requests, clients: int, ramp_s: float) -> float:
     """Mean requests in flight over the clients, between the last client's start and the last request sent; NaN if too short."""
-    import numpy as np
-
     went = (requests.sent_ns >= 0) & (requests.last_token_ns >= 0)
     begun, end = np.sort(requests.due_ns[went]), requests.last_token_ns[went]
     if begun.size < 2 * clients:

@@ -13,6 +13,7 @@ import contextlib
 import os
 import pickle
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -22,21 +23,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tonnage.bench.connection import Setup, tls_context
+import numpy as np
+
+from tonnage.bench.connection import Setup
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, measure
 from tonnage.bench.recorder import EXAMPLES, Tally
 from tonnage.bench.scrape import Scraper
 from tonnage.errors import TonnageError, option
-from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, read_tokens
-from tonnage.results.store import read_run
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+from tonnage.results.store import BATCH_ROWS, Batch, RunWriter, read_run, read_tokens
 
 READY = "ready"
 SEEN = "seen.pickle"
@@ -58,7 +54,7 @@ def work(job: Job) -> None:
         print(READY, flush=True)
         return int(sys.stdin.buffer.readline())
 
-    setup = replace(job.setup, tls=tls_context(job.setup.ca_file) if job.setup.target.tls else None)
+    setup = replace(job.setup, tls=ssl.create_default_context(cafile=job.setup.ca_file) if job.setup.target.tls else None)
     writer = RunWriter(job.folder / "run")
     try:
         observed = measure(setup, job.load, writer, gate=gate)
@@ -69,15 +65,11 @@ def work(job: Job) -> None:
     (job.folder / SEEN).write_bytes(pickle.dumps(observed))
 
 
-AHEAD_NS = 50_000_000
-"""From the last worker's being ready to the common start."""
+AHEAD_NS = 50_000_000  # From the last worker's being ready to the common start
 
 
 def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: Scraper | None = None) -> Observed:
-    """Run one load over ``setup.workers`` processes; Ctrl-C ends it early and keeps what was measured.
-
-    Raises TonnageError: a worker ended before its time.
-    """
+    """Run one load over ``setup.workers`` processes, or up to Ctrl-C. Raises TonnageError: a worker ended before its time."""
     workers = setup.workers
     with tempfile.TemporaryDirectory() as scratch, _interrupts_pass() as interrupted:
         folders = [Path(scratch) / str(place) for place in range(workers)]
@@ -155,8 +147,6 @@ def _result(folder: Path) -> Observed:
 
 def _merge(folders: Sequence[Path], writer: RunWriter) -> None:
     """Write the rows of all workers in the order in which they were due."""
-    import numpy as np
-
     rows, offsets, lengths = [], [], []
     for folder in folders:
         found = read_run(folder / "run").requests
@@ -169,9 +159,9 @@ def _merge(folders: Sequence[Path], writer: RunWriter) -> None:
     _write(writer, np.concatenate(rows), np.concatenate(offsets), np.concatenate(lengths))
 
 
-def _write(writer: RunWriter, rows: NDArray[np.int64], offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-    import numpy as np
-
+def _write(
+    writer: RunWriter, rows: np.typing.NDArray[np.int64], offsets: np.typing.NDArray[np.int64], lengths: np.typing.NDArray[np.int64]
+) -> None:
     order = np.argsort(rows[:, 0], kind="stable")
     starts = np.concatenate([[0], np.cumsum(lengths)])
     for begin in range(0, len(order), BATCH_ROWS):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
-from tonnage.bench.live import Live
+from tonnage.bench.measure import Live
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:

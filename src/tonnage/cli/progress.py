@@ -36,6 +36,9 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
         yield update
 
 
+_kept: list[bool] = []
+
+
 @contextmanager
 def without_collection() -> Iterator[None]:
     """For what imports and reads catalogs: nothing of it becomes garbage, and the collector does not visit it, now or later."""
@@ -44,8 +47,9 @@ def without_collection() -> Iterator[None]:
     try:
         yield
     finally:
-        if gc.get_freeze_count() == 0:
+        if not _kept:
             gc.freeze()  # the first time: what a program that calls this again leaves behind is collected as ever
+            _kept.append(True)  # numba's objects and pytest's would take gc.get_freeze_count 10 ms and more to count
         if collects:
             gc.enable()
 
@@ -120,7 +124,7 @@ def main() -> None:
     """The second process."""
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     gc.disable()  # as in ``warm_up``
-    from tonnage.simulator.routed import compile_fleet
+    from tonnage.simulator.fleet import compile_fleet
 
     compile_fleet()
 

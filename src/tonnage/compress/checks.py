@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING
 
 from tonnage.compress.recipes import FORMATS, LENGTH, LLM_COMPRESSOR, MODELOPT, SAMPLES, TOOLS, Format
 from tonnage.errors import InputError, UnknownName, option
+from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.checkpoints import HALF, find_method, reads
 from tonnage.spec.config_json import read_config
+from tonnage.spec.model import Model
 from tonnage.spec.precision import find_precision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tonnage.plan.pool import Pool
-    from tonnage.spec.model import Model
 
-BASE_BYTES = 2 * 2**30
-"""Allowance for Python with torch and the tool's packages."""
-
-GROUP = 128
-"""Weights with one scale in llm-compressor's schemes of INT4, and rows of a block of FP8."""
+BASE_BYTES = 2 * 2**30  # Allowance for Python with torch and the tool's packages
+GROUP = 128  # Weights with one scale in llm-compressor's schemes of INT4, and rows of a block of FP8
 
 UNMAPPED = ("gemma2", "gemma3")
 """Kinds of model whose norms SmoothQuant of llm-compressor 0.14 scales wrongly: logits changed by 109 % on a random Gemma 2, 2026-11-25."""
@@ -66,10 +63,7 @@ class Job:
 
 
 def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
-    """The format that was named, or that a plan assumes.
-
-    Raises InputError: neither, both and they differ, or a format that no tool writes.
-    """
+    """The format that was named, or a plan's. Raises InputError: neither, two that differ, or one that no tool writes."""
     planned = {find_precision(pool.precision).name for pool in pools}
     if format is None and not planned:
         raise InputError(f"{option('format')}: is missing; write one of {', '.join(FORMATS)}, or give {option('plan')}")
@@ -93,10 +87,7 @@ def asked_format(format: str | None, pools: Sequence[Pool]) -> Format:
 
 
 def same_format(made: str, planned: str) -> bool:
-    """Whether a checkpoint in the one precision is what a plan in the other counts on.
-
-    The KV cache's format is the engine's choice, except where it is all that the checkpoint says.
-    """
+    """Whether a checkpoint in the one precision is what a plan in the other counts on; the KV cache is mostly the engine's choice."""
     one, other = find_precision(made), find_precision(planned)
     if one.weight_format in HALF:
         return other.weight_format in HALF and (one.sparse, one.kv) == (other.sparse, other.kv)
@@ -104,10 +95,7 @@ def same_format(made: str, planned: str) -> bool:
 
 
 def asked_tool(tool: str | None, form: Format, pools: Sequence[Pool]) -> str:
-    """The tool that was named, or the first whose checkpoint the plan's engine loads.
-
-    Raises InputError: the tool does not write the format, or the engine loads what no tool writes.
-    """
+    """The tool that was named, or the first whose checkpoint the plan's engine loads. Raises InputError: there is none."""
     if tool is not None and tool not in TOOLS:
         raise UnknownName("tool", tool, TOOLS)
     if tool is not None and tool not in form.methods:
@@ -139,10 +127,7 @@ def check_gpu(form: Format, pools: Sequence[Pool]) -> None:
 
 
 def check_model(model: Path) -> Model:
-    """The model of a folder.
-
-    Raises InputError: no checkpoint of safetensors in 16 bits; UnsupportedModel: of a kind that Tonnage does not know.
-    """
+    """The model of a folder. Raises InputError: no safetensors in 16 bits; UnsupportedModel: of a kind that Tonnage does not know."""
     spec = read_config(model) if model.is_dir() else None
     if spec is None:
         raise InputError(f"model_dir: {model} is no folder; give the folder of a checkpoint, with config.json and safetensors")

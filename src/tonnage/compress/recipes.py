@@ -11,11 +11,8 @@ from pathlib import Path
 
 LLM_COMPRESSOR, MODELOPT = "llm-compressor", "modelopt"
 
-TOOLS = {LLM_COMPRESSOR: "llmcompressor", MODELOPT: "nvidia-modelopt"}
-"""The tools, by what ``--tool`` calls them, with the package of each."""
-
-SAMPLES, LENGTH = 512, 2048
-"""Calibration windows at most, and tokens of one: the defaults of llm-compressor's examples."""
+TOOLS = {LLM_COMPRESSOR: "llmcompressor", MODELOPT: "nvidia-modelopt"}  # The tools, by what ``--tool`` calls them, with the package of each
+SAMPLES, LENGTH = 512, 2048  # Calibration windows at most, and tokens of one: the defaults of llm-compressor's examples
 
 KEPT = ("re:.*lm_head", "re:.*embed.*", r"re:.*\.gate$", "re:.*router.*", "re:.*vision.*")
 """What stays in 16 bits, as ``spec.precision`` counts it: output head, embeddings, expert routers, and encoders of images."""

@@ -1,4 +1,4 @@
-"""One checkpoint made: the tool's process, the folder that becomes whole at once, and the manifest."""
+"""One checkpoint made: the tool's environment of pinned packages and its process, the folder that becomes whole at once, the manifest."""
 
 from __future__ import annotations
 
@@ -87,10 +87,7 @@ def recipe_of(job: Job, *, output: Path) -> str:
 
 
 def run(job: Job, told: Callable[[str], None]) -> Compressed:
-    """Make the checkpoint next to its place, judge it, and move it there when it is whole.
-
-    Raises InputError: the place is taken, or the tool refuses the model; TonnageError: the tool fails; its last lines are in the message.
-    """
+    """Make the checkpoint, judge it, and move it to its place when whole. Raises InputError: refused; TonnageError: the tool fails."""
     if job.output.exists():
         raise InputError(f"{option('output')}: {job.output} is there already; name another folder")
     python = python_of(job.tool, told)
@@ -108,10 +105,7 @@ def run(job: Job, told: Callable[[str], None]) -> Compressed:
 
 
 def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
-    """Read what lm-evaluation-harness found for both, and add the tasks that both did to the manifest of the folder.
-
-    Raises InputError: the folder has no manifest, a file is no result of the harness, or they have no task and metric in common.
-    """
+    """Add the tasks that lm-evaluation-harness ran on both to the manifest. Raises InputError: no manifest, result or common task."""
     file = folder / MANIFEST
     if not file.is_file():
         raise InputError(f"{option('lm_eval')}: {folder} has no {MANIFEST}; make the checkpoint first, without {option('lm_eval')}")

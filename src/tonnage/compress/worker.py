@@ -18,8 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-WINDOW, WINDOWS = 512, 16
-"""Tokens of a window that is judged, and how many of a text are at most."""
+WINDOW, WINDOWS = 512, 16  # Tokens of a window that is judged, and how many of a text are at most
 
 
 class Refused(Exception):

@@ -117,6 +117,7 @@ class Outlay:
     own_usd_per_year: float | None  # of those among them that own or rent the candidate's GPUs alone
     system_watts: float | None  # highest power of one system; ``watts_from`` says where that comes from
     watts_from: str
+    job_usd: float | None = 0.0  # of one job on rented GPUs; 0 of other traffic
     drawn_watts: float | None  # what one is predicted to draw at the peak; the highest where nothing is predicted
 
 
@@ -175,6 +176,17 @@ class _Rental:
         licence = f" + {self.rent.licence / self.rent.gpus:g} USD licence" if self.rent.licence else ""
         count = f"{gpus:,} GPU{'' if gpus == 1 else 's'} for {self.hours:,.3g} h"
         return f"{self.gpu_hours:,.4g} GPU-hours ({count}) × {self.rent.offer}{licence}"
+
+
+def rented_job(plan: Plan, candidate: Candidate, prices: Prices, spare: int) -> float | None:
+    """USD of a plan's job on rented GPUs of a candidate; None where their rent is not known, 0 of other traffic."""
+    requests, seconds = plan.demand.offline_requests, plan.demand.offline_seconds
+    if requests is None or seconds is None:
+        return 0.0
+    serving = serving_of(candidate, spare)
+    instances = max(1, needed(requests / seconds, serving))
+    rental = _rental(in_proportion(requests, seconds, serving), instances, rents_of(serving, prices))
+    return None if isinstance(rental, NoCost) else rental.usd
 
 
 def in_proportion(requests: int, seconds: float, serving: Serving) -> JobDone:

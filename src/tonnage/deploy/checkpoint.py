@@ -12,23 +12,12 @@ from tonnage.errors import InputError, option
 from tonnage.plan.note import Judged
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.accuracy import published_loss
-from tonnage.spec.catalog.checkpoints import (
-    HALF,
-    Checkpoint,
-    find_checkpoints,
-    find_maker,
-    published,
-    quantised_at_start,
-    same_weights,
-)
+from tonnage.spec.catalog.checkpoints import HALF, Checkpoint, find_checkpoints, find_maker, published, quantised_at_start, same_weights
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.precision import Precision, find_precision
 
-FOLDER = "/models"
-"""Folder of local checkpoints inside an instance."""
-
-MANIFEST = "tonnage-compress.json"
-"""File that ``compress`` writes last into a checkpoint's folder."""
+FOLDER = "/models"  # Folder of local checkpoints inside an instance
+MANIFEST = "tonnage-compress.json"  # File that ``compress`` writes last into a checkpoint's folder
 
 GATED = "It is gated: request access on its page, and give a token."
 
@@ -45,15 +34,9 @@ class Loading:
 
 
 def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", asked: str | None = None) -> Loading:
-    """The checkpoint that an engine loads.
+    """The checkpoint that an engine (a preset) loads of a model (a catalog id, or the path of a config.json) in a number format.
 
-    Args:
-        model: catalog id, or path of a config.json.
-        precision: the plan's number format.
-        engine: preset.
-        vendor: vendor of the GPUs.
-        asked: the caller's checkpoint, used unchanged; None to choose one from the catalog.
-
+    ``asked`` is the caller's checkpoint, used unchanged; None chooses one from the catalog.
     Raises InputError: ``asked`` is not a checkpoint name; UnknownName: unknown model, number format or preset.
     """
     if asked is not None:
@@ -71,10 +54,7 @@ def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", 
 def judged(model: str) -> Judged | None:
     """What ``compress`` found of a checkpoint next to its original; None for a model that it did not make.
 
-    Args:
-        model: the folder, its config.json, or any other name of a model.
-
-    Raises InputError: its manifest is damaged.
+    ``model`` is the folder, its config.json, or any other name of a model. Raises InputError: its manifest is damaged.
     """
     place = Path(model)
     file = place / MANIFEST if place.is_dir() else place.with_name(MANIFEST) if place.is_file() else place

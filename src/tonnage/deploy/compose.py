@@ -90,14 +90,12 @@ IMAGES = {
 """Recalled, 2026-11-22; AMD's exporter, its port and its devices as in public manifests, 2026-11-25."""
 
 EXPORTER_PORT = 9400
-EXPORTER_PORTS = {"NVIDIA": 9400, "AMD": 5000}
-"""Inside its container, by vendor."""
+EXPORTER_PORTS = {"NVIDIA": 9400, "AMD": 5000}  # Inside its container, by vendor
 
 AMD_DEVICES = {"devices": ["/dev/kfd", "/dev/dri"], "group_add": ["video"], "security_opt": ["seccomp=unconfined"]}
 """How a container gets AMD's GPUs (ROCm's documentation of Docker, recalled)."""
 
-ROUTER = "router.yaml"
-"""Of several machines: what runs next to the gateway."""
+ROUTER = "router.yaml"  # Of several machines: what runs next to the gateway
 
 
 def services(service: Service) -> dict[str, dict[str, Any]]:
@@ -226,8 +224,7 @@ def _exporter(vendor: str, *, several: bool) -> dict[str, Any]:
 # The settings of ``tonnage gateway`` before the instances, and of nginx or Envoy before it, for TLS, keys and rate limits.
 
 
-FIRST_PORT = 8001
-"""Of the first instance on its machine; the others follow."""
+FIRST_PORT = 8001  # Of the first instance on its machine; the others follow
 
 GATEWAY_PORT = 8080
 
@@ -363,9 +360,6 @@ def _socket(address: str, port: int) -> dict[str, Any]:
 def _requests_per_second(service: Service) -> int:
     """What the plan's instances carry together, rounded up: beyond it requests wait longer than the limits allow."""
     return max(1, math.ceil(service.capacity))
-
-
-# The page that says how to start the machine, test what runs, and compare it with the plan.
 
 
 def readme(service: Service) -> str:

@@ -9,17 +9,7 @@ from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes import engine_config, labelled, model_cache
 from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service, transfer_file, transfer_words, without
-from tonnage.deploy.workload import (
-    CONFIG,
-    bundle,
-    disruptions,
-    file_volume,
-    keda,
-    metadata,
-    model_volume,
-    placing,
-    resources,
-)
+from tonnage.deploy.workload import CONFIG, bundle, disruptions, file_volume, keda, manifest, model_volume, placing, resources
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
 
@@ -60,8 +50,7 @@ OWN_FLAGS = (
 )
 """Flags of Dynamo's workers that are not, or not under this name, flags of the engine in them (read as above)."""
 
-METRICS_PORT = 9090
-"""Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (ai-dynamo 1.6.1, planner/monitoring, read 2026-11-25)."""
+METRICS_PORT = 9090  # Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (ai-dynamo 1.6.1, planner/monitoring, read 2026-11-25)
 
 
 def files(service: Service) -> dict[str, str]:
@@ -93,12 +82,7 @@ def files(service: Service) -> dict[str, str]:
 
 def graph(service: Service) -> dict[str, Any]:
     """The front end and its workers; of two pools those of each."""
-    return {
-        "apiVersion": "nvidia.com/v1beta1",
-        "kind": "DynamoGraphDeployment",
-        "metadata": metadata(service),
-        "spec": {"components": [front_end(service), *map(worker, service.halves)]},
-    }
+    return manifest(service, "DynamoGraphDeployment", {"components": [front_end(service), *map(worker, service.halves)]})
 
 
 def front_end(service: Service) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tonnage.deploy.workload import (
     container,
     disruptions,
     keda,
+    manifest,
     metadata,
     placing,
     pod,
@@ -24,8 +25,7 @@ from tonnage.deploy.workload import (
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 SECURED = {"portNumber": PORT, "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
-OWN = ("--tensor-parallel-size",)
-"""Flags that KServe's template of vLLM says by itself, from ``parallelism``."""
+OWN = ("--tensor-parallel-size",)  # Flags that KServe's template of vLLM says by itself, from ``parallelism``
 
 
 def files(service: Service) -> dict[str, str]:
@@ -59,27 +59,23 @@ def inference_service(service: Service) -> dict[str, Any]:
         f"The plan's instances, spare ones included. KServe scales by its own signal in place of this number (scaling.wva); the plan's "
         f"bounds are {service.least_instances} to {service.pool.instances}."
     )
-    return {
-        "apiVersion": "serving.kserve.io/v1alpha2",
-        "kind": "LLMInferenceService",
-        "metadata": metadata(service),
-        "spec": {
-            "model": {
-                "uri": f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}"
-                if service.local
-                else f"hf://{service.checkpoint}",
-                "name": service.served,
-            },
-            "replicas": noted(service.pool.instances, scaling),
-            "parallelism": {"tensor": service.pool.tp},
-            "labels": labelled(service),
-            "template": template(service),
-            "router": noted(
-                {"gateway": {}, "route": {}, "scheduler": {}},
-                "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache.",
-            ),
+    spec: dict[str, Any] = {
+        "model": {
+            "uri": f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}"
+            if service.local
+            else f"hf://{service.checkpoint}",
+            "name": service.served,
         },
+        "replicas": noted(service.pool.instances, scaling),
+        "parallelism": {"tensor": service.pool.tp},
+        "labels": labelled(service),
+        "template": template(service),
+        "router": noted(
+            {"gateway": {}, "route": {}, "scheduler": {}},
+            "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache.",
+        ),
     }
+    return manifest(service, "LLMInferenceService", spec)
 
 
 def template(service: Service) -> dict[str, Any]:

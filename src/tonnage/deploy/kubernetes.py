@@ -17,6 +17,7 @@ from tonnage.deploy.workload import (
     hpa,
     keda,
     leader_worker_set,
+    manifest,
     metadata,
     selector,
 )
@@ -27,42 +28,34 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 
 def network_service(service: Service) -> dict[str, Any]:
     """One address for all instances; it spreads connections at random."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(service),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": selector(service),
-            "ports": [
-                noted(
-                    {"name": "http", "port": 80, "targetPort": "http"},
-                    f"A Service spreads connections at random, and the plan counts on {service.router}: put such a router before the "
-                    "pods (deploy --target llm-d has one), or size with --router random.",
-                )
-            ],
-        },
+    spec: dict[str, Any] = {
+        "type": "ClusterIP",
+        "selector": selector(service),
+        "ports": [
+            noted(
+                {"name": "http", "port": 80, "targetPort": "http"},
+                f"A Service spreads connections at random, and the plan counts on {service.router}: put such a router before the "
+                "pods (deploy --target llm-d has one), or size with --router random.",
+            )
+        ],
     }
+    return manifest(service, "Service", spec)
 
 
 def model_cache(service: Service) -> dict[str, Any]:
     """Where the checkpoint is, once for all instances."""
     told = "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let each node fetch its own copy."
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": metadata(service, "-model-cache"),
-        "spec": {
-            "accessModes": noted(["ReadWriteMany"], told),
-            "resources": {
-                "requests": {
-                    "storage": noted(
-                        f"{service.cache_gib}Gi", f"{service.checkpoint_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB."
-                    )
-                }
-            },
+    spec: dict[str, Any] = {
+        "accessModes": noted(["ReadWriteMany"], told),
+        "resources": {
+            "requests": {
+                "storage": noted(
+                    f"{service.cache_gib}Gi", f"{service.checkpoint_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB."
+                )
+            }
         },
     }
+    return manifest(service, "PersistentVolumeClaim", spec, "-model-cache")
 
 
 def disruption_budget(service: Service) -> dict[str, Any]:
@@ -78,9 +71,6 @@ def engine_config(service: Service, files: Mapping[str, str] | None = None) -> d
         "metadata": metadata(service, "-engine-config"),
         "data": dict(files or {service.file_name: service.file_text}),
     }
-
-
-# The page that says how to apply the files, test what runs, and compare it with the plan.
 
 
 def readme(service: Service) -> str:
@@ -184,9 +174,6 @@ def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[
     return found
 
 
-# The label by which pods are found that somebody else's controller makes.
-
-
 def labelled(service: Service) -> dict[str, str]:
-    """The label, which belongs to no controller."""
+    """The label by which pods are found that somebody else's controller makes."""
     return {"tonnage/deployment": service.name}

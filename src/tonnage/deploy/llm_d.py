@@ -7,29 +7,21 @@ from typing import Any
 from tonnage.deploy.kubernetes import objects, waits
 from tonnage.deploy.plan_text import cluster_page, head, instances_words
 from tonnage.deploy.service import PORT, Service, dns_label
-from tonnage.deploy.workload import bundle, deployment, metadata, pod, selector
+from tonnage.deploy.workload import bundle, deployment, manifest, metadata, pod, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
-# The pods as a pool, and the way to it from a gateway.
-
-
-PICKER_PORT = 9002
-"""Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes, read 2026-11-25)."""
+PICKER_PORT = 9002  # Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes, read 2026-11-25)
 
 
 def pool(service: Service) -> dict[str, Any]:
     """The pool."""
     picked = {"name": f"{service.name}-picker", "port": {"number": PICKER_PORT}, "failureMode": "FailOpen"}
-    return {
-        "apiVersion": "inference.networking.k8s.io/v1",
-        "kind": "InferencePool",
-        "metadata": metadata(service),
-        "spec": {
-            "selector": {"matchLabels": selector(service)},
-            "targetPorts": [{"number": PORT}],
-            "endpointPickerRef": noted(picked, "Without the picker requests go to any pod."),
-        },
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": selector(service)},
+        "targetPorts": [{"number": PORT}],
+        "endpointPickerRef": noted(picked, "Without the picker requests go to any pod."),
     }
+    return manifest(service, "InferencePool", spec)
 
 
 def route(service: Service) -> dict[str, Any]:
@@ -41,12 +33,7 @@ def route(service: Service) -> dict[str, Any]:
         "backendRefs": [behind],
         "timeouts": noted({"request": "0s"}, "Streams last as long as they last."),
     }
-    return {
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "HTTPRoute",
-        "metadata": metadata(service),
-        "spec": {"parentRefs": [noted({"name": "inference-gateway"}, "Your gateway.")], "rules": [rule]},
-    }
+    return manifest(service, "HTTPRoute", {"parentRefs": [noted({"name": "inference-gateway"}, "Your gateway.")], "rules": [rule]})
 
 
 def _prefix(service: Service) -> str:
@@ -95,16 +82,12 @@ def picker(service: Service) -> dict[str, Any]:
         "containers": [container],
         "volumes": [{"name": "config", "configMap": {"name": f"{service.name}-picker-config"}}],
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(service, "-picker"),
-        "spec": {
-            "replicas": noted(1, "It remembers which pod has seen which prefix."),
-            "selector": {"matchLabels": matched},
-            "template": {"metadata": {"labels": matched}, "spec": pod},
-        },
+    spec: dict[str, Any] = {
+        "replicas": noted(1, "It remembers which pod has seen which prefix."),
+        "selector": {"matchLabels": matched},
+        "template": {"metadata": {"labels": matched}, "spec": pod},
     }
+    return manifest(service, "Deployment", spec, "-picker")
 
 
 def permissions(service: Service) -> tuple[dict[str, Any], ...]:
@@ -164,8 +147,7 @@ SIDECAR_READ = (
     "flags were read in the sidecar's pkg/sidecar/proxy/options.go on 2026-11-25: --secure-proxy, which later versions also call "
     "--secure-serving, is taken by all of them; the tag is the picker's"
 )
-CONNECTORS = {"vllm": "nixlv2", "sglang": "sglang"}
-"""Of the sidecar, by the engine's family."""
+CONNECTORS = {"vllm": "nixlv2", "sglang": "sglang"}  # Of the sidecar, by the engine's family
 
 
 def half(service: Service) -> dict[str, Any]:
@@ -203,20 +185,13 @@ def files(service: Service) -> dict[str, str]:
     del written["service.yaml"]
     if len(service.halves) > 1:
         written["deployment.yaml"] = yaml_text(*map(half, service.halves), head=head(service))
+    port = {"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}
     written |= {
         "inference-pool.yaml": yaml_text(pool(service)),
         "route.yaml": yaml_text(route(service)),
         "picker.yaml": yaml_text(
             picker(service),
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": metadata(service, "-picker"),
-                "spec": {
-                    "selector": {"app.kubernetes.io/name": f"{service.name}-picker"},
-                    "ports": [{"name": "picker", "port": PICKER_PORT, "targetPort": "picker", "appProtocol": "http2"}],
-                },
-            },
+            manifest(service, "Service", {"selector": {"app.kubernetes.io/name": f"{service.name}-picker"}, "ports": [port]}, "-picker"),
             *permissions(service),
         ),
         "picker-config.yaml": yaml_text(picker_config(service), head=CONFIG_READ),

@@ -1,4 +1,4 @@
-"""A Grafana dashboard with the predicted capacity, limits and target drawn into it."""
+"""Prometheus rules on the plan's limits, failures, load and idle GPUs, and a Grafana dashboard with the plan drawn into it."""
 
 from __future__ import annotations
 
@@ -43,13 +43,11 @@ HIGHEST_SHARE = 0.9
 """A rate that only more than this share of slow requests could reach is lowered to it: with a budget of half of the requests, 14.4 times
 that is more than all."""
 
-ERRORS = 0.01
-"""Share of failed responses that wakes somebody; bench calls a run with more of them invalid."""
+ERRORS = 0.01  # Share of failed responses that wakes somebody; bench calls a run with more of them invalid
 
 GPU_USE = "tonnage:gpu_use:percent"
 
-IDLE = 0.1
-"""Share of the time in which a GPU works, below which it is called idle."""
+IDLE = 0.1  # Share of the time in which a GPU works, below which it is called idle
 
 
 def rules(service: Service, gpus: str, least: int, *, fronted: bool = False) -> dict[str, Any]:
@@ -207,8 +205,7 @@ def _alert(service: Service, name: str, expr: str, severity: str, told: str, *, 
 # The plan's latency limits as service-level objectives: so large a share of requests may be slower, and what Prometheus asks for it.
 
 
-SHARES = {"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01}
-"""The share of requests that may be slower than a limit, by its statistic."""
+SHARES = {"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01}  # The share of requests that may be slower than a limit, by its statistic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,10 +250,7 @@ class Objective:
         return SHARES.get(self.limit.statistic) if self.limit.share is None else round(1 - self.limit.share, 9) or None
 
     def slow_share(self, window: str) -> str:
-        """PromQL of the share of requests, or of gaps, that were slower than the limit.
-
-        Between the bounds of two buckets the requests are taken to lie evenly, as ``histogram_quantile`` takes them.
-        """
+        """PromQL of the share slower than the limit; between two bounds requests lie evenly, as ``histogram_quantile`` takes them."""
         name, seconds = self.histogram, self.limit.seconds
         below = max((bound for bound in self.bounds if bound <= seconds), default=0.0)
         above = min((bound for bound in self.bounds if bound >= seconds), default=None)
@@ -317,22 +311,15 @@ def _parts(limit: Limit) -> Iterator[Limit]:
             yield replace(limit, metric=metric, milliseconds=milliseconds, parts=None)
 
 
-# PromQL of the requests that a deployment works on.
-
-
 def in_flight(service: Service) -> str:
-    """Requests in flight over all instances.
-
-    Where the engine has no gauges, they are the seconds that requests took, a second (Little's law), over two minutes.
-    """
+    """Requests in flight over all instances; without gauges the seconds that requests took, a second (Little's law), over two minutes."""
     signals, at = service.signals, f'deployment="{service.name}"'
     if signals.running:
         return f"sum({signals.running}{{{at}}}) + sum({signals.waiting}{{{at}}})"
     return f"sum(rate({signals.histograms['e2e']}_sum{{{at}}}[2m]))"
 
 
-SCHEMA = 39
-"""Of Grafana's dashboards, as version 11 writes them (recalled, 2026-11-22); later versions read it."""
+SCHEMA = 39  # Of Grafana's dashboards, as version 11 writes them (recalled, 2026-11-22); later versions read it
 
 COLUMNS, WIDE, HIGH = 24, 12, 8
 

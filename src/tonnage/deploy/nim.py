@@ -11,21 +11,10 @@ from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes import disruption_budget, model_cache, network_service
 from tonnage.deploy.plan_text import cluster_page, head
 from tonnage.deploy.service import CONTEXT, PORT, Service, without
-from tonnage.deploy.workload import (
-    adapter,
-    bundle,
-    container,
-    deployment,
-    hpa,
-    keda,
-    metadata,
-    placing,
-    pod,
-    startup_tries,
-)
+from tonnage.deploy.workload import adapter, bundle, container, deployment, hpa, keda, manifest, placing, pod, startup_tries
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 from tonnage.errors import InputError, option
-from tonnage.formats.engine_metrics import HISTORIES
+from tonnage.formats.prometheus import HISTORIES
 from tonnage.spec.catalog.interfaces import find_interface
 from tonnage.spec.precision import find_precision
 
@@ -43,8 +32,7 @@ FREE = {
 }
 """Model-free images, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0, read 2026-11-23)."""
 
-FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
-"""What a profile's name calls a number format."""
+FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}  # What a profile's name calls a number format
 
 PROFILED = {
     "a10g-24gb": "a10g",
@@ -57,8 +45,7 @@ PROFILED = {
 }
 """What the profiles of NIM 1 call a GPU, by catalog id (lists of its list-model-profiles in public repositories, read 2026-11-25)."""
 
-NAMED = (1, 12)
-"""First version of NIM whose profiles of TensorRT-LLM have names that end with a hash, so that they cannot be composed."""
+NAMED = (1, 12)  # First version of NIM whose profiles of TensorRT-LLM have names that end with a hash, so that they cannot be composed
 
 KNOWN = {
     "nvcr.io/nim/meta/llama-3.3-70b-instruct:1.13.1": (
@@ -131,10 +118,7 @@ def _first(service: Service) -> bool:
 
 
 def profile_1(service: Service) -> str:
-    """The profile of TensorRT-LLM in an image of NIM 1: the generic one, or that of the model's image for GPU, format and degrees.
-
-    Raises InputError: the image holds none, or none is known.
-    """
+    """The profile of TensorRT-LLM in NIM 1: the generic one, or by GPU, format and degrees. Raises InputError: none is known."""
     if not _named(service):
         return "tensorrt_llm"
     taken, pool = image(service), service.pool
@@ -236,11 +220,7 @@ def nim(service: Service) -> dict[str, Any]:
     }
 
 
-# The same as one object of NVIDIA's operator, which makes the Deployment, the Service and the autoscaler.
-
-
-STORE = "/model-store"
-"""Where the operator mounts the claim, and what it sets NIM_CACHE_PATH to."""
+STORE = "/model-store"  # Where the operator mounts the claim, and what it sets NIM_CACHE_PATH to
 
 
 def _operated(service: Service) -> str:
@@ -263,25 +243,21 @@ def nim_service(service: Service) -> dict[str, Any]:
     count: dict[str, Any] = {"replicas": noted(service.pool.instances, "The plan's instances, spare ones included.")}
     if _moved(service):
         count = {"scale": {"enabled": True, "hpa": {name: part for name, part in hpa(service)["spec"].items() if name != "scaleTargetRef"}}}
-    return {
-        "apiVersion": "apps.nvidia.com/v1alpha1",
-        "kind": "NIMService",
-        "metadata": metadata(service),
-        "spec": {
-            "image": {"repository": repository, "tag": tag, "pullSecrets": ["ngc-registry"]},
-            "authSecret": "ngc-api",
-            "env": [_in_store(one) for one in own["env"] if plain(one)["name"] not in ("NGC_API_KEY", "NIM_CACHE_PATH")],
-            "storage": {
-                "pvc": noted({"name": f"{service.name}-model-cache"}, f"Of model-cache.yaml; the operator mounts it at {STORE}."),
-                "sharedMemorySizeLimit": f"{service.shared_memory_gib}Gi",
-            },
-            **placing(service),
-            "resources": own["resources"],
-            "expose": {"service": {"type": "ClusterIP", "port": PORT}},
-            **{name: {"probe": _at_api(own[name])} for name in ("startupProbe", "readinessProbe", "livenessProbe")},
-            **count,
+    spec: dict[str, Any] = {
+        "image": {"repository": repository, "tag": tag, "pullSecrets": ["ngc-registry"]},
+        "authSecret": "ngc-api",
+        "env": [_in_store(one) for one in own["env"] if plain(one)["name"] not in ("NGC_API_KEY", "NIM_CACHE_PATH")],
+        "storage": {
+            "pvc": noted({"name": f"{service.name}-model-cache"}, f"Of model-cache.yaml; the operator mounts it at {STORE}."),
+            "sharedMemorySizeLimit": f"{service.shared_memory_gib}Gi",
         },
+        **placing(service),
+        "resources": own["resources"],
+        "expose": {"service": {"type": "ClusterIP", "port": PORT}},
+        **{name: {"probe": _at_api(own[name])} for name in ("startupProbe", "readinessProbe", "livenessProbe")},
+        **count,
     }
+    return manifest(service, "NIMService", spec)
 
 
 def _in_store(entry: Any) -> Any:

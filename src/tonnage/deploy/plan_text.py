@@ -151,12 +151,8 @@ def least_line(service: Service) -> str:
     return f"So many instances carry {what}."
 
 
-# The commands that test a deployment against its plan, as every target's page gives them.
-
-
 RUN = "run"
-_TAKEN = re.compile(r"\d+|\d+\+-\d+|(lognormal|uniform):[\d,-]+")
-"""Lengths that ``bench`` takes in the form in which the plan has them."""
+_TAKEN = re.compile(r"\d+|\d+\+-\d+|(lognormal|uniform):[\d,-]+")  # Lengths that ``bench`` takes in the form in which the plan has them
 
 
 def bench_command(service: Service, url: str, *, instances: int, triton: bool = False) -> str:
@@ -215,17 +211,9 @@ def cluster_page(
     rows: Sequence[tuple[str, str]],
     further: str = "",
 ) -> str:
-    """The page in Markdown: five commands, the last two of which test and compare.
+    """The page in Markdown: what the cluster ``needs``, three ``commands`` and two that test and compare, and ``rows`` of files.
 
-    Args:
-        service: what is deployed.
-        runs_on: name of the target.
-        needs: what the cluster needs, as sentences.
-        commands: the first three.
-        url: where bench sends its requests after them.
-        instances: how many of them get those requests.
-        rows: files, each with what is in it.
-        further: what a reader must know, as a paragraph.
+    Bench sends its requests to ``url``, where so many ``instances`` get them; ``further`` is a paragraph behind the commands.
     """
     asked = instances if instances != service.pool.instances else None
     block = "\n".join([*commands, bench_command(service, url, instances=instances), compare_command(instances=asked)])

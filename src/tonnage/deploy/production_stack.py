@@ -16,17 +16,13 @@ from tonnage.deploy.service import PORT, Service, without
 from tonnage.deploy.workload import RESOURCE, bundle, disruptions, environment, keda, placing, probes
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 
-MODEL = "engine"
-"""The chart's name of the model, a part of each name that it composes."""
-
-MOUNTED = "/data"
-"""Where the chart mounts the claim of a model, which is also the engine's HF_HOME there."""
+MODEL = "engine"  # The chart's name of the model, a part of each name that it composes
+MOUNTED = "/data"  # Where the chart mounts the claim of a model, which is also the engine's HF_HOME there
 
 LOGIC = {"round-robin": "roundrobin", "session": "session", "prefix-aware": "prefixaware"}
 """The router's names of the simulated routers that it has."""
 
-SESSION = "x-session-id"
-"""Header that names the session of a request."""
+SESSION = "x-session-id"  # Header that names the session of a request
 
 SET = {"--tensor-parallel-size": "tensorParallelSize", "--max-num-seqs": "maxNumSeqs", "--max-model-len": "maxModelLen"}
 """Flags that the chart writes, by its own keys; it mounts shared memory only where it knows the first."""
@@ -150,12 +146,7 @@ def _router(service: Service) -> dict[str, Any]:
 
 
 def command(engine: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:
-    """The command that the chart composes of its values.
-
-    Args:
-        engine: ``servingEngineSpec``.
-        model: one of its ``modelSpec``.
-    """
+    """The command that the chart composes of its values: ``servingEngineSpec``, and one of its ``modelSpec``."""
     config = model.get("vllmConfig") or {}
     words = ["vllm", "serve", model["modelURL"], "--host", "0.0.0.0", "--port", engine.get("containerPort", PORT)]
     words += ["--enable-prefix-caching" if config.get("enablePrefixCaching") else "--no-enable-prefix-caching"]

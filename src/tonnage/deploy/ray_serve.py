@@ -14,8 +14,7 @@ from tonnage.deploy.yaml_comments import noted, yaml_text
 # vLLM's command as keywords of its engine, as Ray hands them on.
 
 
-SERVER = ("api_server_count",)
-"""Settings of vLLM's HTTP server, which Ray runs in its place."""
+SERVER = ("api_server_count",)  # Settings of vLLM's HTTP server, which Ray runs in its place
 
 Value = bool | int | float | str | dict[str, Any]
 
@@ -76,8 +75,7 @@ ACCELERATORS = {
 }
 """Ray's names of GPUs, by catalog id (Ray 2.60, ``ray/util/accelerators``, read 2026-11-23). For other GPUs the type is left out."""
 
-MANUAL = ("A100-40G", "A100-80G")
-"""Names that Ray does not give to nodes by itself (same source)."""
+MANUAL = ("A100-40G", "A100-80G")  # Names that Ray does not give to nodes by itself (same source)
 
 
 def files(service: Service) -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""Kubernetes objects against what declares them: the fields in ``objects.yaml``, and Kubernetes' own schema where it is installed."""
+"""Kubernetes objects against what declares them, and against each other: selectors, ports, volumes, scale targets, the picker and its pool.
+
+Fields are declared in ``objects.yaml``, and by Kubernetes' own schema where it is installed.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,7 @@ from tonnage.spec.typed_values import read_entries, strict
 LEADER_LABELS = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
 """Which LeaderWorkerSet puts on the first pod of a group, next to the name of its object."""
 
-VALUES = "Values"
-"""What the values of vLLM's production stack are called here; they have no kind."""
+VALUES = "Values"  # What the values of vLLM's production stack are called here; they have no kind
 
 SELECTED = {
     "Service": ("spec", "selector"),
@@ -236,11 +238,8 @@ def _of_pods(group: Pods, named: set[tuple[str, str]]) -> Iterator[str]:
 
 Object = Mapping[str, Any]
 
-HEAD = ("apiVersion", "kind", "metadata")
-"""Keys of every object."""
-
-INSTALL = "pip install kubernetes-validate"
-"""108 MB, and therefore no dependency."""
+HEAD = ("apiVersion", "kind", "metadata")  # Keys of every object
+INSTALL = "pip install kubernetes-validate"  # 108 MB, and therefore no dependency
 
 KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "number": (int, float)}
 

@@ -12,7 +12,7 @@ from typing import Any
 from tonnage.deploy.checkpoint import Loading, loading
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
-from tonnage.formats.engine_metrics import HISTORIES, Signals
+from tonnage.formats.prometheus import HISTORIES, Signals
 from tonnage.plan.autoscaling import Proposal
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import FILE, Command, listening, needs_drafter, with_drafter, with_metrics
@@ -44,8 +44,7 @@ def without(words: Sequence[str], *left_out: str) -> list[str]:
 LEADER = "$(LWS_LEADER_ADDRESS)"
 """Address of the first pod of a group, which LeaderWorkerSet puts into the environment of each; ``WORKER`` is a pod's own place."""
 
-WORKER = "$(LWS_WORKER_INDEX)"
-"""Set by LeaderWorkerSet from 0.6 on (its documentation and manifests, read 2026-11-25)."""
+WORKER = "$(LWS_WORKER_INDEX)"  # Set by LeaderWorkerSet from 0.6 on (its documentation and manifests, read 2026-11-25)
 
 
 def node_words(family: str, *, nodes: int, rank: str) -> tuple[str, ...]:
@@ -62,15 +61,11 @@ def node_words(family: str, *, nodes: int, rank: str) -> tuple[str, ...]:
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 """vLLM's connector (Dynamo's examples/backends/vllm/deploy/v1beta1/disagg.yaml, read 2026-11-23); both sides take the role kv_both."""
 
-CONTEXT = "--max_seq_len"
-"""The flag of TensorRT-LLM whose value the transfer's buffer has to hold."""
+CONTEXT = "--max_seq_len"  # The flag of TensorRT-LLM whose value the transfer's buffer has to hold
 
 
 def transfer_words(family: str, role: Role) -> tuple[str, ...]:
-    """The engine's own flags; none where instances do both, and none of TensorRT-LLM, which is told by its file.
-
-    Those of SGLang were read in llm-d's guides/pd-disaggregation on 2026-11-23.
-    """
+    """The engine's own flags, none of TensorRT-LLM; SGLang's as in llm-d's guides/pd-disaggregation (read 2026-11-23)."""
     if role == "serve":
         return ()
     if family == "sglang":
@@ -79,21 +74,15 @@ def transfer_words(family: str, role: Role) -> tuple[str, ...]:
 
 
 def transfer_file(role: Role, launch: Sequence[str]) -> Mapping[str, Any]:
-    """What TensorRT-LLM's file holds in addition; its prefill instances take no overlap scheduler.
-
-    Read in Dynamo's examples/backends/trtllm/engine_configs/deepseek-r1/disagg on 2026-11-23.
-    """
+    """What TensorRT-LLM's file holds in addition (Dynamo's trtllm/engine_configs/deepseek-r1/disagg, read 2026-11-23)."""
     if role == "serve":
         return {}
     tokens = {"max_tokens_in_buffer": int(launch[launch.index(CONTEXT) + 1])} if CONTEXT in launch else {}
     return {"disable_overlap_scheduler": role == "prefill", "cache_transceiver_config": {"backend": "UCX", **tokens}}
 
 
-PORT = 8000
-"""Of every engine that nothing is before, inside its container."""
-
-BEHIND = 8200
-"""Of an engine behind llm-d's routing sidecar, which takes ``PORT``."""
+PORT = 8000  # Of every engine that nothing is before, inside its container
+BEHIND = 8200  # Of an engine behind llm-d's routing sidecar, which takes ``PORT``
 
 FETCH_BYTES_S = 200e6
 READ_BYTES_S = 1e9
@@ -103,8 +92,7 @@ does before it answers (imports, compilation, CUDA graphs). These are allowances
 
 
 PLAN = "plan.json"
-SIMULATED = f"tonnage-simulated:{VERSION}"
-"""Image of the simulated engine (``Containerfile``)."""
+SIMULATED = f"tonnage-simulated:{VERSION}"  # Image of the simulated engine (``Containerfile``)
 
 NO_CHECKPOINT = (
     "The engines are simulated: each is `tonnage serve` with this plan, asks for no GPU and loads no checkpoint. Router, scraping, rules, "
@@ -114,8 +102,7 @@ NO_CHECKPOINT = (
 INSIDE = {"nim": "tensorrt-llm-1.1"}
 """The engine that reads the checkpoint, by family of what runs it (NIM 1.15, whose CUDA is 13 as that of TensorRT-LLM 1.1; recalled)."""
 
-KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim")
-"""Fields of a plan that do not depend on its choice."""
+KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim")  # Fields of a plan that do not depend on its choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ runtime ``kserve-tritonserver`` and the names of the backends' files are recalle
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tonnage.deploy.plan_text import paragraph
-from tonnage.deploy.triton import SERVER, Config, Said, Word, pbtxt
+from tonnage.deploy.triton import SERVER, Config, Said, Word, ensemble_step, pbtxt
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.errors import InputError, option
 from tonnage.spec.service import DynamicBatching, QueuePolicy, ServedModel, Service, Stage, Stream, Tensor
@@ -42,10 +42,7 @@ class SizedFiles:
 
 
 def service_files(found: SizedFiles, target: str) -> dict[str, str]:
-    """The text of each file by its name.
-
-    Raises InputError: a target that runs no such services, a model without a backend, or a pipeline whose tensors are not known.
-    """
+    """The text of each file by its name. Raises InputError: another target, a model without a backend, unknown tensors in a pipeline."""
     if target not in TARGETS:
         raise InputError(
             f"{option('target')}: a service of models that are not LLMs is written for {' or '.join(TARGETS)}, not for {target}"
@@ -91,34 +88,26 @@ def _tensor(tensor: Tensor) -> Config:
 
 
 def _batching(rules: DynamicBatching) -> Config:
-    found: Config = {"max_queue_delay_microseconds": round(rules.delay_s * 1e6)}
-    if rules.preferred:
-        found = {"preferred_batch_size": list(rules.preferred), **found}
+    found: Config = {"max_queue_delay_microseconds": rules.max_queue_delay_microseconds}
+    if rules.preferred_batch_size:
+        found = {"preferred_batch_size": sorted(set(rules.preferred_batch_size)), **found}
     if rules.preserve_ordering:
         found["preserve_ordering"] = True
-    if rules.levels:
-        found |= {"priority_levels": rules.levels, "default_priority_level": rules.default_level}
-    if rules.policy != QueuePolicy():
-        found["default_queue_policy"] = _policy(rules.policy)
-    if rules.policies:
-        found["priority_queue_policy"] = [{"key": level, "value": _policy(policy)} for level, policy in rules.policies.items()]
+    if rules.priority_levels:
+        found |= {"priority_levels": rules.priority_levels, "default_priority_level": rules.default_priority_level}
+    if rules.default_queue_policy != QueuePolicy():
+        found["default_queue_policy"] = _policy(rules.default_queue_policy)
+    if rules.priority_queue_policy:
+        found["priority_queue_policy"] = [{"key": level, "value": _policy(one)} for level, one in rules.priority_queue_policy.items()]
     return found
 
 
 def _policy(policy: QueuePolicy) -> Config:
-    return {
-        "timeout_action": Word(policy.timeout_action),
-        "default_timeout_microseconds": round(policy.timeout_s * 1e6),
-        "allow_timeout_override": policy.allow_timeout_override,
-        "max_queue_size": policy.max_queue_size,
-    }
+    return asdict(policy) | {"timeout_action": Word(policy.timeout_action)}
 
 
 def ensemble(stream: Stream, models: Mapping[str, ServedModel]) -> Config:
-    """A pipeline as Triton's ensemble: the inputs of a step are the outputs of those before it, by name or else in their order.
-
-    Raises InputError: a model on the way does not say its tensors, or they do not fit together.
-    """
+    """A pipeline as Triton's ensemble: a step's inputs by name, else in order. Raises InputError: tensors that do not fit."""
     stages, followed = stream.stages, {before for stage in stream.stages for before in stage.after}
     ends = [place for place in range(len(stages)) if place not in followed]
     first: dict[str, Tensor] = {}
@@ -135,9 +124,7 @@ def ensemble(stream: Stream, models: Mapping[str, ServedModel]) -> Config:
         first |= {} if stage.after else {one.name: one for one in model.inputs}
         made = {one.name: one.name if place in ends else _between(place, stage, one.name) for one in model.outputs}
         last |= {one.name: one for one in model.outputs if place in ends}
-        maps = {"input_map": sources, "output_map": made}
-        pairs = {name: [{"key": key, "value": value} for key, value in found.items()] for name, found in maps.items()}
-        steps.append({"model_name": stage.model, "model_version": -1, **pairs})
+        steps.append(ensemble_step(stage.model, sources, made))
     return {
         "name": stream.name,
         "platform": "ensemble",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.deploy.compose import files as compose
 from tonnage.deploy.dynamo import files as dynamo
@@ -30,13 +30,11 @@ from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
+from tonnage.plan.use_cases import UseCasePool, UseCases
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.precision import find_precision
 from tonnage.spec.targets import TARGETS as RUNS
 from tonnage.spec.targets import target_lacks, target_runs
-
-if TYPE_CHECKING:
-    from tonnage.plan.use_cases import UseCasePool, UseCases
 
 TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
     "compose": compose,
@@ -123,17 +121,11 @@ def _why_not(target: str, candidate: Candidate) -> str:
 
 # Several use cases side by side in one namespace: a folder for each, and what applies them together.
 
-TOGETHER = ("kubernetes", "kserve", "llm-d", "dynamo", "production-stack", "nim")
-"""Targets whose objects kubectl applies into a namespace."""
+TOGETHER = ("kubernetes", "kserve", "llm-d", "dynamo", "production-stack", "nim")  # Targets whose objects kubectl applies into a namespace
 
 
 def deployed_together(cases: UseCases, target: str, **given: Any) -> dict[str, Service]:
-    """A deployment for each use case, by the name of its folder.
-
-    Args:
-        cases: the answer for several use cases.
-        target: what runs the engines.
-        given: as for ``deployed``.
+    """A deployment for each use case, by the name of its folder; ``given`` is as for ``deployed``.
 
     Raises InputError: a target without namespaces or that runs no deployment of one of the plans, use cases that share a pool or have none,
     or two whose names are alike.
@@ -191,18 +183,10 @@ The page in each folder says what the cluster needs, what else starts it, and ho
     return {"kustomization.yaml": yaml_text(kustomization), "README.md": page}
 
 
-# A folder that is written as a whole or not at all.
-
-
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Write files into a folder that does not exist yet, or is empty.
 
     They are written next to it first and moved there when all of them stand, so that a failure leaves nothing behind.
-
-    Args:
-        folder: where to.
-        files: the text of each by its path inside the folder.
-
     Raises InputError: there is something at that place already, or it cannot be written.
     """
     where = option("output")

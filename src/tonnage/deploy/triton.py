@@ -1,4 +1,8 @@
-"""The files of a deployment with Triton on one machine."""
+"""The files of a deployment with Triton on one machine.
+
+Fields of ``config.pbtxt`` are those of ``protobuf/model_config.proto`` of Triton (read 2026-11-22); what the backends of vLLM and
+TensorRT-LLM call their tensors and parameters is recalled.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,6 @@ from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.spec.precision import find_precision
-
-# Protobuf's text format, as Triton reads ``config.pbtxt``.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,8 @@ def _scalar(value: Any) -> str:
 
 STRING, INT32, BOOL = Word("TYPE_STRING"), Word("TYPE_INT32"), Word("TYPE_BOOL")
 
-TEXT_BATCH = 64
-"""Texts that the tokenizer takes at once."""
-
-DELAY_US = 1_000
-"""Longest that a text waits for others, in microseconds: far below any limit on the first token."""
+TEXT_BATCH = 64  # Texts that the tokenizer takes at once
+DELAY_US = 1_000  # Longest that a text waits for others, in microseconds: far below any limit on the first token
 
 Config = dict[str, Any]
 
@@ -100,10 +99,7 @@ def vllm_model(service: Service) -> Config:
 
 
 def text_model(service: Service, name: str, *, inputs: list[Config], outputs: list[Config], in_order: bool = False) -> Config:
-    """A model in Python before or behind the engine, batched, with two priorities and a limit on its queue.
-
-    ``in_order`` says whether answers leave in the order of their requests, as the pieces of a stream must.
-    """
+    """A model in Python before or behind the engine, batched; ``in_order``: answers leave in the order of requests, as a stream must."""
     queue = {
         "timeout_action": Word("REJECT"),
         "default_timeout_microseconds": int(1e6 * service.drain_seconds),
@@ -181,17 +177,17 @@ def ensemble(service: Service) -> Config:
     """The three as one model."""
     name = service.name
     steps = [
-        _step(
+        ensemble_step(
             f"{name}-tokenize",
             {"TEXT": "text_input", "MAX_TOKENS": "max_tokens"},
             {"INPUT_IDS": "ids", "INPUT_LENGTHS": "lengths", "REQUEST_OUTPUT_LEN": "wanted"},
         ),
-        _step(
+        ensemble_step(
             f"{name}-engine",
             {"input_ids": "ids", "input_lengths": "lengths", "request_output_len": "wanted", "streaming": "stream"},
             {"output_ids": "made", "sequence_length": "made_lengths"},
         ),
-        _step(f"{name}-detokenize", {"OUTPUT_IDS": "made", "SEQUENCE_LENGTH": "made_lengths"}, {"TEXT_OUTPUT": "text_output"}),
+        ensemble_step(f"{name}-detokenize", {"OUTPUT_IDS": "made", "SEQUENCE_LENGTH": "made_lengths"}, {"TEXT_OUTPUT": "text_output"}),
     ]
     return {
         "name": name,
@@ -203,7 +199,8 @@ def ensemble(service: Service) -> Config:
     }
 
 
-def _step(model: str, inputs: dict[str, str], outputs: dict[str, str]) -> Config:
+def ensemble_step(model: str, inputs: dict[str, str], outputs: dict[str, str]) -> Config:
+    """A model's inputs and outputs by the names that they have between the models."""
     maps = {"input_map": inputs, "output_map": outputs}
     pairs = {name: [{"key": key, "value": value} for key, value in found.items()] for name, found in maps.items()}
     return {"model_name": model, "model_version": -1, **pairs}
@@ -219,11 +216,7 @@ def _queue(service: Service) -> int:
     return max(64, math.ceil(service.choice.concurrency_per_instance or 64))
 
 
-# The Python of the models before and behind the engine, as files of the repository.
-
-
-TOKENIZE = '''"""Text to tokens; run by Triton's Python backend."""
-
+BEGINNING = '''
 import json
 import os
 
@@ -240,7 +233,10 @@ class TritonPythonModel:
         said = json.loads(args["model_config"])["parameters"]["tokenizer"]["string_value"]
         self.tokenizer = Tokenizer.from_file(os.path.join(os.path.dirname(args["model_repository"]), said))
 
-    def execute(self, requests):
+'''
+
+TOKENIZE = f'''"""Text to tokens; run by Triton's Python backend."""
+{BEGINNING}    def execute(self, requests):
         """Each request has rows of one text and the tokens wanted; rows are padded with 0 behind their end."""
         found = []
         for request in requests:
@@ -251,30 +247,13 @@ class TritonPythonModel:
             ids = np.zeros((len(rows), int(lengths.max())), dtype=np.int32)
             for place, row in enumerate(rows):
                 ids[place, : len(row)] = row
-            tensors = {"INPUT_IDS": ids, "INPUT_LENGTHS": lengths, "REQUEST_OUTPUT_LEN": wanted}
+            tensors = {{"INPUT_IDS": ids, "INPUT_LENGTHS": lengths, "REQUEST_OUTPUT_LEN": wanted}}
             found.append(triton.InferenceResponse([triton.Tensor(name, value) for name, value in tensors.items()]))
         return found
 '''
 
-DETOKENIZE = '''"""Tokens to text; run by Triton's Python backend."""
-
-import json
-import os
-
-import numpy as np
-import triton_python_backend_utils as triton
-from tokenizers import Tokenizer
-
-
-class TritonPythonModel:
-    """Holds the tokenizer."""
-
-    def initialize(self, args):
-        """Read the tokenizer, whose path is relative to the repository."""
-        said = json.loads(args["model_config"])["parameters"]["tokenizer"]["string_value"]
-        self.tokenizer = Tokenizer.from_file(os.path.join(os.path.dirname(args["model_repository"]), said))
-
-    def execute(self, requests):
+DETOKENIZE = f'''"""Tokens to text; run by Triton's Python backend."""
+{BEGINNING}    def execute(self, requests):
         """Each request has rows of beams of tokens, and how many tokens of each count."""
         found = []
         for request in requests:
@@ -289,17 +268,13 @@ class TritonPythonModel:
 '''
 
 
-# The page that says how to start Triton, test it, and compare it with the plan.
-
-
 IMAGES = {
     "vllm": "nvcr.io/nvidia/tritonserver:26.10-vllm-python-py3",
     "tensorrt-llm": "nvcr.io/nvidia/tritonserver:26.10-trtllm-python-py3",
 }
 """Pattern of the tags recalled, 2026-11-22; take the newest month there is."""
 
-SERVER = "nvcr.io/nvidia/tritonserver:26.10-py3"
-"""The image for models that are not LLMs."""
+SERVER = "nvcr.io/nvidia/tritonserver:26.10-py3"  # The image for models that are not LLMs
 
 
 def readme(service: Service) -> str:
@@ -376,8 +351,7 @@ def _rows(service: Service) -> str:
     return "\n".join(f"| {place} | {what} |" for place, what in rows)
 
 
-FIRST_METRICS = 8102
-"""Port of the metrics of the first instance on its machine; the others follow."""
+FIRST_METRICS = 8102  # Port of the metrics of the first instance on its machine; the others follow
 
 REPOSITORY = "repository"
 

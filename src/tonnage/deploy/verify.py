@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.deploy.dynamo import MODULES, as_engine
 from tonnage.deploy.references import VALUES, Pods, Written, at, pods_of, read_against, secrets, unresolved
@@ -16,17 +16,12 @@ from tonnage.deploy.service import PLAN, Service, service_of
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.plan.launch import FILE
 from tonnage.plan.plan import Plan
+from tonnage.spec.catalog.interfaces import Interface
 
-if TYPE_CHECKING:
-    from tonnage.spec.catalog.interfaces import Interface
-
-
-MOST_BYTES = 20_000_000
-"""Of one file; ``deploy`` writes less than a tenth of it."""
+MOST_BYTES = 20_000_000  # Of one file; ``deploy`` writes less than a tenth of it
 
 METRIC = re.compile(r"\b(?:vllm|sglang):[a-z]+_\w+|\btrtllm_\w+_(?:seconds|total)\w*")
-FLAGS = {"VLLM_ADDITIONAL_ARGS", "NIM_PASSTHROUGH_ARGS"}
-"""Variables that hold an engine's flags."""
+FLAGS = {"VLLM_ADDITIONAL_ARGS", "NIM_PASSTHROUGH_ARGS"}  # Variables that hold an engine's flags
 
 STARTED = [[module] for module in ("sglang.launch_server", *MODULES.values())]
 """The third word of a command "python3 -m …" that starts an engine."""
@@ -179,10 +174,7 @@ def _first(values: Mapping[str, Sequence[Any]], file: str) -> Any:
     return next(iter(values.get(file) or ()), None)
 
 
-# The engines' commands, wherever a target puts them, against the table of their version.
-
-Command = tuple[str, str, list[str], Mapping[str, Any]]
-"""File, name, words and configuration file."""
+Command = tuple[str, str, list[str], Mapping[str, Any]]  # File, name, words and configuration file
 
 
 def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iterator[Command]:
@@ -238,9 +230,6 @@ def _metrics(files: Mapping[str, str], interface: Interface) -> Iterator[str]:
         for name in sorted(set(METRIC.findall(text))) if file != PLAN else ():
             if name not in known and re.sub("_(bucket|sum|count)$", "", name) not in interface.buckets:
                 yield f"{file}: {interface.name} publishes no metric {name}"
-
-
-# The files together: how many instances there are, their images, their ports and GPUs.
 
 
 def _with_each_other(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods], service: Service) -> Iterator[str]:

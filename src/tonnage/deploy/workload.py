@@ -38,12 +38,10 @@ PRODUCTS = {
 }
 """The label ``nvidia.com/gpu.product`` of GPUs by catalog id: the name that the driver reports, with hyphens (recalled, 2026-11-22)."""
 
-MARGIN = 0.03
-"""How far the memory that a driver reports may lie from the catalog's."""
+MARGIN = 0.03  # How far the memory that a driver reports may lie from the catalog's
 
 
-RESOURCE = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}
-"""Of the device plugins, by vendor."""
+RESOURCE = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu"}  # Of the device plugins, by vendor
 
 USE = {"NVIDIA": "DCGM_FI_DEV_GPU_UTIL", "AMD": "gpu_gfx_activity"}
 """Use of a GPU in percent, of NVIDIA's DCGM exporter and of AMD's device metrics exporter (its metrics list, read 2026-11-25)."""
@@ -83,24 +81,21 @@ PROBE_S = 10
 def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, further: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The pods, with ``spec`` in place of the engine's and ``further`` labels."""
     moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(service, "" if service.pool.role == "serve" else f"-{service.pool.role}"),
-        "spec": {
-            "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
-            "selector": {"matchLabels": selector(service)},
-            "strategy": noted(
-                {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-                "No GPUs are kept free for an update: one instance ends before its successor starts.",
-            ),
-            "progressDeadlineSeconds": service.startup_seconds + 300,
-            "template": {
-                "metadata": {"labels": {**labels(service), **selector(service), **(further or {})}},
-                "spec": dict(spec or pod(service)),
-            },
+    role = "" if service.pool.role == "serve" else f"-{service.pool.role}"
+    whole: dict[str, Any] = {
+        "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
+        "selector": {"matchLabels": selector(service)},
+        "strategy": noted(
+            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "No GPUs are kept free for an update: one instance ends before its successor starts.",
+        ),
+        "progressDeadlineSeconds": service.startup_seconds + 300,
+        "template": {
+            "metadata": {"labels": {**labels(service), **selector(service), **(further or {})}},
+            "spec": dict(spec or pod(service)),
         },
     }
+    return manifest(service, "Deployment", whole, role)
 
 
 ACROSS = "The pipeline's stages talk over the network between them: add your fabric's resource (such as rdma/ib) to both templates."
@@ -113,15 +108,11 @@ def compute_domain(service: Service) -> dict[str, Any]:
 
     Read on 2026-11-25: kubernetes-sigs/dra-driver-nvidia-gpu api/nvidia.com/resource/v1beta1/computedomain.go at 61de3f2f94eb.
     """
-    return {
-        "apiVersion": "resource.nvidia.com/v1beta1",
-        "kind": "ComputeDomain",
-        "metadata": metadata(service),
-        "spec": {
-            "numNodes": noted(0, "Pods join as they start (the driver's default since it gives its daemons DNS names)."),
-            "channel": {"resourceClaimTemplate": {"name": f"{service.name}-channel"}},
-        },
+    spec: dict[str, Any] = {
+        "numNodes": noted(0, "Pods join as they start (the driver's default since it gives its daemons DNS names)."),
+        "channel": {"resourceClaimTemplate": {"name": f"{service.name}-channel"}},
     }
+    return manifest(service, "ComputeDomain", spec)
 
 
 def _in_one_rack(service: Service, placed: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,16 +141,8 @@ def leader_worker_set(service: Service, *, further: Mapping[str, str] | None = N
         "leaderTemplate": {**named, "spec": pod(service)},
         "workerTemplate": {**named, "spec": pod(service, WORKER)},
     }
-    kind = scaled_object(service)
-    return {
-        "apiVersion": kind["apiVersion"],
-        "kind": kind["kind"],
-        "metadata": metadata(service),
-        "spec": {
-            "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
-            "leaderWorkerTemplate": group,
-        },
-    }
+    replicas = noted(service.pool.instances, f"The plan's instances, spare ones included{moved}.")
+    return manifest(service, "LeaderWorkerSet", {"replicas": replicas, "leaderWorkerTemplate": group})
 
 
 def pod(service: Service, rank: str = "0") -> dict[str, Any]:
@@ -254,9 +237,6 @@ def resources(service: Service) -> dict[str, Any]:
     return {"requests": noted({"cpu": service.cpus, **shared}, told), "limits": shared, **claims}
 
 
-# The names and labels that the objects of a deployment share.
-
-
 def labels(service: Service) -> dict[str, str]:
     """Of everything that belongs to the deployment."""
     return {"app.kubernetes.io/name": service.name, "app.kubernetes.io/managed-by": "tonnage"}
@@ -271,20 +251,41 @@ def selector(service: Service) -> dict[str, str]:
 
 def scaled_object(service: Service) -> dict[str, str]:
     """What holds the instances: a Deployment, or a LeaderWorkerSet where each spans several machines."""
-    if service.spans > 1:
-        return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": service.name}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "name": service.name}
+    kind = "LeaderWorkerSet" if service.spans > 1 else "Deployment"
+    return {"apiVersion": API[kind], "kind": kind, "name": service.name}
+
+
+API = {
+    "ComputeDomain": "resource.nvidia.com/v1beta1",
+    "Deployment": "apps/v1",
+    "DynamoGraphDeployment": "nvidia.com/v1beta1",
+    "HTTPRoute": "gateway.networking.k8s.io/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+    "InferencePool": "inference.networking.k8s.io/v1",
+    "LLMInferenceService": "serving.kserve.io/v1alpha2",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    "NIMService": "apps.nvidia.com/v1alpha1",
+    "PersistentVolumeClaim": "v1",
+    "PodDisruptionBudget": "policy/v1",
+    "PodMonitor": "monitoring.coreos.com/v1",
+    "PrometheusRule": "monitoring.coreos.com/v1",
+    "ScaledObject": "keda.sh/v1alpha1",
+    "Service": "v1",
+}
+"""Group and version of each kind of object."""
+
+
+def manifest(service: Service, kind: str, spec: Mapping[str, Any], ending: str = "") -> dict[str, Any]:
+    """An object of a kind in ``API``; an ending of its name tells it from others of its kind."""
+    return {"apiVersion": API[kind], "kind": kind, "metadata": metadata(service, ending), "spec": spec}
 
 
 def metadata(service: Service, ending: str = "") -> dict[str, Any]:
-    """Name and labels of an object; an ending tells it from others of its kind."""
+    """Name and labels of an object."""
     return {"name": service.name + ending, "labels": labels(service)}
 
 
 # What every target on a cluster has next to its instances: monitoring, rules, a dashboard, and the list of what kubectl applies.
-
-
-# What Prometheus reads and watches, for its operator.
 
 
 def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endpoint: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -295,15 +296,11 @@ def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endp
     labelled = {"targetLabel": "deployment", "replacement": service.name}
     found = {**(endpoint or {"port": "http"})}
     found = {**found, "path": found.get("path", service.signals.path), "interval": "15s", "relabelings": [labelled]}
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PodMonitor",
-        "metadata": metadata(service),
-        "spec": {
-            "selector": {"matchLabels": dict(matched or selector(service))},
-            "podMetricsEndpoints": noted([found], "Rules, dashboard and autoscaling find the series by the label deployment."),
-        },
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": dict(matched or selector(service))},
+        "podMetricsEndpoints": noted([found], "Rules, dashboard and autoscaling find the series by the label deployment."),
     }
+    return manifest(service, "PodMonitor", spec)
 
 
 def _gpus(service: Service) -> str:
@@ -322,26 +319,17 @@ def bundle(
     endpoint: Mapping[str, Any] | None = None,
     autoscaled: bool = False,
 ) -> dict[str, str]:
-    """The text of each file by its name.
+    """The text of each file by its name: those that kubectl ``applied``, what every target has in addition, and those ``beside`` them.
 
-    Args:
-        service: what is deployed.
-        applied: files with objects that kubectl applies.
-        beside: files that it does not.
-        monitored: labels of the pods that publish the engine's metrics (default: those of the Deployment).
-        endpoint: how they are scraped, in addition to path and interval (default: the port "http").
-        autoscaled: whether fewer instances than the plan's may run on purpose.
+    ``monitored`` and ``endpoint`` are as for ``pod_monitor``; where ``autoscaled``, fewer instances than the plan's may run on purpose.
     """
     found = {
         **applied,
         "pod-monitor.yaml": yaml_text(pod_monitor(service, monitored, endpoint)),
         "alerts.yaml": yaml_text(
-            {
-                "apiVersion": "monitoring.coreos.com/v1",
-                "kind": "PrometheusRule",
-                "metadata": metadata(service),
-                "spec": rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances),
-            }
+            manifest(
+                service, "PrometheusRule", rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances)
+            )
         ),
     }
     names = sorted(found)
@@ -374,15 +362,11 @@ def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
 
 def disruptions(service: Service, matched: Mapping[str, str]) -> dict[str, Any]:
     """How many instances an orderly disruption may take at once, of pods with these labels."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": metadata(service),
-        "spec": {
-            "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
-            "selector": {"matchLabels": dict(matched)},
-        },
+    spec: dict[str, Any] = {
+        "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
+        "selector": {"matchLabels": dict(matched)},
     }
+    return manifest(service, "PodDisruptionBudget", spec)
 
 
 # How the number of instances follows the load: by requests in flight, on the target that the plan's simulation found.
@@ -435,35 +419,27 @@ def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str,
         },
     }
     fallback = {"failureThreshold": 3, "replicas": service.pool.instances}
-    return {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": metadata(service),
-        "spec": {
-            "scaleTargetRef": dict(target or scaled_object(service)),
-            "pollingInterval": 15,
-            **_bounds(service, "minReplicaCount", "maxReplicaCount"),
-            "fallback": noted(fallback, "Without an answer of Prometheus, all of the plan's instances."),
-            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behaviour(service)}},
-            "triggers": [trigger],
-        },
+    spec: dict[str, Any] = {
+        "scaleTargetRef": dict(target or scaled_object(service)),
+        "pollingInterval": 15,
+        **_bounds(service, "minReplicaCount", "maxReplicaCount"),
+        "fallback": noted(fallback, "Without an answer of Prometheus, all of the plan's instances."),
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behaviour(service)}},
+        "triggers": [trigger],
     }
+    return manifest(service, "ScaledObject", spec)
 
 
 def hpa(service: Service) -> dict[str, Any]:
     """The same as a HorizontalPodAutoscaler, where prometheus-adapter gives it the metric of each pod."""
     target = {"type": "AverageValue", "averageValue": noted(str(service.target_in_flight), _target_note(service))}
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": metadata(service),
-        "spec": {
-            "scaleTargetRef": scaled_object(service),
-            **_bounds(service, "minReplicas", "maxReplicas"),
-            "behavior": _behaviour(service),
-            "metrics": [{"type": "Pods", "pods": {"metric": {"name": ADAPTED}, "target": target}}],
-        },
+    spec: dict[str, Any] = {
+        "scaleTargetRef": scaled_object(service),
+        **_bounds(service, "minReplicas", "maxReplicas"),
+        "behavior": _behaviour(service),
+        "metrics": [{"type": "Pods", "pods": {"metric": {"name": ADAPTED}, "target": target}}],
     }
+    return manifest(service, "HorizontalPodAutoscaler", spec)
 
 
 def adapter(service: Service) -> str:

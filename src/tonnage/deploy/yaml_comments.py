@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH = 110
-"""Columns of a line of comment."""
+WIDTH = 110  # Columns of a line of comment
 
 STEP = "  "
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, in_python, option
 from tonnage.evidence.predict import read_point
-from tonnage.formats.points import STEADY, is_steady
+from tonnage.formats.measured_files import STEADY, is_steady
 from tonnage.notebook import Displayed
 from tonnage.perf.terms_file import SECONDS, shipped
 from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
@@ -41,38 +41,27 @@ DETERMINED, PARTLY = 0.6, 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationReport(Displayed):
-    """What a calibration found.
+    """What a calibration found."""
 
-    Attributes:
-        calibration: what predictions use; it has no factors where the shipped terms predict better.
-        kept: whether it has factors.
-        own: whether own terms were fitted, not factors on the shipped ones.
-        strength: the multiple of the prior's widths that was chosen; 0 where the shipped terms stay.
-        factors: the fitted factor of every term, or its value where it is one of their own, whether kept or not.
-        shrinkage: the width that is left of each, as a share of the prior's: 1 where the points say nothing about it.
-        before, after: MAPE in percent by metric over the points that were used, without and with the factors.
-        left_out_before, left_out: the same over points that the factors had not seen.
-        units: what was left out in turn: "point", "curve" or, for own terms, "load".
-        points, not_steady: how many points were used, and how many were set aside because they are not steady.
-        rows: the line, load, lengths and errors of each point that was used.
-        remarks: on what was left out because its own client called it INVALID, or was taken all the same, one
-            sentence each whose options are not spelled yet.
-    """
-
-    calibration: Calibration
-    kept: bool
-    own: bool = False
-    strength: float
-    factors: dict[str, float]
-    shrinkage: dict[str, float]
+    calibration: Calibration  # what predictions use; it has no factors where the shipped terms predict better
+    kept: bool  # whether it has factors
+    own: bool = False  # whether own terms were fitted, not factors on the shipped ones
+    strength: float  # the multiple of the prior's widths that was chosen; 0 where the shipped terms stay
+    factors: dict[str, float]  # the fitted factor of every term, or its value where it is one of their own, whether kept or not
+    shrinkage: dict[str, float]  # the width that is left of each, as a share of the prior's: 1 where the points say nothing about it
+    # before, after: MAPE in percent by metric over the points that were used, without and with the factors
     before: dict[str, float]
     after: dict[str, float]
+    # left_out_before, left_out: the same over points that the factors had not seen
     left_out_before: dict[str, float]
     left_out: dict[str, float]
-    units: str
+    units: str  # what was left out in turn: "point", "curve" or, for own terms, "load"
+    # points, not_steady: how many points were used, and how many were set aside because they are not steady
     points: int
     not_steady: int
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[dict[str, Any], ...]  # the line, load, lengths and errors of each point that was used
+    # on what was left out because its own client called it INVALID, or was taken all the same, one sentence each whose options are not
+    # spelled yet
     remarks: tuple[str, ...] = ()
 
     def to_json(self, date: str) -> dict[str, Any]:

@@ -16,23 +16,16 @@ from tonnage.spec.step_times import FITTED, StepSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelScores:
-    """How good several step models are on the same rows.
+    """How good several step models are on the same rows."""
 
-    Attributes:
-        reports: the whole report of each, by name, in the order asked for.
-        common: rows that all of them predicted.
-        errors: of each over these rows alone, by name.
-        disagreement: by a pair of names, "second against first": mean of |second / first − 1| of their predictions in percent,
-            by column, over the same rows.
-        remarks: what was left out, one sentence each.
-        apart: the same of rows of another kind, by the name of the kind; none of the above counts them.
-    """
-
-    reports: dict[str, ScoreReport]
-    common: int
-    errors: dict[str, Errors]
+    reports: dict[str, ScoreReport]  # the whole report of each, by name, in the order asked for
+    common: int  # rows that all of them predicted
+    errors: dict[str, Errors]  # of each over these rows alone, by name
+    # by a pair of names, "second against first": mean of |second / first − 1| of their predictions in percent, by column, over the same
+    # rows
     disagreement: dict[str, dict[str, float]]
-    remarks: tuple[str, ...]
+    remarks: tuple[str, ...]  # what was left out, one sentence each
+    # the same of rows of another kind, by the name of the kind; none of the above counts them
     apart: Mapping[str, ModelScores] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

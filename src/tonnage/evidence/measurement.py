@@ -79,8 +79,6 @@ def measurement(question: Question, plan: Plan, runs: Runs) -> Measurement | Non
     contender, clients = contender_of(question, choice, runs), choice.concurrency_per_instance
     if contender is None or clients is None:
         return None
-    from tonnage.evidence.measurement import design
-
     deciding = metric_of(choice.binds)
     rate = choice.sized_rate if question.load == "open" else None
     points = design(contender.running, deciding, rate=rate, clients=clients)
@@ -115,15 +113,10 @@ def contender_of(question: Question, choice: Candidate, runs: Runs) -> Contender
 
 @dataclass(frozen=True, kw_only=True)
 class Afterwards(StepErrors):
-    """The errors of a prediction after a calibration that finds steps at a quantile of what it may find.
+    """The errors of a prediction after a calibration that finds steps at a quantile of what it may find."""
 
-    Attributes:
-        kept: the width that is left, as a share of that of the errors now.
-        found: the quantile.
-    """
-
-    kept: float
-    found: float
+    kept: float  # the width that is left, as a share of that of the errors now
+    found: float  # the quantile
 
     def factor(self, p: float) -> float:
         """As without a calibration, with the width that is left around what was found."""
@@ -141,17 +134,11 @@ def width_left(errors: StepErrors, left: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class _Outcomes:
-    """The systems that a load takes after calibrations of the choice.
+    """The systems that a load takes after calibrations of the choice."""
 
-    Attributes:
-        contender: the choice under its load.
-        choice: as the plan has it.
-        points: that are measured.
-    """
-
-    contender: Contender
-    choice: Candidate
-    points: Design
+    contender: Contender  # the choice under its load
+    choice: Candidate  # as the plan has it
+    points: Design  # that are measured
 
     def measurement(self, deciding: str) -> Measurement:
         """All that is said of them; ``deciding`` is the metric that ends the load."""
@@ -292,19 +279,13 @@ class ClosedLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """Points to measure.
+    """Points to measure."""
 
-    Attributes:
-        points: in the order in which they were chosen.
-        e2e_s: the mean time of a request of each of them, in seconds, as predicted.
-        left: share of the variance of the deciding metric at the load that is left after so many of the points, from none (1.0) on.
-        left_of: the same after all of them, of each metric.
-    """
-
-    points: tuple[ClosedLoad, ...]
-    e2e_s: tuple[float, ...]
+    points: tuple[ClosedLoad, ...]  # in the order in which they were chosen
+    e2e_s: tuple[float, ...]  # the mean time of a request of each of them, in seconds, as predicted
+    # share of the variance of the deciding metric at the load that is left after so many of the points, from none (1.0) on
     left: tuple[float, ...]
-    left_of: Mapping[str, float]
+    left_of: Mapping[str, float]  # the same after all of them, of each metric
 
 
 class _PredictedRows(LoadedRows):

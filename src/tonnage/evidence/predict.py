@@ -50,24 +50,20 @@ IN_FLIGHT_OF_OLD = "tensorrt-llm-0.10"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One row of a measured table with its names looked up in the catalogs.
+    """One row of a measured table with its names looked up in the catalogs."""
 
-    Attributes:
-        deployment: the model, GPUs, precision and engine, with the engine's default knobs.
-        isl, osl: prompt and output lengths in tokens.
-        batch, concurrency, request_rate: the load: a static batch, clients of a closed loop, or requests per second; two are None.
-        requests, window_s: how many requests were sent, or for how many seconds; None where the row does not say.
-        drawn: the distributions of prompt and output lengths, where the row says that they vary; ``isl`` and ``osl`` are used elsewhere.
-    """
-
-    deployment: Deployment
+    deployment: Deployment  # the model, GPUs, precision and engine, with the engine's default knobs
+    # isl, osl: prompt and output lengths in tokens
     isl: int
     osl: int
+    # batch, concurrency, request_rate: the load: a static batch, clients of a closed loop, or requests per second; two are None
     batch: int | None = None
     concurrency: int | None = None
     request_rate: float | None = None
+    # requests, window_s: how many requests were sent, or for how many seconds; None where the row does not say
     requests: int | None = None
     window_s: float | None = None
+    # the distributions of prompt and output lengths, where the row says that they vary; ``isl`` and ``osl`` are used elsewhere
     drawn: tuple[Lengths, Lengths] | None = None
 
     @property
@@ -309,25 +305,17 @@ FOREIGN = "silicon_sample.csv"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredTable:
-    """The rows of a measured file.
+    """The rows of a measured file."""
 
-    Attributes:
-        rows: as ``results.measured_rows.read_measured`` gives them, or with the same keys as far as they are known.
-        point: looks row ``i`` up in the catalogs.
-        predict: gives the metrics of row ``i`` at a point that ``point`` gave, by the names that ``validation.predict`` uses.
-        remarks: what was left out of the file, one sentence each.
-        apart: rows of the file that are of another kind, by the name of that kind; their errors are not among those of the others.
-        by_lengths: whether requests are predicted with just what the rows say of their lengths.
-        slo: joint attainment that is compared where a row has its single requests.
-    """
-
-    rows: list[dict[str, Any]]
-    point: Callable[[int], Point]
+    rows: list[dict[str, Any]]  # as ``results.measured_rows.read_measured`` gives them, or with the same keys as far as they are known
+    point: Callable[[int], Point]  # looks row ``i`` up in the catalogs
+    # gives the metrics of row ``i`` at a point that ``point`` gave, by the names that ``validation.predict`` uses
     predict: Callable[[int, Point], dict[str, float]]
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # what was left out of the file, one sentence each
+    # rows of the file that are of another kind, by the name of that kind; their errors are not among those of the others
     apart: Mapping[str, MeasuredTable] = field(default_factory=dict)
-    by_lengths: bool = False
-    slo: Slo = ()
+    by_lengths: bool = False  # whether requests are predicted with just what the rows say of their lengths
+    slo: Slo = ()  # joint attainment that is compared where a row has its single requests
 
 
 Measured = MeasuredTable | Path | str | Sequence[Mapping[str, Any]]

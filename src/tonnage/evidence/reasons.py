@@ -12,7 +12,7 @@ from tonnage.perf.pipeline import MARK
 from tonnage.perf.ranges import marks
 from tonnage.perf.terms import step_model
 from tonnage.plan.plan import TERMS
-from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS, STEP_COLUMNS
+from tonnage.simulator.request import CONTEXT_TOKENS, DECODE_SEQUENCES, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.sizing.explain import step_terms
 
 if TYPE_CHECKING:

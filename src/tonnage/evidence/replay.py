@@ -93,7 +93,7 @@ def _behind_router(trace: Trace, engines: Sequence[Engine], deployment: Deployme
             f"{option('instances')}: several instances with attention ranks or speculative decoding are not simulated behind a router yet; "
             "measure one instance, and say 1"
         )
-    from tonnage.simulator.routed import simulate_routed
+    from tonnage.simulator.fleet import simulate_routed
 
     return simulate_routed(trace, engines, router, seed=seed).requests
 
@@ -112,18 +112,15 @@ FEW = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricBeside:
-    """One statistic of a metric, measured next to predicted.
+    """One statistic of a metric, measured next to predicted."""
 
-    Attributes:
-        metric, statistic: such as "ttft_ms" and "p95".
-        measured, predicted: in milliseconds, or per second.
-        low, high: between which the measurement was expected with a probability of 80 %; NaN where that is not known.
-    """
-
+    # metric, statistic: such as "ttft_ms" and "p95"
     metric: str
     statistic: str
+    # measured, predicted: in milliseconds, or per second
     measured: float
     predicted: float
+    # low, high: between which the measurement was expected with a probability of 80 %; NaN where that is not known
     low: float = math.nan
     high: float = math.nan
 
@@ -146,25 +143,15 @@ class MetricBeside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBesidePlan(InNotebooks):
-    """A run and its prediction.
+    """A run and its prediction."""
 
-    Attributes:
-        deployment: one instance of what was simulated.
-        instances: how many shared the requests.
-        router: what shared them; "" for one instance.
-        requests: that were replayed.
-        metrics: every statistic that is compared.
-        notes: what makes the two hard to compare, in words; options in them are not spelled yet.
-        marks: which numbers behind the prediction were not fitted to measurements of this GPU and engine, in words.
-    """
-
-    deployment: Deployment
-    instances: int
-    router: str
-    requests: int
-    metrics: tuple[MetricBeside, ...]
-    notes: tuple[str, ...]
-    marks: tuple[str, ...]
+    deployment: Deployment  # one instance of what was simulated
+    instances: int  # how many shared the requests
+    router: str  # what shared them; "" for one instance
+    requests: int  # that were replayed
+    metrics: tuple[MetricBeside, ...]  # every statistic that is compared
+    notes: tuple[str, ...]  # what makes the two hard to compare, in words; options in them are not spelled yet
+    marks: tuple[str, ...]  # which numbers behind the prediction were not fitted to measurements of this GPU and engine, in words
 
     def to_json(self) -> dict[str, Any]:
         """By name."""

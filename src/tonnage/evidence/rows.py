@@ -21,7 +21,7 @@ from tonnage.perf.terms import coefficients, resolve
 from tonnage.perf.vectorised_step import Steps, batch_seconds, context_seconds, launched_alone, prefill_seconds, step_seconds
 from tonnage.results.requests import COMPLETED
 from tonnage.results.store import read_run
-from tonnage.simulator import steps as record
+from tonnage.simulator import request as record
 from tonnage.simulator.spec import engine_spec
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.results.requests import Requests
-    from tonnage.simulator.steps import StepRecord
+    from tonnage.simulator.request import StepRecord
 
     Floats = NDArray[np.float64]
-    from tonnage.evidence.predict import Point
 
     Ints = NDArray[np.int64]
 
@@ -71,15 +70,10 @@ def column(rows: Sequence[dict[str, Any]], name: str) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Deployments:
-    """The different deployments among some points, whose coefficients are computed once for all of their points.
+    """The different deployments among some points, whose coefficients are computed once for all of their points."""
 
-    Attributes:
-        unique: each deployment once.
-        of: int64 (points,), the place in ``unique`` of each point's deployment.
-    """
-
-    unique: tuple[Deployment, ...]
-    of: NDArray[np.int64]
+    unique: tuple[Deployment, ...]  # each deployment once
+    of: NDArray[np.int64]  # int64 (points,), the place in ``unique`` of each point's deployment
 
     @classmethod
     def among(cls, points: Sequence[Point]) -> Deployments:
@@ -120,21 +114,16 @@ SHARES = 64
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """The steps of one simulated row, in bins of equal prefill tokens P, prefill sequences n, decode sequences B and share of all ranks.
+    """The steps of one simulated row, in bins of equal prefill tokens P, prefill sequences n, decode sequences B and share of all ranks."""
 
-    Attributes:
-        shape: float64 (4, bins): P, n and B of each bin, of attention ranks those of the slowest, and the mean tokens of all over its own.
-        weights: float64 (4, 3, bins): for each of four spans (TTFT, decode time, the whole run, the p95 TTFT) the number of steps, the sum
-            of their attention pairs A and the sum of their context tokens C, per request.
-        rest: float64 (4,): seconds of each span that are no whole step: an idle engine, or the rest of the step that ran when the request
-            arrived.
-        metrics: what the simulation itself gave, by column.
-    """
-
+    # float64 (4, bins): P, n and B of each bin, of attention ranks those of the slowest, and the mean tokens of all over its own
     shape: Floats
+    # float64 (4, 3, bins): for each of four spans (TTFT, decode time, the whole run, the p95 TTFT) the number of steps, the sum of their
+    # attention pairs A and the sum of their context tokens C, per request
     weights: Floats
+    # float64 (4,): seconds of each span that are no whole step: an idle engine, or the rest of the step that ran when the request arrived
     rest: Floats
-    metrics: dict[str, float]
+    metrics: dict[str, float]  # what the simulation itself gave, by column
 
 
 def gather(run: Requests, log: StepRecord, metrics: dict[str, float], ranks: int = 1) -> Bins:
@@ -346,20 +335,14 @@ def errors(rows: Rows, terms: Terms) -> dict[str, Floats]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecordedLoad:
-    """The completed requests of a run as a load that can be simulated.
+    """The completed requests of a run as a load that can be simulated."""
 
-    Attributes:
-        isl, osl: int64 (requests,), tokens of each, in the order in which they were sent.
-        due_ps: int64 (requests,), when each came; -1 in a closed loop.
-        concurrency: clients of the closed loop; 0 in an open one.
-        turnaround_ps: of a client.
-    """
-
+    # isl, osl: int64 (requests,), tokens of each, in the order in which they were sent
     isl: Ints
     osl: Ints
-    due_ps: Ints
-    concurrency: int
-    turnaround_ps: int
+    due_ps: Ints  # int64 (requests,), when each came; -1 in a closed loop
+    concurrency: int  # clients of the closed loop; 0 in an open one
+    turnaround_ps: int  # of a client
 
     @property
     def queued(self) -> bool:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import InputError, UnknownName, in_python, option
 from tonnage.evidence.predict import Measured, MeasuredTable, Point, joules_per_token, measured_table, reported_metrics, simulated
 from tonnage.evidence.reasons import cache_group, reason
-from tonnage.formats.points import is_steady
+from tonnage.formats.measured_files import is_steady
 from tonnage.formats.table import MEASURES, RATIO
 from tonnage.notebook import Displayed
-from tonnage.perf.external.measured_steps import check_source, reduction, source_mark
+from tonnage.perf.measured_steps import check_source, reduction, source_mark
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import Regime
 from tonnage.perf.terms_file import calibration_mark
@@ -47,19 +47,12 @@ Errors = dict[str, "ErrorOf"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorOf:
-    """How far the predictions of one metric are off, in percent of the measured values.
+    """How far the predictions of one metric are off, in percent of the measured values."""
 
-    Attributes:
-        mape: mean of the sizes of the errors.
-        median_ape: median of these sizes.
-        bias: mean of the errors with their signs.
-        n: how many errors there are.
-    """
-
-    mape: float
-    median_ape: float
-    bias: float
-    n: int
+    mape: float  # mean of the sizes of the errors
+    median_ape: float  # median of these sizes
+    bias: float  # mean of the errors with their signs
+    n: int  # how many errors there are
 
 
 def errors_of(rows: Iterable[Mapping[str, float]]) -> Errors:
@@ -86,23 +79,16 @@ def errors_json(errors: Errors) -> dict[str, dict[str, float | int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRow:
-    """One row that was predicted.
+    """One row that was predicted."""
 
-    Attributes:
-        line: its number in the file, or its position, from 1.
-        point: the row with its names looked up.
-        measured, predicted: values by column, for the columns that were measured.
-        steady: False for a closed loop that was not steady.
-        intervals: by column, the bounds between which the measurement was expected with a probability of 80 %.
-        attained: joint attainment, measured and predicted, by limit; empty without limits or single requests.
-    """
-
-    line: int
-    point: Point
+    line: int  # its number in the file, or its position, from 1
+    point: Point  # the row with its names looked up
+    # measured, predicted: values by column, for the columns that were measured
     measured: dict[str, float]
     predicted: dict[str, float]
-    steady: bool
-    intervals: dict[str, tuple[float, float]]
+    steady: bool  # False for a closed loop that was not steady
+    intervals: dict[str, tuple[float, float]]  # by column, the bounds between which the measurement was expected with a probability of 80 %
+    # joint attainment, measured and predicted, by limit; empty without limits or single requests
     attained: tuple[tuple[Attained, Attained], ...] = ()
 
     @property
@@ -181,26 +167,17 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttainedErrors:
-    """How far predicted shares of requests that meet joint limits are from the measured ones, over the rows with single requests.
+    """How far predicted shares of requests that meet joint limits are from the measured ones, over the rows with single requests."""
 
-    Attributes:
-        limits: in words.
-        n: rows.
-        measured, predicted: mean shares.
-        off: mean size of the differences of shares, in percentage points.
-        bias: mean of the differences with their signs, in percentage points.
-        inside: percent of the rows whose predicted share is inside the 95 % interval of the measured one.
-        goodput: errors of the requests per second that meet them; None where no row has any.
-    """
-
-    limits: str
-    n: int
+    limits: str  # in words
+    n: int  # rows
+    # measured, predicted: mean shares
     measured: float
     predicted: float
-    off: float
-    bias: float
-    inside: float
-    goodput: ErrorOf | None
+    off: float  # mean size of the differences of shares, in percentage points
+    bias: float  # mean of the differences with their signs, in percentage points
+    inside: float  # percent of the rows whose predicted share is inside the 95 % interval of the measured one
+    goodput: ErrorOf | None  # errors of the requests per second that meet them; None where no row has any
 
 
 def attained_errors(rows: Iterable[ScoredRow]) -> tuple[AttainedErrors, ...]:
@@ -233,35 +210,25 @@ def attained_errors(rows: Iterable[ScoredRow]) -> tuple[AttainedErrors, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreReport(Displayed):
-    """How good the predictions of a measured table are.
+    """How good the predictions of a measured table are."""
 
-    Attributes:
-        rows, predicted: how many rows the table has, and how many of them were predicted.
-        overall: errors over all predicted rows.
-        steady, not_steady: the same over the steady rows and over the others.
-        coverage: share of the measured values inside their 80 % intervals, in percent, by metric.
-        groups: errors by kind of group (family, model, gpu, precision, tp, engine, load, lengths, regime, cache, deployment) and name.
-        worst: the rows with the largest error of any metric, largest first.
-        unknown: names that are in no catalog, by kind ("model", "GPU", …), with the number of rows that have them.
-        skipped: the rows that were not predicted.
-        remarks: what was left out of account, one sentence each; options in them are not spelled yet.
-        apart: reports of rows of another kind, by the name of the kind; nothing above counts these rows.
-        attained: errors of joint attainment, where limits on it were given.
-    """
-
+    # rows, predicted: how many rows the table has, and how many of them were predicted
     rows: int
     predicted: int
-    overall: Errors
+    overall: Errors  # errors over all predicted rows
+    # steady, not_steady: the same over the steady rows and over the others
     steady: Errors
     not_steady: Errors
-    coverage: dict[str, float]
+    coverage: dict[str, float]  # share of the measured values inside their 80 % intervals, in percent, by metric
+    # errors by kind of group (family, model, gpu, precision, tp, engine, load, lengths, regime, cache, deployment) and name
     groups: dict[str, dict[str, Errors]]
-    worst: tuple[ScoredRow, ...]
-    unknown: dict[str, dict[str, int]]
-    skipped: tuple[Skipped, ...]
-    remarks: tuple[str, ...] = ()
+    worst: tuple[ScoredRow, ...]  # the rows with the largest error of any metric, largest first
+    unknown: dict[str, dict[str, int]]  # names that are in no catalog, by kind ("model", "GPU", …), with the number of rows that have them
+    skipped: tuple[Skipped, ...]  # the rows that were not predicted
+    remarks: tuple[str, ...] = ()  # what was left out of account, one sentence each; options in them are not spelled yet
+    # reports of rows of another kind, by the name of the kind; nothing above counts these rows
     apart: Mapping[str, ScoreReport] = field(default_factory=dict)
-    attained: tuple[AttainedErrors, ...] = ()
+    attained: tuple[AttainedErrors, ...] = ()  # errors of joint attainment, where limits on it were given
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

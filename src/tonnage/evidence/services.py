@@ -37,19 +37,12 @@ class MeasuredLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCalibration:
-    """A service file with measured times.
+    """A service file with measured times."""
 
-    Attributes:
-        document: the file's values.
-        times_ms: by model, the milliseconds of a batch by its items.
-        loads: the other measured loads.
-        remarks: sentences on runs that were left out.
-    """
-
-    document: dict[str, Any]
-    times_ms: dict[str, dict[int, float]]
-    loads: tuple[MeasuredLoad, ...]
-    remarks: tuple[str, ...] = ()
+    document: dict[str, Any]  # the file's values
+    times_ms: dict[str, dict[int, float]]  # by model, the milliseconds of a batch by its items
+    loads: tuple[MeasuredLoad, ...]  # the other measured loads
+    remarks: tuple[str, ...] = ()  # sentences on runs that were left out
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

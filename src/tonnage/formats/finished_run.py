@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
-from tonnage.results.batches import read_tokens
 from tonnage.results.requests import COMPLETED, Requests
-from tonnage.results.store import read_run
+from tonnage.results.store import read_run, read_tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,20 +21,14 @@ PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun:
-    """What a run folder holds, with the completed requests' latencies from the moment of sending.
+    """What a run folder holds, with the completed requests' latencies from the moment of sending."""
 
-    Attributes:
-        requests: the record.
-        offsets_ns, lengths: moments of all tokens after ``sent_ns``, and how many belong to each request.
-        run: ``run.json``.
-        scenario: ``scenario.yaml``.
-    """
-
-    requests: Requests
+    requests: Requests  # the record
+    # offsets_ns, lengths: moments of all tokens after ``sent_ns``, and how many belong to each request
     offsets_ns: NDArray[np.int64]
     lengths: NDArray[np.int64]
-    run: dict[str, Any]
-    scenario: dict[str, Any]
+    run: dict[str, Any]  # ``run.json``
+    scenario: dict[str, Any]  # ``scenario.yaml``
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:

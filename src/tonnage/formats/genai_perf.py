@@ -21,13 +21,13 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.formats.finished_run import FinishedRun, statistics
-from tonnage.formats.json_values import files_below
 from tonnage.formats.table import (
     DRAWN,
     VARIES,
     Column,
     checked_count,
     checked_measure,
+    files_below,
     filled_text,
     find_column,
     measured_rows,

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.formats.json_values import count_at, inside, measure_at
-from tonnage.formats.table import shown
+from tonnage.formats.table import count_at, inside, measure_at, shown
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Points, Reading, Requests, ToolFormat, finite_number
 
 LATENCIES = {"time_to_first_token_ms": ("ttft", 1.0), "inter_token_latency_ms": ("tpot", 1.0), "request_latency": ("e2e", 1e3)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tonnage.errors import InputError
-from tonnage.formats.json_values import files_below, inside, load_json, number_at
+from tonnage.formats.table import files_below, inside, load_json, number_at
 
 TASKS = {
     "MMLU": "mmlu",
@@ -31,14 +31,10 @@ TASKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskScore:
-    """The score of a task.
+    """The score of a task."""
 
-    Attributes:
-        metric: with its filter, such as "exact_match,strict-match".
-        score, error: share of the questions, and its standard error.
-    """
-
-    metric: str
+    metric: str  # with its filter, such as "exact_match,strict-match"
+    # score, error: share of the questions, and its standard error
     score: float
     error: float
 

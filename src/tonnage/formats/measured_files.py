@@ -12,18 +12,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
 from tonnage.formats.genai_perf import find_reports, is_report, read_report
-from tonnage.formats.json_values import files_below, load_json, load_json_lines
-from tonnage.formats.table import DRAWN, LATENCY_COLUMNS, RATIO, Table, latency_column, read_table, shown
+from tonnage.formats.table import (
+    DRAWN,
+    LATENCIES,
+    LATENCY_COLUMNS,
+    RATIO,
+    STATISTICS,
+    Table,
+    files_below,
+    latency_column,
+    load_json,
+    load_json_lines,
+    read_table,
+    shown,
+)
 from tonnage.formats.tool_format import points_of, tool_formats
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
 from tonnage.spec.catalog import find_gpu
 from tonnage.spec.hardware import is_hardware_file
+
+if TYPE_CHECKING:
+    from tonnage.spec.deployment import LimitMetric, Statistic
+
 
 # Run folders that their own client called INVALID: their latencies may be the client's, so they count only where that is requested.
 
@@ -33,17 +49,11 @@ INVALID = "INVALID"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidRun:
-    """One such run folder.
+    """One such run folder."""
 
-    Attributes:
-        run: its path.
-        why: the first of its client's reasons, and how many more there are.
-        counts: whether it counts all the same, because requested.
-    """
-
-    run: str
-    why: str
-    counts: bool
+    run: str  # its path
+    why: str  # the first of its client's reasons, and how many more there are
+    counts: bool  # whether it counts all the same, because requested
 
     @property
     def sentence(self) -> str:
@@ -112,21 +122,13 @@ NEAR = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One measured point as its file says it.
+    """One measured point as its file says it."""
 
-    Attributes:
-        values: by canonical column name (``columns``); what was not measured is absent. Latencies are in milliseconds.
-        where: the file and the line or benchmark, for messages.
-        line: the line in the file, or the place of the point in its source, from 1.
-        soft: columns that hold a measured mean where the nominal value was not said.
-        whole_run: whether the source is the report of one run, not a line of a table.
-    """
-
-    values: Values
-    where: str
-    line: int
-    soft: frozenset[str] = frozenset()
-    whole_run: bool = False
+    values: Values  # by canonical column name (``columns``); what was not measured is absent. Latencies are in milliseconds.
+    where: str  # the file and the line or benchmark, for messages
+    line: int  # the line in the file, or the place of the point in its source, from 1
+    soft: frozenset[str] = frozenset()  # columns that hold a measured mean where the nominal value was not said
+    whole_run: bool = False  # whether the source is the report of one run, not a line of a table
 
     def completed(self, given: Values) -> dict[str, Any]:
         """The values, with what was given where the file says nothing, and in place of a measured mean length within 5 %.
@@ -309,3 +311,132 @@ def _row(measurement: Measurement, given: Values) -> dict[str, Any]:
     if measurement.whole_run and all(row[name] is None for name in MEASURED):
         raise InputError(f"{measurement.where}: nothing that was measured; it needs one such as ttft_ms, tpot_ms, e2e_ms or requests_s")
     return row
+
+
+# A measured point is a deployment under one load, with its metrics; sizing from measurements chooses among them.
+
+
+STEADY = 0.95
+"""Requests/s × mean E2E over clients from which a closed loop counts as steady."""
+
+
+def steadiness(clients: float | None, requests_s: float | None, e2e_ms: float | None) -> float | None:
+    """Requests/s × mean E2E over the clients of a closed loop: 1 when they were always waiting for an answer (Little's law).
+
+    Below ``STEADY`` a run was not steady: it still ramped up, or drained. None where it cannot be told, as of an open loop.
+    """
+    if clients is None or requests_s is None or e2e_ms is None:
+        return None
+    return requests_s * e2e_ms / 1e3 / clients
+
+
+def is_steady(row: Mapping[str, Any]) -> bool:
+    """Whether a row of our columns is steady; a row that cannot tell counts as steady."""
+    found = steadiness(row.get("concurrency"), row.get("requests_s"), row.get("e2e_ms"))
+    return found is None or bool(found >= STEADY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPoint:
+    """One measured point."""
+
+    # model, gpu, precision, engine: as the file writes them
+    model: str
+    gpu: str
+    precision: str
+    engine: str
+    # tp, pp: parallel degrees; the instance that was measured has tp × pp GPUs
+    tp: int
+    pp: int
+    # isl, osl: prompt and output lengths in tokens
+    isl: int
+    osl: int
+    concurrency: int | None  # clients of the closed loop; None where the load was a rate
+    request_rate: float | None  # requests per second sent; None where the load was a closed loop
+    # by metric ("ttft", "itl", "tpot", "e2e") and statistic ("mean", "p50", … "p99"), in milliseconds; what was not measured is absent
+    latencies_ms: Mapping[str, Mapping[str, float]]
+    requests_s: float | None  # completed requests per second; None where neither it nor the tokens were measured
+    output_tok_s: float | None  # output tokens per second; None where it was not measured
+    source: str  # where the point comes from: the file's own word for it, or file and line
+
+    @property
+    def load(self) -> str:
+        """The load in words, such as "closed loop of 10 clients"."""
+        if self.concurrency is None:
+            return f"open loop at {self.request_rate:g} requests/s"
+        return f"closed loop of {self.concurrency} client{'s' if self.concurrency > 1 else ''}"
+
+    @property
+    def load_size(self) -> float:
+        """What the points of one curve are in order of: clients, or requests per second."""
+        return float(self.concurrency if self.concurrency is not None else self.request_rate or 0.0)
+
+    def statistic_ms(self, metric: LimitMetric, statistic: Statistic) -> float | None:
+        """One statistic in milliseconds, or None where it was not measured."""
+        return self.latencies_ms.get(metric, {}).get(statistic)
+
+    @property
+    def steadiness(self) -> float | None:
+        """Requests/s × mean E2E over the clients; None where it cannot be told."""
+        return steadiness(self.concurrency, self.requests_s, self.statistic_ms("e2e", "mean"))
+
+    @property
+    def steady(self) -> bool:
+        """Whether the point is steady; a point that cannot tell counts as steady."""
+        return self.steadiness is None or self.steadiness >= STEADY
+
+
+def read_points(path: Path | str, given: Values | None = None, invalid: InvalidRuns | None = None) -> list[MeasuredPoint]:
+    """The measured points of a file or folder of any format that ``measured_files`` knows.
+
+    What a plain column ``itl_…`` holds is taken for single gaps, what GenAI-Perf calls "inter token latency" for a TPOT;
+    where a point has one of the two, the mean stands for both (they are one number at a fixed output length). Requests/s
+    that were not measured follow from tokens/s at that length.
+
+    Args:
+        given: values for what the file does not say: any of model, gpu, precision, tp, pp, isl, osl, engine,
+            concurrency. A length measured as a mean counts as the given one when within 5 %.
+        invalid: as in ``measurements``; where every run is INVALID and left out, that is an error.
+
+    Raises:
+        InputError: naming file, line and column, and what would be right.
+    """
+    known = dict(given or {})
+    invalid = invalid or InvalidRuns()
+    found = list(measurements(path, known, invalid))
+    invalid.check(found)
+    if not any(name in one.values for one in found for name in ("requests_s", "output_tok_s")):
+        raise InputError(f"{path}: missing column requests_s; sizing from measurements needs the requests per second of each point")
+    return [_point(one, known) for one in found]
+
+
+def _point(measurement: Measurement, given: Values) -> MeasuredPoint:
+    merged = measurement.completed(given)
+    if "batch" in merged:
+        raise InputError(f"{measurement.where}: has a static batch; sizing needs concurrency (clients of a closed loop) or request_rate")
+    requests_s, tokens_s = merged.get("requests_s"), merged.get("output_tok_s")
+    return MeasuredPoint(
+        model=str(merged["model"]),
+        gpu=str(merged["gpu"]),
+        precision=str(merged["precision"]).lower(),
+        engine=str(merged.get("engine", "not stated")),
+        tp=merged["tp"],
+        pp=merged.get("pp", 1),
+        isl=merged["isl"],
+        osl=merged["osl"],
+        concurrency=merged.get("concurrency"),
+        request_rate=merged.get("request_rate"),
+        latencies_ms=_latencies(measurement.values),
+        requests_s=requests_s if requests_s is not None or tokens_s is None else tokens_s / merged["osl"],
+        output_tok_s=tokens_s,
+        source=str(merged.get("source", measurement.where)),
+    )
+
+
+def _latencies(values: Values) -> dict[str, dict[str, float]]:
+    """What was measured, by metric and statistic; one of ITL and TPOT lends the other its mean."""
+    measured = {m: {s: float(values[c]) for s in STATISTICS if (c := latency_column(m, s)) in values} for m in LATENCIES}
+    for one, other in (("itl", "tpot"), ("tpot", "itl")):
+        if not measured[one] and "mean" in measured[other]:
+            measured[one] = {"mean": measured[other]["mean"]}
+    return measured

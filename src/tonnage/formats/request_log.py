@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputErrors
-from tonnage.formats.json_values import inside
+from tonnage.formats.table import inside
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, Requests, ToolFormat
 
 BEGINS = ("startTime", "start_time", "request_time", "timestamp", "@timestamp", "time", "ts", "created", "created_at")

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.formats.json_values import count_at, measure_at
-from tonnage.formats.table import DRAWN
+from tonnage.formats.table import DRAWN, count_at, measure_at
 from tonnage.formats.tool_format import Point, Points, ToolFormat
 
 LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2e"}

@@ -29,123 +29,84 @@ Point = tuple[str, Mapping[str, str | int | float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRequest:
-    """One request of another tool's file, before it becomes a row of the record; times in nanoseconds of any one clock.
+    """One request of another tool's file, before it becomes a row of the record; times in nanoseconds of any one clock."""
 
-    Attributes:
-        due_ns: when it was due; the moment of sending where the tool keeps no schedule.
-        sent_ns: when it was sent.
-        events_ns: when each event with output came; of a tool that keeps no single events the first and the last.
-        isl, osl: tokens.
-        outcome: "" where it completed, "cancelled", or why it failed.
-        single: whether every event is there, so that there are gaps between tokens.
-    """
-
-    due_ns: int
-    sent_ns: int
-    events_ns: tuple[int, ...]
+    due_ns: int  # when it was due; the moment of sending where the tool keeps no schedule
+    sent_ns: int  # when it was sent
+    events_ns: tuple[int, ...]  # when each event with output came; of a tool that keeps no single events the first and the last
+    # isl, osl: tokens
     isl: int
     osl: int
-    outcome: str = ""
-    single: bool = True
+    outcome: str = ""  # "" where it completed, "cancelled", or why it failed
+    single: bool = True  # whether every event is there, so that there are gaps between tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRun:
-    """What a file says of a run.
+    """What a file says of a run."""
 
-    Attributes:
-        tool: who wrote it.
-        model: the model's name; "" where it does not say.
-        concurrency, rate: the load; 0 where it does not say.
-        requests: every request that was sent, in the order of sending.
-    """
-
-    tool: str
-    model: str
+    tool: str  # who wrote it
+    model: str  # the model's name; "" where it does not say
+    # concurrency, rate: the load; 0 where it does not say
     concurrency: int
     rate: float
-    requests: tuple[ImportedRequest, ...]
+    requests: tuple[ImportedRequest, ...]  # every request that was sent, in the order of sending
 
 
 @dataclass(slots=True)
 class Answer:
-    """What the responses to one request hold together, read by the client that knows the endpoint.
+    """What the responses to one request hold together, read by the client that knows the endpoint."""
 
-    Attributes:
-        moments: the stamp of each response with output, in nanoseconds.
-        text: the output.
-        tokens, prompt: the server's counts; -1 where it did not send any.
-        error: why the request failed; "" where it did not.
-    """
-
-    moments: list[int]
-    text: str = ""
+    moments: list[int]  # the stamp of each response with output, in nanoseconds
+    text: str = ""  # the output
+    # tokens, prompt: the server's counts; -1 where it did not send any
     tokens: int = -1
     prompt: int = -1
-    error: str = ""
+    error: str = ""  # why the request failed; "" where it did not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a file that holds raw responses needs to be read.
+    """What a file that holds raw responses needs to be read."""
 
-    Attributes:
-        answer: reads the responses to one request, from the kind of endpoint ("chat", "completions", "responses"), whether it streams,
-            and each response with its stamp.
-        count: counts the tokens of a text where the server did not; None where nothing can.
-    """
-
+    # reads the responses to one request, from the kind of endpoint ("chat", "completions", "responses"), whether it streams, and each
+    # response with its stamp
     answer: Callable[[str, bool, Sequence[tuple[float, bytes]]], Answer]
-    count: Callable[[str], int] | None = None
+    count: Callable[[str], int] | None = None  # counts the tokens of a text where the server did not; None where nothing can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """Files of a tool that hold single requests.
+    """Files of a tool that hold single requests."""
 
-    Attributes:
-        recognises: whether a parsed document is one; of a file with one document a line, its first.
-        read: the runs of such a file, from its path, its document (its text, where it has one document a line) and the reading. Raises
-            an ``InputError`` that names the place.
-        file: its name in a folder of that tool; "" where it has no own name.
-        lines: whether each line is a document.
-    """
-
-    recognises: Callable[[Any], bool]
+    recognises: Callable[[Any], bool]  # whether a parsed document is one; of a file with one document a line, its first
+    # the runs of such a file, from its path, its document (its text, where it has one document a line) and the reading. Raises an
+    # ``InputError`` that names the place.
     read: Callable[[Path, Any, Reading], list[ImportedRun]]
-    file: str = ""
-    lines: bool = False
+    file: str = ""  # its name in a folder of that tool; "" where it has no own name
+    lines: bool = False  # whether each line is a document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """JSON files of a tool that hold measured points.
+    """JSON files of a tool that hold measured points."""
 
-    Attributes:
-        recognises: whether a parsed document is one.
-        read: the points of such a document; its second argument says where the document is. Raises an ``InputError`` that names
-            the place and the key.
-    """
-
-    recognises: Callable[[Any], bool]
+    recognises: Callable[[Any], bool]  # whether a parsed document is one
+    # the points of such a document; its second argument says where the document is. Raises an ``InputError`` that names the place and the
+    # key.
     read: Callable[[Any, str], Iterator[Point]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFormat:
-    """The files of one tool.
+    """The files of one tool."""
 
-    Attributes:
-        name: as ``bench --export`` and the record of an imported run spell it.
-        tool: as messages name it.
-        points, requests: what is read; None where the tool writes no such file.
-        write: writes a run into a folder as the tool's files, and gives their paths; None where nothing is written.
-    """
-
-    name: str
-    tool: str
+    name: str  # as ``bench --export`` and the record of an imported run spell it
+    tool: str  # as messages name it
+    # points, requests: what is read; None where the tool writes no such file
     points: Points | None = None
     requests: Requests | None = None
+    # writes a run into a folder as the tool's files, and gives their paths; None where nothing is written
     write: Callable[[FinishedRun, Path], list[Path]] | None = None
 
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.formats.json_values import count_at, inside, measure_at, number_at
-from tonnage.formats.table import shown
+from tonnage.formats.table import count_at, inside, measure_at, number_at, shown
 from tonnage.formats.tool_format import Point, Points, ToolFormat
 
 LATENCIES = {

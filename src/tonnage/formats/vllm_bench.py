@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
 from tonnage.formats.finished_run import FinishedRun
-from tonnage.formats.json_values import count_at, inside, measure_at, number_at
-from tonnage.formats.table import DRAWN, MAX_COUNT, VARIES, shown
+from tonnage.formats.table import DRAWN, MAX_COUNT, VARIES, count_at, inside, measure_at, number_at, shown
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Points, Reading, Requests, ToolFormat, finite_number, moments
 from tonnage.results.requests import COMPLETED
 from tonnage.results.store import write_json

@@ -1,4 +1,4 @@
-"""A client's connection: reads requests one after the other, and writes their responses in the same order."""
+"""A client's connection, which reads requests and writes their responses in the same order, and the exchange of each with a backend."""
 
 from __future__ import annotations
 
@@ -7,28 +7,12 @@ import contextlib
 import errno
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 from tonnage.gateway.backend import Upstream, Write
 from tonnage.gateway.core import Core
 from tonnage.gateway.http import Head, Refused, Request, RequestReader, refusal
 
 NO_MODEL, BAD_GATEWAY, NO_BACKEND, TOO_LATE = 404, 502, 503, 504
-
-
-class Sink(Protocol):
-    """The client's side of an exchange."""
-
-    paused: bool
-
-    def writer(self) -> Write:
-        """What takes bytes for the client."""
-
-    def responded(self, *, keep: bool) -> None:
-        """The response has been passed on whole."""
-
-    def cut(self) -> None:
-        """It broke off after its first byte: the client must see that it is not whole."""
 
 
 class Exchange:
@@ -39,7 +23,7 @@ class Exchange:
         *("_request", "_second", "_started", "_status", "_task", "_upstream"),
     )
 
-    def __init__(self, core: Core, client: Sink, request: Request) -> None:
+    def __init__(self, core: Core, client: Client, request: Request) -> None:
         self._core, self._client, self._request = core, client, request
         self._model = request.model
         self._started = core.loop.time()
@@ -211,40 +195,21 @@ class Exchange:
         self._client.responded(keep=request.keep)
 
 
-LINGER_S = 2.0
-"""How long a client that was refused may go on sending, so that it reads the answer before the connection is reset."""
-
-FLUSH_S = 10.0
-"""How long a client may take to read the rest of what was written before its connection ends."""
+LINGER_S = 2.0  # How long a client that was refused may go on sending, so that it reads the answer before the connection is reset
+FLUSH_S = 10.0  # How long a client may take to read the rest of what was written before its connection ends
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Own(Protocol):
-    """What the gateway answers itself."""
-
-    def answer(self, request: Request, reply: Callable[[bytes], None]) -> bool:
-        """Answer now or later; False where the request is one for a backend."""
+Own = Callable[[Request, Write], bool]  # Answers now or later what is the gateway's own; False where the request is one for a backend
 
 
 class Client(asyncio.Protocol):
     """One connection of a client."""
 
     __slots__ = (
-        "_body",
-        "_core",
-        "_exchange",
-        "_held",
-        "_last",
-        "_lingering",
-        "_own",
-        "_owned",
-        "_reader",
-        "_refused",
-        "_stopped",
-        "_transport",
-        "deadline",
-        "paused",
+        *("_body", "_core", "_exchange", "_held", "_last", "_lingering", "_own"),
+        *("_owned", "_reader", "_refused", "_stopped", "_transport", "deadline", "paused"),
     )
 
     def __init__(self, core: Core, own: Own) -> None:
@@ -321,7 +286,7 @@ class Client(asyncio.Protocol):
     def _serve(self, request: Request) -> None:
         core, close, head = self._core, not request.keep, request.method == b"HEAD"
         self.deadline, self._owned, self._body = math.inf, request, len(request.body)
-        if self._own.answer(request, self._answered):
+        if self._own(request, self._answered):
             return
         if core.in_flight >= core.limits.in_flight:
             core.refused[429] += 1

@@ -1,4 +1,4 @@
-"""Active health checks: each backend is asked every second whether it serves, and now and then for its models."""
+"""What all connections of a gateway share: its backends, the policy between them, and the health checks that ask them every second."""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ from tonnage.gateway.settings import Settings
 from tonnage.simulator.router import ROUTERS, View, memory_of
 from tonnage.simulator.router import Request as Seen
 
-BLOCK = 256
-"""Bytes of a block; a prefix is remembered in whole blocks."""
-
-MOST_BLOCKS = 200_000
-"""Blocks that are remembered; those not seen for longest are forgotten first."""
-
-MOST_PER_REQUEST = 1_024
-"""Blocks of one request that are looked at: 256 KiB of its prompt."""
+BLOCK = 256  # Bytes of a block; a prefix is remembered in whole blocks
+MOST_BLOCKS = 200_000  # Blocks that are remembered; those not seen for longest are forgotten first
+MOST_PER_REQUEST = 1_024  # Blocks of one request that are looked at: 256 KiB of its prompt
 
 
 class Prefixes:
@@ -158,14 +153,12 @@ class Core:
 
 PATH, MODELS = "/health", "/v1/models"
 OK = 200
-LIST_EVERY = 10
-"""Checks between two readings of the models; adapters may come and go."""
+LIST_EVERY = 10  # Checks between two readings of the models; adapters may come and go
 
 FAILURES = 2
 """Checks without an answer in a row after which a backend is down; a refused connection or a status of 500 or more is enough alone."""
 
-MOST = 4_194_304
-"""Bytes of an answer that are read."""
+MOST = 4_194_304  # Bytes of an answer that are read
 
 _KV_USED = re.compile(rb"^vllm:(?:gpu_cache_usage_perc|kv_cache_usage_perc)(?:\{[^}]*\})? ([0-9.eE+-]+)", re.MULTILINE)
 

@@ -15,11 +15,8 @@ import httptools
 
 from tonnage.gateway.settings import Limits
 
-BYTES_PER_TOKEN = 4
-"""Bytes of a body that count as one prompt token; the gateway has no tokenizer."""
-
-DEFAULT_OUTPUT = 256
-"""Output tokens that are assumed of a request that sets no limit."""
+BYTES_PER_TOKEN = 4  # Bytes of a body that count as one prompt token; the gateway has no tokenizer
+DEFAULT_OUTPUT = 256  # Output tokens that are assumed of a request that sets no limit
 
 MOST_OUTPUT = 1_000_000
 
@@ -77,10 +74,7 @@ class Request:
 
     @property
     def model(self) -> str:
-        """The model that the body of a POST names at its top; "" where it names none.
-
-        A body is parsed only where the word occurs more than once.
-        """
+        """The model that the body of a POST names at its top, "" for none; parsed only where the word occurs more than once."""
         found = _MODEL.findall(self.body) if self.body else []
         try:
             named = json.loads(found[0]) if len(found) == 1 else json.loads(self.body).get("model", "") if found else ""
@@ -342,10 +336,7 @@ class Head:
 
 
 def read_head(data: bytes, reading: Reading, *, bodiless: bool) -> tuple[Head, Callable[[bytes], None]]:
-    """Read a head that ends with its empty line; returns it, and what the body is to be fed to.
-
-    Raises BrokenResponse: no HTTP response, or a transfer coding other than "chunked".
-    """
+    """Read a head up to its empty line; it, and what takes the body. Raises BrokenResponse: no HTTP response, another transfer coding."""
     parser = httptools.HttpResponseParser(reading)
     try:
         parser.feed_data(data)

@@ -1,4 +1,4 @@
-"""Runs a gateway until it gets a signal."""
+"""A gateway that runs until it gets a signal: its own paths, its metrics, and the sockets that it listens on."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 
-PASSED = (b"/v1/", b"/v2/", b"/v2")
-"""What the paths of OpenAI and of KServe begin with."""
+PASSED = (b"/v1/", b"/v2/", b"/v2")  # What the paths of OpenAI and of KServe begin with
 
 READY = (b"/health", b"/v1/health/ready")
 LIVE = b"/v1/health/live"
@@ -154,8 +153,7 @@ def text(core: Core) -> bytes:
 SWEEP_S = 0.25
 BACKLOG = 4_096
 
-OWN = 64
-"""Descriptors for what is neither a client nor a backend: health checks, logs, what Python itself holds."""
+OWN = 64  # Descriptors for what is neither a client nor a backend: health checks, logs, what Python itself holds
 
 Ready = Callable[[int, Mapping[str, str]], None]
 """Takes the port once connections are taken there, and of each backend by its name what is wrong with it ("" for nothing)."""
@@ -170,10 +168,7 @@ class Running:
 
 
 def serve(settings: Settings, ready: Ready) -> None:
-    """Serve until SIGINT or SIGTERM; running requests may then go on for ``limits.drain_s`` seconds.
-
-    Raises InputError: the port is taken, or the address is none of this machine.
-    """
+    """Serve until SIGINT or SIGTERM; running requests may go on for ``limits.drain_s``. Raises InputError: the port is taken."""
     import uvloop
 
     descriptors = more_descriptors()
@@ -192,17 +187,14 @@ def serve(settings: Settings, ready: Ready) -> None:
 
 @asynccontextmanager
 async def gateway(settings: Settings) -> AsyncIterator[Running]:
-    """A gateway on the running loop, for as long as the block lasts; its backends have been checked once before it begins.
-
-    Raises InputError: the port is taken, or the address is none of this machine.
-    """
+    """A gateway on the running loop while the block lasts; its backends were checked once. Raises InputError: the port is taken."""
     loop = asyncio.get_running_loop()
     with listening(settings.host, settings.port) as own:
         core = Core(settings, loop)
         paths, health = OwnPaths(core), Health(core)
         await health.begin()
         sweeping = loop.create_task(_sweep(core))
-        server = await loop.create_server(lambda: Client(core, paths), sock=own, backlog=BACKLOG)
+        server = await loop.create_server(lambda: Client(core, paths.answer), sock=own, backlog=BACKLOG)
         try:
             yield Running(core=core, port=own.getsockname()[1])
         finally:
@@ -248,10 +240,7 @@ def more_descriptors() -> int:
 
 
 def fitting(settings: Settings, descriptors: int) -> Settings:
-    """The same with no more connections of clients than leave a descriptor for every request's connection to its backend.
-
-    Where even that is too many, requests get a third of the descriptors and clients the rest.
-    """
+    """The same with no more clients than leave a descriptor for every request's backend, of which those get a third at most."""
     limits = settings.limits
     backends = min(limits.in_flight, descriptors // 3)
     return replace(settings, limits=replace(limits, connections=min(limits.connections, max(descriptors - backends - OWN, 1))))

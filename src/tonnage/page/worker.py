@@ -97,7 +97,7 @@ class Jobs:
         from pathlib import Path
 
         from tonnage.api.bench import prepare_bench, run_bench
-        from tonnage.bench.live import Live
+        from tonnage.bench.measure import Live
 
         done, views = threading.Event(), [Live()]
 

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
-from tonnage.spec.layers import WITH_LATENT, WITH_STATE, FullAttention, LatentLayer, SlidingAttention
+from tonnage.spec.attention_layers import FullAttention, LatentLayer, SlidingAttention
+from tonnage.spec.layers import WITH_LATENT, WITH_STATE
 
 if TYPE_CHECKING:
     from tonnage.perf.terms_file import TermGroups
+    from tonnage.spec.attention_layers import Work
     from tonnage.spec.hardware import Gpu
-    from tonnage.spec.layers import Layers, Mixer, Work
+    from tonnage.spec.layers import Layers, Mixer
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
 
@@ -46,26 +48,17 @@ BITS_8 = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionTerms:
-    """What the layers of one kind reach of the datasheet; all are fitted.
+    """What the layers of one kind reach of the datasheet; all are fitted."""
 
-    Attributes:
-        prefill: share of the 16-bit matrix rate in prefill attention.
-        kv_bandwidth: share of the memory bandwidth in decode attention.
-        head_arithmetic: decode attention of one query head after another, as a share of the 16-bit
-            matrix rate; infinite where the kernel takes all heads of a KV head at once.
-        walk_s: seconds per token and layer that one block takes to walk a context with heads 128 wide; 0 where contexts are split.
-        bounded: share of the memory bandwidth in reading chosen entries, windows and states.
-        index: share of the rate of 8-bit matrix products in an indexer's scores.
-        scan: share of the 16-bit matrix rate in the chunks of linear attention and state-space layers.
-    """
-
-    prefill: float
-    kv_bandwidth: float
+    prefill: float  # share of the 16-bit matrix rate in prefill attention
+    kv_bandwidth: float  # share of the memory bandwidth in decode attention
+    # decode attention of one query head after another, as a share of the 16-bit matrix rate; infinite where the kernel takes all heads of a
+    # KV head at once
     head_arithmetic: float
-    walk_s: float
-    bounded: float
-    index: float
-    scan: float
+    walk_s: float  # seconds per token and layer that one block takes to walk a context with heads 128 wide; 0 where contexts are split
+    bounded: float  # share of the memory bandwidth in reading chosen entries, windows and states
+    index: float  # share of the rate of 8-bit matrix products in an indexer's scores
+    scan: float  # share of the 16-bit matrix rate in the chunks of linear attention and state-space layers
 
 
 def attention_terms(groups: TermGroups, mixer: Mixer, precision: Precision) -> AttentionTerms:

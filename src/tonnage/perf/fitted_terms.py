@@ -17,29 +17,23 @@ Group = Literal["shared", "architectures", "gpus", "links", "engines", "formats"
 
 GROUPS: tuple[Group, ...] = ("shared", "architectures", "gpus", "links", "engines", "formats")
 
+FITTED_FORMATS = ("fp16", "bf16", "fp8")
+"""Number formats whose efficiencies are the fitted ones themselves."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedTerm:
-    """One fitted term.
+    """One fitted term."""
 
-    Attributes:
-        name: what the term is called; without ``keys`` also its key in the file.
-        unit: "1" for a share or another ratio.
-        about: what it stands for.
-        groups: the groups of the file that may hold it.
-        keys: its keys in the file. "{bits}" stands for the bits of a matrix product (8 or 16), "{generation}" for a GPU
-            generation, "{format}" for a number format, and "{gpus}" for a number of GPUs.
-        factor: the factor of a calibration that multiplies the term, and the power of the factor that does.
-        in_step: whether it is part of a step's duration; otherwise it delays requests outside the engine.
-    """
-
-    name: str
-    about: str
-    unit: str = "1"
-    groups: tuple[Group, ...] = ("engines",)
+    name: str  # what the term is called; without ``keys`` also its key in the file
+    about: str  # what it stands for
+    unit: str = "1"  # "1" for a share or another ratio
+    groups: tuple[Group, ...] = ("engines",)  # the groups of the file that may hold it
+    # its keys in the file. "{bits}" stands for the bits of a matrix product (8 or 16), "{generation}" for a GPU generation, "{format}" for
+    # a number format, and "{gpus}" for a number of GPUs.
     keys: tuple[str, ...] = ()
-    factor: tuple[str, int] | None = None
-    in_step: bool = True
+    factor: tuple[str, int] | None = None  # the factor of a calibration that multiplies the term, and the power of the factor that does
+    in_step: bool = True  # whether it is part of a step's duration; otherwise it delays requests outside the engine
 
 
 FITTED_TERMS: tuple[FittedTerm, ...] = (
@@ -216,13 +210,9 @@ def acts_on() -> dict[str, tuple[tuple[str, int], ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The keys that each group of a file may hold.
+    """The keys that each group of a file may hold."""
 
-    Attributes:
-        patterns: by group, the pattern of each key and its term.
-    """
-
-    patterns: Mapping[str, tuple[tuple[re.Pattern[str] | str, FittedTerm], ...]]
+    patterns: Mapping[str, tuple[tuple[re.Pattern[str] | str, FittedTerm], ...]]  # by group, the pattern of each key and its term
 
     def term(self, group: str, key: str) -> FittedTerm | None:
         """The term that a key of a group stands for; None where there is none."""

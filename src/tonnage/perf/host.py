@@ -37,22 +37,16 @@ SPARSE_LATENT = ("sparse-latent", "compressed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTerms:
-    """Seconds of the host; all are fitted.
+    """Seconds of the host; all are fitted."""
 
-    Attributes:
-        layers_s, step_s, sequence_s, prefill_s: for all layers, per step, per sequence of a step, and per step with prefill.
-        launch_s: to launch the kernels of a step with prefill one by one.
-        eager_s: what such a step takes longer for what latent attention and layers with a state launch.
-        frontend_s: see ``StepModel``.
-    """
-
+    # layers_s, step_s, sequence_s, prefill_s: for all layers, per step, per sequence of a step, and per step with prefill
     layers_s: float
     step_s: float
     sequence_s: float
     prefill_s: float
-    launch_s: float
-    eager_s: float
-    frontend_s: float
+    launch_s: float  # to launch the kernels of a step with prefill one by one
+    eager_s: float  # what such a step takes longer for what latent attention and layers with a state launch
+    frontend_s: float  # see ``StepModel``
 
 
 def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) -> HostTerms:

@@ -36,26 +36,17 @@ its algorithm there is our reading."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTerms:
-    """What all-reduces reach between the GPUs of a tensor-parallel group; all are fitted.
+    """What all-reduces reach between the GPUs of a tensor-parallel group; all are fitted."""
 
-    Attributes:
-        bytes_s: bytes/s per GPU and direction that all-reduces reach.
-        slow_bytes_s: the same for messages below ``CHANGE_BYTES``.
-        small_bytes_s: the same for small all-reduces, which move (tp − 1) copies.
-        small_bytes: largest message of a small all-reduce, in bytes.
-        one_shot_tokens: tokens of a step up to which every all-reduce is a small one.
-        small_s, large_s: latency of a small and of a large all-reduce.
-        block_bytes_s: bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another.
-    """
-
-    bytes_s: float
-    slow_bytes_s: float
-    small_bytes_s: float
-    small_bytes: float
-    one_shot_tokens: float
+    bytes_s: float  # bytes/s per GPU and direction that all-reduces reach
+    slow_bytes_s: float  # the same for messages below ``CHANGE_BYTES``
+    small_bytes_s: float  # the same for small all-reduces, which move (tp − 1) copies
+    small_bytes: float  # largest message of a small all-reduce, in bytes
+    one_shot_tokens: float  # tokens of a step up to which every all-reduce is a small one
+    # small_s, large_s: latency of a small and of a large all-reduce
     small_s: float
     large_s: float
-    block_bytes_s: float
+    block_bytes_s: float  # bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another
 
 
 def link_terms(groups: TermGroups, tp: int) -> LinkTerms:

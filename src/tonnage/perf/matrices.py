@@ -3,16 +3,112 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from tonnage.errors import DataError
 from tonnage.perf import step_terms as at
-from tonnage.perf.formats import fitted_bits, format_name, matrix_rate, shares
+from tonnage.perf.fitted_terms import FITTED_FORMATS
+from tonnage.spec.precision import SPARSE, WIDE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tonnage.perf.terms_file import TermGroups
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
+
+
+# How a number format changes a step: the rate of its arithmetic, the bytes of its weights, and what unpacking takes. Weight-only formats
+# move fewer bytes and multiply in 16 bits: they gain while a step waits for weights and lose once it waits for arithmetic, for unpacking
+# takes its share of both. Formats of weights and activations multiply at the rate of their format as well. 2:4 sparsity doubles the rate on
+# paper and shrinks the bytes. What a format reaches of the efficiencies fitted to 16 and 8 bits is in the group ``formats`` of
+# ``terms.json``, by its name, or by its name and a GPU generation where that is known to differ. Where no measurements here could be
+# fitted, the number is a prior (``tools/fit/formats.py`` has the sources), and predictions that rest on one say so.
+
+
+OF_16_BITS = "taken to reach the shares of 16 bits; no row is in 32"
+
+SPARSE_RATE = 2.0
+"""What skipping zeros does to the datasheet's rate (NVIDIA Ampere architecture whitepaper)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """What a format reaches of the fitted efficiencies, in matrix rate and in bandwidth of reading weights."""
+
+    compute: float
+    memory: float
+
+
+def fitted_bits(precision: Precision) -> Literal["8", "16"]:
+    """The bits of a format's arithmetic, whose fitted efficiencies it starts from; INT8 kernels were compared with 16 bits."""
+    return "8" if precision.arithmetic in {"fp8", "fp4"} else "16"
+
+
+def matrix_rate(gpu: Gpu, precision: Precision) -> float:
+    """Datasheet FLOP/s of the linear layers; where the hardware has none in this format, those of 16 bits."""
+    rate = gpu.flops(precision.arithmetic)
+    rate = gpu.fp16_tflops * 1e12 if rate is None else rate
+    return rate * SPARSE_RATE if precision.sparse else rate
+
+
+def shares(groups: Mapping[str, Mapping[str, float]], precision: Precision, gpu: Gpu) -> Shares:
+    """What the format, as the GPU executes it, reaches of the fitted efficiencies.
+
+    Args:
+        groups: the group ``formats`` of ``terms.json``.
+        precision: as ``Gpu.executes`` gives it.
+        gpu: whose generation may have its own share.
+
+    Raises:
+        DataError: the group has nothing about the format.
+    """
+    compute = memory = 1.0
+    for name in _names(precision):
+        entry = _entry(groups, name, gpu)
+        if entry not in groups:
+            raise DataError(f"perf/coefficients/terms.json: nothing about the format '{name}'; write it again with ./fit")
+        compute *= groups[entry]["compute"]
+        memory *= groups[entry]["memory"]
+    return Shares(compute=compute, memory=memory)
+
+
+def format_name(precision: Precision) -> str:
+    """The name of a format as a GPU executes it; MXFP4 may be multiplied as it is, or unpacked."""
+    unpacked = precision.unpacked and precision.weight_format == "mxfp4"
+    return "mxfp4 unpacked" if unpacked else precision.weight_format
+
+
+def _names(precision: Precision) -> list[str]:
+    """The names of the entries that apply: that of the format, and that of sparsity."""
+    names = [] if precision.weight_format in (*FITTED_FORMATS, *WIDE) else [format_name(precision)]
+    return names + ([SPARSE] if precision.sparse else [])
+
+
+def _entry(groups: Mapping[str, object], name: str, gpu: Gpu) -> str:
+    """The entry of a format on a GPU, which is that of the GPU's generation where there is one."""
+    own = f"{name} {gpu.arch}"
+    return own if own in groups else name
+
+
+def format_mark(precision: Precision, gpu: Gpu, origins: Mapping[str, str]) -> str:
+    """What a prediction should be marked with where a format was not fitted to measurements; empty where it was."""
+    return "; ".join(f"format {name} not fitted: {source}" for name, source in unfitted_formats(precision, gpu, origins))
+
+
+def unfitted_formats(precision: Precision, gpu: Gpu, origins: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The parts of a format that were not fitted to measurements, each with where its terms come from.
+
+    Args:
+        precision: as ``Gpu.executes`` gives it.
+        gpu: whose generation may have its own entry.
+        origins: ``formats`` of the origins in ``terms.json``: where each entry that is not fitted comes from.
+    """
+    unfitted = ((name, _entry(origins, name, gpu)) for name in _names(precision))
+    wide = ((precision.weight_format, OF_16_BITS),) if precision.weight_format in WIDE else ()
+    return (*wide, *((name, origins[entry]) for name, entry in unfitted if entry in origins))
+
 
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation."""
@@ -31,26 +127,20 @@ GRACE_W = 250.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixTerms:
-    """What matrices reach of the datasheet in one precision, on one GPU and in one engine; all are fitted.
+    """What matrices reach of the datasheet in one precision, on one GPU and in one engine; all are fitted."""
 
-    Attributes:
-        compute, compute_8, compute_16: share of the datasheet's matrix rate that the linear layers reach, in this precision, in FP8 and
-            in 16 bits.
-        memory, memory_8, memory_16: share of the memory bandwidth that reading weights reaches.
-        norm: exponent that joins arithmetic and weight traffic.
-        activation: passes of the activations through memory, relative to the count of ``add_matrices``.
-        gelu: elements that GELU reads and writes per element of its input, in its own kernels.
-    """
-
+    # compute, compute_8, compute_16: share of the datasheet's matrix rate that the linear layers reach, in this precision, in FP8 and in 16
+    # bits
     compute: float
     compute_8: float
     compute_16: float
+    # memory, memory_8, memory_16: share of the memory bandwidth that reading weights reaches
     memory: float
     memory_8: float
     memory_16: float
-    norm: float
-    activation: float
-    gelu: float
+    norm: float  # exponent that joins arithmetic and weight traffic
+    activation: float  # passes of the activations through memory, relative to the count of ``add_matrices``
+    gelu: float  # elements that GELU reads and writes per element of its input, in its own kernels
 
 
 def matrix_terms(groups: TermGroups, model: Model, precision: Precision) -> MatrixTerms:

@@ -16,9 +16,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DataErrors, DoesNotFit
-from tonnage.perf.adapters import adapter_bytes
-from tonnage.perf.coefficient_files import content
-from tonnage.perf.encoder import encoder_bytes
+from tonnage.perf import shipped_json
+from tonnage.perf.images_and_adapters import adapter_bytes, encoder_bytes
 from tonnage.perf.links import check_split
 from tonnage.spec.catalog import find_engine, gpus
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, Windows
@@ -164,36 +163,28 @@ class Vectors:
 
 @strict
 class MemoryConstants:
-    """``memory.json`` as it is written.
+    """``memory.json`` as it is written."""
 
-    Attributes:
-        name, what, source, date: what was fitted to what, and when.
-        rows, rows_left_out: how many rows, and which not.
-        mape_percent, mape_percent_by_model: mean size of the relative error, in percent.
-        context_gb: CUDA context and loaded kernels by GPU generation, in decimal GB.
-        fp8_gb: what kernels of 8 bits add.
-        communication_gb: buffers of two GPUs by the kind of their link.
-        communication_exponent: how they grow with the further GPUs.
-        activation_mlp, activation_attention, activation_experts: vectors alive in the MLP, around attention, and with experts.
-        logit_bytes_per_vocabulary_row: bytes of logits and sampling buffers per sequence and token of the vocabulary.
-    """
-
+    # name, what, source, date: what was fitted to what, and when
     name: str
     what: str
     source: str
     date: str
+    # rows, rows_left_out: how many rows, and which not
     rows: int
     rows_left_out: str
+    # mape_percent, mape_percent_by_model: mean size of the relative error, in percent
     mape_percent: dict[str, float]
     mape_percent_by_model: dict[str, dict[str, float]]
-    context_gb: dict[str, float]
-    fp8_gb: float
-    communication_gb: dict[str, float]
-    communication_exponent: float
+    context_gb: dict[str, float]  # CUDA context and loaded kernels by GPU generation, in decimal GB
+    fp8_gb: float  # what kernels of 8 bits add
+    communication_gb: dict[str, float]  # buffers of two GPUs by the kind of their link
+    communication_exponent: float  # how they grow with the further GPUs
+    # activation_mlp, activation_attention, activation_experts: vectors alive in the MLP, around attention, and with experts
     activation_mlp: Vectors
     activation_attention: Vectors
     activation_experts: Vectors
-    logit_bytes_per_vocabulary_row: float
+    logit_bytes_per_vocabulary_row: float  # bytes of logits and sampling buffers per sequence and token of the vocabulary
 
 
 @cache
@@ -202,7 +193,7 @@ def memory_constants() -> MemoryConstants:
 
     Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
-    return constants_of(content("memory.json", "reinstall"), "perf/coefficients/memory.json")
+    return constants_of(shipped_json("memory.json", "reinstall"), "perf/coefficients/memory.json")
 
 
 def constants_of(document: object, where: str) -> MemoryConstants:
@@ -285,40 +276,25 @@ OF_ALL_MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """How the memory of each GPU of an instance is used; all sizes are bytes per GPU.
+    """How the memory of each GPU of an instance is used; all sizes are bytes per GPU."""
 
-    Attributes:
-        deployment: what was planned.
-        weight_bytes: the GPU's share of the weights.
-        activation_bytes: set aside for activations, logits and sampling of a full step; 0 for static batches.
-        reserve_bytes: CUDA context, communication buffers and CUDA graphs.
-        kv_budget_bytes: what the engine gives to the KV cache.
-        kv_bytes_per_token: one token of one request, on each GPU of its attention rank, in the layers without a sliding window.
-        window_bytes_per_token: the same in the layers with one, for each of the last tokens that they keep.
-        request_bytes: bytes per prompt token that a request of a static batch takes next to its KV cache; 0 where the pool is paged.
-        logit_bytes: bytes that a request of a static batch takes for its logits; 0 where the pool is paged.
-        drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
-        adapter_bytes, encoder_bytes: slots of LoRA adapters, and the GPU's share of an image encoder; 0 without.
-        window_tokens: the tokens that the layers with a window keep.
-        index_bytes_per_token: what of ``kv_bytes_per_token`` the keys of indexers take.
-        state_bytes: states of one sequence, however long, in layers of linear attention and state-space layers.
-    """
-
-    deployment: Deployment
-    weight_bytes: int
-    activation_bytes: int
-    reserve_bytes: int
-    kv_budget_bytes: int
-    kv_bytes_per_token: int
+    deployment: Deployment  # what was planned
+    weight_bytes: int  # the GPU's share of the weights
+    activation_bytes: int  # set aside for activations, logits and sampling of a full step; 0 for static batches
+    reserve_bytes: int  # CUDA context, communication buffers and CUDA graphs
+    kv_budget_bytes: int  # what the engine gives to the KV cache
+    kv_bytes_per_token: int  # one token of one request, on each GPU of its attention rank, in the layers without a sliding window
+    # bytes per prompt token that a request of a static batch takes next to its KV cache; 0 where the pool is paged
     request_bytes: float = 0.0
-    logit_bytes: float = 0.0
-    drafter_bytes: int = 0
+    logit_bytes: float = 0.0  # bytes that a request of a static batch takes for its logits; 0 where the pool is paged
+    drafter_bytes: int = 0  # the GPU's share of a drafter's weights; 0 without speculative decoding
+    # adapter_bytes, encoder_bytes: slots of LoRA adapters, and the GPU's share of an image encoder; 0 without
     adapter_bytes: int = 0
     encoder_bytes: int = 0
-    window_bytes_per_token: int = 0
-    window_tokens: int = 0
-    index_bytes_per_token: int = 0
-    state_bytes: int = 0
+    window_bytes_per_token: int = 0  # bytes per token in the layers with a window, for each token that they keep
+    window_tokens: int = 0  # the tokens that the layers with a window keep
+    index_bytes_per_token: int = 0  # what of ``kv_bytes_per_token`` the keys of indexers take
+    state_bytes: int = 0  # states of one sequence, however long, in layers of linear attention and state-space layers
 
     @property
     def blocks(self) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tonnage.perf.memory import OF_ALL_MEMORY, MemoryPlan, expert_weights, matrix_weights, step_bytes_per_token
+from tonnage.spec.attention_layers import FullAttention, LatentLayer
 from tonnage.spec.catalog import find_engine
-from tonnage.spec.layers import KINDS, FullAttention, LatentLayer, Mixer
+from tonnage.spec.layers import KINDS, Mixer
 
 
 def equations(plan: MemoryPlan, isl: int = 0, osl: int = 0) -> list[str]:

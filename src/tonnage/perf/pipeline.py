@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf import step_terms as at
-from tonnage.perf.external.measured_steps import check_stages
+from tonnage.perf.measured_steps import check_stages
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.step import StepModel, step_seconds
 from tonnage.perf.terms import step_model

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tonnage.perf import shipped_json
 from tonnage.perf import step_terms as at
-from tonnage.perf.coefficient_files import content
 from tonnage.perf.matrices import scaled_by_blocks
 from tonnage.perf.step import attention_seconds, context_seconds, step_seconds
 
@@ -41,21 +41,13 @@ TERMS = ("traffic", "arithmetic", "blocks")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLoad:
-    """What a mean step of one attention rank holds, and how long it takes.
+    """What a mean step of one attention rank holds, and how long it takes."""
 
-    Attributes:
-        sequences: that decode, at least 1 while there is a step.
-        prompt_tokens: new prompt tokens in it.
-        isl: tokens of a prompt, which the new ones attend to.
-        context: mean tokens of a sequence that decodes.
-        seconds: of the step.
-    """
-
-    sequences: float
-    prompt_tokens: float
-    isl: float
-    context: float
-    seconds: float
+    sequences: float  # that decode, at least 1 while there is a step
+    prompt_tokens: float  # new prompt tokens in it
+    isl: float  # tokens of a prompt, which the new ones attend to
+    context: float  # mean tokens of a sequence that decodes
+    seconds: float  # of the step
 
 
 def shares(deployment: Deployment, c: NDArray[np.float64], load: StepLoad) -> tuple[float, float, float]:
@@ -74,18 +66,12 @@ def shares(deployment: Deployment, c: NDArray[np.float64], load: StepLoad) -> tu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """The power of one GPU.
+    """The power of one GPU."""
 
-    Attributes:
-        watts: mean, the time without a step included.
-        idle_watts: without any step.
-        busy: share of the time in which there is a step.
-        low, high: factors on the watts between which a measurement is expected with a probability of 80 %.
-    """
-
-    watts: float
-    idle_watts: float
-    busy: float
+    watts: float  # mean, the time without a step included
+    idle_watts: float  # without any step
+    busy: float  # share of the time in which there is a step
+    # low, high: factors on the watts between which a measurement is expected with a probability of 80 %
     low: float
     high: float
 
@@ -185,4 +171,4 @@ def seen_load(*, sequences: float, tokens_per_second: float, isl: float, osl: fl
 @cache
 def _shipped() -> dict[str, Any]:
     """The fitted terms, the idle watts with their sources, and the errors of models that were left out."""
-    return content("power.json", AGAIN)
+    return shipped_json("power.json", AGAIN)

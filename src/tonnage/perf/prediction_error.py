@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tonnage.perf.formats import fitted_bits
 from tonnage.perf.host import WITH_INDEXER
+from tonnage.perf.matrices import fitted_bits
 from tonnage.perf.ranges import fitted_engine, measured_model
 from tonnage.perf.residuals import Regime, like, shipped_residuals
 from tonnage.perf.terms_file import calibrated_for, shipped

@@ -11,11 +11,10 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tonnage.perf.adapters import MARK as ADAPTERS_MARK
-from tonnage.perf.coefficient_files import content
-from tonnage.perf.encoder import MARK as ENCODER_MARK
-from tonnage.perf.external.measured_steps import source_mark
-from tonnage.perf.formats import fitted_bits, format_mark, unfitted_formats
+from tonnage.perf import shipped_json
+from tonnage.perf.images_and_adapters import ADAPTERS_MARK, ENCODER_MARK
+from tonnage.perf.matrices import fitted_bits, format_mark, unfitted_formats
+from tonnage.perf.measured_steps import source_mark
 from tonnage.perf.power import limit_mark
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms import MARK as DRAFTING_MARK
@@ -39,41 +38,27 @@ Span = tuple[int, int]
 
 @strict
 class MeasuredLoads:
-    """What the rows of one generation of engines and one kind of model are of.
+    """What the rows of one generation of engines and one kind of model are of."""
 
-    Attributes:
-        rows: how many, by GPU.
-        isl, osl: the shortest and the longest prompts and outputs, in tokens.
-        context: the longest prompt with its output, in tokens.
-        in_flight: the most requests that an attention rank held at once.
-        gpus: of the largest instance.
-    """
-
-    rows: dict[str, int]
+    rows: dict[str, int]  # how many, by GPU
+    # isl, osl: the shortest and the longest prompts and outputs, in tokens
     isl: Span
     osl: Span
-    context: int
-    in_flight: int
-    gpus: int
+    context: int  # the longest prompt with its output, in tokens
+    in_flight: int  # the most requests that an attention rank held at once
+    gpus: int  # of the largest instance
 
 
 @strict
 class Ranges:
-    """``ranges.json`` as it is written.
+    """``ranges.json`` as it is written."""
 
-    Attributes:
-        date: of the fit that read the rows.
-        rows: how many, by file.
-        gpus: the rows of each GPU, of any engine, by the bits of the arithmetic ("8" or "16") in which it was measured.
-        engines: the generation of each engine preset.
-        loads: by generation and kind of model (``kind_of``).
-    """
-
-    date: str
-    rows: dict[str, int]
+    date: str  # of the fit that read the rows
+    rows: dict[str, int]  # how many, by file
+    # the rows of each GPU, of any engine, by the bits of the arithmetic ("8" or "16") in which it was measured
     gpus: dict[str, dict[str, int]]
-    engines: dict[str, str]
-    loads: dict[str, dict[str, MeasuredLoads]]
+    engines: dict[str, str]  # the generation of each engine preset
+    loads: dict[str, dict[str, MeasuredLoads]]  # by generation and kind of model (``kind_of``)
 
     def generation(self, deployment: Deployment) -> str:
         """The generation of a deployment's engine."""
@@ -99,7 +84,7 @@ def shipped_ranges() -> Ranges:
 
     Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
-    return read_as(Ranges, content("ranges.json", "reinstall, or write it again with ./fit ranges"), "perf/coefficients/ranges.json")
+    return read_as(Ranges, shipped_json("ranges.json", "reinstall, or write it again with ./fit ranges"), "perf/coefficients/ranges.json")
 
 
 # What is behind a prediction: which measurements its terms were fitted to, and which of its numbers were fitted to none.

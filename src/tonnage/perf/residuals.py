@@ -19,7 +19,7 @@ from statistics import NormalDist
 from typing import Any
 
 from tonnage.errors import DataErrors
-from tonnage.perf.coefficient_files import content
+from tonnage.perf import shipped_json
 from tonnage.results.metrics import student_t
 from tonnage.spec.calibration import MULTIPLIERS, OWN_METRICS
 from tonnage.spec.typed_values import read_as, strict
@@ -38,42 +38,24 @@ REGIME_WORDS = {"static", "small batch", "large batch", "loaded", "current", "ca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regime:
-    """What a prediction is of.
+    """What a prediction is of."""
 
-    Attributes:
-        load: "small batch", "large batch", "light", "middle", "heavy" or "open".
-        mix: "prompt" where it is the longer part by at least two, "output" otherwise.
-        family: "dense" or "moe".
-        known_gpu: whether rows of this GPU, in as many bits, were in the fit.
-        few_of_vendor: whether its vendor's rows are of few GPUs: any but NVIDIA's.
-        known_generation: whether anything is known of GPUs of its generation.
-        known_model: whether rows of this model, or of one of the same sizes, were.
-        newer_kinds: whether the model has indexers, compressed entries or states (``spec.layers``).
-        known_engine: whether rows of this engine generation were; never where step times come from elsewhere.
-        before_rows: whether the engine is older than every one that has rows, so that it has the terms of a later one.
-        known_format: whether weights of this format were.
-        known_family: whether experts or latent attention in this engine were.
-        current: whether the engine is of a generation whose steps were measured one system at a time (``silicon_sample.csv``).
-        calibrated: whether measurements of this deployment on this GPU shifted its terms.
-        own_terms: whether these are terms that this deployment's own loads have fitted.
-        own: by metric, root mean square and count of the calibration's own left-out errors; by_curve as it says.
-    """
-
-    load: str
-    mix: str
-    family: str
-    known_gpu: bool = True
-    few_of_vendor: bool = False
-    known_generation: bool = True
-    known_model: bool = True
-    newer_kinds: bool = False
-    known_engine: bool = True
-    before_rows: bool = False
-    known_format: bool = True
-    known_family: bool = True
-    current: bool = False
-    calibrated: bool = False
-    own_terms: bool = False
+    load: str  # "small batch", "large batch", "light", "middle", "heavy" or "open"
+    mix: str  # "prompt" where it is the longer part by at least two, "output" otherwise
+    family: str  # "dense" or "moe"
+    known_gpu: bool = True  # whether rows of this GPU, in as many bits, were in the fit
+    few_of_vendor: bool = False  # whether its vendor's rows are of few GPUs: any but NVIDIA's
+    known_generation: bool = True  # whether anything is known of GPUs of its generation
+    known_model: bool = True  # whether rows of this model, or of one of the same sizes, were
+    newer_kinds: bool = False  # whether the model has indexers, compressed entries or states (``spec.layers``)
+    known_engine: bool = True  # whether rows of this engine generation were; never where step times come from elsewhere
+    before_rows: bool = False  # whether the engine is older than every one that has rows, so that it has the terms of a later one
+    known_format: bool = True  # whether weights of this format were
+    known_family: bool = True  # whether experts or latent attention in this engine were
+    current: bool = False  # whether the engine is of a generation whose steps were measured one system at a time (``silicon_sample.csv``)
+    calibrated: bool = False  # whether measurements of this deployment on this GPU shifted its terms
+    own_terms: bool = False  # whether these are terms that this deployment's own loads have fitted
+    # by metric, root mean square and count of the calibration's own left-out errors; by_curve as it says
     own: tuple[tuple[str, float, int], ...] = ()
     by_curve: bool = False
 
@@ -163,24 +145,18 @@ STANDS_IN = {"ttft_p95_ms": "ttft_ms", "e2e_ms": "itl_ms", "requests_s": "itl_ms
 
 @strict
 class Residuals:
-    """The table of held-out errors.
+    """The table of held-out errors."""
 
-    Attributes:
-        quantiles: by metric and regime key, log(predicted / measured) at ``LEVELS``, shrunk towards the wider regime.
-        stretch: by metric and load or kind of load, how much wider intervals must be for groups of rows that the table has not seen.
-        unseen_gpu: by metric and kind of load, how much wider for a GPU that the fit has not seen.
-        report: how the table was made, and its coverage.
-        unseen_engine: by metric and kind of load, how much wider for an engine on hardware that its terms were not fitted on.
-        formats: of weights, that the rows are in.
-        widths: by term of a calibration, the width of the logarithm of its factor among groups that the fit had not seen.
-    """
-
+    # by metric and regime key, log(predicted / measured) at ``LEVELS``, shrunk towards the wider regime
     quantiles: Mapping[str, Mapping[str, tuple[float, ...]]]
+    # by metric and load or kind of load, how much wider intervals must be for groups of rows that the table has not seen
     stretch: Mapping[str, Mapping[str, float]]
-    unseen_gpu: Mapping[str, Mapping[str, float]]
-    report: Mapping[str, Any] = field(default_factory=dict)
+    unseen_gpu: Mapping[str, Mapping[str, float]]  # by metric and kind of load, how much wider for a GPU that the fit has not seen
+    report: Mapping[str, Any] = field(default_factory=dict)  # how the table was made, and its coverage
+    # by metric and kind of load, how much wider for an engine on hardware that its terms were not fitted on
     unseen_engine: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    formats: tuple[str, ...] = FORMATS
+    formats: tuple[str, ...] = FORMATS  # of weights, that the rows are in
+    # by term of a calibration, the width of the logarithm of its factor among groups that the fit had not seen
     widths: Mapping[str, float] = field(default_factory=dict)
 
     def knows(self, metric: str) -> bool:
@@ -289,7 +265,7 @@ def shipped_residuals() -> Residuals:
 
     Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
-    return residuals_of(content("residuals.json", "reinstall, or write it again with ./fit"), "perf/coefficients/residuals.json")
+    return residuals_of(shipped_json("residuals.json", "reinstall, or write it again with ./fit"), "perf/coefficients/residuals.json")
 
 
 def residuals_of(document: Mapping[str, Any], where: str = "residuals.json") -> Residuals:

@@ -235,19 +235,12 @@ def drafted_context_seconds(c: NDArray[np.float64], draft: NDArray[np.float64], 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafting:
-    """Speculative decoding, as far as it decides how long steps take.
+    """Speculative decoding, as far as it decides how long steps take."""
 
-    Attributes:
-        tokens: guesses per decode sequence and step (k).
-        acceptance: probability that a guess is right when the guesses before it were.
-        passes: passes of the drafter in a step.
-        coefficients: float64 of shape (COEFFICIENTS,), of one pass of the drafter.
-    """
-
-    tokens: int
-    acceptance: float
-    passes: int
-    coefficients: NDArray[np.float64]
+    tokens: int  # guesses per decode sequence and step (k)
+    acceptance: float  # probability that a guess is right when the guesses before it were
+    passes: int  # passes of the drafter in a step
+    coefficients: NDArray[np.float64]  # float64 of shape (COEFFICIENTS,), of one pass of the drafter
 
     @property
     def tokens_per_step(self) -> float:
@@ -257,22 +250,17 @@ class Drafting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepModel:
-    """How long the steps of a deployment take, and what its front end adds.
+    """How long the steps of a deployment take, and what its front end adds."""
 
-    Attributes:
-        coefficients: float64 of shape (COEFFICIENTS,), longer where a table of two or more entries is behind them.
-        frontend_s: seconds from sending a request until the engine has it, plus those from the engine's
-            token until the client has it; the simulator counts them all before the engine.
-        drafting: speculative decoding, or None.
-        stream_s: seconds in which the front end turns a sequence's tokens of a step into text and streams it, one
-            sequence after another; this holds up clients, not the engine.
-        response_s: seconds per sequence and step in which the engine hands tokens to the front end; ``coefficients`` include them.
-    """
-
-    coefficients: NDArray[np.float64]
+    coefficients: NDArray[np.float64]  # float64 of shape (COEFFICIENTS,), longer where a table of two or more entries is behind them
+    # seconds from sending a request until the engine has it, plus those from the engine's token until the client has it; the simulator
+    # counts them all before the engine
     frontend_s: float
-    drafting: Drafting | None = None
+    drafting: Drafting | None = None  # speculative decoding, or None
+    # seconds in which the front end turns a sequence's tokens of a step into text and streams it, one sequence after another; this holds up
+    # clients, not the engine
     stream_s: float = 0.0
+    # seconds per sequence and step in which the engine hands tokens to the front end; ``coefficients`` include them
     response_s: float = 0.0
 
     @property

@@ -8,12 +8,12 @@ know about coefficients (pipelines, slower steps, explanations, warnings, the fi
 To add a term, write one entry here and use its name in ``step.py`` and in ``vectorised_step.py``; then let one of the modules that
 fill the array (``matrices``, ``attention``, ``experts``, ``links``, ``host``) give it a value. The array of a deployment may be
 longer than the entries: a table of step times is behind them, as pairs of tokens and seconds with ascending tokens, where
-somebody else measured or predicted steps that no roofline repeats (``external/reduction.py``).
+somebody else measured or predicted steps that no roofline repeats (``perf.measured_steps``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Unit = Literal["s", "s/token", "s/sequence", "s/pair", "tokens", "sequences", "1"]
@@ -33,25 +33,15 @@ times the tokens. "share": one stage in ``pp`` pays it. "root": a factor per tok
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTerm:
-    """One coefficient of a step.
+    """One coefficient of a step."""
 
-    Attributes:
-        name: its name in this module, in lower case.
-        place: its index in the coefficient array.
-        unit: of the coefficient; "s" and "s/…" are durations, the others shape durations.
-        about: what it stands for.
-        part: the part of an explained step that its seconds belong to; None for what is no duration.
-        stages: how a pipeline scales it.
-        fed_by: the fitted terms that it is computed from (names of ``perf.fitted_terms``).
-    """
-
-    name: str
-    place: int
-    unit: Unit
-    about: str
-    part: Part | None
-    stages: Stages
-    fed_by: tuple[str, ...]
+    name: str  # its name in this module, in lower case
+    place: int  # its index in the coefficient array
+    unit: Unit  # of the coefficient; "s" and "s/…" are durations, the others shape durations
+    about: str  # what it stands for
+    part: Part | None  # the part of an explained step that its seconds belong to; None for what is no duration
+    stages: Stages  # how a pipeline scales it
+    fed_by: tuple[str, ...]  # the fitted terms that it is computed from (names of ``perf.fitted_terms``)
 
     @property
     def is_time(self) -> bool:
@@ -62,10 +52,10 @@ class StepTerm:
 _described: list[StepTerm] = []
 
 
-def _term(name: str, about: str, *, unit: Unit, part: Part | None = None, stages: Stages = "same", fed_by: tuple[str, ...] = ()) -> int:
-    """Describe the next coefficient and return its place."""
+def _term(unit: Unit, about: str, part: Part | None = None, *, stages: Stages = "same", fed_by: tuple[str, ...] = ()) -> int:
+    """Describe the next coefficient and return its place; ``TERMS`` knows it by the name that its place is given here."""
     place = len(_described)
-    _described.append(StepTerm(name=name, place=place, unit=unit, about=about, part=part, stages=stages, fed_by=fed_by))
+    _described.append(StepTerm(name="", place=place, unit=unit, about=about, part=part, stages=stages, fed_by=fed_by))
     return place
 
 
@@ -90,295 +80,141 @@ LAYER = (
 )
 
 LINEAR_FLOPS = _term(
-    "linear_flops",
-    "arithmetic of the decoder layers' matrices, routed experts excepted",
-    unit="s/token",
-    part="compute",
-    fed_by=(*MATRICES, "compute_blocks"),
+    "s/token", "arithmetic of the decoder layers' matrices, routed experts excepted", "compute", fed_by=(*MATRICES, "compute_blocks")
 )
-LINEAR_BYTES = _term(
-    "linear_bytes",
-    "reading the weights that every step touches",
-    unit="s",
-    part="bandwidth",
-    stages="times",
-    fed_by=READING,
-)
+LINEAR_BYTES = _term("s", "reading the weights that every step touches", "bandwidth", stages="times", fed_by=READING)
 EXPERT_BYTES = _term(
-    "expert_bytes",
+    "s",
     "reading the weights of all routed experts, as if the step touched every one of them",
-    unit="s",
-    part="bandwidth",
+    "bandwidth",
     stages="times",
     fed_by=(*READING, "expert_memory"),
 )
 EXPERT_MISS = _term(
-    "expert_miss",
-    "factor by which one more token shrinks the share of experts that no token has touched",
-    unit="1",
-    stages="root",
-    fed_by=("expert_spread",),
+    "1", "factor by which one more token shrinks the share of experts that no token has touched", stages="root", fed_by=("expert_spread",)
 )
-EXPERT_REST = _term(
-    "expert_rest",
-    "the untouched share of T tokens is EXPERT_REST · EXPERT_MISS**T",
-    unit="1",
-    fed_by=("expert_spread", "expert_first"),
-)
-NORM = _term(
-    "norm",
-    "exponent p of the norm that joins arithmetic and weight traffic",
-    unit="1",
-    fed_by=("norm",),
-)
+EXPERT_REST = _term("1", "the untouched share of T tokens is EXPERT_REST · EXPERT_MISS**T", fed_by=("expert_spread", "expert_first"))
+NORM = _term("1", "exponent p of the norm that joins arithmetic and weight traffic", fed_by=("norm",))
 ACTIVATION = _term(
-    "activation",
-    "moving activations through memory",
-    unit="s/token",
-    part="compute",
-    fed_by=("activation", "gelu", "expert_rows", "expert_skew", "attention"),
+    "s/token", "moving activations through memory", "compute", fed_by=("activation", "gelu", "expert_rows", "expert_skew", "attention")
 )
-HEAD_FLOPS = _term(
-    "head_flops",
-    "arithmetic of the output head",
-    unit="s/sequence",
-    part="head",
-    stages="share",
-    fed_by=MATRICES,
-)
-HEAD_BYTES = _term(
-    "head_bytes",
-    "reading the output head",
-    unit="s",
-    part="head",
-    fed_by=READING,
-)
+HEAD_FLOPS = _term("s/sequence", "arithmetic of the output head", "head", stages="share", fed_by=MATRICES)
+HEAD_BYTES = _term("s", "reading the output head", "head", fed_by=READING)
 ATTENTION = _term(
-    "attention",
+    "s/pair",
     "prefill attention, per pair of a new token and a token that it attends to",
-    unit="s/pair",
-    part="attention",
+    "attention",
     fed_by=("attention", "latent_attention", "index"),
 )
 CONTEXT = _term(
-    "context",
+    "s/token",
     "decode attention, per context token: the KV cache's bandwidth, or the arithmetic of the query heads",
-    unit="s/token",
-    part="kv",
+    "kv",
     fed_by=(*DECODE, "attention", "latent_bandwidth", "latent_arithmetic", "index"),
 )
 WALK = _term(
-    "walk",
-    "latency of walking one context, per token of the mean context and wave of blocks",
-    unit="s/token",
-    part="kv",
-    stages="times",
-    fed_by=("walk_s",),
+    "s/token", "latency of walking one context, per token of the mean context and wave of blocks", "kv", stages="times", fed_by=("walk_s",)
 )
-COMM_STEP = _term(
-    "comm_step",
-    "latency of small all-reduces",
-    unit="s",
-    part="link",
-    stages="times",
-    fed_by=LATENCY,
-)
+COMM_STEP = _term("s", "latency of small all-reduces", "link", stages="times", fed_by=LATENCY)
 COMM_SMALL = _term(
-    "comm_small",
+    "s/token",
     "bytes of small all-reduces, which are one-shot kernels that move every GPU's copy",
-    unit="s/token",
-    part="link",
+    "link",
     fed_by=(*BANDWIDTH, "small", "one_shot"),
 )
-SMALL_TOKENS = _term(
-    "small_tokens",
-    "most tokens of a step for which an all-reduce may be a small one",
-    unit="tokens",
-    stages="times",
-    fed_by=("bridge",),
-)
-COMM_LARGE = _term(
-    "comm_large",
-    "latency of large all-reduces",
-    unit="s",
-    part="link",
-    stages="times",
-    fed_by=LATENCY,
-)
-COMM_TOKEN = _term(
-    "comm_token",
-    "bytes of large all-reduces",
-    unit="s/token",
-    part="link",
-    fed_by=BANDWIDTH,
-)
+SMALL_TOKENS = _term("tokens", "most tokens of a step for which an all-reduce may be a small one", stages="times", fed_by=("bridge",))
+COMM_LARGE = _term("s", "latency of large all-reduces", "link", stages="times", fed_by=LATENCY)
+COMM_TOKEN = _term("s/token", "bytes of large all-reduces", "link", fed_by=BANDWIDTH)
 HOST_STEP = _term(
-    "host_step",
+    "s",
     "scheduling and launching a step on the host",
-    unit="s",
-    part="host",
+    "host",
     stages="times",
     fed_by=(*LAYER, "step_s", "schedule_s", "expert_layer", "expert_layer_s", "expert_each_s"),
 )
 HOST_SEQUENCE = _term(
-    "host_sequence",
+    "s/sequence",
     "what the host does for each sequence of a step",
-    unit="s/sequence",
-    part="host",
+    "host",
     fed_by=("sequence_s", "sequence_generation", "generation_sequence", "expert_sequence"),
 )
 HOST_PREFILL = _term(
-    "host_prefill",
+    "s",
     "what the host does for a step with any prefill in it",
-    unit="s",
-    part="host",
+    "host",
     fed_by=("prefill_s", "prefill_ranks_s", "prefill_layer_s", "expert_prefill_s"),
 )
-EXPERT_UNEVEN = _term(
-    "expert_uneven",
-    "how far the touched share f of the fullest GPU lies above the mean, in units of the root of f · (1 − f)",
-    unit="1",
-)
+EXPERT_UNEVEN = _term("1", "how far the touched share f of the fullest GPU lies above the mean, in units of the root of f · (1 − f)")
 EXPERT_FLOPS = _term(
-    "expert_flops",
+    "s/token",
     "arithmetic of the routed experts' matrices",
-    unit="s/token",
-    part="compute",
+    "compute",
     fed_by=(*MATRICES, "compute_blocks", "expert_compute", "expert_compute_wide", "expert_generation", "expert_skew"),
 )
-STARVED = _term(
-    "starved",
-    "large all-reduces whose kernel is left with few blocks",
-    unit="s",
-    part="link",
-    stages="times",
-    fed_by=("block_bytes_s",),
-)
-STARVED_FROM = _term(
-    "starved_from",
-    "tokens of a step above which they are",
-    unit="tokens",
-    stages="times",
-)
-STARVED_TO = _term(
-    "starved_to",
-    "most tokens of a step for which they are",
-    unit="tokens",
-    stages="times",
-)
+STARVED = _term("s", "large all-reduces whose kernel is left with few blocks", "link", stages="times", fed_by=("block_bytes_s",))
+STARVED_FROM = _term("tokens", "tokens of a step above which they are", stages="times")
+STARVED_TO = _term("tokens", "most tokens of a step for which they are", stages="times")
 HEADS = _term(
-    "heads",
-    "decode attention, per context token, while each query head is a block of its own",
-    unit="s/token",
-    part="kv",
-    fed_by=(*DECODE, "walk_s"),
+    "s/token", "decode attention, per context token, while each query head is a block of its own", "kv", fed_by=(*DECODE, "walk_s")
 )
-WAVE = _term(
-    "wave",
-    "waves of such blocks per decode sequence: query heads per multiprocessor",
-    unit="1",
-    stages="share",
-    fed_by=("walk_s",),
-)
+WAVE = _term("1", "waves of such blocks per decode sequence: query heads per multiprocessor", stages="share", fed_by=("walk_s",))
 GROUPED_FROM = _term(
-    "grouped_from",
-    "decode sequences from which a block takes the query heads of a KV head together",
-    unit="sequences",
-    stages="times",
-    fed_by=("walk_s",),
+    "sequences", "decode sequences from which a block takes the query heads of a KV head together", stages="times", fed_by=("walk_s",)
 )
 LAUNCHES = _term(
-    "launches",
+    "s",
     "least duration of a step with any prefill in it whose kernels are launched one by one",
-    unit="s",
-    part="host",
+    "host",
     stages="times",
     fed_by=("launch_layer_s", "launch_layer", "generation_launch"),
 )
-COMM_SLOW = _term(
-    "comm_slow",
-    "what large all-reduces take longer below a size at which the algorithm changes",
-    unit="s/token",
-    part="link",
-    fed_by=BANDWIDTH,
-)
-SLOW_TO = _term(
-    "slow_to",
-    "tokens of a step below which they do",
-    unit="tokens",
-    stages="times",
-    fed_by=("bridge",),
-)
+COMM_SLOW = _term("s/token", "what large all-reduces take longer below a size at which the algorithm changes", "link", fed_by=BANDWIDTH)
+SLOW_TO = _term("tokens", "tokens of a step below which they do", stages="times", fed_by=("bridge",))
 ONE_SHOT_TO = _term(
-    "one_shot_to",
+    "tokens",
     "most tokens of a step for which an all-reduce is a small one even where a large one takes less",
-    unit="tokens",
     stages="times",
     fed_by=("one_shot_tokens",),
 )
 GRAPHED_TO = _term(
-    "graphed_to",
-    "most tokens of a step with any prefill in it that CUDA graphs hold: it has neither LAUNCHES nor EAGER",
-    unit="tokens",
-    stages="times",
+    "tokens", "most tokens of a step with any prefill in it that CUDA graphs hold: it has neither LAUNCHES nor EAGER", stages="times"
 )
 EAGER = _term(
-    "eager",
+    "s",
     "what a step with any prefill in it takes longer where no CUDA graph holds it",
-    unit="s",
-    part="host",
+    "host",
     fed_by=("latent_prefill_s", "state_prefill_s", "generation_launch"),
 )
 SPARSE = _term(
-    "sparse",
+    "s/pair",
     "prefill attention of layers that bound what a token attends to, per pair, as if they did not",
-    unit="s/pair",
-    part="attention",
+    "attention",
     fed_by=("attention", "latent_attention"),
 )
 SPARSE_MOST = _term(
-    "sparse_most",
+    "s/token",
     "the same at its bound, per new token; a step takes the smaller of the two",
-    unit="s/token",
-    part="attention",
+    "attention",
     fed_by=("attention", "latent_attention"),
 )
 SCAN = _term(
-    "scan",
+    "s/token",
     "prefill of layers with a state or with windows beside compressed entries, per new token",
-    unit="s/token",
-    part="attention",
+    "attention",
     fed_by=("scan", "attention", "latent_attention"),
 )
 BOUNDED = _term(
-    "bounded",
+    "s/sequence",
     "decode attention to windows and chosen entries, and reading and writing states",
-    unit="s/sequence",
-    part="kv",
+    "kv",
     fed_by=(*DECODE, "attention", "latent_bandwidth", "latent_arithmetic", "walk_s", "gathered", "state_bandwidth"),
 )
+ADAPTERS = _term("s", "the pass over LoRA adapters, as if the step used every one of them", "compute", stages="times")
+ADAPTER_MISS = _term("1", "factor by which one more sequence shrinks the share of adapters that no sequence uses", stages="root")
+ENCODER = _term("s/token", "the image encoder, spread over the new tokens of prompts", "compute")
 
-ADAPTERS = _term(
-    "adapters",
-    "the pass over LoRA adapters, as if the step used every one of them",
-    unit="s",
-    part="compute",
-    stages="times",
-)
-ADAPTER_MISS = _term(
-    "adapter_miss",
-    "factor by which one more sequence shrinks the share of adapters that no sequence uses",
-    unit="1",
-    stages="root",
-)
-ENCODER = _term(
-    "encoder",
-    "the image encoder, spread over the new tokens of prompts",
-    unit="s/token",
-    part="compute",
-)
-
-TERMS: tuple[StepTerm, ...] = tuple(_described)
+_NAMES = {place: name.lower() for name, place in globals().items() if name.isupper() and isinstance(place, int)}
+TERMS: tuple[StepTerm, ...] = tuple(replace(term, name=_NAMES[term.place]) for term in _described)
 """Every term, by its place."""
 
 COEFFICIENTS = len(TERMS)

@@ -12,9 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError, DataErrors
-from tonnage.perf.coefficient_files import content
-from tonnage.perf.fitted_terms import acts_on, known_keys, terms_by_key, vocabulary
-from tonnage.perf.formats import FITTED
+from tonnage.perf import shipped_json
+from tonnage.perf.fitted_terms import FITTED_FORMATS, acts_on, known_keys, terms_by_key, vocabulary
 from tonnage.perf.residuals import FEWEST_OWN
 from tonnage.spec.calibration import deployment_key
 from tonnage.spec.typed_values import read_as, strict
@@ -176,30 +175,21 @@ class EngineRows:
 
 @strict
 class Origins:
-    """Where the terms come from, in words.
+    """Where the terms come from, in words."""
 
-    Attributes:
-        date: of the fit.
-        architectures, engines, formats: what is behind generations, engines and formats that are not fitted.
-        rows: what each engine was fitted on.
-        engine_rows: the GPUs among them.
-        experts, latent: by engine, the rows of experts and of latent attention.
-        gpus: by GPU whose generation was fitted as a whole, its points of 2026.
-        models: those that rows are of.
-        front_end: engines whose seconds per streamed token were chosen by rows.
-    """
-
-    date: str
+    date: str  # of the fit
+    # architectures, engines, formats: what is behind generations, engines and formats that are not fitted
     architectures: Texts
     engines: Texts
-    rows: Texts
+    rows: Texts  # what each engine was fitted on
     formats: Texts
-    engine_rows: dict[str, EngineRows] = field(default_factory=dict)
+    engine_rows: dict[str, EngineRows] = field(default_factory=dict)  # the GPUs among them
+    # experts, latent: by engine, the rows of experts and of latent attention
     experts: dict[str, int] = field(default_factory=dict)
     latent: dict[str, int] = field(default_factory=dict)
-    front_end: tuple[str, ...] = ()
-    gpus: dict[str, int] = field(default_factory=dict)
-    models: tuple[str, ...] = ()
+    front_end: tuple[str, ...] = ()  # engines whose seconds per streamed token were chosen by rows
+    gpus: dict[str, int] = field(default_factory=dict)  # by GPU whose generation was fitted as a whole, its points of 2026
+    models: tuple[str, ...] = ()  # those that rows are of
 
 
 @strict
@@ -223,7 +213,7 @@ def shipped() -> dict[str, Any]:
 
     Raises DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
-    return checked(content("terms.json", AGAIN), "perf/coefficients/terms.json")
+    return checked(shipped_json("terms.json", AGAIN), "perf/coefficients/terms.json")
 
 
 def checked(document: dict[str, Any], where: str) -> dict[str, Any]:
@@ -232,7 +222,7 @@ def checked(document: dict[str, Any], where: str) -> dict[str, Any]:
     Raises DataErrors: unknown keys, and values of another kind; one line each.
     """
     read_as(TermsFile, document, where)
-    words = vocabulary(document["architectures"], {*document["formats"], *FITTED})
+    words = vocabulary(document["architectures"], {*document["formats"], *FITTED_FORMATS})
     faults = []
     for group, owner, key, term in terms_by_key(document, words):
         path = f"{where}: {'.'.join(part for part in (group, owner, key) if part)}"
@@ -257,7 +247,7 @@ def terms_of(deployment: Deployment) -> dict[str, Any]:
 # everything, ``architectures`` for a GPU generation, and ``gpus`` are corrections to the generation: a GPU without measurements has those
 # of the measured one that ``siblings`` names, or none, and so gets its generation's mean. ``links`` holds for NVLink and PCIe, and
 # ``engines`` for one engine generation each: host terms, decode attention, latency of all-reduces. ``formats`` says what a number format
-# reaches of the efficiencies (``perf.formats``).
+# reaches of the efficiencies (``perf.matrices``).
 
 
 Group = dict[str, float]
@@ -265,25 +255,15 @@ Group = dict[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermGroups:
-    """The groups of one engine on one GPU.
+    """The groups of one engine on one GPU."""
 
-    Attributes:
-        gpu: what they are for.
-        shared: terms that hold for everything.
-        generation: those of the GPU's generation, over those of an unmeasured one.
-        own: corrections of the GPU, or of the measured GPU that it is most like, to its generation.
-        engine: those of the engine preset.
-        links: those of each kind of link.
-        formats: those of each number format.
-    """
-
-    gpu: Gpu
-    shared: Group
-    generation: Group
-    own: Group
-    engine: Group
-    links: dict[str, Group]
-    formats: dict[str, Group]
+    gpu: Gpu  # what they are for
+    shared: Group  # terms that hold for everything
+    generation: Group  # those of the GPU's generation, over those of an unmeasured one
+    own: Group  # corrections of the GPU, or of the measured GPU that it is most like, to its generation
+    engine: Group  # those of the engine preset
+    links: dict[str, Group]  # those of each kind of link
+    formats: dict[str, Group]  # those of each number format
 
     @property
     def kernels(self) -> str:

@@ -73,6 +73,11 @@ class Breach:
     limit: Limit
     value_ms: float | None
 
+    @property
+    def broken(self) -> bool:
+        """Whether the value is above the limit, as far as it was measured."""
+        return self.value_ms is None or self.value_ms > self.limit.milliseconds
+
 
 @strict
 class Bound:

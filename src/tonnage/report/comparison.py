@@ -15,7 +15,7 @@ from tonnage.report.numbers import ABSENT, between, counted, number, sentence_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tonnage.bench.compare import Comparison, Ratio
+    from tonnage.bench.intervals import Comparison, Ratio
     from tonnage.evidence.replay import MetricBeside, RunBesidePlan
 
 

@@ -14,11 +14,10 @@ from tonnage.units import NS_PER_S, format_gb
 from tonnage.workload.description import FittedArrivals
 
 if TYPE_CHECKING:
-    from tonnage.workload.description import Description, FittedLengths
+    from tonnage.workload.description import Description, FittedLengths, KvGain
     from tonnage.workload.fit import Fit
-    from tonnage.workload.limits import KvGain
     from tonnage.workload.live_sessions import Chosen, LiveSessions
-    from tonnage.workload.sharing import Sharing
+    from tonnage.workload.traffic import Sharing
 
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.spec.deployment import Limit, Slo, TrafficClass
+    from tonnage.spec.arrivals import TrafficClass
+    from tonnage.spec.deployment import Limit, Slo
 
 
 # How often limits were broken in a run: by how many requests, and in how many hours.
@@ -26,23 +27,14 @@ HOUR_NS = 3_600_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """What became of one limit.
+    """What became of one limit."""
 
-    Attributes:
-        limit: such as "TTFT p95 ≤ 500 ms".
-        share: of all requests, those that took longer than the limit's time, or were not completed.
-        broken_hours: hours of the run in which the limit's statistic, over the requests that were due in them, was above it.
-        hours: those in which a request was due.
-        worst_hour: the hour with the largest share of such requests, counted from 0.
-        worst_share: that share.
-    """
-
-    limit: str
-    share: float
-    broken_hours: int
-    hours: int
-    worst_hour: int
-    worst_share: float
+    limit: str  # such as "TTFT p95 ≤ 500 ms"
+    share: float  # of all requests, those that took longer than the limit's time, or were not completed
+    broken_hours: int  # hours of the run in which the limit's statistic, over the requests that were due in them, was above it
+    hours: int  # those in which a request was due
+    worst_hour: int  # the hour with the largest share of such requests, counted from 0
+    worst_share: float  # that share
 
 
 def violations(requests: Requests, slo: Slo) -> tuple[Violation, ...]:
@@ -91,37 +83,29 @@ def _above(values: NDArray[np.float64], limit: Limit, most: float, late: float) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassResult:
-    """Of one class.
+    """Of one class."""
 
-    Attributes:
-        name, share: as they were requested.
-        ttft_limit_s: the time to first token that its requests should have, in seconds; None where none was given.
-        requests: all that were sent …
-        completed, rejected: … of these; what was shed is rejected.
-        preemptions: times that one of them lost its KV blocks.
-        within: share of all that were sent whose first token came within the limit, 0 to 1; None without a limit.
-        ttft_ms, tpot_ms, e2e_ms: of the completed ones.
-        attained: joint attainment of its requests.
-    """
-
+    # name, share: as they were requested
     name: str
     share: float
-    ttft_limit_s: float | None
-    requests: int
+    ttft_limit_s: float | None  # the time to first token that its requests should have, in seconds; None where none was given
+    requests: int  # all that were sent …
+    # completed, rejected: … of these; what was shed is rejected
     completed: int
     rejected: int
-    preemptions: int
-    within: float | None
+    preemptions: int  # times that one of them lost its KV blocks
+    within: float | None  # share of all that were sent whose first token came within the limit, 0 to 1; None without a limit
+    # ttft_ms, tpot_ms, e2e_ms: of the completed ones
     ttft_ms: Latencies
     tpot_ms: Latencies
     e2e_ms: Latencies
-    attained: tuple[Attained, ...] = ()
+    attained: tuple[Attained, ...] = ()  # joint attainment of its requests
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         found = asdict(self)
-        attained = [one.to_json() for one in self.attained]
-        return {name: value for name, value in found.items() if name != "attained"} | ({"attained": attained} if attained else {})
+        del found["attained"]
+        return found | ({"attained": [one.to_json() for one in self.attained]} if self.attained else {})
 
 
 def by_class(requests: Requests, place: NDArray[np.int64], classes: Sequence[TrafficClass], slo: Slo = ()) -> tuple[ClassResult, ...]:

@@ -78,39 +78,28 @@ _PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The metrics of a run; ``DEFINITIONS`` has a line for each.
+    """The metrics of a run; ``DEFINITIONS`` has a line for each."""
 
-    Attributes:
-        requests_per_second, output_tokens_per_second, input_tokens_per_second: over the window; NaN where it has no length.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms, ttft_from_send_ms: in milliseconds.
-        requests: how many by status (``STATUS_NAMES``), over the whole run.
-        counted: completed requests that the latencies are over.
-        window_s: length of the window of the rates, in seconds.
-        window: which window that is and which requests count in it, in words.
-        concurrency: mean requests in flight.
-        preemptions: of the counted requests.
-        itl_relative_error: width of a bin of the gap histogram.
-        by_request: latencies of single requests, for joint attainment; None where they were not kept, and never in JSON.
-        sessions: of recorded sessions; None, and not in JSON, elsewhere.
-    """
-
+    # requests_per_second, output_tokens_per_second, input_tokens_per_second: over the window; NaN where it has no length
     requests_per_second: float
     output_tokens_per_second: float
+    # ttft_ms, itl_ms, tpot_ms, e2e_ms, ttft_from_send_ms: in milliseconds
     ttft_ms: Latencies
     itl_ms: Latencies
     tpot_ms: Latencies
     e2e_ms: Latencies
     ttft_from_send_ms: Latencies
-    requests: dict[str, int]
-    counted: int
-    window_s: float
-    window: str
-    concurrency: float
-    preemptions: int
+    requests: dict[str, int]  # how many by status (``STATUS_NAMES``), over the whole run
+    counted: int  # completed requests that the latencies are over
+    window_s: float  # length of the window of the rates, in seconds
+    window: str  # which window that is and which requests count in it, in words
+    concurrency: float  # mean requests in flight
+    preemptions: int  # of the counted requests
     input_tokens_per_second: float
-    itl_relative_error: float = GAP_BIN_WIDTH
+    itl_relative_error: float = GAP_BIN_WIDTH  # width of a bin of the gap histogram
+    # latencies of single requests, for joint attainment; None where they were not kept, and never in JSON
     by_request: ByRequest | None = None
-    sessions: SessionLatencies | None = None
+    sessions: SessionLatencies | None = None  # of recorded sessions; None, and not in JSON, elsewhere
 
     def statistic_ms(self, metric: LimitMetric, statistic: Statistic) -> float:
         """One statistic of one latency in milliseconds; NaN where it is undefined."""
@@ -181,16 +170,12 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLatencies:
-    """Of the requests of sessions.
+    """Of the requests of sessions."""
 
-    Attributes:
-        first_ttft_ms, further_ttft_ms: TTFT of the first request of a session, and of all others.
-        slowdown_ms: how many thousandths of the time that its answers take alone those of a session took, in all.
-    """
-
+    # first_ttft_ms, further_ttft_ms: TTFT of the first request of a session, and of all others
     first_ttft_ms: Latencies
     further_ttft_ms: Latencies
-    slowdown_ms: Latencies
+    slowdown_ms: Latencies  # how many thousandths of the time that its answers take alone those of a session took, in all
 
 
 FEWEST_ANSWERS = 5
@@ -356,22 +341,15 @@ def latencies_by_request(requests: Requests, counted: NDArray[np.bool_] | None =
 
 @strict
 class Attained:
-    """Requests that met every one of some limits.
+    """Requests that met every one of some limits."""
 
-    Attributes:
-        limits: in words.
-        requests_per_second: goodput, over the window.
-        share: of all requests that were due in the run.
-        low, high: between which the share is with a confidence of 95 %, by its scatter over blocks of the run.
-        asked: the share that a limit wants; None for goodput alone.
-    """
-
-    limits: str
-    requests_per_second: float
-    share: float
+    limits: str  # in words
+    requests_per_second: float  # goodput, over the window
+    share: float  # of all requests that were due in the run
+    # low, high: between which the share is with a confidence of 95 %, by its scatter over blocks of the run
     low: float
     high: float
-    asked: float | None = None
+    asked: float | None = None  # the share that a limit wants; None for goodput alone
 
     @property
     def holds(self) -> bool | None:

@@ -46,17 +46,11 @@ def gap_edges_ns() -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Of the requests of sessions.
+    """Of the requests of sessions."""
 
-    Attributes:
-        session: int64, the number of each one's session.
-        first: whether it is the session's first.
-        alone_ns: int64, how long its answer takes where the session is the only one; -1 where that does not compare.
-    """
-
-    session: NDArray[np.int64]
-    first: NDArray[np.bool_]
-    alone_ns: NDArray[np.int64]
+    session: NDArray[np.int64]  # int64, the number of each one's session
+    first: NDArray[np.bool_]  # whether it is the session's first
+    alone_ns: NDArray[np.int64]  # int64, how long its answer takes where the session is the only one; -1 where that does not compare
 
     def some(self, rows: slice | NDArray[np.int64]) -> Turns:
         """Those of some of the requests."""
@@ -65,39 +59,28 @@ class Turns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """One row per request, row number = id, and the histogram of all single gaps.
+    """One row per request, row number = id, and the histogram of all single gaps."""
 
-    Attributes:
-        due_ns: when the request was due to be sent (open loop: its scheduled time).
-        sent_ns: when it was sent.
-        first_token_ns, last_token_ns: when these reached the client; -1 if never.
-        isl, osl: prompt tokens, and output tokens received.
-        cached_tokens: prompt tokens found in a prefix cache.
-        instance: which instance served it; -1 if none.
-        status: index into ``STATUS_NAMES``.
-        preemptions: how often it lost its KV blocks.
-        gaps: int64 of shape (POSITION_BUCKETS, GAP_BINS): counts of single gaps between consecutive
-            output tokens, by bucket of output position and by bin of ``gap_edges_ns``.
-        window_ns: the run's end as far as rates are concerned: requests that completed in
-            [0, window_ns] count; -1 for the whole run.
-        row: the place of each in the trace, of a simulated engine whose requests are sent in another order; None elsewhere.
-        turns: whose session each is of, in sizings of sessions; None elsewhere.
-    """
-
-    due_ns: NDArray[np.int64]
-    sent_ns: NDArray[np.int64]
+    due_ns: NDArray[np.int64]  # when the request was due to be sent (open loop: its scheduled time)
+    sent_ns: NDArray[np.int64]  # when it was sent
+    # first_token_ns, last_token_ns: when these reached the client; -1 if never
     first_token_ns: NDArray[np.int64]
     last_token_ns: NDArray[np.int64]
+    # isl, osl: prompt tokens, and output tokens received
     isl: NDArray[np.int64]
     osl: NDArray[np.int64]
-    cached_tokens: NDArray[np.int64]
-    instance: NDArray[np.int32]
-    status: NDArray[np.int8]
-    preemptions: NDArray[np.int32]
+    cached_tokens: NDArray[np.int64]  # prompt tokens found in a prefix cache
+    instance: NDArray[np.int32]  # which instance served it; -1 if none
+    status: NDArray[np.int8]  # index into ``STATUS_NAMES``
+    preemptions: NDArray[np.int32]  # how often it lost its KV blocks
+    # int64 of shape (POSITION_BUCKETS, GAP_BINS): counts of single gaps between consecutive output tokens, by bucket of output position and
+    # by bin of ``gap_edges_ns``
     gaps: NDArray[np.int64]
+    # the run's end as far as rates are concerned: requests that completed in [0, window_ns] count; -1 for the whole run
     window_ns: int = -1
+    # the place of each in the trace, of a simulated engine whose requests are sent in another order; None elsewhere
     row: NDArray[np.int64] | None = None
-    turns: Turns | None = None
+    turns: Turns | None = None  # whose session each is of, in sizings of sessions; None elsewhere
 
     def __len__(self) -> int:
         """Number of requests."""

@@ -10,22 +10,14 @@ from tonnage.results.metrics import Latencies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamResult:
-    """What the requests of one stream saw.
+    """What the requests of one stream saw."""
 
-    Attributes:
-        name: of the model or pipeline.
-        asked: the traffic in words.
-        answered_per_second: answers over the time from the first request to the last answer.
-        items_per_second: the same in items, such as images: inferences per second.
-        latencies: from request to answer, in milliseconds, of those that were answered.
-        requests, rejected, expired: how many came, found a full queue, or waited too long.
-    """
-
-    name: str
-    asked: str
-    answered_per_second: float
-    items_per_second: float
-    latencies: Latencies
+    name: str  # of the model or pipeline
+    asked: str  # the traffic in words
+    answered_per_second: float  # answers over the time from the first request to the last answer
+    items_per_second: float  # the same in items, such as images: inferences per second
+    latencies: Latencies  # from request to answer, in milliseconds, of those that were answered
+    # requests, rejected, expired: how many came, found a full queue, or waited too long
     requests: int
     rejected: int
     expired: int
@@ -57,17 +49,11 @@ class ServiceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSweep:
-    """A service under several loads, one after another.
+    """A service under several loads, one after another."""
 
-    Attributes:
-        unit: what the loads count: "clients" or "requests/s".
-        loads: one for each point.
-        points: the result at each.
-    """
-
-    unit: str
-    loads: tuple[float, ...]
-    points: tuple[ServiceResult, ...]
+    unit: str  # what the loads count: "clients" or "requests/s"
+    loads: tuple[float, ...]  # one for each point
+    points: tuple[ServiceResult, ...]  # the result at each
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -86,21 +72,13 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedSettings:
-    """One combination of settings, and the servers that it needs.
+    """One combination of settings, and the servers that it needs."""
 
-    Attributes:
-        settings: of each model.
-        servers: how many; 0 where no number helps, None where it needs more than the answer.
-        least: servers by arithmetic alone.
-        use: largest share of a limit that requests see; None where the number is.
-        chosen: whether it is the answer.
-    """
-
-    settings: tuple[ModelSettings, ...]
-    servers: int | None
-    least: int
-    use: float | None
-    chosen: bool
+    settings: tuple[ModelSettings, ...]  # of each model
+    servers: int | None  # how many; 0 where no number helps, None where it needs more than the answer
+    least: int  # servers by arithmetic alone
+    use: float | None  # largest share of a limit that requests see; None where the number is
+    chosen: bool  # whether it is the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

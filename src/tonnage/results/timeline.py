@@ -35,39 +35,25 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineStep:
-    """One step.
+    """One step."""
 
-    Attributes:
-        start, duration: in the unit of the timeline.
-        held: the slots that requests held.
-        queued: requests that waited for a slot.
-        kv_used: KV blocks that requests held, as a share of all.
-        bound: what kept more from being in it.
-    """
-
+    # start, duration: in the unit of the timeline
     start: float
     duration: float
-    held: tuple[Held, ...]
-    queued: int
-    kv_used: float
-    bound: str
+    held: tuple[Held, ...]  # the slots that requests held
+    queued: int  # requests that waited for a slot
+    kv_used: float  # KV blocks that requests held, as a share of all
+    bound: str  # what kept more from being in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The steps of an engine, in order.
+    """The steps of an engine, in order."""
 
-    Attributes:
-        steps: the first of them, all where ``left`` is 0.
-        slots: that the engine has.
-        unit: of times: "s", or "ticks" of the lesson.
-        left: steps that are not in it.
-    """
-
-    steps: tuple[TimelineStep, ...]
-    slots: int
-    unit: str
-    left: int = 0
+    steps: tuple[TimelineStep, ...]  # the first of them, all where ``left`` is 0
+    slots: int  # that the engine has
+    unit: str  # of times: "s", or "ticks" of the lesson
+    left: int = 0  # steps that are not in it
 
 
 def timeline_table(timeline: Timeline) -> pa.Table:
@@ -75,7 +61,7 @@ def timeline_table(timeline: Timeline) -> pa.Table:
     import pyarrow as pa
 
     rows = [
-        (number, step.start, step.duration, *_of(held), step.queued, step.kv_used, step.bound)
+        (number, step.start, step.duration, held.slot, held.request, held.state, held.tokens, step.queued, step.kv_used, step.bound)
         for number, step in enumerate(timeline.steps)
         for held in step.held or (Held(slot=-1, request=-1, state="empty", tokens=0),)
     ]
@@ -116,10 +102,6 @@ def _step(rows: list[dict[str, Any]]) -> TimelineStep:
         kv_used=first["kv_used"],
         bound=first["bound"],
     )
-
-
-def _of(held: Held) -> tuple[int, int, str, int]:
-    return held.slot, held.request, held.state, held.tokens
 
 
 def chrome_trace(timeline: Timeline) -> dict[str, Any]:

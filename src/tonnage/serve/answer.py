@@ -9,22 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tonnage.serve.dialect import Refused
-from tonnage.serve.metrics import Ended
+from tonnage.serve.metrics import Ended, Metrics
+from tonnage.serve.request import Asked
+from tonnage.serve.script import Script
+from tonnage.serve.tokens import Prompt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tonnage.serve.metrics import Metrics
-    from tonnage.serve.request import Asked
-    from tonnage.serve.script import Script
-    from tonnage.serve.tokens import Prompt
-
-
-# Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one.
-
 
 class StopTexts:
-    """Takes a text piece by piece."""
+    """Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one."""
 
     def __init__(self, stops: Sequence[str], *, kept: bool = False) -> None:
         """Nothing has come yet; ``kept`` says whether the stop that is found is given out."""
@@ -59,8 +54,7 @@ class StopTexts:
         return next((size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in self._stops)), 0)
 
 
-LEFT = "abort"
-"""How an answer ends whose client has left."""
+LEFT = "abort"  # How an answer ends whose client has left
 
 
 class Call(NamedTuple):
@@ -151,10 +145,7 @@ class Answer:
             self._queue.put_nowait(Piece(finish=LEFT))
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """The answer, piece by piece, as the engine delivers it; ``finish`` is set when the last is given out.
-
-        Raises Refused: the engine cannot answer.
-        """
+        """The answer as the engine delivers it; ``finish`` is set when the last is given out. Raises Refused: the engine cannot answer."""
         texts = StopTexts(self.asked.stop, kept=self.asked.keeps_stop) if self.asked.stop else None
         try:
             while not self.finish:

@@ -16,24 +16,21 @@ from starlette.responses import JSONResponse, Response
 
 from tonnage.serve.answer import Answer
 from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
-from tonnage.serve.faults import HEADER
+from tonnage.serve.faults import HEADER, Faults
+from tonnage.serve.metrics import Metrics
 from tonnage.serve.replies import DONE, Made, Reply, event
-from tonnage.serve.request import Asked, Kind, asked_of
+from tonnage.serve.request import Asked, Kind, Limits, asked_of
 from tonnage.serve.rules import broken_json
+from tonnage.serve.tokens import Reader, Tokens
+from tonnage.serve.transfer import Transfers
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from tonnage.serve.faults import Fault, Faults
-    from tonnage.serve.metrics import Metrics
-    from tonnage.serve.request import Limits
-    from tonnage.serve.tokens import Reader, Tokens
-    from tonnage.serve.transfer import Transfers
 
-LARGEST_BODY = 32 * 2**20
-"""Bytes of a request's body."""
+LARGEST_BODY = 32 * 2**20  # Bytes of a request's body
 
 TOO_MANY = 429
 
@@ -205,10 +202,7 @@ def _rank(request: Request) -> int | None:
 
 
 async def admitted(service: Service, request: Request) -> int:
-    """Wait until the engines are awake; tokens after which a stream of the next request breaks off on purpose, 0 for never.
-
-    Raises Refused: a fault on demand.
-    """
+    """Wait until the engines are awake; tokens after which the stream breaks off, 0 for never. Raises Refused: a fault on demand."""
     await service.awake.wait()
     fault = None if service.faults is None else service.faults.next(request.headers.get(HEADER, ""))
     if fault is None:
@@ -216,15 +210,11 @@ async def admitted(service: Service, request: Request) -> int:
     if fault.kind == "stall":
         await asyncio.sleep(fault.end_s - fault.start_s)
         return 0
-    if fault.kind != "cut":
-        raise _failing(fault)
-    return fault.after
-
-
-def _failing(fault: Fault) -> Refused:
     if fault.kind == "429":
-        return Refused("Rate limit reached; a fault on demand.", status=TOO_MANY, kind="RateLimitError")
-    return Refused("Internal server error; a fault on demand.", status=500, kind="InternalServerError")
+        raise Refused("Rate limit reached; a fault on demand.", status=TOO_MANY, kind="RateLimitError")
+    if fault.kind == "500":
+        raise Refused("Internal server error; a fault on demand.", status=500, kind="InternalServerError")
+    return fault.after
 
 
 def check_type(request: Request) -> None:

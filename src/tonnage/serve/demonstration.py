@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tonnage.results.metrics import Summary
+from tonnage.results.metrics import Summary
 
 WITHIN = {"ttft_ms": 0.05, "tpot_ms": 0.02, "requests_per_second": 0.02}
 """How far measured and predicted means may be apart, as a share of the predicted one."""
 
-TTFT_MS = 4.0
-"""By so much a first token may be late in any case: two hops of HTTP, and reading the prompt, take time that no GPU does."""
+TTFT_MS = 4.0  # By so much a first token may be late in any case: two hops of HTTP, and reading the prompt, take time that no GPU does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

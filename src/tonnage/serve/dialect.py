@@ -5,15 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.serve.published import SGLANG, TENSORRT_LLM, VLLM, Published
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.checkpoints import HALF
 from tonnage.spec.catalog.interfaces import find_interface
-
-if TYPE_CHECKING:
-    from tonnage.spec.deployment import Deployment
+from tonnage.spec.deployment import Deployment
 
 _PERMISSION = {
     "id": "",
@@ -135,9 +133,6 @@ OF_TRITON = replace(OF_TENSORRT_LLM, name="triton", source=f"{OF_TENSORRT_LLM.so
 DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG, OF_NIM, OF_TRITON)}
 
 
-# The error that a client gets in place of an answer.
-
-
 class Refused(Exception):
     """A request that is answered with an error of the API."""
 
@@ -149,9 +144,6 @@ class Refused(Exception):
     def to_json(self, dialect: Dialect) -> dict[str, Any]:
         """The body, in the words of an engine."""
         return dialect.error(str(self), kind=self.kind, param=self.param, code=self.status)
-
-
-# The settings that an engine publishes at ``/server_info``.
 
 
 def settings_of(deployment: Deployment, name: str, context: int, *, caching: bool) -> dict[str, Any]:

@@ -121,10 +121,7 @@ def of_header(text: str) -> Fault:
 
 
 def clock_changes(faults: Sequence[Fault], instance: int) -> tuple[tuple[float, float], ...]:
-    """When the time of an instance changes its pace: (seconds from now, by which factor it is slower from then on).
-
-    A factor of infinity stands still. Faults that overlap multiply.
-    """
+    """(Seconds from now, factor by which an instance is slower from then on); infinity stands still, faults that overlap multiply."""
     found = [one for one in faults if one.kind in ("slow", "stall") and one.instance in (None, instance)]
     moments = {0.0, *(moment for one in found for moment in (one.start_s, one.end_s) if 0 < moment < math.inf)}
     changes = []
@@ -140,10 +137,7 @@ class Faults:
     def __init__(
         self, faults: Sequence[Fault], apply: Callable[[list[Fault]], None], *, seed: int, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """Nothing goes wrong before the first request.
-
-        ``apply`` gets the faults that are not about requests, with times from now, at the first request and at every change.
-        """
+        """``apply`` gets the faults that are not about requests, with times from now, at the first request and at every change."""
         self._faults, self._set = tuple(faults), tuple[Fault, ...]()
         self._apply, self._seed, self._now_s = apply, seed, now_s
         self._numbers = itertools.count()
@@ -151,10 +145,7 @@ class Faults:
         self._begun = False
 
     def next(self, header: str = "") -> Fault | None:
-        """What happens to the next request, which may bring its own fault in a header; None for nothing.
-
-        Raises Refused: a header with no fault of a single request.
-        """
+        """What happens to the next request, by a header or by itself; None for nothing. Raises Refused: no fault of a single request."""
         number, now = next(self._numbers), self._now_s()
         if not self._begun:
             self._begun, self._faults = True, tuple(_moved(one, now) for one in self._faults)

@@ -7,16 +7,13 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from tonnage.results.requests import UNFINISHED
-from tonnage.serve.prefix import Content, names_of
+from tonnage.serve.prefix import CachedEngine, Content, names_of
 from tonnage.simulator.member import Delivery, Member, view_of_groups
 from tonnage.simulator.router import ROUTERS, Request, memory_of
 from tonnage.units import NS_PER_S, PS_PER_NS
-
-if TYPE_CHECKING:
-    from tonnage.serve.prefix import CachedEngine
 
 
 class WallClock:
@@ -48,10 +45,7 @@ class WallClock:
         return self._from_ps[part] + int((moment_ns - self._from_ns[part]) * self._pace[part])
 
     def moment_ns(self, at: int) -> int:
-        """The first nanosecond of the monotonic clock at which simulated time has reached ``at``.
-
-        A time that is never reached, because the clock stands still for ever, is a year away.
-        """
+        """The first nanosecond of the monotonic clock with simulated time at ``at``; a year away where the clock stands still for ever."""
         part = max(bisect.bisect_left(self._from_ps, at) - 1, 0)
         if not self._pace[part]:
             return self._from_ns[part] + 366 * 86_400 * NS_PER_S
@@ -65,18 +59,8 @@ class WallClock:
         return (self._now_ns() - self.moment_ns(at)) / NS_PER_S
 
 
-KEPT = 4_096
-"""Requests after which ended ones are forgotten."""
-
-Deliver = Callable[[int, int], None]
-"""Takes output tokens and the status of the request after them, when its client has them."""
-
-
-class Alarm(Protocol):
-    """What wakes an instance: ``bench.alarm.Alarm``, or a test's own."""
-
-    def set(self, moment_ns: int) -> None:
-        """Ring once at that moment of the monotonic clock."""
+KEPT = 4_096  # Requests after which ended ones are forgotten
+Deliver = Callable[[int, int], None]  # Takes output tokens and the status of the request after them, when its client has them
 
 
 class Instance:
@@ -90,7 +74,7 @@ class Instance:
         self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
         self._clock = clock
         self._deliver: dict[int, Deliver] = {}
-        self._alarm: Alarm | None = None
+        self._ring_at: Callable[[int], None] | None = None
         self._late: Callable[[float], None] | None = None
         self.slot_at: dict[int, float] = {}  # when each request that is not forgotten had a slot first, in seconds of ``time.monotonic``
         self.handing_at = 0  # when the engine made what is being handed out, in picoseconds of its time
@@ -98,9 +82,9 @@ class Instance:
         self._begun: set[int] = set()
         self._taken = 0
 
-    def wakes_by(self, alarm: Alarm, late: Callable[[float], None]) -> None:
-        """Take an alarm whose ring calls ``wake``, and whom to tell how late each batch of deliveries was, in seconds on the wall."""
-        self._alarm, self._late = alarm, late
+    def wakes_by(self, ring_at: Callable[[int], None], late: Callable[[float], None]) -> None:
+        """Let ``ring_at`` set an alarm, whose ring calls ``wake``; ``late`` takes the seconds on the wall by which deliveries were late."""
+        self._ring_at, self._late = ring_at, late
 
     @property
     def now(self) -> int:
@@ -130,13 +114,9 @@ class Instance:
     ) -> None:
         """Take a request.
 
-        Its time counts from when it came: what this machine takes to read it is no time of the engine's, whose own front end is simulated.
-
-        Args:
-            deliver: called for every piece of the answer.
-            content: its tokens, for an engine with a prefix cache; None for some that it shares with nobody.
-            came_at: when it came, in seconds of ``time.monotonic``; None for now.
-            received: whether its KV cache and first token come from another engine, at ``came_at``.
+        Its time counts from when it came (``came_at``, in seconds of ``time.monotonic``): what this machine takes to read it is no time of
+        the engine's, whose own front end is simulated. ``content`` are its tokens, None for some that it shares with nobody; where it is
+        ``received``, its KV cache and first token come from another engine then.
         """
         self._taken += 1
         if self._taken % KEPT == 0:
@@ -178,8 +158,8 @@ class Instance:
                 return
             if moment > self._clock.now():
                 break
-        if self._alarm is not None:
-            self._alarm.set(self._clock.moment_ns(moment))
+        if self._ring_at is not None:
+            self._ring_at(self._clock.moment_ns(moment))
 
     def _note_slots(self) -> None:
         """See who has got a slot; looked at only where fewer wait than did."""
@@ -203,10 +183,7 @@ class Fleet:
     """Sends each request to one of its instances, by the simulator's own router."""
 
     def __init__(self, instances: Sequence[Instance], router: str = "least-outstanding", seed: int = 0, ranks: int = 1) -> None:
-        """Start with idle instances; with attention ranks each of them, those of one instance side by side.
-
-        Requests go to the ranks in turn, as in the simulator (``simulator.spec``).
-        """
+        """Start with idle instances, whose attention ranks are side by side and get requests in turn, as in ``simulator.spec``."""
         self.instances = tuple(instances)
         self._groups = [[one.member for one in self.instances[at : at + ranks]] for at in range(0, len(self.instances), ranks)]
         self._turns = [itertools.cycle(range(at, at + ranks)) for at in range(0, len(self.instances), ranks)]

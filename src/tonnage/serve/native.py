@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from tonnage.serve.answer import Answer
 from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, mixed, reply_of, saying, whole
 from tonnage.serve.dialect import Refused
-from tonnage.serve.replies import DONE, event
+from tonnage.serve.replies import DONE, Reply, event
 from tonnage.serve.request import asked_of
 from tonnage.serve.simulated import Simulated
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tonnage.serve.answer import Answer
-    from tonnage.serve.replies import Reply
 
-_OSL = 128
-"""Output tokens where a request does not say (SGLang's ``SamplingParams.max_new_tokens``)."""
+_OSL = 128  # Output tokens where a request does not say (SGLang's ``SamplingParams.max_new_tokens``)
 
 _SAME = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "stop", "n", "ignore_eos")
 _OTHER = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens", "stop_token_ids": "stop_token_ids", "sampling_seed": "seed"}

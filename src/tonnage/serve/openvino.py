@@ -1,4 +1,7 @@
-"""The pipeline as what answers the API: prompts by its tokenizer and template, sampling by its configuration."""
+"""A real model on the CPU: OpenVINO GenAI's continuous batching behind the OpenAI API (the extra ``openvino``).
+
+The pipeline has its own thread, the only one that calls ``step``.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +14,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.answer import Answer, Piece
 from tonnage.serve.app import Service
 from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Load, Metrics
-from tonnage.serve.request import Limits
+from tonnage.serve.request import Asked, Limits, Sampling
 from tonnage.serve.tokens import Fours, Message, Prompt
 
-if TYPE_CHECKING:
-    from tonnage.serve.request import Asked, Sampling
-
-
-# Text of tokens that come one after another; a character whose bytes are not all there yet is waited for.
-
-
 BROKEN = "\ufffd"
-MORE = 3
-"""Tokens, at most, that may follow the first byte of a character before it is whole, in a byte-level vocabulary."""
+MORE = 3  # Tokens, at most, that may follow the first byte of a character before it is whole, in a byte-level vocabulary
 
 
 class Detokenizer:
-    """Decodes the output of one request.
+    """Decodes the output of one request; a character whose bytes are not all there yet is waited for.
 
     A token's text depends on the one before it (a leading space), so that each step decodes from the last place where whole
     characters ended, and gives out what is new.
@@ -234,12 +229,9 @@ def _properties(settings: Settings) -> dict[str, Any]:
     return said
 
 
-# How a model is run by OpenVINO GenAI.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One instance."""
+    """How OpenVINO GenAI runs a model."""
 
     model: Path  # a GGUF file, or a folder with a model in OpenVINO's format
     max_batch_size: int = 32  # requests that share a step
@@ -311,10 +303,7 @@ class OpenvinoEngines:
         self._pipeline.stop()
 
     def answers(self, asked: Asked) -> list[Answer]:
-        """An answer for each choice to each prompt, not begun yet.
-
-        Raises Refused: sampling parameters that OpenVINO GenAI does not take.
-        """
+        """An answer for each choice to each prompt, not begun yet. Raises Refused: sampling that OpenVINO GenAI does not take."""
         answers = []
         for prompt in asked.prompts:
             for choice in range(asked.choices):
@@ -328,32 +317,14 @@ class OpenvinoEngines:
 
 
 class OpenvinoSource:
-    """One answer in the pipeline."""
+    """One answer in the pipeline, which does not say when it had a slot, what it lost, and what was cached."""
+
+    engine, slot_at, preemptions, cached = "0", None, 0, 0
 
     def __init__(self, pipeline: Pipeline, ids: tuple[int, ...], config: Any, stop_ids: frozenset[int]) -> None:
         """Not begun yet; ends at ``stop_ids``."""
         self._pipeline, self._ids, self._config, self._stop_ids = pipeline, ids, config, stop_ids
         self._work: Work | None = None
-
-    @property
-    def engine(self) -> str:
-        """There is one pipeline."""
-        return "0"
-
-    @property
-    def slot_at(self) -> float | None:
-        """The pipeline does not say it."""
-        return None
-
-    @property
-    def preemptions(self) -> int:
-        """The pipeline does not say it."""
-        return 0
-
-    @property
-    def cached(self) -> int:
-        """The pipeline does not say it."""
-        return 0
 
     def begin(self, answer: Answer) -> None:
         """Give the prompt to the pipeline."""
@@ -400,17 +371,11 @@ def _on(loop: asyncio.AbstractEventLoop, made: Deliveries) -> None:
         loop.call_soon_threadsafe(take)
 
 
-# How long a context a model file allows.
-
-
 KEY = "max_position_embeddings"
 
 
 def context_of(model: Path) -> int:
-    """Prompt plus output tokens at most, as a GGUF file or the config.json of a folder says.
-
-    Raises InputError: no such file, or one that does not say it.
-    """
+    """Prompt plus output tokens at most, as a GGUF file or a folder's config.json says. Raises InputError: it does not say it."""
     if not model.exists():
         raise InputError(f"{option('model')}: {model} does not exist; give a GGUF file, or a folder with a model in OpenVINO's format")
     try:
@@ -435,9 +400,6 @@ def _of_gguf(model: Path) -> int:
     architecture = str(fields["general.architecture"].contents())
     field = fields.get(f"{architecture}.context_length")
     return 0 if field is None else int(field.contents())
-
-
-# A real model that is served, and where.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

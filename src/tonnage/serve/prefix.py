@@ -1,4 +1,4 @@
-"""KV events of a simulated engine over ZeroMQ, in the format of vLLM 0.32: what a router that knows prefixes reads.
+"""The simulator's prefix cache on live requests, and its KV events over ZeroMQ in the format of vLLM 0.32, for routers that know prefixes.
 
 A PUB socket sends a batch for every step that changed the cache: the topic, its number in eight bytes, and in MessagePack the time, the
 events and the rank. A ROUTER socket sends those from a number on again (vllm/distributed/kv_events.py, read 2026-11-25).
@@ -17,18 +17,16 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.simulator.reference import Engine
-from tonnage.simulator.reference.prefix_cache import PrefixCache
-from tonnage.simulator.reference.record import Gaps
+from tonnage.simulator.reference.engine import Gaps
+from tonnage.simulator.reference.job import Job
+from tonnage.simulator.reference.prefix_cache import Found, Key, PrefixCache
+from tonnage.simulator.request import Happened
+from tonnage.simulator.spec import EngineSpec
 from tonnage.spec.sessions import ENDLESS
 
 if TYPE_CHECKING:
     import zmq
     from numpy.typing import NDArray
-
-    from tonnage.simulator.reference.job import Job
-    from tonnage.simulator.reference.prefix_cache import Found, Key
-    from tonnage.simulator.request import Happened
-    from tonnage.simulator.spec import EngineSpec
 
 
 _MASK = (1 << 63) - 1
@@ -295,11 +293,8 @@ class CachedEngine(Engine):
         return len(self.batcher.waiting) + len(self.coming)
 
 
-KEPT = 10_000
-"""Batches that can be sent again, as in vLLM."""
-
-MOST_WAITING = 100_000
-"""Batches that a subscriber may be behind before it misses some."""
+KEPT = 10_000  # Batches that can be sent again, as in vLLM
+MOST_WAITING = 100_000  # Batches that a subscriber may be behind before it misses some
 
 END = (-1).to_bytes(8, "big", signed=True)
 
@@ -326,10 +321,7 @@ class Publisher:
     """Sends the events of one engine."""
 
     def __init__(self, endpoint: str, replay: str = "", *, topic: str = "", rank: int = 0, block_tokens: int) -> None:
-        """Open the PUB socket, whose port is higher by the rank, and the ROUTER socket that sends again, if there is one.
-
-        Raises InputError: pyzmq or msgspec is not installed, or an address cannot be bound.
-        """
+        """Open the PUB socket, whose port is higher by the rank, and one that sends again. Raises InputError: no pyzmq, no such address."""
         try:
             import msgspec
             import zmq

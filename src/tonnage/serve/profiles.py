@@ -8,20 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.errors import DoesNotFit, InputError, option
-from tonnage.perf.memory import memory_plan
+from tonnage.perf.memory import MemoryPlan, memory_plan
+from tonnage.serve.machine import Device, Machine
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import Deployment, Parallelism
-from tonnage.spec.engine import default_knobs
+from tonnage.spec.engine import EnginePreset, default_knobs
+from tonnage.spec.hardware import Gpu
+from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision, find_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tonnage.perf.memory import MemoryPlan
-    from tonnage.serve.machine import Device, Machine
-    from tonnage.spec.engine import EnginePreset
-    from tonnage.spec.hardware import Gpu
-    from tonnage.spec.model import Model
 
 
 # What an engine needs of a machine in addition to memory: the maker and the generation of its GPUs, and their driver.
@@ -54,11 +51,6 @@ NEEDS: tuple[tuple[str, str, Cuda], ...] = (
 be installed in their place."""
 
 
-def cuda_of(engine: EnginePreset) -> Cuda:
-    """What the published builds of an engine need."""
-    return next(need for family, since, need in NEEDS if family == engine.family and numbers(engine.since) >= numbers(since))
-
-
 def numbers(version: str) -> tuple[int, ...]:
     """A version as numbers, to be compared."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
@@ -71,7 +63,7 @@ def missing(engine: EnginePreset, machine: Machine, devices: tuple[Device, ...])
         return f"{engine.name} runs on GPUs of {', '.join(engine.vendors)}, and these are of {vendor}"
     if vendors != {"NVIDIA"}:
         return ""
-    need = cuda_of(engine)
+    need = next(need for family, since, need in NEEDS if family == engine.family and numbers(engine.since) >= numbers(since))
     if machine.driver and numbers(machine.driver) < numbers(need.driver):
         return f"driver {machine.driver} is too old: {engine.name} is built with CUDA {need.version}, which needs {need.driver} or newer"
     old = next((one for one in devices if one.capability and numbers(one.capability) < numbers(need.capability)), None)
@@ -88,9 +80,6 @@ def lacks(engine: EnginePreset, gpu: Gpu, precision: Precision) -> str:
     return engine.lacks(precision)
 
 
-# A way to run a model on a machine: engine, number format, degree, and what it is made for; and whether the machine can.
-
-
 Kind = Literal["runnable", "low memory", "incompatible"]
 Aim = Literal["throughput", "latency"]
 
@@ -99,7 +88,7 @@ KINDS: tuple[Kind, ...] = ("runnable", "low memory", "incompatible")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One way."""
+    """One way to run a model on a machine: engine, number format, degree, and what it is made for; and whether the machine can."""
 
     family: str  # of the engine, such as "vllm"
     preset: str
@@ -136,8 +125,7 @@ class Profile:
 
 DEGREES = (1, 2, 4, 8)
 
-LEAST_CONTEXT = 2_048
-"""Tokens of a request below which a profile is not called runnable with low memory: nobody would serve it."""
+LEAST_CONTEXT = 2_048  # Tokens of a request below which a profile is not called runnable with low memory: nobody would serve it
 
 
 def profiles(
@@ -247,11 +235,7 @@ def _needed_at_all(d: Deployment, wanted: int) -> int:
     return _needed(memory_plan(replace(d, gpu=replace(d.gpu, memory_bytes=ROOMY * d.gpu.memory_bytes))), wanted)
 
 
-# Which profile is taken where nobody names one: by the order that NVIDIA documents for NIM.
-
-
-ENGINES = ("tensorrt-llm", "vllm", "sglang")
-"""The engines, the one that is preferred first."""
+ENGINES = ("tensorrt-llm", "vllm", "sglang")  # The engines, the one that is preferred first
 
 RULE = (
     "those that do not run here are left out; then TensorRT-LLM before vLLM before SGLang, fewer bits before more, latency before "
@@ -263,15 +247,11 @@ stands is ours)."""
 
 def ordered(found: Sequence[Profile]) -> tuple[Profile, ...]:
     """Profiles by kind, and the one that is taken first within a kind."""
-    kinds = ("runnable", "low memory", "incompatible")
-    return tuple(sorted(found, key=lambda one: (kinds.index(one.kind), ENGINES.index(one.family), one.bits, one.aim != "latency", -one.tp)))
+    return tuple(sorted(found, key=lambda one: (KINDS.index(one.kind), ENGINES.index(one.family), one.bits, one.aim != "latency", -one.tp)))
 
 
 def chosen(found: Sequence[Profile], name: str | None = None) -> Profile:
-    """The profile of that name, or the first runnable one whose checkpoint is known.
-
-    Raises InputError: there is none; the message says what the nearest one needs.
-    """
+    """The profile of that name, or the first runnable one with a known checkpoint. Raises InputError: with what the nearest one needs."""
     where = option("profile")
     if name is not None:
         named = next((one for one in found if one.name == name), None)

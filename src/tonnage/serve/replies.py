@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tonnage.serve.answer import Answer, Call, Piece
+from tonnage.serve.dialect import Further
+from tonnage.serve.request import Asked
 from tonnage.serve.script import logprobs_of
-
-if TYPE_CHECKING:
-    from tonnage.serve.answer import Answer, Call, Piece
-    from tonnage.serve.dialect import Further
-    from tonnage.serve.request import Asked
-    from tonnage.serve.tokens import Prompt, Tokens
+from tonnage.serve.tokens import Prompt, Tokens
 
 DONE = b"data: [DONE]\n\n"
 _TEXT = json.JSONEncoder(separators=(",", ":")).encode

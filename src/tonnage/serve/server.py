@@ -13,58 +13,37 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.app import Cut, Service
 from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.instance import Fleet, Instance, WallClock
+from tonnage.serve.openvino import OpenvinoServed
+from tonnage.serve.prefix import CachedEngine, Publisher
 from tonnage.serve.request import Limits
 from tonnage.serve.routes import application
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervisor import STARTS
-from tonnage.serve.tokens import TokenReader
-from tonnage.serve.transfer import Transfers
+from tonnage.serve.tokens import TokenReader, Tokens
+from tonnage.serve.transfer import Role, Transfers
+from tonnage.simulator.pools import KvLink
+from tonnage.spec.lengths import Lengths
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     import uvicorn
 
-    from tonnage.serve.prefix import CachedEngine, Publisher
-    from tonnage.serve.tokens import Tokens
-    from tonnage.serve.transfer import Role
-    from tonnage.simulator.pools import KvLink
-    from tonnage.spec.lengths import Lengths
 
-KILLED = 137
-"""Exit code of a process that was killed."""
-
-STARTS_IN_S = 60
-"""Seconds that a server in a thread may take to start."""
-
-DRAIN_S = 10
-"""Seconds that streams have to end after the server got a signal."""
+KILLED = 137  # Exit code of a process that was killed
+STARTS_IN_S = 60  # Seconds that a server in a thread may take to start
+DRAIN_S = 10  # Seconds that streams have to end after the server got a signal
 
 
 def _free(rank: int) -> tuple[int, float]:
     """An adapter that takes nothing."""
     return 0, 0.0
-
-
-class Servable(Protocol):
-    """What ``serve`` serves."""
-
-    @property
-    def host(self) -> str:
-        """Where the server listens."""
-
-    @property
-    def port(self) -> int:
-        """Its port; 0 takes a free one."""
-
-    def build(self, loop: asyncio.AbstractEventLoop) -> Service:
-        """The service on an event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +111,7 @@ class Served:
         limits = Limits(models=(self.model,), max_context=self.max_context, vocabulary=self.tokens.size, reasons=self.reasons)
         engines.metrics.state.loaded = limits.adapters
         for instance in fleet.instances:
-            instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
+            instance.wakes_by(Alarm(loop, instance.wake).set, engines.metrics.late)
             instance.engine.stepped = partial(engines.metrics.stepped, instance.name)
             if self.events:
                 engines.publishers.append(self._publisher(instance))
@@ -186,6 +165,9 @@ class Served:
         for fault in faults:
             if fault.kind == "crash" and fault.start_s >= 0:
                 crashes.append(loop.call_later(fault.start_s, os._exit, KILLED))
+
+
+Servable = Served | OpenvinoServed
 
 
 def serve(served: Servable, ready: Callable[[int], None]) -> None:

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Call, Piece
 from tonnage.serve.dialect import Refused
+from tonnage.serve.instance import Fleet, Instance
 from tonnage.serve.metrics import Load, Metrics
-from tonnage.serve.prefix import Content
+from tonnage.serve.prefix import Content, Publisher
 from tonnage.serve.published import VLLM, Published
-from tonnage.serve.script import script_of
-
-if TYPE_CHECKING:
-    from tonnage.serve.instance import Fleet, Instance
-    from tonnage.serve.prefix import Publisher
-    from tonnage.serve.request import Asked
-    from tonnage.serve.script import Script
-    from tonnage.serve.tokens import Prompt, Tokens
-    from tonnage.serve.transfer import Transfers
-    from tonnage.spec.lengths import Lengths
+from tonnage.serve.request import Asked
+from tonnage.serve.script import Script, script_of
+from tonnage.serve.tokens import Prompt, Tokens
+from tonnage.serve.transfer import Transfers
+from tonnage.spec.lengths import Lengths
 
 
 class Simulated:
     """A fleet, as the application sees it."""
+
+    broken = ""  # it never is
 
     def __init__(
         self, fleet: Fleet, model: str, *, tokens: Tokens, lengths: Lengths, names: Published = VLLM, max_context: int = 0
@@ -46,11 +43,6 @@ class Simulated:
     def waiting(self) -> int:
         """Requests in the engines' queues."""
         return self.fleet.waiting
-
-    @property
-    def broken(self) -> str:
-        """A simulated engine does not break."""
-        return ""
 
     def close(self) -> None:
         """Close what publishes events of the caches."""
@@ -136,7 +128,7 @@ class SimulatedSource:
         self._finish = "stop" if script.length <= limit else "length"
         self._stops = frozenset(asked.sampling.stop_token_ids)
         self._number = -1
-        self._made = self._cached = 0
+        self._made = self.cached = 0  # cached: tokens of its prompt that the prefix cache had
         self._answer: Answer | None = None
         self._at: Instance | None = None
 
@@ -154,11 +146,6 @@ class SimulatedSource:
     def preemptions(self) -> int:
         """How often it lost its blocks."""
         return 0 if self._at is None else self._at.engine.preemptions(self._number)
-
-    @property
-    def cached(self) -> int:
-        """Tokens of its prompt that the prefix cache had."""
-        return self._cached
 
     def begin(self, answer: Answer) -> None:
         """Send the request to an instance."""
@@ -197,8 +184,8 @@ class SimulatedSource:
         if not self._made and self._asked.received:
             tokens += 1  # the one that came with its KV cache
         if not self._made and self._at is not None:
-            self._cached = self._at.engine.cached(self._number)
-            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self._cached, received=self._asked.received)
+            self.cached = self._at.engine.cached(self._number)
+            self._answer.metrics.looked_up(self.engine, self._prompt.tokens, self.cached, received=self._asked.received)
         if status == COMPLETED and self._asked.offered_as and self._at is not None and self._transfers is not None:
             self._transfers.computed(self._asked.offered_as, self._at, self._prompt.tokens)
         self._answer.take(self._piece(tokens, ends=status == COMPLETED))

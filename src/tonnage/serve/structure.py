@@ -17,8 +17,7 @@ from tonnage.serve.dialect import Refused
 if TYPE_CHECKING:
     import llguidance
 
-LONGEST = 20_000
-"""Bytes of a value, after which a grammar that does not end is given up."""
+LONGEST = 20_000  # Bytes of a value, after which a grammar that does not end is given up
 
 _CLOSING, _QUOTE, _COMMA, _FREE = b"]}", ord('"'), ord(","), b"abcdefghijklmnopqrstuvwxyz"
 _DIGITS, _JOINTS, _WORDS = b"0123456789", b"@:./-", 8

@@ -23,8 +23,6 @@ from typing import Self
 from tonnage.errors import BAD_INPUT, InputError, TonnageError
 from tonnage.serve import guard
 
-# What one child process runs.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
@@ -43,8 +41,7 @@ class Program:
 
 
 TAIL_LINES = 5
-STARTS = "TONNAGE_STARTS"
-"""Environment variable that tells a child how often it was started: 1 the first time."""
+STARTS = "TONNAGE_STARTS"  # Environment variable that tells a child how often it was started: 1 the first time
 
 
 class Child:
@@ -125,12 +122,9 @@ class Child:
 
 
 LOOK_S = 0.05
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
-"""Pause before a restart: it doubles with every start that did not last, up to the longest."""
-_PORTS, _TRIES = range(15_000, 32_768), 100
-"""Linux gives outgoing connections ports from 32768 on, other systems from 49152 on."""
-LASTED_S = 60.0
-"""A program that ran so long begins again with the first pause."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0  # Pause before a restart: it doubles with every start that did not last, up to the longest
+_PORTS, _TRIES = range(15_000, 32_768), 100  # Linux gives outgoing connections ports from 32768 on, other systems from 49152 on
+LASTED_S = 60.0  # A program that ran so long begins again with the first pause
 
 
 class Supervisor:
@@ -174,10 +168,7 @@ class Supervisor:
         self._end()
 
     def wait_until_ready(self, *, timeout_s: float, seen: Callable[[int, int], None] | None = None) -> None:
-        """Wait until every program serves; ``seen`` takes how many do, and of how many, whenever that number changes.
-
-        Raises InputError: a program refused what it was given (exit code 2), in its words; TonnageError: one ended, or the time is over.
-        """
+        """Wait until all serve; ``seen`` takes how many do, of how many. Raises InputError: exit code 2; TonnageError: one failed."""
         until, before = time.monotonic() + timeout_s, -1
         while True:
             serving = [child.serves() for child in self.children]
@@ -234,9 +225,6 @@ class Supervisor:
             child.ask_to_end()
         for child in self.children:
             child.wait()
-
-
-# Free ports for child processes.
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:

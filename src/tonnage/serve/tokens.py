@@ -6,15 +6,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from tonnage.bench.prompts import TokenizerFile
 from tonnage.serve.dialect import Refused
 
-if TYPE_CHECKING:
-    from tonnage.bench.prompts import TokenizerFile
-
-CHARACTERS = 4
-"""Of a token, where no tokenizer is given."""
+CHARACTERS = 4  # Of a token, where no tokenizer is given
 
 # Each is one token of four characters, with the space before it, so that an answer that comes back in a later prompt has the same tokens.
 _WORDS = """
@@ -23,10 +20,8 @@ pen pie pin pot row run salt set tea tie toy wax web win wit yes you for and the
 old big red hot dry far low few own let see ask try put get use pay say
 """
 WORDS = tuple(word for word in _WORDS.split() if len(word) == CHARACTERS - 1)
-END = 2
-"""The token that ends an answer, where no tokenizer names one."""
-RESERVED = 256
-"""Tokens that no text makes, among them the end of an answer and the marks of a message."""
+END = 2  # The token that ends an answer, where no tokenizer names one
+RESERVED = 256  # Tokens that no text makes, among them the end of an answer and the marks of a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +33,7 @@ class Word:
 
 
 class Tokens(Protocol):
-    """Texts as tokens, and back.
-
-    Attributes:
-        words: what answers are made of.
-        size: of the vocabulary.
-        end: the token that ends an answer.
-    """
+    """Texts as tokens, and back."""
 
     @property
     def words(self) -> Sequence[Word]:
@@ -147,9 +136,6 @@ class FileTokens:
 _ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<｜end▁of▁sentence｜>", "[EOS]")
 
 
-# What a client sent, as an engine gets it: its tokens.
-
-
 PER_MESSAGE, PER_CHAT = 4, 2
 """Tokens that a chat template adds to each message and to the whole, roughly those of ChatML (role, two markers, a line break)."""
 
@@ -199,10 +185,7 @@ class TokenReader:
         return Prompt(ids=tuple(self.tokens.ids(_whole(text), special=special) or self.tokens.ids(" ")), text=text)
 
     def chat(self, messages: Sequence[Message]) -> Prompt:
-        """The texts, each between two tokens before it and two after it, and the two with which the answer begins.
-
-        So a chat that goes on begins with the tokens of the chat before.
-        """
+        """Each text between two tokens before and two after it, so that a chat that goes on begins with the tokens of the chat before."""
         found: list[int] = []
         for message in messages:
             role = _role(message.role)

@@ -17,26 +17,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from tonnage.bench.connection import Target
 from tonnage.gateway.core import fetch
 from tonnage.serve.dialect import Refused
-
-if TYPE_CHECKING:
-    from tonnage.serve.instance import Instance
-    from tonnage.serve.request import Asked
-    from tonnage.simulator.pools import KvLink
+from tonnage.serve.instance import Instance
+from tonnage.serve.request import Asked
+from tonnage.simulator.pools import KvLink
 
 Role = Literal["producer", "consumer"]
 
-LEASE_S = 30.0
-"""Seconds that a cache waits to be fetched (``kv_lease_duration`` of vLLM 0.32.0)."""
+LEASE_S = 30.0  # Seconds that a cache waits to be fetched (``kv_lease_duration`` of vLLM 0.32.0)
 
 ANSWERS_IN_S = 5.0
-FETCHED = "/kv/"
-"""The path of a cache, before the name of its request."""
+FETCHED = "/kv/"  # The path of a cache, before the name of its request
 
 NEEDED = ("remote_engine_id", "remote_request_id", "remote_host", "remote_port", "remote_block_ids")
 """Without these vLLM computes the prompt itself."""
@@ -103,18 +99,12 @@ class Transfers:
         }
 
     def fetched(self, request: str) -> dict[str, float] | None:
-        """What another engine is told that fetches a cache, once; None if it is gone.
-
-        Tokens, seconds on the wall until it has come, and how much later than the prompt was computed this machine replied.
-        """
+        """Of a cache that is fetched, once: tokens, seconds until it has come, seconds by which this machine was late; None if gone."""
         one = self.waiting.pop(request, None)
         return None if one is None else {"tokens": one.tokens, "comes_in_s": one.instance.wall_s(one.comes_at), "late_s": one.late_s}
 
     async def received(self, asked: Asked) -> Asked:
-        """A request with the cache that its parameters name; as it is where they name none.
-
-        Raises Refused: the cache is gone, or its engine cannot be reached: vLLM fails such a request (``kv_load_failure_policy``).
-        """
+        """A request with the cache that its parameters name, if they do. Raises Refused: it is gone (vLLM's ``kv_load_failure_policy``)."""
         said = asked.transfer or {}
         if self.role != "consumer" or not said.get("do_remote_prefill") or not all(said.get(name) for name in NEEDED) or asked.osl < 2:
             return asked

@@ -1,7 +1,7 @@
 """What an engine is when it runs, assembled once for everybody who simulates one, and the runs of an instance of it.
 
 The attention ranks of an instance (``Parallelism.dp``) have separate requests and KV caches, and go in lockstep
-(``reference/ranks.py``); a router inside the instance gives them requests, or clients, in turn. Where ranks are endpoints of their own, in
+(``reference.Ranks``); a router inside the instance gives them requests, or clients, in turn. Where ranks are endpoints of their own, in
 ``serve``, ``demo`` and two pools, each is an engine by itself and its step is priced as if all ranks were alike.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tonnage.perf.step import StepModel
     from tonnage.results.requests import Requests
     from tonnage.simulator.engine import Engine
-    from tonnage.simulator.steps import StepRecord
+    from tonnage.simulator.request import StepRecord
     from tonnage.simulator.tiers import Tier
     from tonnage.spec.deployment import Deployment, EngineKnobs
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
+from tonnage.spec.catalog import find_engine, find_offloading, usual_offloading
 from tonnage.spec.catalog.interfaces import starts_offloading
-from tonnage.spec.catalog.lookup import find_engine, find_offloading, usual_offloading
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.kv_tiers import KV_SHARE, PLAIN, AskedTier, KvTiers, Offloading, SystemTier
 from tonnage.units import PS_PER_S

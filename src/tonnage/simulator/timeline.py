@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TOKENS, WAITING, Held, Timeline, TimelineStep
-from tonnage.simulator.reference.clients import Clients
+from tonnage.simulator.reference import Clients
 from tonnage.simulator.reference.engine import Engine
 from tonnage.simulator.spec import rank_traces, spec_of
 from tonnage.units import PS_PER_S, to_ps

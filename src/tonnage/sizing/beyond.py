@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-from tonnage.perf.formats import fitted_bits
+from tonnage.perf.matrices import fitted_bits
 from tonnage.perf.ranges import kind_of, nearest_format, nearest_gpu, nearest_model, shipped_ranges
 from tonnage.perf.terms_file import shipped
 from tonnage.plan.provenance import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured

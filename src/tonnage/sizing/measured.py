@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tonnage.errors import InputError, UnknownName, option
-from tonnage.formats.points import STEADY, MeasuredPoint
+from tonnage.formats.measured_files import STEADY, MeasuredPoint
 from tonnage.formats.table import STATISTICS
 from tonnage.plan.candidate import Candidate, by_gpus_needed
 from tonnage.plan.demand import Demand
@@ -39,7 +39,8 @@ from tonnage.plan.reason import (
     nearest_of,
 )
 from tonnage.results.metrics import Latencies
-from tonnage.spec.catalog import accuracy_and_calibration, engines, find_engine, find_gpu, find_model, system_of
+from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, system_of
+from tonnage.spec.catalog.accuracy import accuracy_and_calibration
 from tonnage.spec.deployment import Limit, LimitMetric, Slo
 from tonnage.spec.precision import find_precision
 from tonnage.version import VERSION

@@ -37,7 +37,8 @@ from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.load_scan import binding_limit
 from tonnage.sizing.search.search_space import traffic
 from tonnage.sizing.search.tuning import changes
-from tonnage.spec.catalog import QualityScore, find_engine, find_score, models
+from tonnage.spec.catalog import find_engine, models
+from tonnage.spec.catalog.accuracy import QualityScore, find_score
 from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.step_times import FITTED

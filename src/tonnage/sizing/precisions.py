@@ -16,7 +16,8 @@ from tonnage.perf.memory import memory_plan, weight_bytes
 from tonnage.perf.ranges import marks, unfitted_formats_of
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
-from tonnage.spec.catalog import find_engine, gpus, trade_offs
+from tonnage.spec.catalog import find_engine, gpus
+from tonnage.spec.catalog.accuracy import trade_offs
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import PRECISIONS, find_precision
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.spec.catalog import TradeOff
+    from tonnage.spec.catalog.accuracy import TradeOff
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision

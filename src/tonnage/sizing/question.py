@@ -12,9 +12,8 @@ from tonnage.plan.candidate import CONFIDENCE
 from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
 from tonnage.simulator.router import DEFAULT_ROUTER
-from tonnage.spec.adapters import Adapters
 from tonnage.spec.calibration import Calibration
-from tonnage.spec.deployment import LIMITED, METRICS, Limit, LimitMetric, Slo, Speculation
+from tonnage.spec.deployment import LIMITED, METRICS, Adapters, Limit, LimitMetric, Slo, Speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.images import Images
 from tonnage.spec.kv_tiers import OFF, KvTiers

@@ -18,6 +18,7 @@ from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
 from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps, parallel
+from tonnage.sizing.search.contender import DOUBT
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Care
@@ -43,8 +44,8 @@ def sensitivity(search: Search, best: Sized) -> Sensitivity:
     inputs: list[Input] = ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
     moves = [(name, sign * CHANGE) for name in inputs for sign in (-1, 1)]
     search.steps.expect(len(moves))
-    changed = {}
-    for move, found in parallel(lambda move: _changed(search, best, *move), moves, search.workers):
+    changed, care = {}, _care(best)
+    for move, found in parallel(lambda move: _changed(search, best, *move, care), moves, search.workers):
         changed[move] = found
         search.steps.done(f"{move[0]} {move[1]:+.0%}")
     swings = [Swing(input=name, low=changed[name, -CHANGE], high=changed[name, CHANGE]) for name in inputs]
@@ -94,9 +95,16 @@ def again(search: Search, question: Question, best: Sized | None = None, *, care
     return found
 
 
-def _changed(search: Search, best: Sized, name: Input, change: float) -> Changed:
+def _care(best: Sized) -> Care:
+    """How long the runs are that a changed question is first answered by: the longest where short ones find another load for the choice."""
+    if best.contender.question.objective == "latency":
+        return SURE  # a system more or less makes another answer the shortest
+    short = best.contender.capacity(best.instances, best.slowdown, care=QUICK)
+    return QUICK if short.reason is None and abs(short.rate / best.capacity.rate - 1) <= 2 * DOUBT else SURE
+
+
+def _changed(search: Search, best: Sized, name: Input, change: float, care: Care) -> Changed:
     """The answer with one input changed; none where nothing is as sure as the answer is."""
-    care = SURE if search.question.objective == "latency" else QUICK  # a system more or less makes another answer the shortest
     question = changed_question(search.question, name, change)
     found = again(search, question, best, care=care)
     if care == QUICK and found.best is not None and not 1 / STEEP < found.best.gpus_exact / best.gpus_exact < STEEP:
@@ -175,7 +183,7 @@ def unreached(search: Search, best: Sized) -> Unreached | None:
 
 def _other(search: Search, best: Sized, level: float) -> OtherSystems | None:
     """What carries the load with that confidence instead."""
-    found = again(search, replace(search.question, confidence=level), best, care=QUICK).best
+    found = again(search, replace(search.question, confidence=level), best, care=_care(best)).best
     if found is None or found.level != level or found.ready.trial.deployment == best.ready.trial.deployment:
         return None
     trial, systems = found.ready.trial, found.systems + search.question.spare
@@ -189,7 +197,7 @@ def _relaxed(search: Search, best: Sized, level: float) -> RelaxedLimit | None:
     limit = next(each for each in question.limits if limit_of(each) == binds)
     looser = replace(limit, seconds=rounded_up(limit.seconds * contender.slowdown(level).of(limit) / best.slowdown.of(limit)))
     asked = replace(question, confidence=level, slo=tuple(looser if each == limit else each for each in question.slo))
-    found = again(search, asked, best, care=QUICK).best
+    found = again(search, asked, best, care=_care(best)).best
     if found is None or found.level != level:
         return None
     system, systems = found.ready.trial.system.name, found.systems + question.spare

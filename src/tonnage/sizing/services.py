@@ -138,11 +138,11 @@ def settings_of(service: Service) -> tuple[Service, ...]:
 
 def _settings(model: ServedModel) -> Iterator[ServedModel]:
     choices, batching = model.choices, model.batching
-    delays = choices.delay_s or (0.0 if batching is None else batching.delay_s,)
+    delays = choices.max_queue_delay_microseconds or (0 if batching is None else batching.max_queue_delay_microseconds,)
     for instances, size, delay in product(
         choices.instances or (model.instances,), choices.max_batch_size or (model.max_batch_size,), delays
     ):
-        changed = None if batching is None else replace(batching, delay_s=delay)
+        changed = None if batching is None else replace(batching, max_queue_delay_microseconds=delay)
         yield replace(model, instances=instances, max_batch_size=size, batching=changed)
 
 

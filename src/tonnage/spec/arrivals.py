@@ -1,16 +1,19 @@
-"""Requests that come by the hour: a Poisson process whose rate is that of a day's or a week's profile."""
+"""Arrivals whose rate changes: a Poisson process by the hours of a profile, or of two states; and the classes of the requests."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tonnage.units import PS_PER_S
+from tonnage.units import PS_PER_S, to_ps
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tonnage.spec.workload import Trace
 
 
 HOUR_S = 3600.0
@@ -21,13 +24,9 @@ SPREAD = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourlyArrivals:
-    """Open-loop arrivals over a profile, once from its first hour to its last.
+    """Open-loop arrivals over a profile, once from its first hour to its last."""
 
-    Attributes:
-        hours: requests per second in each hour; within one the rate is constant.
-    """
-
-    hours: tuple[float, ...]
+    hours: tuple[float, ...]  # requests per second in each hour; within one the rate is constant
 
     @property
     def rate(self) -> float:
@@ -67,10 +66,8 @@ class HourlyArrivals:
 
 # A Markov-modulated Poisson process of two states: traffic that is calm for a while and busy for a while. Requests come as a Poisson
 # process whose rate is that of the state; the time in a state is exponential. With rates r1 and r2, mean stays T1 and T2, s = 1/T1 + 1/T2
-# and p1 = T1/(T1 + T2), the mean rate is r = p1·r1 + p2·r2, and the index of dispersion of the requests in an interval of length t (their
-# variance over their mean) is I(t) = 1 + 2·p1·p2·(r1 − r2)²/(s·r) · (1 − (1 − exp(−s·t))/(s·t)) which is 1 for the shortest intervals and
-# grows to 1 + 2·p1·p2·(r1 − r2)²/(s·r) (W. Fischer and K. Meier-Hellstern, "The Markov-modulated Poisson process (MMPP) cookbook",
-# Performance Evaluation 18(2), 1993).
+# and p1 = T1/(T1 + T2), the mean rate is r = p1·r1 + p2·r2 (W. Fischer and K. Meier-Hellstern, "The Markov-modulated Poisson process
+# (MMPP) cookbook", Performance Evaluation 18(2), 1993).
 
 
 DRAWN = 256
@@ -79,15 +76,10 @@ DRAWN = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModulatedArrivals:
-    """Open-loop arrivals of two states.
+    """Open-loop arrivals of two states."""
 
-    Attributes:
-        rates: requests per second in each state; one of them may be 0.
-        stays_s: mean time in each state, in seconds.
-    """
-
-    rates: tuple[float, float]
-    stays_s: tuple[float, float]
+    rates: tuple[float, float]  # requests per second in each state; one of them may be 0
+    stays_s: tuple[float, float]  # mean time in each state, in seconds
 
     @property
     def share(self) -> float:
@@ -109,12 +101,6 @@ class ModulatedArrivals:
         factor = rate / self.rate
         return replace(self, rates=(self.rates[0] * factor, self.rates[1] * factor))
 
-    def index_of_dispersion(self, seconds: float) -> float:
-        """Variance of the requests in an interval of so many seconds over their mean, in equilibrium."""
-        leaving = 1 / self.stays_s[0] + 1 / self.stays_s[1]
-        spread = 2 * self.share * (1 - self.share) * (self.rates[0] - self.rates[1]) ** 2 / (leaving * self.rate)
-        return 1 + spread * (1 + math.expm1(-leaving * seconds) / (leaving * seconds))
-
     def due_ps(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """When ``count`` requests come, in picoseconds: the states begin in equilibrium.
 
@@ -133,3 +119,25 @@ class ModulatedArrivals:
             expected.append(expected[-1][-1] + (lasts * np.array(self.rates)[alternate]).cumsum())
         due: NDArray[np.float64] = np.interp(reached, np.concatenate(expected), np.concatenate(seconds)) * PS_PER_S
         return due
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficClass:
+    """Some of the requests. Of several classes the one that is named first has the highest priority (0)."""
+
+    name: str  # in one word
+    share: float  # of the requests, above 0; those of all classes sum to 1
+    ttft_s: float | None = None  # the time to first token that its requests should have, in seconds; None for none
+
+
+def with_classes(trace: Trace, classes: Sequence[TrafficClass], seed: int) -> Trace:
+    """A trace whose requests have classes, drawn independently of one another, of arrivals and of lengths; the same without any."""
+    import numpy as np
+
+    if not classes:
+        return trace
+    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])  # the streams before it draw gaps and lengths
+    bounds = np.cumsum([one.share for one in classes])[:-1]
+    places = np.searchsorted(bounds, rng.random(len(trace)), side="right").astype(np.int64)
+    limits = np.array([-1 if one.ttft_s is None else to_ps(one.ttft_s) for one in classes], np.int64)
+    return replace(trace, priority=places, ttft_ps=limits[places])

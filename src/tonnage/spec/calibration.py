@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.typed_values import read_as, strict
 
@@ -58,28 +59,19 @@ MOST_POINTS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Factors on the terms of one engine preset, or terms in their place, measured on one GPU.
+    """Factors on the terms of one engine preset, or terms in their place, measured on one GPU."""
 
-    Attributes:
-        preset: the fitted preset that they multiply (``EnginePreset.coefficients``).
-        gpu: catalog id of the measured GPU; factors on its efficiencies hold for it alone.
-        multipliers: pairs of a term of ``MULTIPLIERS`` and its factor; terms that are absent stay as shipped.
-        terms: pairs of a term of ``OWN_TERMS`` and its value, which are in place of the shipped ones on the measured GPU; empty
-            where factors were fitted.
-        data: what was measured, in words, with its date.
-        deployments: what of it was measured, as ``deployment_key`` names it; its error bars hold for these alone.
-        left_out: by metric, root of the mean square of log(predicted / measured) over points that the factors had not seen,
-            and how many points these are.
-        by_curve: whether whole curves were left out for that, or single points, which tell less.
-    """
-
-    preset: str
-    gpu: str
-    multipliers: tuple[tuple[str, float], ...]
-    data: str
-    deployments: tuple[str, ...] = ()
+    preset: str  # the fitted preset that they multiply (``EnginePreset.coefficients``)
+    gpu: str  # catalog id of the measured GPU; factors on its efficiencies hold for it alone
+    multipliers: tuple[tuple[str, float], ...]  # pairs of a term of ``MULTIPLIERS`` and its factor; terms that are absent stay as shipped
+    data: str  # what was measured, in words, with its date
+    deployments: tuple[str, ...] = ()  # what of it was measured, as ``deployment_key`` names it; its error bars hold for these alone
+    # by metric, root of the mean square of log(predicted / measured) over points that the factors had not seen, and how many points these
+    # are
     left_out: tuple[tuple[str, float, int], ...] = ()
-    by_curve: bool = False
+    by_curve: bool = False  # whether whole curves were left out for that, or single points, which tell less
+    # pairs of a term of ``OWN_TERMS`` and its value, which are in place of the shipped ones on the measured GPU; empty where factors were
+    # fitted
     terms: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -169,9 +161,7 @@ def read_calibration(path: Path | str) -> Calibration:
     """
     where, again = f"{option('coefficients')}: {path}", "write it with `tonnage calibrate`"
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{where} cannot be read ({error.strerror}); {again}") from None
+        document = json.loads(read_text(path, option("coefficients"), give="the file that `tonnage calibrate` wrote"))
     except (ValueError, RecursionError):
         raise InputError(f"{where} is not JSON; {again}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TypedDict
 
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, UnsupportedModel
+from tonnage.spec.attention_layers import LatentAttention
 from tonnage.spec.config_kinds import FAMILIES, Fields, pattern_of, state_space_hybrid
 from tonnage.spec.config_layouts import ENCODER, LAYER_TYPES, LAYOUTS, REFUSED, VISION, Config, ConfigValues, Layout, shown
-from tonnage.spec.model import LatentAttention, Model
+from tonnage.spec.model import Model
 from tonnage.spec.precision import released_format
 
 MAX_FILE_BYTES = 4_000_000
@@ -51,16 +52,7 @@ def _file_of(path: Path) -> Path:
 
 def _load(file: Path) -> Config:
     try:
-        size = file.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise InputError(f"{file}: {size:,} bytes are too many for a config.json; weights live in other files")
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: not a text file in UTF-8, so not a config.json") from None
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {_one_line(error)}") from None
-    try:
-        loaded = json.loads(text)
+        loaded = json.loads(read_text(file, give="a config.json", most=MAX_FILE_BYTES))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: not JSON: {_one_line(error)}") from None
     if not isinstance(loaded, dict):
@@ -77,13 +69,6 @@ def _name_of(file: Path) -> str:
     return "-".join(stem.lower().split()) or "model"
 
 
-class WindowParts(TypedDict, total=False):
-    """Fields of ``Model`` that only a layout with and without windows fills."""
-
-    window: int
-    windowed_layers: int
-
-
 class _Reader(ConfigValues):
     """Makes a model of one config."""
 
@@ -91,20 +76,20 @@ class _Reader(ConfigValues):
         architecture = self.architecture()
         layout = LAYOUTS[architecture]
         self.unwrap(layout)
-        hidden, heads = self.required(layout.hidden), self.required(layout.heads)
+        hidden, heads = self.required(*layout.hidden), self.required(*layout.heads)
         experts, used = self.experts(layout)
         quantized = self.config.get("quantization_config")
         fields = dict(
             name=name,
-            layers=self.required(layout.layers),
+            layers=self.required(*layout.layers),
             hidden=hidden,
             heads=heads,
             kv_heads=self.kv_heads(architecture, layout, heads),
             head_dim=self.head_dim(layout, hidden, heads),
             ffn=self.ffn(layout, hidden),
             gated=layout.gated,
-            vocab=self.required(layout.vocab),
-            max_context=self.optional(layout.context) or layout.context_default or self.required(layout.context),
+            vocab=self.required(*layout.vocab),
+            max_context=self.optional(*layout.context) or layout.context_default or self.required(*layout.context),
             experts=experts,
             experts_per_token=used,
             tied_embeddings=self.flag("tie_word_embeddings", layout.tied),
@@ -138,36 +123,35 @@ class _Reader(ConfigValues):
             raise UnsupportedModel(f"{self.where}: {model.name} is not supported: {NO_CACHE}")
         return model
 
-    def windows(self, layout: Layout) -> WindowParts:
+    def windows(self, layout: Layout) -> Fields:
         """The window of the layers that have one, and their number, where others do not."""
-        window = self.optional(("sliding_window",)) if layout.pattern else None
+        window = self.optional("sliding_window") if layout.pattern else None
         if window is None:
-            return WindowParts()
-        layers, kinds = self.required(layout.layers), self.config.get("layer_types")
+            return {}
+        layers = self.required(*layout.layers)
+        kinds = self.kinds("layer_types", layers, LAYER_TYPES)
         if kinds is None:
-            every = self.optional(("sliding_window_pattern", "_sliding_window_pattern")) or layout.pattern
-            return WindowParts(window=window, windowed_layers=layers - layers // every)
-        if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in LAYER_TYPES for kind in kinds):
-            self.fail("layer_types", f"{shown(kinds)} is not a list of {layers} times {' or '.join(LAYER_TYPES)}")
-        return WindowParts(window=window, windowed_layers=kinds.count(LAYER_TYPES[0]))
+            every = self.optional("sliding_window_pattern", "_sliding_window_pattern") or layout.pattern
+            return {"window": window, "windowed_layers": layers - layers // every}
+        return {"window": window, "windowed_layers": kinds.count(LAYER_TYPES[0])}
 
     def latent_parts(self) -> Fields:
         """Latent attention, shared experts and plain first layers."""
         if self.whole("moe_layer_freq") != 1:
             raise UnsupportedModel(f"{self.where}: moe_layer_freq: experts in every layer after the first plain ones only are supported")
-        plain, layers = self.whole("first_k_dense_replace"), self.required(("num_hidden_layers",))
+        plain, layers = self.whole("first_k_dense_replace"), self.required("num_hidden_layers")
         if plain >= layers:
             self.fail("first_k_dense_replace", f"{plain} plain layers leave none of the {layers} for experts")
         return {
             "shared_experts": self.whole("n_shared_experts"),
             "dense_layers": plain,
-            "dense_ffn": self.required(("intermediate_size",)),
+            "dense_ffn": self.required("intermediate_size"),
             "latent": LatentAttention(
                 q_lora_rank=self.whole("q_lora_rank"),
-                kv_lora_rank=self.required(("kv_lora_rank",)),
-                qk_nope_head_dim=self.required(("qk_nope_head_dim",)),
-                qk_rope_head_dim=self.required(("qk_rope_head_dim",)),
-                v_head_dim=self.required(("v_head_dim",)),
+                kv_lora_rank=self.required("kv_lora_rank"),
+                qk_nope_head_dim=self.required("qk_nope_head_dim"),
+                qk_rope_head_dim=self.required("qk_rope_head_dim"),
+                v_head_dim=self.required("v_head_dim"),
             ),
         }
 
@@ -192,11 +176,10 @@ class _Reader(ConfigValues):
     def kv_heads(self, architecture: str, layout: Layout, heads: int) -> int:
         if not layout.kv_heads:
             return heads
-        if layout.kv_heads == ("multi_query",):
+        old_falcon = architecture == "FalconForCausalLM" and not self.flag("new_decoder_architecture", False)
+        if old_falcon or layout.kv_heads == ("multi_query",):
             return 1 if self.flag("multi_query", True) else heads
-        if architecture == "FalconForCausalLM" and not self.flag("new_decoder_architecture", False):
-            return 1 if self.flag("multi_query", True) else heads
-        count = self.optional(layout.kv_heads)
+        count = self.optional(*layout.kv_heads)
         if count is None and not layout.kv_absent_means_all:
             self.fail(layout.kv_heads[0], "missing")
         count = count or heads
@@ -205,7 +188,7 @@ class _Reader(ConfigValues):
         return count
 
     def head_dim(self, layout: Layout, hidden: int, heads: int) -> int:
-        given = self.optional((layout.head_dim,)) if layout.head_dim else None
+        given = self.optional(layout.head_dim) if layout.head_dim else None
         if given is not None:
             return given
         if layout.head_dim_required:
@@ -215,20 +198,18 @@ class _Reader(ConfigValues):
         return hidden // heads
 
     def ffn(self, layout: Layout, hidden: int) -> int:
-        given = self.optional(layout.ffn)
+        given = self.optional(*layout.ffn)
         if layout.halved:
-            return self.required(layout.ffn) // 2
+            return self.required(*layout.ffn) // 2
         if given is None and layout.ffn_times_hidden:
             return layout.ffn_times_hidden * hidden
-        return given or self.required(layout.ffn)
+        return given or self.required(*layout.ffn)
 
     def experts(self, layout: Layout) -> tuple[int, int]:
         """Experts per layer and experts per token; (1, 1) for a dense model."""
-        if not layout.experts:
+        if not layout.experts or (layout.experts_optional and self.optional(*layout.experts) is None):
             return 1, 1
-        if layout.experts_optional and self.optional(layout.experts) is None:
-            return 1, 1
-        experts, used = self.required(layout.experts), self.required(layout.used)
+        experts, used = self.required(*layout.experts), self.required(*layout.used)
         if used > experts:
             self.fail(layout.used[0], f"{used} is more than the {experts} experts")
         if self.config.get("mlp_only_layers") not in (None, []):
@@ -244,8 +225,9 @@ class _Reader(ConfigValues):
             notes.append("The module for multi-token prediction is left out.")
         if layout.wrapped:
             notes.append(TEXT_PART)
-        if layout.window and self.windowed(layout.window):
-            window = self.required(("sliding_window",))
+        by_presence = layout.window == "sliding_window" and self.config.get(layout.window) is not None
+        if by_presence or (layout.window not in ("", "sliding_window") and self.flag(layout.window, False)):
+            window = self.required("sliding_window")
             notes.append(
                 f"Attends within a sliding window of {window:,} tokens; estimated as full attention, an upper bound of KV cache and time."
             )
@@ -257,11 +239,6 @@ class _Reader(ConfigValues):
             known = released_format(self.config, experts=False)
             counted = "that is its format unless another is asked for" if known else "its format has no name here: say which to count"
             notes.append(f"The checkpoint is quantized ({method}); {counted}.")
-        if layout.context_default and self.optional(layout.context) is None:
+        if layout.context_default and self.optional(*layout.context) is None:
             notes.append(f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of its library.")
         return notes
-
-    def windowed(self, key: str) -> bool:
-        if key == "sliding_window":
-            return self.config.get(key) is not None
-        return self.flag(key, False)

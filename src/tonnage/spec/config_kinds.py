@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tonnage.spec.config_layouts import shown
-from tonnage.spec.layers import (
+from tonnage.spec.attention_layers import (
     BlockSparseAttention,
     CompressedLayer,
     FullAttention,
-    GatedDeltaNet,
-    KimiDeltaAttention,
     LatentAttention,
     LatentLayer,
-    Layers,
-    Mamba2,
     SlidingAttention,
     SparseLatentLayer,
 )
+from tonnage.spec.config_layouts import shown
+from tonnage.spec.layers import GatedDeltaNet, KimiDeltaAttention, Layers, Mamba2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,30 +40,26 @@ def layers_of(counted: Counter[Mixer]) -> tuple[Layers, ...]:
 
 
 def plain_first(config: ConfigValues) -> Fields:
-    """Shared experts and plain first layers, as DeepSeek names them."""
-    layers, plain = config.required(("num_hidden_layers",)), config.optional_or(("first_k_dense_replace",), 0)
+    """Shared experts and plain first layers, as DeepSeek names them (GLM-4.5 to 4.7, Hunyuan 3)."""
+    layers, plain = config.required("num_hidden_layers"), config.optional_or("first_k_dense_replace")
     if plain > layers:
         config.fail("first_k_dense_replace", f"{plain} is more than the {layers} layers")
     kinds = config.config.get("mlp_layer_types")
     if isinstance(kinds, list):
         plain = kinds.count("dense")
     return {
-        "shared_experts": config.optional_or(("n_shared_experts", "num_shared_experts"), 0),
+        "shared_experts": config.optional_or("n_shared_experts", "num_shared_experts"),
         "dense_layers": plain,
-        "dense_ffn": config.required(("dense_intermediate_size", "intermediate_size")) if plain else 0,
-        "mtp_layers": config.optional_or(("num_nextn_predict_layers", "num_mtp_modules"), 0),
+        "dense_ffn": config.required("dense_intermediate_size", "intermediate_size") if plain else 0,
+        "mtp_layers": config.optional_or("num_nextn_predict_layers", "num_mtp_modules"),
     }
 
 
 def latent_widths(config: ConfigValues) -> LatentAttention:
     """The widths of latent attention."""
-    return LatentAttention(
-        q_lora_rank=config.optional_or(("q_lora_rank",), 0),
-        kv_lora_rank=config.required(("kv_lora_rank",)),
-        qk_nope_head_dim=config.required(("qk_nope_head_dim",)),
-        qk_rope_head_dim=config.optional_or(("qk_rope_head_dim",), 0),
-        v_head_dim=config.required(("v_head_dim",)),
-    )
+    sizes = config.sizes(kv_lora_rank="kv_lora_rank", qk_nope_head_dim="qk_nope_head_dim", v_head_dim="v_head_dim")
+    zero = {name: config.optional_or(name) for name in ("q_lora_rank", "qk_rope_head_dim")}
+    return LatentAttention(**sizes, **zero)
 
 
 def plain_latent(config: ConfigValues) -> Fields:
@@ -74,14 +67,9 @@ def plain_latent(config: ConfigValues) -> Fields:
     return {**plain_first(config), "latent": latent_widths(config)}
 
 
-def plain_experts(config: ConfigValues) -> Fields:
-    """Grouped attention with shared experts and plain first layers (GLM-4.5 to 4.7, Hunyuan 3)."""
-    return plain_first(config)
-
-
 def indexed_latent(config: ConfigValues) -> Fields:
     """Latent attention to what an indexer chooses (DeepSeek V3.2, GLM-5); in GLM-5.2 some layers take an earlier layer's choice."""
-    layers, types = config.required(("num_hidden_layers",)), config.config.get("indexer_types")
+    layers, types = config.required("num_hidden_layers"), config.config.get("indexer_types")
     own = types.count("full") if isinstance(types, list) else layers
     indexed = _indexed(config, reuses=False)
     counted: Counter[Mixer] = Counter({indexed: own, _indexed(config, reuses=True): layers - own})
@@ -89,95 +77,69 @@ def indexed_latent(config: ConfigValues) -> Fields:
 
 
 def _indexed(config: ConfigValues, *, reuses: bool) -> SparseLatentLayer:
+    sizes = config.sizes(heads="num_attention_heads", index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk")
     return SparseLatentLayer(
-        heads=config.required(("num_attention_heads",)),
-        widths=latent_widths(config),
-        index_heads=config.required(("index_n_heads",)),
-        index_dim=config.required(("index_head_dim",)),
-        topk=config.required(("index_topk",)),
-        pooled=config.optional_or(("index_kpool",), 1),
-        reuses_choice=reuses,
+        **sizes, widths=latent_widths(config), pooled=config.optional_or("index_kpool", absent=1), reuses_choice=reuses
     )
 
 
 def compressed(config: ConfigValues) -> Fields:
     """Windows and compressed stretches (DeepSeek V4). ``compress_ratios`` goes on beyond the layers for the MTP module."""
-    layers, ratios = config.required(("num_hidden_layers",)), config.numbers("compress_ratios")
+    layers, ratios = config.required("num_hidden_layers"), config.numbers("compress_ratios")
     if len(ratios) < layers:
         config.fail("compress_ratios", f"{len(ratios)} ratios are fewer than the {layers} layers")
     counted: Counter[Mixer] = Counter(_compressed(config, ratio) for ratio in ratios[:layers])
-    fields = plain_first(config)
-    streams = config.optional_or(("hc_mult",), 1)
-    return {**fields, "mixers": layers_of(counted), "residual_streams": streams}
+    return {**plain_first(config), "mixers": layers_of(counted), "residual_streams": config.optional_or("hc_mult", absent=1)}
 
 
 def _compressed(config: ConfigValues, ratio: int) -> CompressedLayer:
-    indexed = ratio == 4
-    return CompressedLayer(
-        heads=config.required(("num_attention_heads",)),
-        head_dim=config.required(("head_dim",)),
-        rope_dim=config.required(("qk_rope_head_dim",)),
-        window=config.required(("sliding_window",)),
-        ratio=ratio,
-        q_lora_rank=config.required(("q_lora_rank",)),
-        o_groups=config.required(("o_groups",)),
-        o_lora_rank=config.required(("o_lora_rank",)),
-        index_heads=config.required(("index_n_heads",)) if indexed else 0,
-        index_dim=config.required(("index_head_dim",)) if indexed else 0,
-        topk=config.required(("index_topk",)) if indexed else 0,
-    )
+    sizes = config.sizes(heads="num_attention_heads", head_dim="head_dim", rope_dim="qk_rope_head_dim", window="sliding_window")
+    sizes |= config.sizes(q_lora_rank="q_lora_rank", o_groups="o_groups", o_lora_rank="o_lora_rank")
+    indexer = config.sizes(index_heads="index_n_heads", index_dim="index_head_dim", topk="index_topk") if ratio == 4 else {}
+    return CompressedLayer(**sizes, **indexer, ratio=ratio)
 
 
 def block_sparse(config: ConfigValues) -> Fields:
     """Grouped attention to chosen blocks beside layers that attend to all (MiniMax-M3)."""
-    layers, sparse = config.required(("num_hidden_layers",)), config.part("sparse_attention_config")
+    layers, sparse = config.required("num_hidden_layers"), config.part("sparse_attention_config")
     chosen = sum(sparse.numbers("sparse_attention_freq"))
     heads = _heads(config)
     plain = FullAttention(**heads)
-    blocks = BlockSparseAttention(
-        **heads,
-        block=sparse.required(("sparse_block_size",)),
-        topk_blocks=sparse.required(("sparse_topk_blocks",)),
-        index_heads=sparse.required(("sparse_num_index_heads",)),
-        index_dim=sparse.required(("sparse_index_dim",)),
-    )
+    sizes = sparse.sizes(block="sparse_block_size", topk_blocks="sparse_topk_blocks")
+    blocks = BlockSparseAttention(**heads, **sizes, **sparse.sizes(index_heads="sparse_num_index_heads", index_dim="sparse_index_dim"))
     dense = config.numbers("moe_layer_freq").count(0)
     return {
         "mixers": layers_of(Counter({plain: layers - chosen, blocks: chosen})),
-        "shared_ffn": config.optional_or(("shared_intermediate_size",), 0),
+        "shared_ffn": config.optional_or("shared_intermediate_size"),
         "dense_layers": dense,
-        "dense_ffn": config.required(("dense_intermediate_size",)),
-        "mtp_layers": config.optional_or(("num_nextn_predict_layers", "num_mtp_modules"), 0),
+        "dense_ffn": config.required("dense_intermediate_size"),
+        "mtp_layers": config.optional_or("num_nextn_predict_layers", "num_mtp_modules"),
         "head_norms": True,
     }
 
 
 def _heads(config: ConfigValues) -> dict[str, Any]:
-    return {
-        "heads": config.required(("num_attention_heads",)),
-        "kv_heads": config.required(("num_key_value_heads",)),
-        "head_dim": config.required(("head_dim",)),
-    }
+    return config.sizes(heads="num_attention_heads", kv_heads="num_key_value_heads", head_dim="head_dim")
+
+
+def _layers_and_full(config: ConfigValues) -> tuple[int, int]:
+    """Layers, and how many of them have full attention where the others are linear."""
+    layers = config.required("num_hidden_layers")
+    kinds = config.kinds("layer_types", layers, (LINEAR, FULL))
+    every = config.optional_or("full_attention_interval", absent=4)
+    return layers, layers // every if kinds is None else kinds.count(FULL)
 
 
 def delta_hybrid(config: ConfigValues) -> Fields:
     """Gated delta nets, and full attention with an output gate in every fourth layer (Qwen3-Next, Qwen3.5)."""
-    layers = config.required(("num_hidden_layers",))
-    kinds = config.kinds("layer_types", layers, (LINEAR, FULL))
-    every = config.optional_or(("full_attention_interval",), 4)
-    full = layers // every if kinds is None else kinds.count(FULL)
+    layers, full = _layers_and_full(config)
     attention = FullAttention(**_heads(config), output_gate=config.flag("attn_output_gate", True))
-    delta = GatedDeltaNet(
-        key_heads=config.required(("linear_num_key_heads",)),
-        value_heads=config.required(("linear_num_value_heads",)),
-        key_dim=config.required(("linear_key_head_dim",)),
-        value_dim=config.required(("linear_value_head_dim",)),
-        conv_kernel=config.required(("linear_conv_kernel_dim",)),
-    )
+    sizes = config.sizes(key_heads="linear_num_key_heads", value_heads="linear_num_value_heads", conv_kernel="linear_conv_kernel_dim")
+    delta = GatedDeltaNet(**sizes, **config.sizes(key_dim="linear_key_head_dim", value_dim="linear_value_head_dim"))
     return {
         "mixers": layers_of(Counter({attention: full, delta: layers - full})),
-        "shared_ffn": config.optional_or(("shared_expert_intermediate_size",), 0),
-        "mtp_layers": config.optional_or(("mtp_num_hidden_layers",), 0),
+        "shared_ffn": config.optional_or("shared_expert_intermediate_size"),
+        "mtp_layers": config.optional_or("mtp_num_hidden_layers"),
         "head_norms": True,
     }
 
@@ -185,31 +147,21 @@ def delta_hybrid(config: ConfigValues) -> Fields:
 def kimi_hybrid(config: ConfigValues) -> Fields:
     """Kimi delta attention beside latent attention (Kimi Linear, Kimi K3)."""
     linear = config.part("linear_attn_config")
-    delta = KimiDeltaAttention(
-        heads=linear.required(("num_heads",)),
-        head_dim=linear.required(("head_dim",)),
-        conv_kernel=linear.required(("short_conv_kernel_size",)),
-        full_gate=linear.flag("use_full_rank_gate", False),
-    )
-    latent = LatentLayer(
-        heads=config.required(("num_attention_heads",)),
-        widths=latent_widths(config),
-        output_gate=config.flag("mla_use_output_gate", False),
-    )
+    sizes = linear.sizes(heads="num_heads", head_dim="head_dim", conv_kernel="short_conv_kernel_size")
+    delta = KimiDeltaAttention(**sizes, full_gate=linear.flag("use_full_rank_gate", False))
+    gate = config.flag("mla_use_output_gate", False)
+    latent = LatentLayer(heads=config.required("num_attention_heads"), widths=latent_widths(config), output_gate=gate)
     counted: Counter[Mixer] = Counter({delta: len(linear.numbers("kda_layers")), latent: len(linear.numbers("full_attn_layers"))})
-    return {**plain_first(config), "mixers": layers_of(counted), "expert_latent": config.optional_or(("routed_expert_hidden_size",), 0)}
+    return {**plain_first(config), "mixers": layers_of(counted), "expert_latent": config.optional_or("routed_expert_hidden_size")}
 
 
 def glm_hybrid(config: ConfigValues) -> Fields:
     """Kimi delta attention beside latent attention with an indexer (GLM-5.3-Flash)."""
-    layers = config.required(("num_hidden_layers",))
-    kinds = config.kinds("layer_types", layers, (LINEAR, FULL))
-    every = config.optional_or(("full_attention_interval",), 4)
-    full = layers // every if kinds is None else kinds.count(FULL)
+    layers, full = _layers_and_full(config)
     delta = KimiDeltaAttention(
-        heads=config.required(("linear_num_heads", "num_attention_heads")),
-        head_dim=config.required(("linear_head_dim",)),
-        conv_kernel=config.required(("linear_conv_kernel_dim",)),
+        heads=config.required("linear_num_heads", "num_attention_heads"),
+        head_dim=config.required("linear_head_dim"),
+        conv_kernel=config.required("linear_conv_kernel_dim"),
     )
     return {**plain_first(config), "mixers": layers_of(Counter({delta: layers - full, _indexed(config, reuses=False): full}))}
 
@@ -230,62 +182,57 @@ def pattern_of(config: ConfigValues) -> list[str]:
 
 def state_space_hybrid(config: ConfigValues) -> Fields:
     """State-space layers, attention, and MLPs or experts, each a layer of its own (Nemotron-H, Nemotron 3)."""
-    layers, words = config.required(("num_hidden_layers",)), pattern_of(config)
+    layers, words = config.required("num_hidden_layers"), pattern_of(config)
     if len(words) != layers:
         config.fail("num_hidden_layers", f"{layers} layers, but their pattern has {len(words)}")
-    state = Mamba2(
-        heads=config.required(("mamba_num_heads",)),
-        head_dim=config.required(("mamba_head_dim",)),
-        state=config.required(("ssm_state_size",)),
-        groups=config.required(("n_groups",)),
-        conv_kernel=config.required(("conv_kernel",)),
-    )
+    sizes = config.sizes(heads="mamba_num_heads", head_dim="mamba_head_dim", state="ssm_state_size", groups="n_groups")
+    state = Mamba2(**sizes, conv_kernel=config.required("conv_kernel"))
     attention = FullAttention(
-        heads=config.required(("num_attention_heads",)),
-        kv_heads=config.required(("num_key_value_heads",)),
-        head_dim=config.required(("head_dim", "attention_head_dim")),
+        heads=config.required("num_attention_heads"),
+        kv_heads=config.required("num_key_value_heads"),
+        head_dim=config.required("head_dim", "attention_head_dim"),
     )
     experts = words.count("moe")
     inner = experts or words.count("mlp")
     return {
         "mixers": layers_of(Counter({attention: words.count("attention"), state: words.count("mamba")})),
         "mlp_layers": inner,
-        "shared_ffn": config.optional_or(("moe_shared_expert_intermediate_size",), 0) if experts else 0,
-        "expert_latent": config.optional_or(("moe_latent_size",), 0) if experts else 0,
-        "mtp_layers": config.optional_or(("num_nextn_predict_layers",), 0),
-        "ffn": config.required(("moe_intermediate_size",) if experts else ("intermediate_size",)),
+        "shared_ffn": config.optional_or("moe_shared_expert_intermediate_size") if experts else 0,
+        "expert_latent": config.optional_or("moe_latent_size") if experts else 0,
+        "mtp_layers": config.optional_or("num_nextn_predict_layers"),
+        "ffn": config.required("moe_intermediate_size" if experts else "intermediate_size"),
     }
 
 
 def gemma_4(config: ConfigValues) -> Fields:
     """Windows, global layers with their own heads, layers that share a cache, and experts next to an MLP (Gemma 4)."""
-    layers = config.required(("num_hidden_layers",))
+    layers = config.required("num_hidden_layers")
     kinds = config.kinds("layer_types", layers, (SLIDING, FULL)) or config.fail("layer_types", "missing")
-    heads, shared = _heads(config), config.optional_or(("num_kv_shared_layers",), 0)
+    heads, shared = _heads(config), config.optional_or("num_kv_shared_layers")
     own = layers - shared
     counted: Counter[Mixer] = Counter()
     for place, kind in enumerate(kinds):
         borrows = place >= own
         if kind == SLIDING:
-            counted[SlidingAttention(**heads, window=config.required(("sliding_window",)), shared_cache=borrows)] += 1
+            counted[SlidingAttention(**heads, window=config.required("sliding_window"), shared_cache=borrows)] += 1
         else:
             wide = FullAttention(
                 heads=heads["heads"],
-                kv_heads=config.optional_or(("num_global_key_value_heads",), heads["kv_heads"]),
-                head_dim=config.optional_or(("global_head_dim",), heads["head_dim"]),
+                kv_heads=config.optional_or("num_global_key_value_heads", absent=heads["kv_heads"]),
+                head_dim=config.optional_or("global_head_dim", absent=heads["head_dim"]),
                 keys_are_values=config.flag("attention_k_eq_v", False),
                 shared_cache=borrows,
             )
             counted[wide] += 1
     experts = config.flag("enable_moe_block", False)
-    ffn = config.required(("intermediate_size",))
-    narrow = config.optional_or(("hidden_size_per_layer_input",), 0)
-    rows = config.optional_or(("vocab_size_per_layer_input",), 0)
+    ffn = config.required("intermediate_size")
+    narrow = config.optional_or("hidden_size_per_layer_input")
+    rows = config.optional_or("vocab_size_per_layer_input")
     fields: Fields = {
         "mixers": layers_of(counted),
         "head_norms": True,
         "further_embeddings": rows * narrow * layers,
-        "ffn": config.required(("moe_intermediate_size",)) if experts else ffn,
+        "ffn": config.required("moe_intermediate_size") if experts else ffn,
         "shared_ffn": ffn if experts else 0,
     }
     if shared and config.flag("use_double_wide_mlp", False):
@@ -295,57 +242,52 @@ def gemma_4(config: ConfigValues) -> Fields:
 
 def windows_and_experts(config: ConfigValues) -> Fields:
     """Windows beside full attention, a shared expert and plain first layers (Step-3.7, Inkling)."""
-    layers, heads = config.required(("num_hidden_layers",)), _heads(config)
+    layers, heads = config.required("num_hidden_layers"), _heads(config)
     kinds = config.kinds("layer_types", layers, (SLIDING, FULL)) or config.fail("layer_types", "missing")
-    own = config.optional_or(("swa_num_key_value_heads",), heads["kv_heads"])
-    window = SlidingAttention(**{**heads, "kv_heads": own}, window=config.required(("sliding_window",)))
+    own = config.optional_or("swa_num_key_value_heads", absent=heads["kv_heads"])
+    window = SlidingAttention(**{**heads, "kv_heads": own}, window=config.required("sliding_window"))
     counted: Counter[Mixer] = Counter({FullAttention(**heads): kinds.count(FULL), window: kinds.count(SLIDING)})
-    shared = config.optional_or(("share_expert_dim",), 0)
+    shared = config.optional_or("share_expert_dim")
     return {**plain_first(config), "mixers": layers_of(counted), **({"shared_ffn": shared, "shared_experts": 0} if shared else {})}
 
 
 def mimo_v2(config: ConfigValues) -> Fields:
     """Windows with their own heads, and values narrower than keys (MiMo-V2)."""
-    pattern, heads, value = config.numbers("hybrid_layer_pattern"), _heads(config), config.optional_or(("v_head_dim",), 0)
-    window = SlidingAttention(
-        heads=config.required(("swa_num_attention_heads",)),
-        kv_heads=config.required(("swa_num_key_value_heads",)),
-        head_dim=config.required(("swa_head_dim",)),
-        value_dim=config.optional_or(("swa_v_head_dim",), 0),
-        window=config.required(("sliding_window",)),
-    )
+    pattern, heads, value = config.numbers("hybrid_layer_pattern"), _heads(config), config.optional_or("v_head_dim")
+    sizes = config.sizes(heads="swa_num_attention_heads", kv_heads="swa_num_key_value_heads", head_dim="swa_head_dim")
+    window = SlidingAttention(**sizes, value_dim=config.optional_or("swa_v_head_dim"), window=config.required("sliding_window"))
     whole = FullAttention(**heads, value_dim=value)
     return {
         "mixers": layers_of(Counter({whole: pattern.count(0), window: len(pattern) - pattern.count(0)})),
         "dense_layers": config.numbers("moe_layer_freq").count(0),
-        "dense_ffn": config.required(("intermediate_size",)),
+        "dense_ffn": config.required("intermediate_size"),
     }
 
 
 def llama_4(config: ConfigValues) -> Fields:
     """A shared expert, and experts in every layer or in every second one; attention within chunks counts as full (an upper bound)."""
-    layers, every = config.required(("num_hidden_layers",)), config.optional_or(("interleave_moe_layer_step",), 1)
+    layers, every = config.required("num_hidden_layers"), config.optional_or("interleave_moe_layer_step", absent=1)
     plain = layers - layers // every
-    return {"shared_experts": 1, "dense_layers": plain, "dense_ffn": config.required(("intermediate_size_mlp",)) if plain else 0}
+    return {"shared_experts": 1, "dense_layers": plain, "dense_ffn": config.required("intermediate_size_mlp") if plain else 0}
 
 
 def minimax_2(config: ConfigValues) -> Fields:
     """Queries and keys normalised over all heads at once; a shared expert where the file gives it a width."""
     joint = config.config.get("qk_norm_type") == "per_layer"
-    shared = config.optional_or(("shared_intermediate_size",), 0)
-    return {"joint_norms": joint, "shared_ffn": shared, "mtp_layers": config.optional_or(("num_mtp_modules",), 0)}
+    shared = config.optional_or("shared_intermediate_size")
+    return {"joint_norms": joint, "shared_ffn": shared, "mtp_layers": config.optional_or("num_mtp_modules")}
 
 
 def shared_expert(config: ConfigValues) -> Fields:
     """A shared expert of a width of its own next to the routed ones (Qwen2 MoE)."""
-    return {"shared_ffn": config.required(("shared_expert_intermediate_size",))}
+    return {"shared_ffn": config.required("shared_expert_intermediate_size")}
 
 
 FAMILIES: dict[str, Callable[[ConfigValues], Fields]] = {
     made.__name__: made
     for made in (
         plain_latent,
-        plain_experts,
+        plain_first,
         indexed_latent,
         compressed,
         block_sparse,

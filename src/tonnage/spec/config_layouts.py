@@ -8,66 +8,45 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tonnage.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where one architecture keeps its numbers; several keys are spellings of the same number.
-
-    Attributes:
-        kv_heads: keys of the key/value heads; empty where every query head has its own.
-        kv_absent_means_all: an absent or null number of key/value heads means one per query head.
-        head_dim: key of the head width; empty where it is always hidden / heads.
-        head_dim_required: the library's default is not hidden / heads, so the key must be there.
-        ffn_times_hidden: width of the MLP in multiples of hidden where its key is absent or null; 0 where it must be there.
-        context_default: longest context where the key is absent, in tokens; 0 where it must be there.
-        tied: whether embedding and head are one table where ``tie_word_embeddings`` is absent.
-        parallel: whether attention and MLP of a layer run side by side where ``parallel_key`` is absent or empty.
-        parallel_key: key that says so; empty where the architecture decides.
-        experts: keys of the number of experts; empty for a dense model.
-        latent: multi-head latent attention, with shared experts and plain first layers as DeepSeek has them; every key must be there.
-        window: the key that switches a sliding window on ("sliding_window" by its own presence); empty for none.
-        pattern: layers with a window and without alternate, one in so many without, where neither ``layer_types`` nor
-            ``sliding_window_pattern`` says so; 0 where all layers are alike.
-        head_norms: query and key heads are normalised.
-        family: which function of ``config_kinds`` reads the kinds of its layers; empty for layers that are all alike.
-        used: keys of the experts that a token uses.
-        wrapped: the numbers of the text decoder are in ``text_config``, next to those of an encoder of images.
-        halved: the MLP's width in the file is that of gate and product together (Qwen 1).
-        inside: object that holds further keys, which are read as if they stood outside.
-        experts_optional: without the key of the experts the model is dense.
-    """
+    """Where one architecture keeps its numbers; several keys are spellings of the same number."""
 
     layers: tuple[str, ...] = ("num_hidden_layers",)
     hidden: tuple[str, ...] = ("hidden_size",)
     heads: tuple[str, ...] = ("num_attention_heads",)
-    kv_heads: tuple[str, ...] = ("num_key_value_heads",)
-    kv_absent_means_all: bool = False
-    head_dim: str = "head_dim"
-    head_dim_required: bool = False
+    kv_heads: tuple[str, ...] = ("num_key_value_heads",)  # keys of the key/value heads; empty where every query head has its own
+    kv_absent_means_all: bool = False  # an absent or null number of key/value heads means one per query head
+    head_dim: str = "head_dim"  # key of the head width; empty where it is always hidden / heads
+    head_dim_required: bool = False  # the library's default is not hidden / heads, so the key must be there
     ffn: tuple[str, ...] = ("intermediate_size",)
-    ffn_times_hidden: int = 0
+    ffn_times_hidden: int = 0  # width of the MLP in multiples of hidden where its key is absent or null; 0 where it must be there
     gated: bool = True
     vocab: tuple[str, ...] = ("vocab_size",)
     context: tuple[str, ...] = ("max_position_embeddings",)
-    context_default: int = 0
-    tied: bool = False
-    parallel: bool = False
-    parallel_key: str = ""
-    experts: tuple[str, ...] = ()
+    context_default: int = 0  # longest context where the key is absent, in tokens; 0 where it must be there
+    tied: bool = False  # whether embedding and head are one table where ``tie_word_embeddings`` is absent
+    parallel: bool = False  # whether attention and MLP of a layer run side by side where ``parallel_key`` is absent or empty
+    parallel_key: str = ""  # key that says so; empty where the architecture decides
+    experts: tuple[str, ...] = ()  # keys of the number of experts; empty for a dense model
+    # multi-head latent attention, with shared experts and plain first layers as DeepSeek has them; every key must be there
     latent: bool = False
-    window: str = ""
+    window: str = ""  # the key that switches a sliding window on ("sliding_window" by its own presence); empty for none
+    # layers with a window and without alternate, one in so many without, where neither ``layer_types`` nor ``sliding_window_pattern`` says
+    # so; 0 where all layers are alike
     pattern: int = 0
-    head_norms: bool = False
-    family: str = ""
-    used: tuple[str, ...] = ("num_experts_per_tok",)
-    wrapped: bool = False
-    halved: bool = False
-    inside: tuple[str, ...] = ()
-    experts_optional: bool = False
+    head_norms: bool = False  # query and key heads are normalised
+    family: str = ""  # which function of ``config_kinds`` reads the kinds of its layers; empty for layers that are all alike
+    used: tuple[str, ...] = ("num_experts_per_tok",)  # keys of the experts that a token uses
+    wrapped: bool = False  # the numbers of the text decoder are in ``text_config``, next to those of an encoder of images
+    halved: bool = False  # the MLP's width in the file is that of gate and product together (Qwen 1)
+    inside: tuple[str, ...] = ()  # object that holds further keys, which are read as if they stood outside
+    experts_optional: bool = False  # without the key of the experts the model is dense
 
 
 ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))
@@ -178,9 +157,9 @@ LAYOUTS: dict[str, Layout] = {
     "DeepseekV4ForCausalLM": replace(ROUTED, ffn=("moe_intermediate_size",), family="compressed"),
     "GlmMoeDsaForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="indexed_latent"),
     "Glm5NextForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="glm_hybrid"),
-    "Glm4MoeForCausalLM": replace(ROUTED, family="plain_experts", head_norms=True),
+    "Glm4MoeForCausalLM": replace(ROUTED, family="plain_first", head_norms=True),
     "Glm4MoeLiteForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="plain_latent"),
-    "HYV3ForCausalLM": replace(ROUTED, experts=("num_experts", "n_routed_experts"), family="plain_experts", head_norms=True),
+    "HYV3ForCausalLM": replace(ROUTED, experts=("num_experts", "n_routed_experts"), family="plain_first", head_norms=True),
     "MiniMaxM2ForCausalLM": replace(
         ROUTED, ffn=("intermediate_size",), experts=("num_local_experts",), family="minimax_2", head_norms=True
     ),
@@ -308,7 +287,6 @@ class ConfigValues:
     """
 
     def __init__(self, where: str, config: Config) -> None:
-        """Take the file's name and what it holds."""
         self.where = where
         self.config = config
 
@@ -316,20 +294,20 @@ class ConfigValues:
         """Refuse the file for what is at a key. Raises InputError: always."""
         raise InputError(f"{self.where}: {key}: {problem}")
 
-    def optional(self, keys: tuple[str, ...]) -> int | None:
+    def optional(self, *keys: str) -> int | None:
         """The number under the first of ``keys`` that is there and not null."""
-        for key in keys:
-            value = self.config.get(key)
-            if value is not None:
-                return self.number(key, value)
-        return None
+        return next((self.number(key, value) for key in keys if (value := self.config.get(key)) is not None), None)
 
-    def required(self, keys: tuple[str, ...]) -> int:
+    def required(self, *keys: str) -> int:
         """The same; a file without it is refused."""
-        value = self.optional(keys)
+        value = self.optional(*keys)
         if value is None:
             self.fail(keys[0], "missing")
         return value
+
+    def sizes(self, **keys: str) -> dict[str, Any]:
+        """Required numbers, each by the name that it is to have and its key."""
+        return {name: self.required(key) for name, key in keys.items()}
 
     def number(self, key: str, value: object) -> int:
         """A dimension: a whole number of 1 or more."""
@@ -352,16 +330,15 @@ class ConfigValues:
         """A number that may be 0 or null, which is the same, but not absent: the library's defaults are no file's numbers."""
         if key not in self.config:
             self.fail(key, "missing")
-        value = self.config[key]
-        return 0 if value is None or (value == 0 and value is not False) else self.number(key, value)
+        return self.optional_or(key)
 
-    def optional_or(self, keys: tuple[str, ...], absent: int) -> int:
+    def optional_or(self, *keys: str, absent: int = 0) -> int:
         """The number under the first of ``keys`` that is there and not null, which may be 0; ``absent`` without one."""
-        for key in keys:
-            value = self.config.get(key)
-            if value is not None:
-                return 0 if value == 0 and value is not False else self.number(key, value)
-        return absent
+        key = next((key for key in keys if self.config.get(key) is not None), None)
+        if key is None:
+            return absent
+        value = self.config[key]
+        return 0 if value == 0 and value is not False else self.number(key, value)
 
     def numbers(self, key: str) -> list[int]:
         """A list of whole numbers from 0."""

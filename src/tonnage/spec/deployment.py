@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from tonnage.errors import InputError, option
-from tonnage.spec.adapters import Adapters
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.images import Images
@@ -17,11 +15,42 @@ from tonnage.spec.precision import Precision
 from tonnage.spec.step_times import StepSource
 from tonnage.units import format_duration, parse_duration
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+# LoRA adapters that requests use next to the model's weights.
 
-    from tonnage.spec.workload import Trace
+
+On = Literal["all", "attention"]
+
+ADAPTERS_EXAMPLE = '"rank=16 adapters=8", with on=attention where only attention is changed'
+MOST_RANK, MOST_ADAPTERS = 1024, 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """Adapters in an engine's slots; every request uses one of them, all equally often."""
+
+    rank: int  # the highest rank, for which slots are made (vLLM ``max_lora_rank``)
+    count: int  # slots (vLLM ``max_loras``); loading others into them is not counted
+    on: On = "all"  # the matrices that they change: those of attention and MLPs, or of attention alone
+
+    def __str__(self) -> str:
+        """As ``parse_adapters`` reads it."""
+        return f"rank={self.rank} adapters={self.count}" + ("" if self.on == "all" else f" on={self.on}")
+
+
+def parse_adapters(text: str | None) -> Adapters | None:
+    """Read "rank=16 adapters=8 on=attention"; "none" and None are none. Raises InputError: not that form, or numbers out of range."""
+    if text is None or text.strip().lower() == "none":
+        return None
+    given = dict(part.partition("=")[::2] for part in text.lower().split())
+    rank, count, on = (given.pop(name, default) for name, default in (("rank", "0"), ("adapters", "1"), ("on", "all")))
+    chosen = next((known for known in get_args(On) if known == on), None)
+    within = all(part.isascii() and part.isdigit() and 1 <= int(part) <= most for part, most in ((rank, MOST_RANK), (count, MOST_ADAPTERS)))
+    if given or chosen is None or not within:
+        raise InputError(
+            f"{option('lora')}: '{text}' is not a set of adapters; write {ADAPTERS_EXAMPLE}; ranks up to {MOST_RANK:,}, "
+            f"{MOST_ADAPTERS:,} adapters at most"
+        )
+    return Adapters(rank=int(rank), count=int(count), on=chosen)
 
 
 # Speculative decoding: which drafter proposes tokens, how many, and how often they are accepted.
@@ -39,24 +68,17 @@ EXAMPLE = '"eagle k=3 acceptance=0.7" or "draft=llama-3.2-1b k=5 acceptance=0.8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """Speculative decoding with a chain of guesses.
+    """Speculative decoding with a chain of guesses."""
 
-    Attributes:
-        method: who guesses. "draft": a smaller model. "eagle": one dense layer of the model's width behind a
-            projection of twice that width, with the model's own head (EAGLE, arXiv 2401.15077). "mtp": one
-            layer of the model itself, in the same way (DeepSeek-V3, arXiv 2412.19437, section 2.2). "medusa":
-            per guess a residual block and an output head, all in one pass (arXiv 2401.10774). "redrafter": a recurrent
-            cell of two matrices on twice the width and a head, a pass per guess (arXiv 2403.09919; sizes recalled).
-            "ngram": looked up in the prompt, for nothing.
-        tokens: guesses per sequence and step (k).
-        acceptance: probability that a guess is right, where those before it were: a number of your own traffic.
-        draft: the smaller model; None for the other methods.
-    """
-
+    # who guesses. "draft": a smaller model. "eagle": one dense layer of the model's width behind a projection of twice that width, with the
+    # model's own head (EAGLE, arXiv 2401.15077). "mtp": one layer of the model itself, in the same way (DeepSeek-V3, arXiv 2412.19437,
+    # section 2.2). "medusa": per guess a residual block and an output head, all in one pass (arXiv 2401.10774). "redrafter": a recurrent
+    # cell of two matrices on twice the width and a head, a pass per guess (arXiv 2403.09919; sizes recalled). "ngram": looked up in the
+    # prompt, for nothing.
     method: Method
-    tokens: int
-    acceptance: float
-    draft: Model | None = None
+    tokens: int  # guesses per sequence and step (k)
+    acceptance: float  # probability that a guess is right, where those before it were: a number of your own traffic
+    draft: Model | None = None  # the smaller model; None for the other methods
 
     @property
     def passes(self) -> int:
@@ -158,18 +180,12 @@ class Parallelism:
     Attention runs in ``dp`` ranks of ``tp`` GPUs; each rank has its own requests, scheduler and KV cache, and
     all weights but those of routed experts. The routed experts are spread over all ``tp · dp`` GPUs together:
     in ``ep`` groups, each of whole experts, and within a group every expert is split over the group's GPUs.
-
-    Attributes:
-        tp: tensor-parallel degree, of one attention rank.
-        pp: pipeline-parallel degree.
-        dp: attention ranks of an instance (attention data parallelism).
-        ep: groups of experts (expert parallelism); divides ``tp · dp``.
     """
 
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
-    ep: int = 1
+    tp: int = 1  # tensor-parallel degree, of one attention rank
+    pp: int = 1  # pipeline-parallel degree
+    dp: int = 1  # attention ranks of an instance (attention data parallelism)
+    ep: int = 1  # groups of experts (expert parallelism); divides ``tp · dp``
 
     @property
     def gpus(self) -> int:
@@ -208,62 +224,51 @@ class Parallelism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineKnobs:
-    """What an operator sets on an engine, by the names that the field uses.
+    """What an operator sets on an engine, by the names that the field uses."""
 
-    Attributes:
-        scheduler: whose rules admit and batch requests.
-        max_batch_size: sequences that run at once (TensorRT-LLM ``max_batch_size``, vLLM ``max_num_seqs``, SGLang
-            ``max_running_requests``).
-        max_num_tokens: token budget of one step (TensorRT-LLM ``max_num_tokens``, vLLM ``max_num_batched_tokens``); of a step of
-            prompts in SGLang (``chunked_prefill_size``, without chunks ``max_prefill_tokens``).
-        chunked_prefill: whether a prompt may be split over several steps.
-        tokens_per_block: tokens per KV-cache block.
-        kv_rule: of which memory ``kv_fraction`` is a share.
-        kv_fraction: share of the GPU memory that is free after loading (TensorRT-LLM
-            ``free_gpu_memory_fraction``), or of all of it, for everything (vLLM ``gpu_memory_utilization``)
-            or for weights and KV cache alone (SGLang ``mem_fraction_static``).
-        stream_interval: output tokens of a sequence that go to its client in one message (vLLM, SGLang and TensorRT-LLM
-            ``stream_interval``); the front end's work shrinks by it, the times of single tokens are not rounded to messages.
-        receive_interval: steps of decodes alone between two looks for new requests (SGLang ``scheduler_recv_interval``); after a step with
-            prompts, and when idle, the engine looks at once.
-        overlap_schedule: a step is put together while the one before it runs, so that it holds what had come when that one began
-            (TensorRT-LLM without ``disable_overlap_scheduler``, vLLM ``async_scheduling``, SGLang without ``disable_overlap_schedule``).
-        graph_tokens: tokens up to which a step with prompts is captured as CUDA graphs (vLLM ``max_cudagraph_capture_size``); 0 for none.
-        batch_wait_steps: steps for which prompts wait, and others decode, to be batched with others (TensorRT-LLM
-            ``batch_wait_timeout_iters``), unless a step with them has ``batch_wait_ratio`` of the token budget.
-        batch_wait_ratio: TensorRT-LLM ``batch_wait_max_tokens_ratio``.
-        rank_wait_steps: steps for which prompts wait until all attention ranks have some, while all ranks decode (TensorRT-LLM
-            ``attention_dp_config.timeout_iters`` with ``enable_balance``); 0 where they do not wait.
-        prefix_caching: whether a request finds the KV blocks of its prompt that earlier ones left (vLLM ``enable_prefix_caching``,
-            SGLang without ``disable_radix_cache``, TensorRT-LLM ``enable_block_reuse``); static batching has none.
-        front_ends: processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang
-            ``tokenizer_worker_num``, TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests.
-        queue_order: which waiting request goes first: the one that came first, or the one with the shortest prompt (SGLang
-            ``--schedule-policy shortest-prefill-first``); those that have lost their blocks keep their place in front. With
-            "priority" the lowest class (vLLM ``--scheduling-policy priority``), with "deadline" the one whose first token should come
-            soonest; these two hold for those that have lost their blocks as well.
-        shed: whether a request is rejected as soon as its first token cannot come by its limit any more.
-        long_prefill_token_threshold: most tokens of one prompt in a step while other requests are there (vLLM's name); 0 for no limit.
-    """
-
-    scheduler: Scheduler
+    scheduler: Scheduler  # whose rules admit and batch requests
+    # sequences that run at once (TensorRT-LLM ``max_batch_size``, vLLM ``max_num_seqs``, SGLang ``max_running_requests``)
     max_batch_size: int
+    # token budget of one step (TensorRT-LLM ``max_num_tokens``, vLLM ``max_num_batched_tokens``); of a step of prompts in SGLang
+    # (``chunked_prefill_size``, without chunks ``max_prefill_tokens``)
     max_num_tokens: int
-    chunked_prefill: bool
-    tokens_per_block: int
-    kv_rule: KvRule
+    chunked_prefill: bool  # whether a prompt may be split over several steps
+    tokens_per_block: int  # tokens per KV-cache block
+    kv_rule: KvRule  # of which memory ``kv_fraction`` is a share
+    # share of the GPU memory that is free after loading (TensorRT-LLM ``free_gpu_memory_fraction``), or of all of it, for everything (vLLM
+    # ``gpu_memory_utilization``) or for weights and KV cache alone (SGLang ``mem_fraction_static``)
     kv_fraction: float
+    # output tokens of a sequence that go to its client in one message (vLLM, SGLang and TensorRT-LLM ``stream_interval``); the front end's
+    # work shrinks by it, the times of single tokens are not rounded to messages
     stream_interval: int = 1
+    # steps of decodes alone between two looks for new requests (SGLang ``scheduler_recv_interval``); after a step with prompts, and when
+    # idle, the engine looks at once
     receive_interval: int = 1
+    # a step is put together while the one before it runs, so that it holds what had come when that one began (TensorRT-LLM without
+    # ``disable_overlap_scheduler``, vLLM ``async_scheduling``, SGLang without ``disable_overlap_schedule``)
     overlap_schedule: bool = False
+    # tokens up to which a step with prompts is captured as CUDA graphs (vLLM ``max_cudagraph_capture_size``); 0 for none
     graph_tokens: int = 0
+    # steps for which prompts wait, and others decode, to be batched with others (TensorRT-LLM ``batch_wait_timeout_iters``), unless a step
+    # with them has ``batch_wait_ratio`` of the token budget
     batch_wait_steps: int = 0
-    batch_wait_ratio: float = 0.0
+    batch_wait_ratio: float = 0.0  # TensorRT-LLM ``batch_wait_max_tokens_ratio``
+    # steps for which prompts wait until all attention ranks have some, while all ranks decode (TensorRT-LLM
+    # ``attention_dp_config.timeout_iters`` with ``enable_balance``); 0 where they do not wait
     rank_wait_steps: int = 0
+    # processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang ``tokenizer_worker_num``,
+    # TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests
     front_ends: int = 1
+    # which waiting request goes first: the one that came first, or the one with the shortest prompt (SGLang ``--schedule-policy
+    # shortest-prefill-first``); those that have lost their blocks keep their place in front. With "priority" the lowest class (vLLM
+    # ``--scheduling-policy priority``), with "deadline" the one whose first token should come soonest; these two hold for those that have
+    # lost their blocks as well.
     queue_order: QueueOrder = "fcfs"
+    # whether a request finds the KV blocks of its prompt that earlier ones left (vLLM ``enable_prefix_caching``, SGLang without
+    # ``disable_radix_cache``, TensorRT-LLM ``enable_block_reuse``); static batching has none
     prefix_caching: bool = True
-    shed: bool = False
+    shed: bool = False  # whether a request is rejected as soon as its first token cannot come by its limit any more
+    # most tokens of one prompt in a step while other requests are there (vLLM's name); 0 for no limit
     long_prefill_token_threshold: int = 0
 
     @property
@@ -273,15 +278,10 @@ class EngineKnobs:
 
 
 class Windows(NamedTuple):
-    """KV-cache blocks of a sequence for layers with sliding-window attention, next to those of its context in the other layers.
+    """KV-cache blocks of a sequence for layers with sliding-window attention, next to those of its context in the other layers."""
 
-    Attributes:
-        blocks: of a sequence of ``tokens`` or more; 0 without such layers.
-        tokens: the window; a shorter sequence has its share of the blocks, rounded up.
-    """
-
-    blocks: int = 0
-    tokens: int = 0
+    blocks: int = 0  # of a sequence of ``tokens`` or more; 0 without such layers
+    tokens: int = 0  # the window; a shorter sequence has its share of the blocks, rounded up
 
     def of(self, tokens: int) -> int:
         """Blocks of a sequence that grows to ``tokens`` tokens."""
@@ -293,28 +293,19 @@ NO_WINDOWS = Windows()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """One instance of a model on GPUs under an engine.
-
-    Attributes:
-        engine: name of the engine preset, such as "tensorrt-llm" or "nim-2024".
-        calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
-        speculation: speculative decoding; None without.
-        step_source: whose step times price it; None for the fitted terms.
-        adapters: LoRA adapters that requests use; None without.
-        images: of every prompt; None without.
-    """
+    """One instance of a model on GPUs under an engine."""
 
     model: Model
     gpu: Gpu
     precision: Precision
     parallelism: Parallelism
-    engine: str
+    engine: str  # name of the engine preset, such as "tensorrt-llm" or "nim-2024"
     knobs: EngineKnobs
-    calibration: Calibration | None = None
-    speculation: Speculation | None = None
-    step_source: StepSource | None = None
-    adapters: Adapters | None = None
-    images: Images | None = None
+    calibration: Calibration | None = None  # factors on the fitted terms from measurements of one's own; None for the terms as shipped
+    speculation: Speculation | None = None  # speculative decoding; None without
+    step_source: StepSource | None = None  # whose step times price it; None for the fitted terms
+    adapters: Adapters | None = None  # LoRA adapters that requests use; None without
+    images: Images | None = None  # of every prompt; None without
 
     @property
     def named(self) -> dict[str, str | int]:
@@ -328,17 +319,13 @@ class Limit:
 
     Joint attainment is the metric "attain" with the statistic "share": the share of requests that meet all parts at once. Its value is
     what the slowest of that share takes of its tightest part, as a ratio, and ``seconds`` the ratio that is allowed, 1.
-
-    Attributes:
-        share: of the requests that must meet every part; None but for joint attainment.
-        parts: metric and seconds of each limit that such a request meets.
     """
 
     metric: LimitMetric
     statistic: Statistic
     seconds: float
-    share: float | None = None
-    parts: tuple[tuple[LimitMetric, float], ...] = ()
+    share: float | None = None  # of the requests that must meet every part; None but for joint attainment
+    parts: tuple[tuple[LimitMetric, float], ...] = ()  # metric and seconds of each limit that such a request meets
 
     @property
     def is_ratio(self) -> bool:
@@ -426,52 +413,3 @@ def parse_attainment(text: str) -> Limit:
             raise InputError(f"{where}: {metric} has two limits in '{text}'; keep one of them")
         parts[metric] = parse_limit(metric, found[2]).seconds
     return Limit(metric="attain", statistic="share", seconds=1.0, share=share, parts=tuple(parts.items()))
-
-
-# Classes of requests: each has a share of the traffic, a priority and, where one is given, a limit on its first token.
-
-
-NO_LIMIT = -1
-"""In place of a limit in picoseconds."""
-
-STREAM = 3
-"""Which of the random streams of a seed draws the classes; those before it draw gaps and lengths."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficClass:
-    """Some of the requests. Of several classes the one that is named first has the highest priority (0).
-
-    Attributes:
-        name: in one word.
-        share: of the requests, above 0; those of all classes sum to 1.
-        ttft_s: the time to first token that its requests should have, in seconds; None for none.
-    """
-
-    name: str
-    share: float
-    ttft_s: float | None = None
-
-
-def drawn(classes: Sequence[TrafficClass], count: int, seed: int) -> NDArray[np.int64]:
-    """The class of each of ``count`` requests, as int64 places in ``classes``; independent of one another, of arrivals and of lengths."""
-    import numpy as np
-
-    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(STREAM + 1)[STREAM])
-    bounds = np.cumsum([one.share for one in classes])[:-1]
-    return np.searchsorted(bounds, rng.random(count), side="right").astype(np.int64)
-
-
-def with_classes(trace: Trace, classes: Sequence[TrafficClass], seed: int) -> Trace:
-    """A trace whose requests have classes; the same trace without any."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    from tonnage.units import to_ps
-
-    if not classes:
-        return trace
-    places = drawn(classes, len(trace), seed)
-    limits = np.array([NO_LIMIT if one.ttft_s is None else to_ps(one.ttft_s) for one in classes], np.int64)
-    return replace(trace, priority=places, ttft_ps=limits[places])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.hardware import Gpu
@@ -37,39 +37,27 @@ GUESSES, ONE_MORE = "{k}", "{k+1}"
 
 @strict
 class Drafting:
-    """What one method of speculative decoding adds to a command, with ``DRAFTER`` and ``GUESSES`` in it.
+    """What one method of speculative decoding adds to a command, with ``DRAFTER`` and ``GUESSES`` in it."""
 
-    Attributes:
-        words: further words of the command.
-        file: pairs of a key of the configuration file, with dots between the levels, and its value.
-    """
-
-    words: tuple[str, ...] = ()
-    file: Pairs[str] = ()
+    words: tuple[str, ...] = ()  # further words of the command
+    file: Pairs[str] = ()  # pairs of a key of the configuration file, with dots between the levels, and its value
 
 
 @strict
 class Launch:
-    """How an engine is started.
+    """How an engine is started."""
 
-    Attributes:
-        command: its words; one of them holds ``MODEL``, and one may be ``FLAGS``.
-        values: pairs of a setting and the flag that its value follows; a flag that ends with "=" is one word with it.
-        switches: pairs of a setting that is on or off and its flags; a degree is on where it is above 1.
-        file_flag: the flag of the configuration file; empty where everything has a flag.
-        file_keys: pairs of a setting that only the file has and its key, with dots between the levels; a leading "not " turns it round.
-        speculation: pairs of a method of speculative decoding (``spec.speculation.METHODS``) and what it adds; others cannot be started.
-        quantize: pairs of a number format and the arguments that make the engine quantise a 16-bit checkpoint to it at start.
-        source, date: where the names come from and when they were taken down.
-    """
-
-    command: tuple[str, ...]
-    values: Pairs[str]
-    switches: Pairs[Switch] = ()
-    file_flag: str = ""
+    command: tuple[str, ...]  # its words; one of them holds ``MODEL``, and one may be ``FLAGS``
+    values: Pairs[str]  # pairs of a setting and the flag that its value follows; a flag that ends with "=" is one word with it
+    switches: Pairs[Switch] = ()  # pairs of a setting that is on or off and its flags; a degree is on where it is above 1
+    file_flag: str = ""  # the flag of the configuration file; empty where everything has a flag
+    # pairs of a setting that only the file has and its key, with dots between the levels; a leading "not " turns it round
     file_keys: Pairs[str] = ()
+    # pairs of a method of speculative decoding (``spec.speculation.METHODS``) and what it adds; others cannot be started
     speculation: Pairs[Drafting] = ()
+    # pairs of a number format and the arguments that make the engine quantise a 16-bit checkpoint to it at start
     quantize: Pairs[tuple[str, ...]] = ()
+    # source, date: where the names come from and when they were taken down
     source: str
     date: str
 
@@ -90,69 +78,48 @@ class Launch:
         return dict(self.quantize).get(weights, ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class MemoryDefault:
-    """Batch limits that an engine chooses on GPUs with at least ``min_bytes`` of memory.
+    """Batch limits that an engine chooses on GPUs with at least ``min_gib`` GiB of memory."""
 
-    Attributes:
-        min_bytes: memory of the GPU from which this holds, in bytes.
-        excluded: GPUs whose id contains this text do not count; empty for none.
-        max_batch_size, max_num_tokens: as in ``EngineKnobs``.
-        kv_fraction: as in ``EngineKnobs``; None where it does not depend on the memory.
-    """
-
-    min_bytes: int
-    excluded: str
+    min_gib: int
+    excluded: str = ""  # GPUs whose id contains this text do not count; empty for none
+    # max_batch_size, max_num_tokens: as in ``EngineKnobs``
     max_batch_size: int
     max_num_tokens: int
-    kv_fraction: float | None = None
+    kv_fraction: float | None = None  # as in ``EngineKnobs``; None where it does not depend on the memory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnginePreset:
-    """The defaults of one engine over one range of versions.
+@strict
+class EnginePreset(EngineKnobs):
+    """The defaults of one engine over one range of versions: its knobs where no ``by_memory`` applies, and what is no knob."""
 
-    Attributes:
-        name: lower-case id, such as "tensorrt-llm-0.15".
-        family: "tensorrt-llm", "nim", "vllm" or "sglang".
-        since: first version that these defaults speak for, such as "0.14".
-        vendors: makers of the accelerators that it runs on.
-        knobs: defaults where no ``by_memory`` applies.
-        coefficients: name of the fitted preset under ``perf/coefficients``.
-        before_rows: whether its versions are older than every one that was measured, so that its terms are those of a later one.
-        replicated_embedding: every GPU of an instance keeps the whole embedding table.
-        narrow_activation_bytes_per_hidden: further activations per token of a full step and element of the residual
-            stream, in bytes, where weights are narrower than 16 bits.
-        logit_bytes_per_vocabulary_row: logits and sampling buffers per slot and row of the vocabulary, in bytes.
-        communication_bytes: buffers between the first two GPUs of an instance, in bytes per GPU; None where those
-            measured on TensorRT-LLM stand for them.
-        reserve_bytes: workspaces and CUDA graphs beside context and communication, in bytes per GPU.
-        by_memory: batch limits by GPU memory; the first that applies wins.
-        without: number formats that it has no kernels for.
-        front_ends_per_rank: an instance is run with a front end for each rank of data-parallel attention, not with one for all.
-        launch: how its server is started; None where it is not known.
-        source, date: where the defaults come from and when they were taken down.
-    """
-
-    name: str
-    family: str
-    since: str
-    vendors: tuple[str, ...]
-    knobs: EngineKnobs
-    coefficients: str
-    replicated_embedding: bool
+    name: str  # lower-case id, such as "tensorrt-llm-0.15"
+    family: str  # "tensorrt-llm", "nim", "vllm" or "sglang"
+    since: str  # first version that these defaults speak for, such as "0.14"
+    vendors: tuple[str, ...]  # makers of the accelerators that it runs on
+    coefficients: str  # name of the fitted preset under ``perf/coefficients``
+    replicated_embedding: bool  # every GPU of an instance keeps the whole embedding table
+    # further activations per token of a full step and element of the residual stream, in bytes, where weights are narrower than 16 bits
     narrow_activation_bytes_per_hidden: float
-    logit_bytes_per_vocabulary_row: float
-    reserve_bytes: int
+    logit_bytes_per_vocabulary_row: float  # logits and sampling buffers per slot and row of the vocabulary, in bytes
+    reserve_bytes: int  # workspaces and CUDA graphs beside context and communication, in bytes per GPU
+    # buffers between the first two GPUs of an instance, in bytes per GPU; None where those measured on TensorRT-LLM stand for them
     communication_bytes: int | None = None
-    by_memory: tuple[MemoryDefault, ...] = ()
-    without: tuple[str, ...] = ()
-    front_ends_per_rank: bool = False
-    before_rows: bool = False
-    launch: Launch | None = None
-    source: str = ""
-    date: str = ""
+    by_memory: tuple[MemoryDefault, ...] = ()  # batch limits by GPU memory; the first that applies wins
+    without: tuple[str, ...] = ()  # number formats that it has no kernels for
+    front_ends_per_rank: bool = False  # an instance is run with a front end for each rank of data-parallel attention, not with one for all
+    before_rows: bool = False  # whether its versions are older than every one that was measured, so that its terms are those of a later one
+    launch: Launch | None = None  # how its server is started; None where it is not known
+    # source, date: where the defaults come from and when they were taken down
+    source: str
+    date: str
     notes: str = ""
+
+    @property
+    def knobs(self) -> EngineKnobs:
+        """The knobs alone."""
+        return EngineKnobs(**{part.name: getattr(self, part.name) for part in fields(EngineKnobs)})
 
     def lacks(self, precision: Precision) -> str:
         """Why the engine cannot run a precision, such as "vllm has no int8-wo"; empty where it can."""
@@ -161,14 +128,10 @@ class EnginePreset:
 
 def default_knobs(engine: EnginePreset, gpu: Gpu, ranks: int = 1) -> EngineKnobs:
     """The knobs that an engine runs with on a GPU when its operator sets none; ``ranks`` of attention may each have a front end."""
-    knobs = _by_memory(engine, gpu)
-    return replace(knobs, front_ends=ranks) if engine.front_ends_per_rank else knobs
-
-
-def _by_memory(engine: EnginePreset, gpu: Gpu) -> EngineKnobs:
+    knobs = engine.knobs
     for default in engine.by_memory:
-        if gpu.memory_bytes >= default.min_bytes and not (default.excluded and default.excluded in gpu.name):
-            fraction = engine.knobs.kv_fraction if default.kv_fraction is None else default.kv_fraction
-            knobs = replace(engine.knobs, max_batch_size=default.max_batch_size, max_num_tokens=default.max_num_tokens)
-            return replace(knobs, kv_fraction=fraction)
-    return engine.knobs
+        if gpu.memory_bytes >= default.min_gib * 2**30 and not (default.excluded and default.excluded in gpu.name):
+            fraction = knobs.kv_fraction if default.kv_fraction is None else default.kv_fraction
+            knobs = replace(knobs, max_batch_size=default.max_batch_size, max_num_tokens=default.max_num_tokens, kv_fraction=fraction)
+            break
+    return replace(knobs, front_ends=ranks) if engine.front_ends_per_rank else knobs

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.kv_tiers import SystemTier
 from tonnage.spec.precision import BITS, Arithmetic, Precision
@@ -19,60 +20,37 @@ BEFORE_SPARSITY = ("Volta", "Turing")
 """NVIDIA's generations before Ampere, whose matrix units came first to skip the zeros of 2:4 (Ampere architecture whitepaper, 2020)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Gpu:
-    """One accelerator, as its datasheet describes it (dense rates, no sparsity).
+    """One accelerator, as its datasheet describes it (dense rates, no sparsity)."""
 
-    Attributes:
-        name: lower-case id, such as "h100-sxm-80gb".
-        vendor, arch: such as "NVIDIA" and "Hopper".
-        fp16_tflops: dense FP16/BF16 matrix rate in TFLOP/s.
-        fp8_tflops: dense FP8 matrix rate in TFLOP/s; None where the hardware has none.
-        int8_tops: dense INT8 matrix rate in TOP/s; None where the hardware has none.
-        fp4_tflops: dense FP4 matrix rate in TFLOP/s of blocks with a scale each; None where the hardware has none.
-        memory_gb: memory as sold, decimal gigabytes.
-        memory_bytes: memory that the driver reports, in bytes.
-        memory_source: where ``memory_bytes`` comes from.
-        memory_bandwidth_gb_s: datasheet bandwidth in GB/s.
-        link: how GPUs of one system are joined.
-        link_gb_s: bandwidth of that link per GPU, both directions together, in GB/s; 0 for "pcie".
-        pcie_gb_s: bandwidth of the PCIe slot, both directions together, in GB/s.
-        tdp_w: board power in watts; None where unknown.
-        bf16: whether the matrix units take BF16.
-        bridge_gpus: how many GPUs an NVLink bridge joins.
-        mesh_gpus: how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them.
-        power_cap_w: power limit below the board power, in watts; None for none.
-        clock: share of the clock that the multiprocessors are locked to.
-        tf32_tflops, fp32_tflops: rates of 32-bit products, in the matrix units and in the FP32 cores; None where the catalog has none.
-        source, date: where the figures come from and when they were taken down.
-        verified: which of the fields were read from that source; the rest are recalled.
-        notes: anything a user should know.
-    """
-
-    name: str
+    name: str  # lower-case id, such as "h100-sxm-80gb"
+    # vendor, arch: such as "NVIDIA" and "Hopper"
     vendor: str
     arch: str
-    fp16_tflops: float
-    fp8_tflops: float | None
-    int8_tops: float | None
-    fp4_tflops: float | None
-    memory_gb: float
-    memory_bytes: int
-    memory_bandwidth_gb_s: float
-    link: LinkKind
-    link_gb_s: float
-    pcie_gb_s: float
-    tdp_w: float | None
-    bf16: bool
+    fp16_tflops: float  # dense FP16/BF16 matrix rate in TFLOP/s
+    fp8_tflops: float | None  # dense FP8 matrix rate in TFLOP/s; None where the hardware has none
+    int8_tops: float | None  # dense INT8 matrix rate in TOP/s; None where the hardware has none
+    fp4_tflops: float | None  # dense FP4 matrix rate in TFLOP/s of blocks with a scale each; None where the hardware has none
+    memory_gb: float  # memory as sold, decimal gigabytes
+    memory_bytes: int  # memory that the driver reports, in bytes
+    memory_bandwidth_gb_s: float  # datasheet bandwidth in GB/s
+    link: LinkKind  # how GPUs of one system are joined
+    link_gb_s: float  # bandwidth of that link per GPU, both directions together, in GB/s; 0 for "pcie"
+    pcie_gb_s: float  # bandwidth of the PCIe slot, both directions together, in GB/s
+    tdp_w: float | None  # board power in watts; None where unknown
+    bf16: bool  # whether the matrix units take BF16
+    # source, date: where the figures come from and when they were taken down
     source: str
     date: str
-    verified: str
-    notes: str = ""
-    memory_source: str = ""
-    bridge_gpus: int = 2
-    mesh_gpus: int = 0
-    power_cap_w: float | None = None
-    clock: float = 1.0
+    verified: str  # which of the fields were read from that source; the rest are recalled
+    notes: str = ""  # anything a user should know
+    memory_source: str = ""  # where ``memory_bytes`` comes from
+    bridge_gpus: int = 2  # how many GPUs an NVLink bridge joins
+    mesh_gpus: int = 0  # how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them
+    power_cap_w: float | None = None  # power limit below the board power, in watts; None for none
+    clock: float = 1.0  # share of the clock that the multiprocessors are locked to
+    # tf32_tflops, fp32_tflops: rates of 32-bit products, in the matrix units and in the FP32 cores; None where the catalog has none
     tf32_tflops: float | None = None
     fp32_tflops: float | None = None
 
@@ -167,26 +145,17 @@ def mig_slice(gpu: Gpu, slices: int, memory_gb: int) -> Gpu | None:
     share = next((one / parts for one in fitting if parts and abs(gpu.memory_gb * one / parts - memory_gb) <= 1), None)
     if share is None:
         return None
-    compute = slices / whole
-
-    def scaled(rate: float | None) -> float | None:
-        return None if rate is None else rate * compute
-
+    rates = ("fp16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops", "tf32_tflops", "fp32_tflops", "tdp_w")
+    scaled: dict[str, Any] = {name: rate * (slices / whole) for name in rates if (rate := getattr(gpu, name)) is not None}
     return replace(
         gpu,
         name=f"{gpu.name}-mig-{slices}g.{memory_gb}gb",
-        fp16_tflops=gpu.fp16_tflops * compute,
-        fp8_tflops=scaled(gpu.fp8_tflops),
-        int8_tops=scaled(gpu.int8_tops),
-        fp4_tflops=scaled(gpu.fp4_tflops),
-        tf32_tflops=scaled(gpu.tf32_tflops),
-        fp32_tflops=scaled(gpu.fp32_tflops),
+        **scaled,
         memory_gb=memory_gb,
         memory_bytes=int(gpu.memory_bytes * share),
         memory_bandwidth_gb_s=gpu.memory_bandwidth_gb_s * share,
         link="pcie",
         link_gb_s=0.0,
-        tdp_w=scaled(gpu.tdp_w),
         memory_source=f"{share:g} of the whole GPU's",
         source=f"shares of {gpu.name} ({gpu.source}); profiles: NVIDIA's MIG user guide, Supported MIG Profiles",
         date="2026-11-25",
@@ -195,31 +164,21 @@ def mig_slice(gpu: Gpu, slices: int, memory_gb: int) -> Gpu | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class System:
-    """A server of several GPUs, such as ``dgx-h100``.
+    """A server of several GPUs, such as ``dgx-h100``."""
 
-    Attributes:
-        name: lower-case id.
-        gpu: id of its GPU in the catalog.
-        gpus: how many it holds.
-        max_power_w: of the whole server, in watts; None where unknown.
-        source, date: where the figures come from.
-        gpu_file: the YAML file of its GPU where that is not in the catalog; else "".
-        usd: what one costs to buy, where its own file says so; None otherwise.
-        kv_tiers: memories that can keep KV blocks below the cache; empty where none is known.
-    """
-
-    name: str
-    gpu: str
-    gpus: int
-    max_power_w: float | None
+    name: str  # lower-case id
+    gpu: str  # id of its GPU in the catalog
+    gpus: int  # how many it holds
+    max_power_w: float | None  # of the whole server, in watts; None where unknown
+    # source, date: where the figures come from
     source: str
     date: str
     notes: str = ""
-    gpu_file: str = ""
-    usd: float | None = None
-    kv_tiers: tuple[SystemTier, ...] = ()
+    gpu_file: str = ""  # the YAML file of its GPU where that is not in the catalog; else ""
+    usd: float | None = None  # what one costs to buy, where its own file says so; None otherwise
+    kv_tiers: tuple[SystemTier, ...] = ()  # memories that can keep KV blocks below the cache; empty where none is known
 
 
 # Reads a user's own accelerator, as a YAML file describes it, as a ``Gpu``. Four keys are needed; the others have values that say "not
@@ -286,32 +245,17 @@ def read_hardware(path: str | Path) -> Gpu:
 
     Raises InputError: no such file, or not YAML; InputErrors: unknown or missing keys and values that cannot be, each with its key.
     """
-    file = Path(path)
-    try:
-        if file.stat().st_size > MOST_BYTES:
-            raise InputError(f"{file}: is too large for the description of an accelerator")
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
-        raise InputError(f"{file!s:.200}: cannot be read ({said}); give a YAML file with name, fp16_tflops, memory_gb and so on") from None
-    found = read_as(HardwareFile, parse_yaml(text, str(file)), str(file), InputErrors)
-    InputErrors.raise_if([f"{file}: {fault}" for fault in found.faults()])
-    return _gpu(found, str(file))
-
-
-def _gpu(found: HardwareFile, where: str) -> Gpu:
-    said = {part.name: getattr(found, part.name) for part in fields(found)}
-    return Gpu(
-        **{
-            **said,
-            "name": "-".join(found.name.lower().split()),
-            "memory_bytes": found.memory_bytes or round(found.memory_gb * 1e9),
-            "memory_source": "memory_bytes of the file" if found.memory_bytes else "memory_gb of the file",
-        },
-        source=where,
-        date="",
-        verified="",
-    )
+    where = str(path)
+    text = read_text(path, give="a YAML file with name, fp16_tflops, memory_gb and so on", most=MOST_BYTES)
+    found = read_as(HardwareFile, parse_yaml(text, where), where, InputErrors)
+    InputErrors.raise_if([f"{where}: {fault}" for fault in found.faults()])
+    said = {
+        **{part.name: getattr(found, part.name) for part in fields(found)},
+        "name": "-".join(found.name.lower().split()),
+        "memory_bytes": found.memory_bytes or round(found.memory_gb * 1e9),
+        "memory_source": "memory_bytes of the file" if found.memory_bytes else "memory_gb of the file",
+    }
+    return Gpu(**said, source=where, date="", verified="")
 
 
 # Reads a user's own server, as a YAML file describes it, as a ``System``; its name is the path of the file, by which it is read again.
@@ -322,21 +266,13 @@ MOST_GPUS = 1_024
 
 @strict
 class SystemFile:
-    """The file as it was written.
+    """The file as it was written."""
 
-    Attributes:
-        gpu: a catalog id, or the path of the YAML file of an accelerator of one's own, from the folder of this file.
-        gpus: how many it holds.
-        max_power_w: of the whole server, in watts; null where it is not known.
-        usd: what one costs to buy; null where that is not known, or is said as a price.
-        notes: anything a reader should know.
-    """
-
-    gpu: str
-    gpus: int
-    max_power_w: float | None = None
-    usd: float | None = None
-    notes: str = ""
+    gpu: str  # a catalog id, or the path of the YAML file of an accelerator of one's own, from the folder of this file
+    gpus: int  # how many it holds
+    max_power_w: float | None = None  # of the whole server, in watts; null where it is not known
+    usd: float | None = None  # what one costs to buy; null where that is not known, or is said as a price
+    notes: str = ""  # anything a reader should know
 
 
 def read_system(path: str) -> System:
@@ -345,16 +281,9 @@ def read_system(path: str) -> System:
     Raises InputError: no such file, or not YAML; InputErrors: unknown or missing keys and values that cannot be, each with its key;
     UnknownName: no GPU of that name.
     """
-    from tonnage.spec.catalog.lookup import find_gpu
+    from tonnage.spec.catalog import find_gpu
 
-    file = Path(path)
-    try:
-        if file.stat().st_size > MOST_BYTES:
-            raise InputError(f"{file}: is too large for the description of a server")
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
-        raise InputError(f"{file!s:.200}: cannot be read ({said}); give a YAML file with gpu, gpus and so on") from None
+    text = read_text(path, give="a YAML file with gpu, gpus and so on", most=MOST_BYTES)
     found = read_as(SystemFile, parse_yaml(text, path), path, InputErrors)
     faults = [] if 1 <= found.gpus <= MOST_GPUS else [f"{path}: gpus: {found.gpus} is not possible; write 1 to {MOST_GPUS:,}"]
     for name in ("max_power_w", "usd"):
@@ -362,7 +291,7 @@ def read_system(path: str) -> System:
         if value is not None and not (math.isfinite(value) and 0 < value <= 1e12):
             faults.append(f"{path}: {name}: {value:g} is not possible; write a number above 0, or null")
     InputErrors.raise_if(faults)
-    gpu_file = str(file.parent / found.gpu) if is_hardware_file(found.gpu) else ""
+    gpu_file = str(Path(path).parent / found.gpu) if is_hardware_file(found.gpu) else ""
     gpu = read_hardware(gpu_file) if gpu_file else find_gpu(found.gpu)
     return System(
         name=path,

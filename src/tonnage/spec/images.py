@@ -18,40 +18,30 @@ _IMAGES = re.compile(r"^(?:(\d{1,4})\s*[x×]\s*)?(\d{1,5})\s*[x×]\s*(\d{1,5})$"
 
 @strict
 class Encoder:
-    """An image encoder (ViT) and the rule by which its image processor sizes images.
+    """An image encoder (ViT) and the rule by which its image processor sizes images."""
 
-    Attributes:
-        name: what it is called.
-        models: catalog ids of the models that have it.
-        layers, hidden, heads, ffn, gated: its transformer; attention is within one image, or one tile, and not causal.
-        patch: pixels of a patch's side.
-        merge: patches of a side that become one token of the prompt.
-        sizing: "native": the image's own size, rounded to tokens, within ``least`` and ``most`` of them; "padded": filled up to tokens,
-            shrunk to ``most`` and to ``side`` pixels; "budget": as large as ``most`` tokens allow; "fixed": ``side`` pixels square;
-            "tiles": tiles of ``side`` pixels, ``most`` at most, and where there are several the whole image once more.
-        least, most: tokens, or tiles.
-        side: pixels.
-        marks: tokens around an image, such as its begin and end.
-        mergers: perceptrons that turn merged patches into tokens, of two matrices each; 0 where patches are averaged.
-    """
-
-    name: str
-    models: tuple[str, ...]
+    name: str  # what it is called
+    models: tuple[str, ...]  # catalog ids of the models that have it
+    # layers, hidden, heads, ffn, gated: its transformer; attention is within one image, or one tile, and not causal
     layers: int
     hidden: int
     heads: int
     ffn: int
     gated: bool
-    patch: int
-    merge: int
+    patch: int  # pixels of a patch's side
+    merge: int  # patches of a side that become one token of the prompt
+    # "native": the image's own size, rounded to tokens, within ``least`` and ``most`` of them; "padded": filled up to tokens, shrunk to
+    # ``most`` and to ``side`` pixels; "budget": as large as ``most`` tokens allow; "fixed": ``side`` pixels square; "tiles": tiles of
+    # ``side`` pixels, ``most`` at most, and where there are several the whole image once more
     sizing: Sizing
     source: str
     date: str
+    # least, most: tokens, or tiles
     least: int = 1
     most: int = 1
-    side: int = 0
-    marks: int = 2
-    mergers: int = 1
+    side: int = 0  # pixels
+    marks: int = 2  # tokens around an image, such as its begin and end
+    mergers: int = 1  # perceptrons that turn merged patches into tokens, of two matrices each; 0 where patches are averaged
 
     def sequences(self, width: int, height: int) -> tuple[int, ...]:
         """Patches of an image, each sequence attended to by itself: one, or one for each tile and the whole."""
@@ -106,20 +96,14 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """Images of every prompt.
+    """Images of every prompt."""
 
-    Attributes:
-        count: of one prompt.
-        width, height: in pixels.
-        encoder: of the model.
-        prompt_tokens: mean tokens that a request computes, those of its images included.
-    """
-
-    count: int
+    count: int  # of one prompt
+    # width, height: in pixels
     width: int
     height: int
-    encoder: Encoder
-    prompt_tokens: float = 0.0
+    encoder: Encoder  # of the model
+    prompt_tokens: float = 0.0  # mean tokens that a request computes, those of its images included
 
     @property
     def tokens(self) -> int:

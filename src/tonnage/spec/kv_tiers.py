@@ -29,52 +29,36 @@ NONE = "none"
 
 @strict
 class SystemTier:
-    """A memory of a whole system that can keep KV blocks.
+    """A memory of a whole system that can keep KV blocks."""
 
-    Attributes:
-        kind: "host" memory, local "disk", or a "store" that systems share.
-        gb: decimal gigabytes; None of a store, whose size is somebody's choice.
-        gb_s: from there to all GPUs together, in GB/s.
-        latency_us: before the first byte comes, in microseconds.
-        source, date: where the figures come from.
-    """
-
-    kind: TierKind
-    gb: float | None
-    gb_s: float
-    latency_us: float
+    kind: TierKind  # "host" memory, local "disk", or a "store" that systems share
+    gb: float | None  # decimal gigabytes; None of a store, whose size is somebody's choice
+    gb_s: float  # from there to all GPUs together, in GB/s
+    latency_us: float  # before the first byte comes, in microseconds
+    # source, date: where the figures come from
     source: str
     date: str
 
 
 @strict
 class Offloading:
-    """What keeps blocks below the KV cache, and its rules.
+    """What keeps blocks below the KV cache, and its rules."""
 
-    Attributes:
-        name: such as "lmcache".
-        engines: families of the engines that it serves; it is the usual one of a family that no entry before it serves.
-        tiers: memories that it uses unless others are named, the nearest first.
-        copies: whether a tier has a copy of what is above it (write-through), so that only the rest of it adds to the cache; otherwise a
-            block is there after the cache had to forget it.
-        overlaps: whether steps compute while blocks come up; otherwise the step of the request that needs them waits.
-        once: whether a block that every GPU of a group has, such as a latent cache under tensor parallelism, is kept once.
-        flags: of the engine, with ``{host_gib}`` for the size of its host memory in GiB, and ``{host_gb_per_gpu}`` for GB of each GPU.
-        file_keys: a size, such as ``host_bytes_per_gpu``, and its key in the engine's configuration file. Where there are neither, its
-            environment or another process switches it on, and no command does.
-        rules: how they were read.
-        source, date: from where, and when.
-    """
-
-    name: str
-    engines: tuple[str, ...]
-    tiers: tuple[TierKind, ...]
+    name: str  # such as "lmcache"
+    engines: tuple[str, ...]  # families of the engines that it serves; it is the usual one of a family that no entry before it serves
+    tiers: tuple[TierKind, ...]  # memories that it uses unless others are named, the nearest first
+    # whether a tier has a copy of what is above it (write-through), so that only the rest of it adds to the cache; otherwise a block is
+    # there after the cache had to forget it
     copies: bool
-    overlaps: bool
-    once: bool
+    overlaps: bool  # whether steps compute while blocks come up; otherwise the step of the request that needs them waits
+    once: bool  # whether a block that every GPU of a group has, such as a latent cache under tensor parallelism, is kept once
+    # of the engine, with ``{host_gib}`` for the size of its host memory in GiB, and ``{host_gb_per_gpu}`` for GB of each GPU
     flags: tuple[str, ...] = ()
+    # a size, such as ``host_bytes_per_gpu``, and its key in the engine's configuration file. Where there are neither, its environment or
+    # another process switches it on, and no command does.
     file_keys: dict[str, str] = field(default_factory=dict)
-    rules: str
+    rules: str  # how they were read
+    # source, date: from where, and when
     source: str
     date: str
 
@@ -121,19 +105,13 @@ class AskedTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvTiers:
-    """What a question asks for.
+    """What a question asks for."""
 
-    Attributes:
-        tiers: the nearest first; empty for those that the offloader usually has, or with ``off`` for none.
-        offloader: its name; "" for the engine's usual one where the system has a say, and for plain rules where it has none.
-        off: no memory at all.
-        usual: the question leaves it to the system: memories that the catalog does not know, or that the engine's command does not
-            switch on, are left out then, and not refused.
-    """
-
-    tiers: tuple[AskedTier, ...] = ()
-    offloader: str = ""
-    off: bool = False
+    tiers: tuple[AskedTier, ...] = ()  # the nearest first; empty for those that the offloader usually has, or with ``off`` for none
+    offloader: str = ""  # its name; "" for the engine's usual one where the system has a say, and for plain rules where it has none
+    off: bool = False  # no memory at all
+    # the question leaves it to the system: memories that the catalog does not know, or that the engine's command does not switch on, are
+    # left out then, and not refused
     usual: bool = False
 
 

@@ -43,25 +43,15 @@ TAIL = 3.0902
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """A distribution of lengths in tokens, cut below at one token.
+    """A distribution of lengths in tokens, cut below at one token."""
 
-    Attributes:
-        kind: "fixed", "normal", "lognormal", "uniform" or "histogram".
-        mean: mean in tokens (before the cut).
-        std: standard deviation in tokens; 0 for "fixed".
-        bins: (tokens, weight) of a "histogram", weights summing to 1.
-        plus: fixed tokens inside ``mean`` that do not vary, such as a system prompt.
-        written: how it was written, where that is not the tokens themselves; not compared.
-        exact: whether a "fixed" length was asked to be just so; otherwise it is a mean where systems are sized.
-    """
-
-    kind: LengthKind = "fixed"
-    mean: float
-    std: float = 0.0
-    bins: tuple[tuple[float, float], ...] = ()
-    plus: float = 0.0
-    written: str = field(default="", compare=False)
-    exact: bool = False
+    kind: LengthKind = "fixed"  # "fixed", "normal", "lognormal", "uniform" or "histogram"
+    mean: float  # mean in tokens (before the cut)
+    std: float = 0.0  # standard deviation in tokens; 0 for "fixed"
+    bins: tuple[tuple[float, float], ...] = ()  # (tokens, weight) of a "histogram", weights summing to 1
+    plus: float = 0.0  # fixed tokens inside ``mean`` that do not vary, such as a system prompt
+    written: str = field(default="", compare=False)  # how it was written, where that is not the tokens themselves; not compared
+    exact: bool = False  # whether a "fixed" length was asked to be just so; otherwise it is a mean where systems are sized
 
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """``count`` lengths as int64 tokens, each at least 1."""
@@ -140,16 +130,12 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Prompt and output lengths that were seen together, drawn together: long prompts keep their own outputs.
+    """Prompt and output lengths that were seen together, drawn together: long prompts keep their own outputs."""
 
-    Attributes:
-        isl, osl: tokens, one of each per pair.
-        source: the file that they were read from.
-    """
-
+    # isl, osl: tokens, one of each per pair
     isl: tuple[int, ...]
     osl: tuple[int, ...]
-    source: str = ""
+    source: str = ""  # the file that they were read from
 
     def draw(self, count: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """``count`` pairs, each equally likely, as two int64 columns."""

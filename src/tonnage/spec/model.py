@@ -2,89 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
-from tonnage.spec.layers import WITH_LATENT, WITH_STATE, Cache, FullAttention, LatentAttention, LatentLayer, Layers, SlidingAttention
+from tonnage.spec.attention_layers import Cache, FullAttention, LatentAttention, LatentLayer, SlidingAttention
+from tonnage.spec.layers import WITH_LATENT, WITH_STATE, Layers
+from tonnage.spec.typed_values import strict
 
-__all__ = ["LatentAttention", "Model"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Model:
-    """A decoder-only model: dense or mixture of experts, with layers of one or several kinds (``spec.layers``).
+    """A decoder-only model: dense or mixture of experts, with layers of one or several kinds (``spec.layers``)."""
 
-    Attributes:
-        name: lower-case id with the size, such as "llama-3.1-70b".
-        layers: number of decoder layers, each with its norm: what an engine launches one after another.
-        hidden: width of the residual stream.
-        heads: query heads per layer.
-        kv_heads: key/value heads per layer (``heads`` for MHA, 1 for MQA).
-        head_dim: width of one head; of a value head for latent attention.
-        ffn: inner width of the MLP, of one expert for a mixture of experts.
-        gated: three MLP matrices (SwiGLU) instead of two.
-        vocab: rows of the embedding table.
-        max_context: longest prompt plus output, in tokens.
-        experts: experts per layer; 1 for a dense model.
-        experts_per_token: experts that each token uses.
-        shared_experts: experts of width ``ffn`` that every token uses next to the routed ones.
-        shared_ffn: inner width of what every token uses next to the routed experts, where it is no multiple of ``ffn``; 0 elsewhere.
-        expert_latent: width to which tokens are narrowed for the routed experts; 0 where they keep the model's own.
-        dense_layers: layers of a mixture of experts that have one plain MLP instead.
-        dense_ffn: inner width of that MLP.
-        mlp_layers: layers that have an MLP or experts; 0 where all of them do.
-        mixers: layers by kind, where they are not all alike or of another kind than attention; empty where ``heads``, ``kv_heads``,
-            ``head_dim``, ``latent`` and ``window`` say it all.
-        latent: the dimensions of multi-head latent attention; None for attention with key/value heads.
-        window: tokens that a layer with sliding-window attention attends to; 0 where none has it.
-        windowed_layers: how many layers have it: attention reads, and the KV cache keeps, the last ``window`` tokens of a sequence.
-        tied_embeddings: the output head shares the embedding table.
-        parallel_block: attention and MLP of a layer add to one residual, so that a layer has one all-reduce.
-        head_norms: every query and key head is normalised before attention, by their own kernels (Qwen3).
-        joint_norms: those norms are over all heads at once, so that the GPUs of an instance add up their squares first (MiniMax M2).
-        residual_streams: residual streams side by side that layers read and write (hyper-connections of DeepSeek V4).
-        further_embeddings: weights of tables that are looked up and never multiplied, next to the embedding (Gemma 4 E4B).
-        mtp_layers: modules for multi-token prediction in the checkpoint; they are loaded for speculative decoding alone.
-        block_fp8: its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices.
-        released: number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has no name there.
-        source, date: where the figures come from and when they were taken down.
-        notes: anything a user should know, such as what is approximated.
-    """
-
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    gated: bool
-    vocab: int
-    max_context: int
-    experts: int = 1
-    experts_per_token: int = 1
-    shared_experts: int = 0
-    shared_ffn: int = 0
-    expert_latent: int = 0
-    dense_layers: int = 0
-    dense_ffn: int = 0
-    mlp_layers: int = 0
+    name: str  # lower-case id with the size, such as "llama-3.1-70b"
+    layers: int  # number of decoder layers, each with its norm: what an engine launches one after another
+    hidden: int  # width of the residual stream
+    heads: int  # query heads per layer
+    kv_heads: int  # key/value heads per layer (``heads`` for MHA, 1 for MQA)
+    head_dim: int  # width of one head; of a value head for latent attention
+    ffn: int  # inner width of the MLP, of one expert for a mixture of experts
+    gated: bool  # three MLP matrices (SwiGLU) instead of two
+    vocab: int  # rows of the embedding table
+    max_context: int  # longest prompt plus output, in tokens
+    experts: int = 1  # experts per layer; 1 for a dense model
+    experts_per_token: int = 1  # experts that each token uses
+    shared_experts: int = 0  # experts of width ``ffn`` that every token uses next to the routed ones
+    shared_ffn: int = 0  # inner width of what every token uses next to the routed experts, where it is no multiple of ``ffn``; 0 elsewhere
+    expert_latent: int = 0  # width to which tokens are narrowed for the routed experts; 0 where they keep the model's own
+    dense_layers: int = 0  # layers of a mixture of experts that have one plain MLP instead
+    dense_ffn: int = 0  # inner width of that MLP
+    mlp_layers: int = 0  # layers that have an MLP or experts; 0 where all of them do
+    # layers by kind, where they are not all alike or of another kind than attention; empty where ``heads``, ``kv_heads``, ``head_dim``,
+    # ``latent`` and ``window`` say it all
     mixers: tuple[Layers, ...] = ()
-    latent: LatentAttention | None = None
-    window: int = 0
-    windowed_layers: int = 0
-    tied_embeddings: bool = False
-    parallel_block: bool = False
-    head_norms: bool = False
+    latent: LatentAttention | None = None  # the dimensions of multi-head latent attention; None for attention with key/value heads
+    window: int = 0  # tokens that a layer with sliding-window attention attends to; 0 where none has it
+    windowed_layers: int = 0  # how many layers have it: attention reads, and the KV cache keeps, the last ``window`` tokens of a sequence
+    tied_embeddings: bool = False  # the output head shares the embedding table
+    parallel_block: bool = False  # attention and MLP of a layer add to one residual, so that a layer has one all-reduce
+    head_norms: bool = False  # every query and key head is normalised before attention, by their own kernels (Qwen3)
+    # those norms are over all heads at once, so that the GPUs of an instance add up their squares first (MiniMax M2)
     joint_norms: bool = False
-    residual_streams: int = 1
-    further_embeddings: int = 0
-    mtp_layers: int = 0
-    block_fp8: bool = False
-    released: str = "bf16"
+    residual_streams: int = 1  # residual streams side by side that layers read and write (hyper-connections of DeepSeek V4)
+    further_embeddings: int = 0  # weights of tables that are looked up and never multiplied, next to the embedding (Gemma 4 E4B)
+    mtp_layers: int = 0  # modules for multi-token prediction in the checkpoint; they are loaded for speculative decoding alone
+    block_fp8: bool = False  # its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices
+    released: str = "bf16"  # number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has no name there
+    # source, date: where the figures come from and when they were taken down
     source: str = ""
     date: str = ""
-    notes: str = ""
+    notes: str = ""  # anything a user should know, such as what is approximated
 
     @property
     def usual_precision(self) -> str:

@@ -40,31 +40,18 @@ REST_FP8 = "rest-fp8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """One combination of formats, such as FP8 weights and activations with an FP8 KV cache.
+    """One combination of formats, such as FP8 weights and activations with an FP8 KV cache."""
 
-    Attributes:
-        name: what users write, such as "fp8" or "fp8+kv-fp16".
-        weight_bits: bits per weight of the linear layers as stored, with its share of scales, zero points and positions.
-        value_bits: bits of the weight's value alone.
-        kv: format of the KV cache; without a word about it the one that engines choose for these weights.
-        arithmetic: the rate that the products of the linear layers use; activations enter them in this format.
-        unpacked: weights are stored narrower than they are multiplied, and are unpacked on the way.
-        block_scaled: the matrix units must take blocks with a scale each, as those with FP4 do.
-        experts_only: in a mixture of experts the other matrices are in another format, as in the checkpoints of gpt-oss.
-        rest_bits: bits of these other matrices: 16, or 8 for FP8 with a scale per block, as in the checkpoints of DeepSeek V4.
-        sparse: two of every four weights are zero and neither stored nor multiplied.
-    """
-
-    name: str
-    weight_bits: float
-    value_bits: int
-    kv: KvFormat | Literal["fp32"]
-    arithmetic: Arithmetic
-    unpacked: bool = False
-    block_scaled: bool = False
-    experts_only: bool = False
-    rest_bits: int = 16
-    sparse: bool = False
+    name: str  # what users write, such as "fp8" or "fp8+kv-fp16"
+    weight_bits: float  # bits per weight of the linear layers as stored, with its share of scales, zero points and positions
+    value_bits: int  # bits of the weight's value alone
+    kv: KvFormat | Literal["fp32"]  # format of the KV cache; without a word about it the one that engines choose for these weights
+    arithmetic: Arithmetic  # the rate that the products of the linear layers use; activations enter them in this format
+    unpacked: bool = False  # weights are stored narrower than they are multiplied, and are unpacked on the way
+    block_scaled: bool = False  # the matrix units must take blocks with a scale each, as those with FP4 do
+    experts_only: bool = False  # in a mixture of experts the other matrices are in another format, as in the checkpoints of gpt-oss
+    rest_bits: int = 16  # bits of these other matrices: 16, or 8 for FP8 with a scale per block, as in the checkpoints of DeepSeek V4
+    sparse: bool = False  # two of every four weights are zero and neither stored nor multiplied
 
     @property
     def weight_bytes(self) -> float:

@@ -19,24 +19,16 @@ RULES = ("depreciation_years", "output_to_input_price_ratio", "server_over_gpus"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One price, or another number that enters a cost.
+    """One price, or another number that enters a cost."""
 
-    Attributes:
-        path: where it is in a price list, with its unit: "hosting_usd_per_system_year".
-        low, high: the range; the same number where there is none.
-        source: where it was read.
-        date: when, as YYYY, YYYY-MM or YYYY-MM-DD; empty where the user gave it without one.
-        typical: the usual price within the range; None where the source names none.
-        estimate: whether it is computed from other prices rather than quoted.
-    """
-
-    path: str
+    path: str  # where it is in a price list, with its unit: "hosting_usd_per_system_year"
+    # low, high: the range; the same number where there is none
     low: float
     high: float
-    source: str
-    date: str
-    typical: float | None = None
-    estimate: bool = False
+    source: str  # where it was read
+    date: str  # when, as YYYY, YYYY-MM or YYYY-MM-DD; empty where the user gave it without one
+    typical: float | None = None  # the usual price within the range; None where the source names none
+    estimate: bool = False  # whether it is computed from other prices rather than quoted
 
     @property
     def value(self) -> float:
@@ -93,37 +85,24 @@ class GpuPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudOffer:
-    """What an hour of one GPU costs in the cloud.
+    """What an hour of one GPU costs in the cloud."""
 
-    Attributes:
-        gpu: catalog id.
-        offer: its name, which begins with the provider, such as "AWS p5.48xlarge on-demand us-east-1".
-        usd_per_gpu_hour: for each GPU; its range is that over regions or over the provider's offers.
-        provider: who rents it out; empty where several do, or the user did not say.
-        machine_gpus: GPUs of the machines that can be rented at this price, the smallest first; empty where it is not known.
-        terms: such as "on-demand", "spot" and "reserved 1 year"; empty where the user did not say.
-    """
-
-    gpu: str
-    offer: str
-    usd_per_gpu_hour: Figure
-    provider: str = ""
+    gpu: str  # catalog id
+    offer: str  # its name, which begins with the provider, such as "AWS p5.48xlarge on-demand us-east-1"
+    usd_per_gpu_hour: Figure  # for each GPU; its range is that over regions or over the provider's offers
+    provider: str = ""  # who rents it out; empty where several do, or the user did not say
+    # GPUs of the machines that can be rented at this price, the smallest first; empty where it is not known
     machine_gpus: tuple[int, ...] = ()
-    terms: str = ""
+    terms: str = ""  # such as "on-demand", "spot" and "reserved 1 year"; empty where the user did not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudTier:
-    """The providers that rent out machines of one size: offers that can be compared.
+    """The providers that rent out machines of one size: offers that can be compared."""
 
-    Attributes:
-        machine_gpus: GPUs of a machine; None where that is not known, so that as many GPUs are rented as an instance takes.
-        offers: of each provider the cheapest, the cheapest provider first.
-        elsewhere: of each provider that has no machine of this size the cheapest of its others, the cheapest provider first.
-    """
-
-    machine_gpus: int | None
-    offers: tuple[CloudOffer, ...]
+    machine_gpus: int | None  # GPUs of a machine; None where that is not known, so that as many GPUs are rented as an instance takes
+    offers: tuple[CloudOffer, ...]  # of each provider the cheapest, the cheapest provider first
+    # of each provider that has no machine of this size the cheapest of its others, the cheapest provider first
     elsewhere: tuple[CloudOffer, ...] = ()
 
     @property
@@ -134,56 +113,38 @@ class CloudTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiPrice:
-    """What APIs ask for a million tokens, in USD.
+    """What APIs ask for a million tokens, in USD."""
 
-    Attributes:
-        name: the model (catalog id), or the name that the user gave to an API.
-        usd_per_million_input_tokens, usd_per_million_output_tokens: the cheapest, the usual and the dearest host.
-        hosts: how many hosts they are of; None where the source does not count them.
-    """
-
-    name: str
+    name: str  # the model (catalog id), or the name that the user gave to an API
+    # usd_per_million_input_tokens, usd_per_million_output_tokens: the cheapest, the usual and the dearest host
     usd_per_million_input_tokens: Figure
     usd_per_million_output_tokens: Figure
-    hosts: int | None = None
+    hosts: int | None = None  # how many hosts they are of; None where the source does not count them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """A price list.
+    """A price list."""
 
-    Attributes:
-        depreciation_years: over how many years a system is written off, linearly, to nothing.
-        hosting_usd_per_kw_month: place in a data centre, for each kW of a system's highest power; None leaves it out.
-        hosting_usd_per_system_year: place, network, people for a system, in place of the price per kW; None where that one counts.
-        licence_usd_per_gpu_year, licence_usd_per_gpu_hour: software on owned GPUs and on cloud GPUs; None leaves it out.
-        power_usd_per_kwh: electricity; None leaves it out.
-        pue: power of the building over power of the computers.
-        grid_kg_co2_per_kwh: carbon intensity of the electricity, which only the user knows; None leaves it out.
-        output_to_input_price_ratio: what one output token counts for in input tokens when a cost
-            is split over them.
-        server_over_gpus: price of a server over the price of its GPUs alone, which estimates a system that nobody quotes.
-        power_in_hosting: whether hosting already pays for the electricity (it then is shown and not added).
-        systems, gpus, cloud, api: by catalog id and offer; the user's own are first.
-        cloud_offer: the beginning of the offers' names to count with where a GPU has several; empty leaves it to ``cloud_tiers``.
-    """
-
-    depreciation_years: Figure
-    hosting_usd_per_kw_month: Figure | None
+    depreciation_years: Figure  # over how many years a system is written off, linearly, to nothing
+    hosting_usd_per_kw_month: Figure | None  # place in a data centre, for each kW of a system's highest power; None leaves it out
+    # place, network, people for a system, in place of the price per kW; None where that one counts
     hosting_usd_per_system_year: Figure | None
+    # licence_usd_per_gpu_year, licence_usd_per_gpu_hour: software on owned GPUs and on cloud GPUs; None leaves it out
     licence_usd_per_gpu_year: Figure | None
     licence_usd_per_gpu_hour: Figure | None
-    power_usd_per_kwh: Figure | None
-    pue: Figure
-    output_to_input_price_ratio: Figure
-    server_over_gpus: Figure
-    grid_kg_co2_per_kwh: Figure | None = None
-    power_in_hosting: bool = True
+    power_usd_per_kwh: Figure | None  # electricity; None leaves it out
+    pue: Figure  # power of the building over power of the computers
+    output_to_input_price_ratio: Figure  # what one output token counts for in input tokens when a cost is split over them
+    server_over_gpus: Figure  # price of a server over the price of its GPUs alone, which estimates a system that nobody quotes
+    grid_kg_co2_per_kwh: Figure | None = None  # carbon intensity of the electricity, which only the user knows; None leaves it out
+    power_in_hosting: bool = True  # whether hosting already pays for the electricity (it then is shown and not added)
+    # systems, gpus, cloud, api: by catalog id and offer; the user's own are first
     systems: tuple[SystemPrice, ...] = ()
     gpus: tuple[GpuPrice, ...] = ()
     cloud: tuple[CloudOffer, ...] = ()
     api: tuple[ApiPrice, ...] = ()
-    cloud_offer: str = ""
+    cloud_offer: str = ""  # the beginning of the offers' names to count with where a GPU has several; empty leaves it to ``cloud_tiers``
 
     def system_usd(self, system: str) -> Figure | None:
         """The price of a system, else an estimate from the price of its GPUs; None where neither is known."""
@@ -193,7 +154,7 @@ class Prices:
     def _estimated(self, system: str) -> Figure | None:
         """The GPUs of a system and the server around them, both at each end of their range."""
         from tonnage.errors import InputError
-        from tonnage.spec.catalog.lookup import find_system
+        from tonnage.spec.catalog import find_system
 
         try:
             found = find_system(system)
@@ -294,7 +255,7 @@ def _provider(offer: CloudOffer) -> str:
 
 def _is_model(name: str) -> bool:
     from tonnage.errors import InputError
-    from tonnage.spec.catalog.lookup import find_model
+    from tonnage.spec.catalog import find_model
 
     try:
         return bool(find_model(name))

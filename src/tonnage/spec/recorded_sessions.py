@@ -33,31 +33,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One request of a session, as a file says it.
+    """One request of a session, as a file says it."""
 
-    Attributes:
-        isl, osl: tokens.
-        at_ns, took_ns: when it was sent, since the session began, and how long its answer took.
-        waits: places, in the session, of the requests that it waits for; none of the first.
-        pause_ns: from the end of the last of these until it is sent.
-        tool: whether that is a tool's time, and not a person's.
-        agent: 0 of the session itself, else the number of a sub-agent.
-        ids: of its prompt's blocks; None where the file names none.
-        continues: place of the request whose prompt and answer its own prompt begins with; -1 for none. Without ``ids`` alone.
-        shared: tokens that it has in common with that one's prompt and answer.
-    """
-
+    # isl, osl: tokens
     isl: int
     osl: int
+    # at_ns, took_ns: when it was sent, since the session began, and how long its answer took
     at_ns: int = 0
     took_ns: int = 0
-    waits: tuple[int, ...] = ()
-    pause_ns: int = 0
-    tool: bool = False
-    agent: int = 0
-    ids: Ints | None = None
-    continues: int = -1
-    shared: int = 0
+    waits: tuple[int, ...] = ()  # places, in the session, of the requests that it waits for; none of the first
+    pause_ns: int = 0  # from the end of the last of these until it is sent
+    tool: bool = False  # whether that is a tool's time, and not a person's
+    agent: int = 0  # 0 of the session itself, else the number of a sub-agent
+    ids: Ints | None = None  # of its prompt's blocks; None where the file names none
+    continues: int = -1  # place of the request whose prompt and answer its own prompt begins with; -1 for none. Without ``ids`` alone.
+    shared: int = 0  # tokens that it has in common with that one's prompt and answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,41 +60,26 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordedSessions:
-    """Sessions in columns, a row for each request, those of a session one after another in the order in which they were sent.
+    """Sessions in columns, a row for each request, those of a session one after another in the order in which they were sent."""
 
-    Attributes:
-        source: the file.
-        starts: int64 (sessions + 1,), the first row of each session.
-        isl, osl: int64, tokens.
-        at_ns, took_ns: int64, when each was sent since its session began, and how long its answer took then.
-        pause_ns: int64, from the end of the last that it waits for until it is sent; -1 of a session's first.
-        tool: whether that is a tool's time.
-        agent: int32, 0 of the session itself, else the number of a sub-agent.
-        follows: who waits for whom.
-        contents: what prompts have in common.
-        common: pieces below this number belong to several sessions; the others to one alone.
-        begins_ns: int64, when each session began, since the first; None where the file does not say.
-        block_tokens: of a recorded block; 0 where the file names none.
-        change: words for a change that was made to them.
-        began_ns: when the first session began, by the file's own clock.
-    """
-
-    source: str
-    starts: Ints
+    source: str  # the file
+    starts: Ints  # int64 (sessions + 1,), the first row of each session
+    # isl, osl: int64, tokens
     isl: Ints
     osl: Ints
+    # at_ns, took_ns: int64, when each was sent since its session began, and how long its answer took then
     at_ns: Ints
     took_ns: Ints
-    pause_ns: Ints
-    tool: NDArray[np.bool_]
-    agent: NDArray[np.int32]
-    follows: Follows
-    contents: Contents
-    common: int = 0
-    begins_ns: Ints | None = None
-    block_tokens: int = 0
-    change: str = field(default="")
-    began_ns: int = 0
+    pause_ns: Ints  # int64, from the end of the last that it waits for until it is sent; -1 of a session's first
+    tool: NDArray[np.bool_]  # whether that is a tool's time
+    agent: NDArray[np.int32]  # int32, 0 of the session itself, else the number of a sub-agent
+    follows: Follows  # who waits for whom
+    contents: Contents  # what prompts have in common
+    common: int = 0  # pieces below this number belong to several sessions; the others to one alone
+    begins_ns: Ints | None = None  # int64, when each session began, since the first; None where the file does not say
+    block_tokens: int = 0  # of a recorded block; 0 where the file names none
+    change: str = field(default="")  # words for a change that was made to them
+    began_ns: int = 0  # when the first session began, by the file's own clock
 
     def __len__(self) -> int:
         """Number of sessions."""

@@ -29,26 +29,18 @@ NS_PER_MS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Requests as they arrived.
+    """Requests as they arrived."""
 
-    Attributes:
-        due_ns: when each request came, in nanoseconds since the first; never falling.
-        isl, osl: tokens of each; empty where the file does not say them.
-        source: the file.
-        change: what was done to its times, in words.
-        failed: requests of the file that are left out, because it says that they failed.
-        blocks: for each request the ids of its prompt's blocks (``hash_ids``); empty where the file has none.
-        began_ns: the moment of the first request by the file's own clock, which is unix time where the file has dates.
-    """
-
-    due_ns: tuple[int, ...]
+    due_ns: tuple[int, ...]  # when each request came, in nanoseconds since the first; never falling
+    # isl, osl: tokens of each; empty where the file does not say them
     isl: tuple[int, ...] = ()
     osl: tuple[int, ...] = ()
-    source: str = ""
-    change: str = ""
-    failed: int = 0
+    source: str = ""  # the file
+    change: str = ""  # what was done to its times, in words
+    failed: int = 0  # requests of the file that are left out, because it says that they failed
+    # for each request the ids of its prompt's blocks (``hash_ids``); empty where the file has none
     blocks: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
-    began_ns: int = 0
+    began_ns: int = 0  # the moment of the first request by the file's own clock, which is unix time where the file has dates
 
     def __len__(self) -> int:
         """Number of requests."""

@@ -381,22 +381,14 @@ class SimulationAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """Where a leaf stands, what may stand there, and what it says.
+    """Where a leaf stands, what may stand there, and what it says."""
 
-    Attributes:
-        path: branch and name, such as ("limits", "ttft").
-        kind: its annotation.
-        about: one sentence; ``one`` is what it says to ``simulate``, where that differs.
-        file: whether a text there is a path.
-        unit: the units that a number may be written in, a key of ``written_numbers.UNITS``.
-    """
-
-    path: tuple[str, ...]
-    kind: Any
-    about: str
-    file: bool
+    path: tuple[str, ...]  # branch and name, such as ("limits", "ttft")
+    kind: Any  # its annotation
+    about: str  # one sentence; ``one`` is what it says to ``simulate``, where that differs
+    file: bool  # whether a text there is a path
     one: str = ""
-    unit: Unit = ""
+    unit: Unit = ""  # the units that a number may be written in, a key of ``written_numbers.UNITS``
 
     @property
     def name(self) -> str:

@@ -13,21 +13,18 @@ from math import prod
 from typing import Literal
 
 from tonnage.spec.deployment import Slo
+from tonnage.spec.typed_values import strict
 
 TimeoutAction = Literal["REJECT", "DELAY"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTime:
-    """Seconds that a batch takes on an otherwise idle GPU, by its size in items.
+    """Seconds that a batch takes on an otherwise idle GPU, by its size in items."""
 
-    Attributes:
-        sizes: batch sizes in rising order, the first of which is 1 or more.
-        seconds: of each; between two sizes the time is on the line between them, below the first it is that of the first, and beyond
-            the last it goes on along the last line.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # batch sizes in rising order, the first of which is 1 or more
+    # of each; between two sizes the time is on the line between them, below the first it is that of the first, and beyond the last it goes
+    # on along the last line
     seconds: tuple[float, ...]
 
     def of(self, items: int) -> float:
@@ -40,48 +37,32 @@ class ServiceTime:
         return seconds[right - 1] + share * (seconds[right] - seconds[right - 1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class QueuePolicy:
-    """Triton's ModelQueuePolicy of one priority level; times in seconds, 0 for none.
+    """Triton's ModelQueuePolicy of one priority level, as its configuration writes it; 0 for none."""
 
-    Attributes:
-        timeout_action: REJECT ends a request that has waited too long; DELAY puts it behind the others of its level.
-        timeout_s: how long a request may wait.
-        allow_timeout_override: whether a request may bring a shorter timeout of its own.
-        max_queue_size: requests that wait at once; a further one is rejected; 0 for any number.
-    """
-
-    timeout_action: TimeoutAction = "REJECT"
-    timeout_s: float = 0.0
-    allow_timeout_override: bool = False
-    max_queue_size: int = 0
+    timeout_action: TimeoutAction = "REJECT"  # REJECT ends a request that has waited too long; DELAY puts it behind the others of its level
+    default_timeout_microseconds: int = 0  # how long a request may wait
+    allow_timeout_override: bool = False  # whether a request may bring a shorter timeout of its own
+    max_queue_size: int = 0  # requests that wait at once; a further one is rejected; 0 for any number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class DynamicBatching:
-    """Triton's ModelDynamicBatching.
+    """Triton's ModelDynamicBatching, as its configuration writes it."""
 
-    Attributes:
-        preferred: preferred batch sizes in items; without any, the maximum batch size is the only one.
-        delay_s: how long a request may wait for others to fill a batch (``max_queue_delay_microseconds``).
-        preserve_ordering: whether answers leave in the order in which requests came.
-        levels: priority levels, of which 1 is served first; 0 for a single queue.
-        default_level: of requests that bring none.
-        policy: of every level that ``policies`` does not name.
-        policies: by level.
-    """
+    preferred_batch_size: tuple[int, ...] = ()  # in items; without any, the maximum batch size is the only one
+    max_queue_delay_microseconds: int = 0  # how long a request may wait for others to fill a batch
+    preserve_ordering: bool = False  # whether answers leave in the order in which requests came
+    priority_levels: int = 0  # of which 1 is served first; 0 for a single queue
+    default_priority_level: int = 0  # of requests that bring none
+    default_queue_policy: QueuePolicy = field(default_factory=QueuePolicy)  # of every level that ``priority_queue_policy`` does not name
+    priority_queue_policy: dict[int, QueuePolicy] = field(default_factory=dict)  # by level
 
-    preferred: tuple[int, ...] = ()
-    delay_s: float = 0.0
-    preserve_ordering: bool = False
-    levels: int = 0
-    default_level: int = 0
-    policy: QueuePolicy = field(default_factory=QueuePolicy)
-    policies: dict[int, QueuePolicy] = field(default_factory=dict)
-
-    def policy_of(self, level: int) -> QueuePolicy:
-        """The policy of one level."""
-        return self.policies.get(level, self.policy)
+    @property
+    def policies(self) -> tuple[QueuePolicy, ...]:
+        """Every policy that a request may meet."""
+        return self.default_queue_policy, *self.priority_queue_policy.values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,65 +74,41 @@ class Tensor:
     dims: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict
 class Choices:
-    """Values of a model's settings to choose among; an empty tuple keeps the setting as it is.
+    """Values of a model's settings to choose among; an empty tuple keeps the setting as it is."""
 
-    Attributes:
-        instances: copies on each of its GPUs.
-        max_batch_size: items of one batch.
-        delay_s: queue delays of dynamic batching.
-    """
-
-    instances: tuple[int, ...] = ()
-    max_batch_size: tuple[int, ...] = ()
-    delay_s: tuple[float, ...] = ()
+    instances: tuple[int, ...] = ()  # copies on each of its GPUs
+    max_batch_size: tuple[int, ...] = ()  # items of one batch
+    max_queue_delay_microseconds: tuple[int, ...] = ()  # of dynamic batching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """One model of a service.
-
-    Attributes:
-        time: seconds by batch size.
-        max_batch_size: items of one batch.
-        instances: copies on each of its GPUs, each of which computes one batch at a time.
-        gpus: numbers of the GPUs that it is on, from 0.
-        batching: dynamic batching; None where every request is computed by itself.
-        choices: settings that the sizing may change.
-        backend: Triton's name of what runs it, for ``deploy``.
-        inputs, outputs: its tensors, for ``deploy``; empty where the backend reads them from the model's file.
-    """
+    """One model of a service."""
 
     name: str
-    time: ServiceTime
-    max_batch_size: int
-    instances: int
-    gpus: tuple[int, ...]
-    batching: DynamicBatching | None
-    choices: Choices = field(default_factory=Choices)
-    backend: str = ""
+    time: ServiceTime  # seconds by batch size
+    max_batch_size: int  # items of one batch
+    instances: int  # copies on each of its GPUs, each of which computes one batch at a time
+    gpus: tuple[int, ...]  # numbers of the GPUs that it is on, from 0
+    batching: DynamicBatching | None  # dynamic batching; None where every request is computed by itself
+    choices: Choices = field(default_factory=Choices)  # settings that the sizing may change
+    backend: str = ""  # Triton's name of what runs it, for ``deploy``
+    # inputs, outputs: its tensors, for ``deploy``; empty where the backend reads them from the model's file
     inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One step of a pipeline (Triton's ensemble, or a script of its business logic).
+    """One step of a pipeline (Triton's ensemble, or a script of its business logic)."""
 
-    Attributes:
-        model: that computes it.
-        after: places of the stages that must have ended before it begins; it begins at once without any.
-        share: of the requests that come to it, how many take it; the others pass it by in no time.
-        again: after each pass, the share that goes through it once more.
-        instead_of: places of the stages of which a request that takes this one takes none.
-    """
-
-    model: str
-    after: tuple[int, ...]
-    share: float = 1.0
-    again: float = 0.0
-    instead_of: tuple[int, ...] = ()
+    model: str  # that computes it
+    after: tuple[int, ...]  # places of the stages that must have ended before it begins; it begins at once without any
+    share: float = 1.0  # of the requests that come to it, how many take it; the others pass it by in no time
+    again: float = 0.0  # after each pass, the share that goes through it once more
+    instead_of: tuple[int, ...] = ()  # places of the stages of which a request that takes this one takes none
 
 
 def passes(stages: tuple[Stage, ...]) -> tuple[float, ...]:
@@ -176,46 +133,27 @@ def taken_stages(stages: tuple[Stage, ...], drawn: Mapping[int, bool]) -> list[b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """Requests of one kind.
+    """Requests of one kind."""
 
-    Attributes:
-        name: of the model or pipeline that they are sent to.
-        stages: the way that each takes; a model by itself is one stage.
-        rate: requests per second of an open loop with Poisson arrivals; 0 in a closed loop.
-        concurrency: clients of a closed loop, each with one request in flight; 0 in an open loop.
-        items: items of one request, such as images.
-        level: priority level; 0 for the default one.
-        timeout_s: that requests bring; 0 for none.
-        turnaround_s: from an answer to the client's next request, in a closed loop.
-    """
-
-    name: str
-    stages: tuple[Stage, ...]
-    rate: float = 0.0
-    concurrency: int = 0
-    items: int = 1
-    level: int = 0
-    timeout_s: float = 0.0
-    turnaround_s: float = 0.0
+    name: str  # of the model or pipeline that they are sent to
+    stages: tuple[Stage, ...]  # the way that each takes; a model by itself is one stage
+    rate: float = 0.0  # requests per second of an open loop with Poisson arrivals; 0 in a closed loop
+    concurrency: int = 0  # clients of a closed loop, each with one request in flight; 0 in an open loop
+    items: int = 1  # items of one request, such as images
+    level: int = 0  # priority level; 0 for the default one
+    timeout_s: float = 0.0  # that requests bring; 0 for none
+    turnaround_s: float = 0.0  # from an answer to the client's next request, in a closed loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Models on the GPUs of one server, and what is asked of them.
+    """Models on the GPUs of one server, and what is asked of them."""
 
-    Attributes:
-        title: in a few words.
-        gpus: of the server; its models share one queue each over all of them.
-        overlap: how much batches on one GPU gain from one another: k at once work at 1 + overlap·(k − 1) times the speed of one
-            alone, in equal shares; 0 where they take turns, 1 where none slows another.
-        models: by name.
-        streams: the requests.
-        limits: on the time from request to answer.
-    """
-
-    title: str
-    gpus: int
+    title: str  # in a few words
+    gpus: int  # of the server; its models share one queue each over all of them
+    # how much batches on one GPU gain from one another: k at once work at 1 + overlap·(k − 1) times the speed of one alone, in equal
+    # shares; 0 where they take turns, 1 where none slows another
     overlap: float
-    models: dict[str, ServedModel]
-    streams: tuple[Stream, ...]
-    limits: Slo = ()
+    models: dict[str, ServedModel]  # by name
+    streams: tuple[Stream, ...]  # the requests
+    limits: Slo = ()  # on the time from request to answer

@@ -16,14 +16,12 @@ from tonnage.spec.deployment import parse_limit
 from tonnage.spec.service import (
     Choices,
     DynamicBatching,
-    QueuePolicy,
     ServedModel,
     Service,
     ServiceTime,
     Stage,
     Stream,
     Tensor,
-    TimeoutAction,
 )
 from tonnage.spec.typed_values import parse_yaml, read_as, strict
 from tonnage.units import parse_duration
@@ -34,39 +32,13 @@ MOST_INSTANCES = 64
 
 
 @strict
-class _Policy:
-    timeout_action: TimeoutAction = "REJECT"
-    default_timeout_microseconds: int = 0
-    allow_timeout_override: bool = False
-    max_queue_size: int = 0
-
-
-@strict
-class _Batching:
-    preferred_batch_size: tuple[int, ...] = ()
-    max_queue_delay_microseconds: int = 0
-    preserve_ordering: bool = False
-    priority_levels: int = 0
-    default_priority_level: int = 0
-    default_queue_policy: _Policy = field(default_factory=_Policy)
-    priority_queue_policy: dict[int, _Policy] = field(default_factory=dict)
-
-
-@strict
-class _Search:
-    instances: tuple[int, ...] = ()
-    max_batch_size: tuple[int, ...] = ()
-    max_queue_delay_microseconds: tuple[int, ...] = ()
-
-
-@strict
 class _Model:
     time: dict[str, str]
     max_batch_size: int = 1
     instances: int = 1
     gpus: tuple[int, ...] | None = None
-    dynamic_batching: _Batching | None = None
-    search: _Search = field(default_factory=_Search)
+    dynamic_batching: DynamicBatching | None = None
+    search: Choices = field(default_factory=Choices)
     backend: str = ""
     inputs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
@@ -200,13 +172,12 @@ def _search_faults(model: _Model) -> list[str]:
     return found
 
 
-def _batching_faults(batching: _Batching, most: int) -> list[str]:
+def _batching_faults(batching: DynamicBatching, most: int) -> list[str]:
     found = []
     if any(not 1 <= size <= most for size in batching.preferred_batch_size):
         found.append(f"preferred_batch_size: {list(batching.preferred_batch_size)} must lie between 1 and max_batch_size, {most}")
-    policies = (batching.default_queue_policy, *batching.priority_queue_policy.values())
-    times = [batching.max_queue_delay_microseconds, *(policy.default_timeout_microseconds for policy in policies)]
-    if min(times) < 0 or any(policy.max_queue_size < 0 for policy in policies):
+    times = [batching.max_queue_delay_microseconds, *(policy.default_timeout_microseconds for policy in batching.policies)]
+    if min(times) < 0 or any(policy.max_queue_size < 0 for policy in batching.policies):
         found.append("max_queue_delay_microseconds, default_timeout_microseconds and max_queue_size: are 0 or more")
     levels = batching.priority_levels
     if levels > 0 and not 1 <= batching.default_priority_level <= levels:
@@ -295,12 +266,8 @@ def _model(name: str, asked: _Model, gpus: int) -> ServedModel:
         max_batch_size=asked.max_batch_size,
         instances=asked.instances,
         gpus=tuple(range(gpus)) if asked.gpus is None else asked.gpus,
-        batching=None if asked.dynamic_batching is None else _batching(asked.dynamic_batching),
-        choices=Choices(
-            instances=asked.search.instances,
-            max_batch_size=asked.search.max_batch_size,
-            delay_s=tuple(delay / 1e6 for delay in asked.search.max_queue_delay_microseconds),
-        ),
+        batching=asked.dynamic_batching,
+        choices=asked.search,
         backend=asked.backend,
         inputs=_tensors(asked.inputs),
         outputs=_tensors(asked.outputs),
@@ -319,27 +286,6 @@ def read_tensor(name: str, written: str) -> Tensor | None:
 
 def _tensors(written: dict[str, str]) -> tuple[Tensor, ...]:
     return tuple(tensor for name, text in written.items() if (tensor := read_tensor(name, text)) is not None)
-
-
-def _batching(asked: _Batching) -> DynamicBatching:
-    return DynamicBatching(
-        preferred=tuple(sorted(set(asked.preferred_batch_size))),
-        delay_s=asked.max_queue_delay_microseconds / 1e6,
-        preserve_ordering=asked.preserve_ordering,
-        levels=asked.priority_levels,
-        default_level=asked.default_priority_level,
-        policy=_policy(asked.default_queue_policy),
-        policies={level: _policy(policy) for level, policy in asked.priority_queue_policy.items()},
-    )
-
-
-def _policy(asked: _Policy) -> QueuePolicy:
-    return QueuePolicy(
-        timeout_action=asked.timeout_action,
-        timeout_s=asked.default_timeout_microseconds / 1e6,
-        allow_timeout_override=asked.allow_timeout_override,
-        max_queue_size=asked.max_queue_size,
-    )
 
 
 def _stages(steps: tuple[str | _Step, ...]) -> tuple[Stage, ...]:

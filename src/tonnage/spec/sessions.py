@@ -42,15 +42,11 @@ class Contents:
     """The pieces of each request.
 
     An output belongs to its request alone, or to a piece that only requests have which are sent after it has ended.
-
-    Attributes:
-        starts: int64 (requests + 1,), the place of each request's first piece among all pieces.
-        piece: int64, the number of each, from 0 to 2**40.
-        until: int64, the token up to which it reaches, counted from the prompt's beginning; ``ENDLESS`` for a request's last one.
     """
 
-    starts: NDArray[np.int64]
-    piece: NDArray[np.int64]
+    starts: NDArray[np.int64]  # int64 (requests + 1,), the place of each request's first piece among all pieces
+    piece: NDArray[np.int64]  # int64, the number of each, from 0 to 2**40
+    # int64, the token up to which it reaches, counted from the prompt's beginning; ``ENDLESS`` for a request's last one
     until: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -79,17 +75,11 @@ def gathered(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Follows:
-    """Which requests wait for which others to end.
+    """Which requests wait for which others to end."""
 
-    Attributes:
-        starts: int64 (requests + 1,), the place in ``rows`` at which the requests begin that wait for each one.
-        rows: int64, who waits.
-        waits: int64, for how many each waits; its pause begins at the end of the last of them.
-    """
-
-    starts: Ints
-    rows: Ints
-    waits: Ints
+    starts: Ints  # int64 (requests + 1,), the place in ``rows`` at which the requests begin that wait for each one
+    rows: Ints  # int64, who waits
+    waits: Ints  # int64, for how many each waits; its pause begins at the end of the last of them
 
     def part(self, rows: Ints) -> Follows:
         """Those of some of the requests, counted from 0 again: of each session all or none."""
@@ -152,15 +142,10 @@ def of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int], size: int) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """The time that a user takes to read an answer and to write the next question.
+    """The time that a user takes to read an answer and to write the next question."""
 
-    Attributes:
-        mean_s: in seconds.
-        exponential: whether it is drawn from an exponential distribution; otherwise it is always the mean.
-    """
-
-    mean_s: float = 0.0
-    exponential: bool = False
+    mean_s: float = 0.0  # in seconds
+    exponential: bool = False  # whether it is drawn from an exponential distribution; otherwise it is always the mean
 
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """So many pauses in nanoseconds."""
@@ -190,27 +175,16 @@ def parse_pause(text: str, where: str) -> Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """What requests share, and how they follow one another.
+    """What requests share, and how they follow one another."""
 
-    Attributes:
-        prefix_tokens: length of a shared prefix, such as a system prompt; it is added to the prompts.
-        prefix_share: share of the sessions that begin with one, from 0 to 1.
-        prefixes: how many different ones there are; each session draws one.
-        turns: questions of a session.
-        think: from an answer to the next question.
-        tool_calls: calls of tools in each turn, each a further request.
-        tool: from a call to the tool's result.
-        tool_tokens: length of a result; None for that of a question.
-    """
-
-    prefix_tokens: int = 0
-    prefix_share: float = 1.0
-    prefixes: int = 1
-    turns: Lengths = field(default_factory=lambda: Lengths(mean=1.0))
-    think: Pause = field(default_factory=Pause)
-    tool_calls: int = 0
-    tool: Pause = field(default_factory=Pause)
-    tool_tokens: Lengths | None = None
+    prefix_tokens: int = 0  # length of a shared prefix, such as a system prompt; it is added to the prompts
+    prefix_share: float = 1.0  # share of the sessions that begin with one, from 0 to 1
+    prefixes: int = 1  # how many different ones there are; each session draws one
+    turns: Lengths = field(default_factory=lambda: Lengths(mean=1.0))  # questions of a session
+    think: Pause = field(default_factory=Pause)  # from an answer to the next question
+    tool_calls: int = 0  # calls of tools in each turn, each a further request
+    tool: Pause = field(default_factory=Pause)  # from a call to the tool's result
+    tool_tokens: Lengths | None = None  # length of a result; None for that of a question
 
     @property
     def single(self) -> bool:
@@ -242,20 +216,14 @@ class Sessions:
 
 
 class Drawn(NamedTuple):
-    """Sessions with everything drawn: a row for each request, those of a session one after another.
+    """Sessions with everything drawn: a row for each request, those of a session one after another."""
 
-    Attributes:
-        session: number of the session.
-        isl, osl: tokens of the whole prompt and of the output.
-        pause_ps: from the end of the request before, in picoseconds; -1 of a session's first.
-        prefix: which shared prefix; -1 for none.
-    """
-
-    session: Ints
+    session: Ints  # number of the session
+    # isl, osl: tokens of the whole prompt and of the output
     isl: Ints
     osl: Ints
-    pause_ps: Ints
-    prefix: Ints
+    pause_ps: Ints  # from the end of the request before, in picoseconds; -1 of a session's first
+    prefix: Ints  # which shared prefix; -1 for none
 
     def rows(self, chosen: Ints) -> Drawn:
         """Some of the rows; the first that is left of a session waits for nobody."""

@@ -21,21 +21,16 @@ Owner = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedStep:
-    """One engine step and how long it took.
+    """One engine step and how long it took."""
 
-    Attributes:
-        prefill_tokens, prefill_sequences: new prompt tokens, and the prompts that they belong to.
-        past_tokens: tokens of each of these prompts that were computed before.
-        decode_sequences, context_tokens: sequences that decode, and the sum of their contexts.
-        seconds: duration.
-    """
-
+    # prefill_tokens, prefill_sequences: new prompt tokens, and the prompts that they belong to
     prefill_tokens: int
     prefill_sequences: int
-    past_tokens: int
+    past_tokens: int  # tokens of each of these prompts that were computed before
+    # decode_sequences, context_tokens: sequences that decode, and the sum of their contexts
     decode_sequences: int
     context_tokens: int
-    seconds: float
+    seconds: float  # duration
 
     @property
     def tokens(self) -> int:
@@ -52,15 +47,10 @@ class TimedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSource:
-    """The source of a deployment's step times where these are not the fitted terms.
+    """The source of a deployment's step times where these are not the fitted terms."""
 
-    Attributes:
-        name: ``AICONFIGURATOR``, or the file.
-        table: the steps of the file by their owner; empty for AIConfigurator.
-    """
-
-    name: str
-    table: tuple[tuple[Owner, tuple[TimedStep, ...]], ...] = ()
+    name: str  # ``AICONFIGURATOR``, or the file
+    table: tuple[tuple[Owner, tuple[TimedStep, ...]], ...] = ()  # the steps of the file by their owner; empty for AIConfigurator
 
     @property
     def names_owners(self) -> bool:

@@ -26,27 +26,16 @@ PICKED = ("least-outstanding", "prefix-aware", "least-kv")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRuns:
-    """What one target runs.
+    """What one target runs."""
 
-    Attributes:
-        engines: families.
-        routers: simulated routers that its own is, or is nearest to; the first one by default.
-        pools: whether it runs prefill and decode in two pools.
-        ranks: families whose attention may run in data-parallel ranks.
-        stages: whether an instance may be a pipeline.
-        across: families of which an instance may span several machines.
-        vendors: of GPUs.
-        formats: weights that an engine family is limited to.
-    """
-
-    engines: tuple[str, ...] = FAMILIES
-    routers: tuple[str, ...] = BALANCED
-    pools: bool = False
-    ranks: tuple[str, ...] = FAMILIES
-    stages: bool = True
-    across: tuple[str, ...] = ()
-    vendors: tuple[str, ...] = ("NVIDIA",)
-    formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    engines: tuple[str, ...] = FAMILIES  # families
+    routers: tuple[str, ...] = BALANCED  # simulated routers that its own is, or is nearest to; the first one by default
+    pools: bool = False  # whether it runs prefill and decode in two pools
+    ranks: tuple[str, ...] = FAMILIES  # families whose attention may run in data-parallel ranks
+    stages: bool = True  # whether an instance may be a pipeline
+    across: tuple[str, ...] = ()  # families of which an instance may span several machines
+    vendors: tuple[str, ...] = ("NVIDIA",)  # of GPUs
+    formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # weights that an engine family is limited to
 
 
 BOTH = ("NVIDIA", "AMD")

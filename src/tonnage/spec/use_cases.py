@@ -34,17 +34,14 @@ FAST_READING_S = 0.090
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Defaults of one use case; what the asker says is in their place.
+    """Defaults of one use case; what the asker says is in their place."""
 
-    Attributes:
-        mode, isl, osl, limits: of a whole request.
-        parts: what ``isl`` is the sum of; None where it is one piece, to which parts that the asker names are added.
-    """
-
+    # mode, isl, osl, limits: of a whole request
     mode: Mode
     isl: str
     osl: str
     limits: LimitsAsked
+    # what ``isl`` is the sum of; None where it is one piece, to which parts that the asker names are added
     parts: LengthsAsked | None = None
 
 
@@ -98,17 +95,14 @@ def mixture_of(text: str, where: str) -> Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a use case set because the asker did not; what it left alone is None or empty.
-
-    Attributes:
-        parts: of the prompt, by the names of their leaves, where the asker named others of them.
-    """
+    """What a use case set because the asker did not; what it left alone is None or empty."""
 
     use_case: UseCase
     mode: Mode | None
     isl: str
     osl: str
     limits: Slo
+    # of the prompt, by the names of their leaves, where the asker named others of them
     parts: Mapping[DefaultPart, str] = field(default_factory=dict)
 
 

@@ -6,15 +6,17 @@ gaps and leaves the lengths alone (common random numbers).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from tonnage.errors import InputError, option
-from tonnage.spec.arrivals import HourlyArrivals, ModulatedArrivals
-from tonnage.spec.deployment import TrafficClass, with_classes
+from tonnage.spec.arrivals import HourlyArrivals, ModulatedArrivals, TrafficClass, with_classes
 from tonnage.spec.lengths import Lengths, Pairs, parse_lengths
 from tonnage.spec.recording import Recording
-from tonnage.spec.sessions import Contents, Follows, Sessions
+from tonnage.spec.sessions import Contents, Drawn, Follows, Sessions, contents_of, draw
 from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.spec.recorded_sessions import RecordedSessions
+
 
 __all__ = [
     "Arrivals",
@@ -64,49 +67,33 @@ LEAST_CV, MOST_CV = 1e-6, 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLoop:
-    """Requests arrive on their own schedule, whether or not earlier ones have been answered.
+    """Requests arrive on their own schedule, whether or not earlier ones have been answered."""
 
-    Attributes:
-        rate: mean requests per second.
-        process: "poisson", "constant", or "gamma" with the coefficient of variation ``cv``.
-        cv: standard deviation of the gaps over their mean, for "gamma".
-    """
-
-    rate: float
-    process: Process = "poisson"
-    cv: float = 1.0
+    rate: float  # mean requests per second
+    process: Process = "poisson"  # "poisson", "constant", or "gamma" with the coefficient of variation ``cv``
+    cv: float = 1.0  # standard deviation of the gaps over their mean, for "gamma"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedLoop:
-    """A fixed number of clients, each with one request in flight: the way benchmarks are run.
+    """A fixed number of clients, each with one request in flight: the way benchmarks are run."""
 
-    Attributes:
-        concurrency: clients; all start at time 0.
-        turnaround_s: serial time of the client program per request sent, in seconds: starts and
-            the next requests of a cohort that finished together leave one after another.
-    """
-
-    concurrency: int
+    concurrency: int  # clients; all start at time 0
+    # serial time of the client program per request sent, in seconds: starts and the next requests of a cohort that finished together leave
+    # one after another
     turnaround_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceArrivals:
-    """A share of recorded traffic, replayed as it came: one instance of several behind a router.
+    """A share of recorded traffic, replayed as it came: one instance of several behind a router."""
 
-    Attributes:
-        recording: the requests, and when each came.
-        share: of the requests that come here, above 0 and at most 1: 1 / instances.
-        split: "random" gives each request to this instance with probability ``share``, "round-robin"
-            every (1 / share)-th, from a place that the seed draws.
-        lengths: whether the lengths are replayed too; otherwise the workload's are drawn.
-    """
-
-    recording: Recording
-    share: float = 1.0
+    recording: Recording  # the requests, and when each came
+    share: float = 1.0  # of the requests that come here, above 0 and at most 1: 1 / instances
+    # "random" gives each request to this instance with probability ``share``, "round-robin" every (1 / share)-th, from a place that the
+    # seed draws
     split: Split = "random"
-    lengths: bool = True
+    lengths: bool = True  # whether the lengths are replayed too; otherwise the workload's are drawn
 
     @property
     def rate(self) -> float:
@@ -142,27 +129,19 @@ Simulated = Arrivals | HourlyArrivals | ModulatedArrivals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Lengths and arrivals of ``requests`` requests.
+    """Lengths and arrivals of ``requests`` requests."""
 
-    Attributes:
-        isl, osl: lengths in tokens, drawn apart.
-        arrivals: when requests come, or how many clients send them.
-        requests: how many; of a recorded trace or a profile the most, from its beginning.
-        pairs: lengths that are drawn together instead; None where they are not.
-        sessions: conversations that the requests are turns of, or prefixes that they share: lengths are then those of what each turn
-            adds, rates those of all turns together, and the clients of a closed loop hold one conversation each; None without.
-        recorded: sessions from a file that the requests are those of, with their own lengths; None without.
-        classes: of the requests; empty where all are alike.
-    """
-
+    # isl, osl: lengths in tokens, drawn apart
     isl: Lengths
     osl: Lengths
-    arrivals: Simulated
-    requests: int
-    pairs: Pairs | None = None
+    arrivals: Simulated  # when requests come, or how many clients send them
+    requests: int  # how many; of a recorded trace or a profile the most, from its beginning
+    pairs: Pairs | None = None  # lengths that are drawn together instead; None where they are not
+    # conversations that the requests are turns of, or prefixes that they share: lengths are then those of what each turn adds, rates those
+    # of all turns together, and the clients of a closed loop hold one conversation each; None without
     sessions: Sessions | None = None
-    recorded: RecordedSessions | None = None
-    classes: tuple[TrafficClass, ...] = ()
+    recorded: RecordedSessions | None = None  # sessions from a file that the requests are those of, with their own lengths; None without
+    classes: tuple[TrafficClass, ...] = ()  # of the requests; empty where all are alike
 
     @property
     def queued(self) -> bool:
@@ -203,8 +182,6 @@ class Workload:
         if isinstance(arrivals, TraceArrivals):
             return replace(self._replayed(arrivals, gap_stream, isl_stream, osl_stream), seed=seed)
         if self.sessions is not None:
-            from tonnage.spec.session_trace import session_trace
-
             return session_trace(self, self.sessions, seed)
         if isinstance(arrivals, HourlyArrivals):
             due = arrivals.due_ps(gap_stream)[: self.requests]
@@ -297,34 +274,25 @@ def checked_cv(cv: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Requests as columns; row number is the request id.
+    """Requests as columns; row number is the request id."""
 
-    Attributes:
-        due_ps: int64, when each request is due, in picoseconds; in a closed loop the earliest for those sent at its start, -1 for any time.
-        isl, osl: int64, prompt and output tokens.
-        concurrency: clients of a closed loop, 0 for an open loop.
-        turnaround_ps: serial client time per request sent in a closed loop.
-        seed: of what is drawn while they are served: which guesses of a drafter are right.
-        contents: what the requests have in common; None where they have nothing in common, or it is not known.
-        pause_ps: int64, of the further turns of conversations: the time from the end of the request in the row before until this one
-            is sent, whose ``due_ps`` counts for nothing; -1 of first turns, behind which those of their session stand. None where every
-            request stands for itself. With it ``contents`` are given too.
-        follows: which requests others wait for where that is not the row before; None where it is.
-        priority: int64, the class of each request: lower goes first where priorities count. None where all are alike.
-        ttft_ps: int64, the time to first token that each should have, -1 for none; given with ``priority``.
-    """
-
+    # int64, when each request is due, in picoseconds; in a closed loop the earliest for those sent at its start, -1 for any time
     due_ps: NDArray[np.int64]
+    # isl, osl: int64, prompt and output tokens
     isl: NDArray[np.int64]
     osl: NDArray[np.int64]
-    concurrency: int
-    turnaround_ps: int
-    seed: int = 0
-    contents: Contents | None = None
+    concurrency: int  # clients of a closed loop, 0 for an open loop
+    turnaround_ps: int  # serial client time per request sent in a closed loop
+    seed: int = 0  # of what is drawn while they are served: which guesses of a drafter are right
+    contents: Contents | None = None  # what the requests have in common; None where they have nothing in common, or it is not known
+    # int64, of the further turns of conversations: the time from the end of the request in the row before until this one is sent, whose
+    # ``due_ps`` counts for nothing; -1 of first turns, behind which those of their session stand. None where every request stands for
+    # itself. With it ``contents`` are given too.
     pause_ps: NDArray[np.int64] | None = None
-    follows: Follows | None = None
+    follows: Follows | None = None  # which requests others wait for where that is not the row before; None where it is
+    # int64, the class of each request: lower goes first where priorities count. None where all are alike.
     priority: NDArray[np.int64] | None = None
-    ttft_ps: NDArray[np.int64] | None = None
+    ttft_ps: NDArray[np.int64] | None = None  # int64, the time to first token that each should have, -1 for none; given with ``priority``
 
     def __len__(self) -> int:
         """Number of requests."""
@@ -365,3 +333,68 @@ class Trace:
             follows=None if self.follows is None else self.follows.part(rows),
             **given,
         )
+
+
+# The requests of sessions: when each session begins, and which turns of it a run has.
+
+
+MOST_ROWS = 20_000_000
+"""Requests that are drawn at most for the sessions of a run."""
+
+
+def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
+    """The requests of a workload's sessions.
+
+    In an open loop sessions begin at a rate that makes all their turns together the requested rate, and have done so before the
+    run begins, so that its first request may be a later turn, whose beginning no cache has yet. The run has the requests that would come
+    first if every answer took no time. In a closed loop each client holds one session after another.
+
+    Raises:
+        InputError: pauses so long that the sessions which are under way at once are too many to draw, or recorded arrivals.
+    """
+    import numpy as np
+
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 2]).spawn(7)]
+    if isinstance(workload.arrivals, OpenLoop):
+        found, due = _open(workload, workload.arrivals, asked, streams)
+        clients, turnaround_ps = 0, 0
+    elif isinstance(workload.arrivals, ClosedLoop):
+        count = math.ceil(1.2 * workload.requests / asked.requests) + 20
+        found = draw(asked, count, workload.isl, workload.osl, streams)
+        found = found.rows(np.arange(min(workload.requests, len(found.isl))))
+        due = np.full(len(found.isl), -1)
+        clients, turnaround_ps = workload.arrivals.concurrency, to_ps(workload.arrivals.turnaround_s)
+    else:
+        raise InputError(f"{option('turns')}, {option('shared_prefix')}: a recorded trace has its own; leave them out")
+    contents = contents_of(found, asked.prefix_tokens)
+    isl, osl, pauses = found.isl, found.osl, None if asked.single else found.pause_ps
+    return Trace(
+        due_ps=due, isl=isl, osl=osl, concurrency=clients, turnaround_ps=turnaround_ps, seed=seed, contents=contents, pause_ps=pauses
+    )
+
+
+def _open(workload: Workload, arrivals: OpenLoop, asked: Sessions, streams: list[np.random.Generator]) -> tuple[Drawn, NDArray[np.int64]]:
+    """The requests of an open loop, and when first turns are due."""
+    import numpy as np
+
+    each, turns = asked.requests, max(asked.turns.longest, 1)
+    longest_pause = (4 if asked.think.exponential else 1) * asked.think.mean_s
+    lasts = turns * longest_pause + turns * asked.tool_calls * (4 if asked.tool.exponential else 1) * asked.tool.mean_s
+    under_way = lasts * arrivals.rate / each
+    count = math.ceil(1.2 * workload.requests / each + min(under_way, MOST_ROWS)) + 20
+    if not count * each <= MOST_ROWS:
+        said = f"{under_way:,.0f} sessions are under way at once; ask for a lower rate, fewer turns or shorter pauses"
+        raise InputError(f"{option('think_time')}: at {arrivals.rate:g} requests a second {said}")
+    found = draw(asked, count, workload.isl, workload.osl, streams)
+    begins = (unit_gaps(arrivals, count, streams[6]) * min(PS_PER_S * each / arrivals.rate, FAR_PS)).cumsum() - lasts * PS_PER_S
+    pauses, first = np.maximum(found.pause_ps, 0).astype(np.float64).cumsum(), found.pause_ps < 0
+    due = np.rint(begins[found.session] + pauses - pauses[first][found.session])
+    coming = np.flatnonzero(due >= 0)
+    chosen = np.sort(coming[np.argsort(due[coming], kind="stable")][: workload.requests])
+    if len(chosen) and due[chosen].max() > LONGEST_S * PS_PER_S:
+        raise workload.too_long(arrivals.rate)
+    found, due = found.rows(chosen), due[chosen]
+    places = np.flatnonzero(found.pause_ps < 0)
+    order = np.argsort(np.repeat(due[places], np.diff(np.append(places, len(due)))), kind="stable")
+    ordered = Drawn(*(column[order] for column in found))
+    return ordered, np.where(ordered.pause_ps < 0, due[order], -1).astype(np.int64)

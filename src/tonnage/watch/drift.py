@@ -1,4 +1,7 @@
-"""Changes since a plan was made: a history of its deployment next to the plan, the systems that it costs, and until when they last."""
+"""Changes since a plan was made: a history of its deployment next to the plan, the systems that it costs, and until when they last.
+
+The history comes from a Prometheus server, over its HTTP interface (``/api/v1/query_range``).
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,24 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
+import numpy as np
+
 from tonnage.errors import InputError, TonnageError, option
-from tonnage.formats.engine_metrics import HISTORIES, Signals
-from tonnage.formats.json_values import inside
-from tonnage.formats.prometheus import INCREASE, curves
+from tonnage.formats.prometheus import HISTORIES, INCREASE, Signals, curves
+from tonnage.formats.table import inside
+from tonnage.plan.plan import Plan
+from tonnage.spec.deployment import Deployment
 from tonnage.watch.expected import NEAR, Predictor
 from tonnage.watch.watched import FEW
-from tonnage.workload.history import HOUR_S, WATTS
+from tonnage.workload.history import HOUR_S, WATTS, History
+from tonnage.workload.history_fit import HistoryFit
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tonnage.plan.plan import Plan
-    from tonnage.spec.deployment import Deployment
-    from tonnage.workload.history import History
-    from tonnage.workload.history_fit import HistoryFit
-
-
-MOST_POINTS = 10_000
-"""Points of a series in one answer; Prometheus refuses more than 11,000."""
+MOST_POINTS = 10_000  # Points of a series in one answer; Prometheus refuses more than 11,000
 TIMEOUT_S = 120.0
-MANY = 50
-"""Instances from which on requests are read every five minutes and not every minute."""
+MANY = 50  # Instances from which on requests are read every five minutes and not every minute
 
 
 class Server:
@@ -65,10 +60,7 @@ class Server:
         self._select = select
 
     def read(self, seconds: float, *, until: float | None = None) -> list[Any]:
-        """What it answers on the engine's traffic of the last so many seconds, up to the last whole hour.
-
-        Raises InputError: a query that it refuses, or no engine that is known; TonnageError: no answer.
-        """
+        """The engine's traffic up to the last whole hour. Raises InputError: a refused query, no engine; TonnageError: no answer."""
         end = HOUR_S * math.floor((time.time() if until is None else until) / HOUR_S)
         start = end - HOUR_S * math.ceil(seconds / HOUR_S)
         names = "|".join(one.requests for one in HISTORIES.values())
@@ -131,10 +123,8 @@ def _named(name: str, expression: str) -> str:
 
 
 DAY_S = 86_400
-FAR_DAYS = 36_525
-"""A date beyond a century is none."""
-LOADS = 8
-"""Loads that the hours are gathered into, for a calibration."""
+FAR_DAYS = 36_525  # A date beyond a century is none
+LOADS = 8  # Loads that the hours are gathered into, for a calibration
 
 What = Literal["load", "prompts", "outputs", "speed"]
 
@@ -253,8 +243,6 @@ def _speed(
     predictor: Predictor, fit: HistoryFit, instances: int, lengths: dict[str, float | None]
 ) -> tuple[tuple[float, float] | None, float]:
     """Time per output token predicted and measured at the last week's busiest hours, in ms, and the factor on steps that makes."""
-    import numpy as np
-
     history = fit.history
     metric = next((one for one in ("tpot", "itl") if one in history.histograms), None)
     if metric is None:
@@ -273,7 +261,7 @@ def _speed(
     return (predicted, now), 1.0 if low <= now <= high else round(now / predicted, 2)
 
 
-def _load(history: History, hours: NDArray[np.bool_]) -> float:
+def _load(history: History, hours: np.typing.NDArray[np.bool_]) -> float:
     """Requests per second of one instance, each hour by its requests."""
     served = history.requests[hours]
     return float(served.sum() / history.instances[hours].sum()) / HOUR_S
@@ -284,8 +272,6 @@ def measured_loads(plan: Plan, fit: HistoryFit) -> str:
 
     Each row has the latencies that the engine counted from the moment a request reached it.
     """
-    import numpy as np
-
     history, pool = fit.history, plan.candidates[0].pool
     latencies = [(metric, history.histograms[metric]) for metric in ("ttft", "tpot", "itl", "e2e") if metric in history.histograms]
     lengths = [history.mean(side) for side in ("isl", "osl")]

@@ -1,45 +1,39 @@
-"""What the simulator makes of the load that a deployment has at present, and how much more load it would carry."""
+"""What the simulator makes of the load that a deployment has at present, and how much more load it would carry.
+
+The load is read off the metrics pages of all instances at one moment, of the gateway before them and of the exporters of their GPUs.
+"""
 
 from __future__ import annotations
 
 import math
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from tonnage.bench.scrape import fetch
 from tonnage.errors import DoesNotFit, InputError, option
-from tonnage.formats.engine_metrics import SIGNALS, Signals
-from tonnage.formats.prometheus import Buckets, Page, buckets_of
+from tonnage.formats.prometheus import SIGNALS, Buckets, Page, Signals, buckets_of
 from tonnage.perf.prediction_error import intervals_of, regime_of
+from tonnage.plan.plan import Plan
+from tonnage.results.metrics import Summary
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.instance import QUICK, Traffic
 from tonnage.sizing.loads.runs import Runs
-from tonnage.spec.deployment import LimitMetric
+from tonnage.spec.deployment import Deployment, LimitMetric
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import Process
 
-if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
-    from tonnage.results.metrics import Summary
-    from tonnage.spec.deployment import Deployment
-
-
-# What one instance has done since it started, and what it holds at this moment, read off its metrics page.
-
-
-FAILED = "5xx"
-"""The status under which vLLM counts responses that failed."""
+FAILED = "5xx"  # The status under which vLLM counts responses that failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """One instance."""
+    """What one instance has done since it started, and what it holds at this moment, read off its metrics page."""
 
     running: float | None = None  # and waiting: requests with a slot and in the queue; None where the engine does not publish them
     waiting: float | None = None
@@ -80,15 +74,13 @@ def counts_of(page: Page, signals: Signals) -> Counts:
 GATEWAY_UP = "tonnage_gateway_up"
 GATEWAY_REQUESTS = "tonnage_gateway_requests_total"
 BROKEN = ("error", "cut", "failed")
-ENDED = ("ok", *BROKEN)
-"""How requests end that a gateway passed on, as it counts them (``gateway.backend.OUTCOMES``)."""
+ENDED = ("ok", *BROKEN)  # How requests end that a gateway passed on, as it counts them (``gateway.backend.OUTCOMES``)
 
 USE = ("DCGM_FI_DEV_GPU_UTIL", "gpu_gfx_activity", "nv_gpu_utilization", "nvml:utilization_percent")
 WATTS = ("DCGM_FI_DEV_POWER_USAGE", "gpu_package_power", "nv_gpu_power_usage", "nvml:power_w")
 """Of NVIDIA's DCGM exporter, of AMD's, of Triton, and of this machine's driver (names recalled, 2026-11-22)."""
 
-SHARES = ("nv_gpu_utilization",)
-"""Triton publishes a share where the others publish per cent."""
+SHARES = ("nv_gpu_utilization",)  # Triton publishes a share where the others publish per cent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,18 +117,9 @@ def reading(at_s: float, instances: Mapping[str, Page], others: Sequence[Page] =
         instances=found,
         asked=tuple(instances),
         ended=ended,
-        use=tuple(value for page in pages for value in _use(page)),
+        use=tuple(one if name in SHARES else one / 100 for page in pages for name in USE for one in page.values(name)),
         watts=tuple(value for page in pages for name in WATTS for value in page.values(name)),
     )
-
-
-def _use(page: Page) -> Iterator[float]:
-    for name in USE:
-        for value in page.values(name):
-            yield value if name in SHARES else value / 100
-
-
-# The metrics pages of a deployment, fetched: of its instances, of the gateway before them, of the exporters of its GPUs.
 
 
 PATH = "/metrics"
@@ -144,7 +127,7 @@ AT_ONCE = 16
 
 
 class Pages:
-    """Where the pages are."""
+    """The metrics pages of a deployment: of its instances, of the gateway before them, of the exporters of its GPUs."""
 
     def __init__(self, urls: Sequence[str], *, gpus: Sequence[str] = (), path: str = PATH) -> None:
         """Nothing is fetched yet; a gateway's backends are watched in its place. Raises InputError: something that is no address."""
@@ -186,11 +169,8 @@ def _address(text: str, name: str) -> str:
     return url
 
 
-NEAR = 0.1
-"""Mean lengths that differ by less than this share from the plan's are taken to be the plan's: those of a short stretch vary."""
-
-STEP = 1.05
-"""Lengths are rounded to powers of this, so that the capacity is not searched again at every look."""
+NEAR = 0.1  # Mean lengths that differ by less than this share from the plan's are taken to be the plan's: those of a short stretch vary
+STEP = 1.05  # Lengths are rounded to powers of this, so that the capacity is not searched again at every look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,9 +255,6 @@ def _factor(measured: float | None, planned: float) -> float:
     return float(STEP ** round(math.log(measured / planned) / math.log(STEP)))
 
 
-# What to do where the steps of a running engine take another time than the plan expects.
-
-
 MOST = 1.5
 """Steps that take longer than so many times the prediction, or shorter than its inverse, are taken for a fault before they are taken for
 an error of the step model. This is a judgement: calibrated factors stay far below it (docs/calibrate.md)."""
@@ -321,10 +298,7 @@ def advice(
     plan: str,
     lengths: str,
 ) -> Advice | None:
-    """The advice; None where the measured mean time between tokens is in the interval (all three in one unit).
-
-    ``urls`` are watched, ``lengths`` are flags of ``tonnage bench``, and ``model`` is the name that clients use.
-    """
+    """The advice; None where the measured mean is in the interval (all in one unit). ``lengths`` are flags of ``tonnage bench``."""
     low, high = interval
     if low <= measured <= high:
         return None

@@ -6,22 +6,19 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.bench.scrape import fetch
 from tonnage.formats.prometheus import Page
+from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import engines, find_engine
 from tonnage.spec.catalog.checkpoints import HALF, find_checkpoints
 from tonnage.spec.precision import find_precision
 from tonnage.watch.expected import signals_on
 
-if TYPE_CHECKING:
-    from tonnage.plan.pool import Pool
-
 Value = str | int | float | bool | None
 
-INFO_S = 60.0
-"""Timeout of /server_info: for its first answer vLLM collects the software of its machine, which takes seconds."""
+INFO_S = 60.0  # Timeout of /server_info: for its first answer vLLM collects the software of its machine, which takes seconds
 
 BLOCKS_WITHIN = 0.1
 """How far KV blocks may be from the prediction: the worst of four engines that were measured is 4 % off (perf/memory.py)."""

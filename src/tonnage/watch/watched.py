@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.formats.prometheus import Buckets, together
 from tonnage.perf.residuals import SHARE
-from tonnage.spec.deployment import LimitMetric
+from tonnage.plan.plan import Plan
+from tonnage.spec.deployment import LimitMetric, Statistic
 from tonnage.watch.expected import BROKEN, Advice, Counts, Expected, Predictor, Reading, advice
-
-if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
-    from tonnage.spec.deployment import LimitMetric, Statistic
-    from tonnage.watch.expected import Reading
-
 
 ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
     ("ttft", ("mean", "p50", "p95", "p99")),
@@ -27,8 +22,7 @@ ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
 """What is shown next to the statistics that have a limit."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-FEW = 30
-"""Fewer observations than this in a stretch say nothing about a limit or an interval."""
+FEW = 30  # Fewer observations than this in a stretch say nothing about a limit or an interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +47,7 @@ class Latency:
 
     @property
     def place(self) -> str:
-        """Where the measurement is next to the interval: "inside", "above", "below", or "" where that is not known.
-
-        A percentile is outside only where its whole bucket is.
-        """
+        """Next to the interval: "inside", "above", "below", "" where unknown; a percentile is outside only where its whole bucket is."""
         low, high = self.expected
         if not self.enough or math.isnan(low) or math.isnan(self.measured):
             return ""
@@ -206,9 +197,6 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-# One look at a deployment: two readings laid next to the plan.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
     """What does not change between looks."""
@@ -260,9 +248,6 @@ class Watcher:
         )
 
 
-# What a deployment does at present: the difference of two readings.
-
-
 METRICS: tuple[LimitMetric, ...] = ("ttft", "itl", "tpot", "e2e")
 
 
@@ -294,8 +279,7 @@ class Present:
 EVEN = ("round-robin", "random", "least-outstanding", "power-of-two", "least-tokens", "least-kv")
 """Routers that share requests evenly among equal instances, unlike routers by prompt or session."""
 
-UNEVEN = 0.25
-"""Share of an even part by which an instance's requests must differ before the split counts as another than the plan's."""
+UNEVEN = 0.25  # Share of an even part by which an instance's requests must differ before the split counts as another than the plan's
 
 
 def uneven(router: str, present: Present) -> tuple[str, ...]:

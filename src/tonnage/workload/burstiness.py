@@ -86,34 +86,21 @@ HOUR_S = 3_600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispersion:
-    """Of the counts of requests in whole intervals.
+    """Of the counts of requests in whole intervals."""
 
-    Attributes:
-        width_s: of an interval, in seconds.
-        index: variance over mean; None where the traffic has fewer than ten such intervals.
-        intervals: how many there are.
-        peak_to_mean: the fullest interval over the mean of all; None as above.
-    """
-
-    width_s: int
-    index: float | None
-    intervals: int
-    peak_to_mean: float | None
+    width_s: int  # of an interval, in seconds
+    index: float | None  # variance over mean; None where the traffic has fewer than ten such intervals
+    intervals: int  # how many there are
+    peak_to_mean: float | None  # the fullest interval over the mean of all; None as above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burstiness:
-    """How arrivals vary.
+    """How arrivals vary."""
 
-    Attributes:
-        gaps: between one request and the next, in seconds.
-        dispersion: of the counts, one for each width.
-        hourly_peak_to_mean: the busiest whole hour over the mean of all whole hours; None below two of them.
-    """
-
-    gaps: Spread
-    dispersion: tuple[Dispersion, ...]
-    hourly_peak_to_mean: float | None
+    gaps: Spread  # between one request and the next, in seconds
+    dispersion: tuple[Dispersion, ...]  # of the counts, one for each width
+    hourly_peak_to_mean: float | None  # the busiest whole hour over the mean of all whole hours; None below two of them
 
     @property
     def cv(self) -> float:

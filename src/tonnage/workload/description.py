@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.notebook import InNotebooks
@@ -12,14 +12,73 @@ from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import LEAST_CV, MOST_CV, OpenLoop, unit_gaps
 from tonnage.units import NS_PER_S
 from tonnage.workload.burstiness import Burstiness, Spread, burstiness, kolmogorov_smirnov, spread
-from tonnage.workload.limits import EngineLimits, KvGain, engine_limits
 from tonnage.workload.live_sessions import LiveSessions, live_sessions
-from tonnage.workload.sharing import Sharing, sharing
-from tonnage.workload.traffic import Traffic
+from tonnage.workload.traffic import Sharing, Traffic, sharing
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+# The lengths that an engine has to be built or started for, and the KV memory that this gains over the model's whole context. An engine
+# that reserves for the longest request that it admits, and any guarantee of how many requests run at once, pays for the context that it is
+# started with. Most traffic never comes near a context of 128k tokens; the 99th percentiles say what it needs.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLimits:
+    """Lengths at the 99th percentile."""
+
+    # max_input_tokens, max_output_tokens: p99 of the prompts and of the outputs, rounded up
+    max_input_tokens: int
+    max_output_tokens: int
+    beyond: float  # share of the requests that exceed one of them
+
+    @property
+    def max_sequence_tokens(self) -> int:
+        """Tokens of the longest sequence that the limits admit: vLLM's max_model_len, TensorRT-LLM's max_seq_len."""
+        return self.max_input_tokens + self.max_output_tokens
+
+    def to_json(self) -> dict[str, Any]:
+        """The limits in tokens."""
+        return {**asdict(self), "max_sequence_tokens": self.max_sequence_tokens}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvGain:
+    """What the limits gain on one instance."""
+
+    # model, gpu, precision, engine: the instance
+    model: str
+    gpu: str
+    precision: str
+    engine: str
+    gpus: int  # GPUs of it
+    context: int  # the model's longest sequence, in tokens
+    limit: int  # the longest that the limits admit, which is no longer than the context
+    # context_bytes, limit_bytes: KV memory of one such sequence, in bytes on each GPU
+    context_bytes: int
+    limit_bytes: int
+    token_bytes: int  # KV memory of one token, in bytes on all of its GPUs together
+    # context_requests, limit_requests: how many of them fit at once, at most the engine's slots
+    context_requests: int
+    limit_requests: int
+
+    @property
+    def saved_bytes(self) -> int:
+        """KV memory that a sequence needs less, in bytes on each GPU."""
+        return self.context_bytes - self.limit_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Sizes in bytes on each GPU."""
+        return {**asdict(self), "saved_bytes": self.saved_bytes}
+
+
+def engine_limits(isl: Spread, osl: Spread, pairs: Sequence[tuple[int, int]]) -> EngineLimits:
+    """The limits at the 99th percentile, and the share of the requests beyond them."""
+    most_in, most_out = math.ceil(isl.p99), math.ceil(osl.p99)
+    beyond = sum(prompt > most_in or output > most_out for prompt, output in pairs)
+    return EngineLimits(max_input_tokens=most_in, max_output_tokens=most_out, beyond=beyond / len(pairs))
 
 
 # Finds the distribution, of those that a scenario takes, that reproduces lengths which were seen. Every candidate is drawn from as the
@@ -42,20 +101,14 @@ Z95 = 1.6449
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedLengths:
-    """A distribution next to the lengths that it is to reproduce.
+    """A distribution next to the lengths that it is to reproduce."""
 
-    Attributes:
-        written: as a scenario writes it, such as "lognormal:2000,500".
-        seen, drawn: mean and percentiles of the lengths that were seen and of the drawn ones, in tokens.
-        error: the largest relative error of mean, p50, p90, p95 and p99.
-        distance: Kolmogorov-Smirnov distance, from 0 (alike) to 1.
-    """
-
-    written: str
+    written: str  # as a scenario writes it, such as "lognormal:2000,500"
+    # seen, drawn: mean and percentiles of the lengths that were seen and of the drawn ones, in tokens
     seen: Spread
     drawn: Spread
-    error: float
-    distance: float
+    error: float  # the largest relative error of mean, p50, p90, p95 and p99
+    distance: float  # Kolmogorov-Smirnov distance, from 0 (alike) to 1
 
     @property
     def fits(self) -> bool:
@@ -151,25 +204,16 @@ EVEN = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedArrivals:
-    """An arrival process next to the arrivals that it is to reproduce.
+    """An arrival process next to the arrivals that it is to reproduce."""
 
-    Attributes:
-        process: "constant", "poisson", "gamma", or "trace" where none of them fits.
-        cv: of gamma arrivals; None elsewhere.
-        rate: mean requests per second.
-        error: the largest relative error of mean and percentiles of the gaps; of the nearest process where none fits.
-        dispersion_error: seen over drawn index of dispersion, of the width at which they differ most; None where no width was judged.
-        disagreement: why the nearest process does not fit, "gaps" or "counts"; empty where one fits.
-        nearest: the process that ``error`` is of.
-    """
-
-    process: Literal["constant", "poisson", "gamma", "trace"]
-    cv: float | None
-    rate: float
-    error: float
+    process: Literal["constant", "poisson", "gamma", "trace"]  # "constant", "poisson", "gamma", or "trace" where none of them fits
+    cv: float | None  # of gamma arrivals; None elsewhere
+    rate: float  # mean requests per second
+    error: float  # the largest relative error of mean and percentiles of the gaps; of the nearest process where none fits
+    # seen over drawn index of dispersion, of the width at which they differ most; None where no width was judged
     dispersion_error: float | None
-    disagreement: Literal["", "gaps", "counts"]
-    nearest: str
+    disagreement: Literal["", "gaps", "counts"]  # why the nearest process does not fit, "gaps" or "counts"; empty where one fits
+    nearest: str  # the process that ``error`` is of
 
     def to_json(self) -> dict[str, Any]:
         """The process and how well it, or the nearest one, fits."""
@@ -239,33 +283,22 @@ def _drawn(arrivals: OpenLoop, rng: np.random.Generator) -> Burstiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description(InNotebooks):
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        traffic: what was described.
-        isl, osl: lengths in tokens.
-        correlation: Spearman's rank correlation of prompt and output lengths; None where all prompts or all outputs are alike.
-        burstiness: of the arrivals.
-        fitted_isl, fitted_osl: the nearest distribution of each.
-        fitted_arrivals: the nearest process.
-        sharing: what prompts share; None where the file does not say.
-        live: what its sessions are like; None where the file has none with what each request waited for.
-        limits: lengths at the 99th percentile.
-        gain: what these save on an instance; None where no model was named.
-    """
-
-    traffic: Traffic
+    traffic: Traffic  # what was described
+    # isl, osl: lengths in tokens
     isl: Spread
     osl: Spread
-    correlation: float | None
-    burstiness: Burstiness
+    correlation: float | None  # Spearman's rank correlation of prompt and output lengths; None where all prompts or all outputs are alike
+    burstiness: Burstiness  # of the arrivals
+    # fitted_isl, fitted_osl: the nearest distribution of each
     fitted_isl: FittedLengths
     fitted_osl: FittedLengths
-    fitted_arrivals: FittedArrivals
-    sharing: Sharing | None
-    limits: EngineLimits
-    live: LiveSessions | None = None
-    gain: KvGain | None = None
+    fitted_arrivals: FittedArrivals  # the nearest process
+    sharing: Sharing | None  # what prompts share; None where the file does not say
+    limits: EngineLimits  # lengths at the 99th percentile
+    live: LiveSessions | None = None  # what its sessions are like; None where the file has none with what each request waited for
+    gain: KvGain | None = None  # what these save on an instance; None where no model was named
 
     def to_json(self) -> dict[str, Any]:
         """Lengths in tokens, times in seconds, shares from 0 to 1; what is not known is null."""

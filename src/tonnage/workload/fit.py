@@ -22,21 +22,13 @@ CORRELATED = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A scenario and the files that it names.
+    """A scenario and the files that it names."""
 
-    Attributes:
-        description: of the traffic.
-        scenario: what reproduces it; its files are named relative to it.
-        files: their names with what they hold.
-        lengths: "distributions", "pairs", or "weights" where at least one side is a file of lengths with weights; "sessions" of sessions.
-        chosen: the sessions that stand for all; None where the traffic has none.
-    """
-
-    description: Description
-    scenario: Scenario
-    files: dict[str, str] = field(default_factory=dict)
-    lengths: str
-    chosen: Chosen | None = None
+    description: Description  # of the traffic
+    scenario: Scenario  # what reproduces it; its files are named relative to it
+    files: dict[str, str] = field(default_factory=dict)  # their names with what they hold
+    lengths: str  # "distributions", "pairs", or "weights" where at least one side is a file of lengths with weights; "sessions" of sessions
+    chosen: Chosen | None = None  # the sessions that stand for all; None where the traffic has none
 
     def to_json(self) -> dict[str, Any]:
         """The scenario as its file holds it, the names of the files next to it, and what was fitted."""

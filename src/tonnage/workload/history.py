@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
-from tonnage.formats.engine_metrics import HISTORIES, Signals
-from tonnage.formats.prometheus import INCREASE, Buckets, Curve
+from tonnage.formats.prometheus import HISTORIES, INCREASE, Buckets, Curve, Signals
 from tonnage.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -37,17 +36,11 @@ BINS_PER_DOUBLING = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourlyHistogram:
-    """A histogram by the hour.
+    """A histogram by the hour."""
 
-    Attributes:
-        bounds: upper bounds, ascending, the last one infinite.
-        counts: observations up to each bound, of (hours, bounds).
-        totals: sums of the observations, of (hours,).
-    """
-
-    bounds: tuple[float, ...]
-    counts: Values
-    totals: Values
+    bounds: tuple[float, ...]  # upper bounds, ascending, the last one infinite
+    counts: Values  # observations up to each bound, of (hours, bounds)
+    totals: Values  # sums of the observations, of (hours,)
 
     def over(self, hours: NDArray[np.bool_]) -> Buckets:
         """Some hours together."""
@@ -65,36 +58,24 @@ class HourlyHistogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Hours of traffic.
+    """Hours of traffic."""
 
-    Attributes:
-        source: the file or server.
-        engine: whose metrics these are, or "requests" where single requests were counted.
-        start_s: unix seconds of the first hour.
-        requests: that ended in each hour; NaN where it was not seen.
-        fine_s: seconds of the finest intervals that were seen.
-        fine: requests of each of them; NaN likewise.
-        instances: series of requests in each hour; NaN where single requests were counted.
-        histograms: by "isl", "osl" (tokens), "ttft", "itl", "tpot", "e2e" (seconds), as far as they were published.
-        tokens: counters of prompt and output tokens by the hour, by "isl" and "osl", where there are some.
-        running, waiting: means of the gauges by the hour; None where they are not published.
-        watts: of all GPUs by the hour; None likewise.
-        cache: share of the prompt tokens that a prefix cache had; None likewise.
-    """
-
-    source: str
-    engine: str
-    start_s: float
-    requests: Values
-    fine_s: float
-    fine: Values
-    instances: Values
+    source: str  # the file or server
+    engine: str  # whose metrics these are, or "requests" where single requests were counted
+    start_s: float  # unix seconds of the first hour
+    requests: Values  # that ended in each hour; NaN where it was not seen
+    fine_s: float  # seconds of the finest intervals that were seen
+    fine: Values  # requests of each of them; NaN likewise
+    instances: Values  # series of requests in each hour; NaN where single requests were counted
+    # by "isl", "osl" (tokens), "ttft", "itl", "tpot", "e2e" (seconds), as far as they were published
     histograms: Mapping[str, HourlyHistogram] = field(default_factory=dict)
+    # counters of prompt and output tokens by the hour, by "isl" and "osl", where there are some
     tokens: Mapping[str, Values] = field(default_factory=dict)
+    # running, waiting: means of the gauges by the hour; None where they are not published
     running: Values | None = None
     waiting: Values | None = None
-    watts: Values | None = None
-    cache: float | None = None
+    watts: Values | None = None  # of all GPUs by the hour; None likewise
+    cache: float | None = None  # share of the prompt tokens that a prefix cache had; None likewise
 
     @property
     def seen(self) -> NDArray[np.bool_]:

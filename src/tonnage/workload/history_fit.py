@@ -41,20 +41,14 @@ PEAK = 0.999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """The trend of requests a day.
+    """The trend of requests a day."""
 
-    Attributes:
-        per_day: growth of the logarithm in a day.
-        low, high: its interval.
-        days: that it was fitted to.
-        by_weekday: whether a level was fitted for each day of the week.
-    """
-
-    per_day: float
+    per_day: float  # growth of the logarithm in a day
+    # low, high: its interval
     low: float
     high: float
-    days: int
-    by_weekday: bool
+    days: int  # that it was fitted to
+    by_weekday: bool  # whether a level was fitted for each day of the week
 
     @property
     def significant(self) -> bool:
@@ -77,47 +71,30 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenLengths:
-    """One side of the requests.
+    """One side of the requests."""
 
-    Attributes:
-        mean: in tokens; None where the history says none.
-        p95: bounds of the bucket that holds the 95th percentile; None where there is no histogram.
-        written: as a scenario writes it.
-        how: "distribution", "buckets" where they are filled, or "mean" where no more is known.
-    """
-
-    mean: float | None
-    p95: tuple[float, float] | None
-    written: str
-    how: str
+    mean: float | None  # in tokens; None where the history says none
+    p95: tuple[float, float] | None  # bounds of the bucket that holds the 95th percentile; None where there is no histogram
+    written: str  # as a scenario writes it
+    how: str  # "distribution", "buckets" where they are filled, or "mean" where no more is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryFit:
-    """What a history says.
+    """What a history says."""
 
-    Attributes:
-        history: the hours.
-        profile: requests per second by the hour of the week, Monday first, or of the day; empty where less than a day was seen.
-        isl, osl: lengths of the last week.
-        growth: None where too few days were seen.
-        dispersion: of the requests in the finest intervals: 1 for Poisson arrivals, above that for bursts, and for hours that differ.
-        peak_second: requests of the busiest hour's ``PEAK`` second, where its arrivals vary so.
-        scenario: which ``size`` reads.
-        files: that it names.
-        gaps: what could not be seen, and what that does to an answer.
-    """
-
-    history: History
+    history: History  # the hours
+    # requests per second by the hour of the week, Monday first, or of the day; empty where less than a day was seen
     profile: tuple[float, ...]
+    # isl, osl: lengths of the last week
     isl: SeenLengths
     osl: SeenLengths
-    growth: Growth | None
-    dispersion: float
-    peak_second: float
-    scenario: Scenario
-    files: dict[str, str] = field(default_factory=dict)
-    gaps: tuple[str, ...] = ()
+    growth: Growth | None  # None where too few days were seen
+    dispersion: float  # of the requests in the finest intervals: 1 for Poisson arrivals, above that for bursts, and for hours that differ
+    peak_second: float  # requests of the busiest hour's ``PEAK`` second, where its arrivals vary so
+    scenario: Scenario  # which ``size`` reads
+    files: dict[str, str] = field(default_factory=dict)  # that it names
+    gaps: tuple[str, ...] = ()  # what could not be seen, and what that does to an answer
 
     @property
     def mean_rps(self) -> float:

@@ -21,35 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSessions:
-    """Sessions, described.
+    """Sessions, described."""
 
-    Attributes:
-        sessions, sub_agents: how many there are.
-        sub_agent_requests: share of the requests that are a sub-agent's.
-        requests: of a session.
-        first_prompt: tokens of a session's first prompt.
-        new_tokens: tokens of a prompt that a cache without end would have to compute.
-        hit_tokens: share of the prompt tokens that it would find.
-        requests_with_hits: share of the requests of which it finds anything.
-        think_s, tool_s: pauses of people and of tools, in seconds; None where there are none.
-        session_s: from a session's first request to its last answer, in seconds.
-        kept_tokens: of the context that a session keeps while it lives: the mean over its time, of each session.
-        peak_tokens: the longest context of each session.
-    """
-
+    # sessions, sub_agents: how many there are
     sessions: int
     sub_agents: int
-    sub_agent_requests: float
-    requests: Spread
-    first_prompt: Spread
-    new_tokens: Spread
-    hit_tokens: float
-    requests_with_hits: float
+    sub_agent_requests: float  # share of the requests that are a sub-agent's
+    requests: Spread  # of a session
+    first_prompt: Spread  # tokens of a session's first prompt
+    new_tokens: Spread  # tokens of a prompt that a cache without end would have to compute
+    hit_tokens: float  # share of the prompt tokens that it would find
+    requests_with_hits: float  # share of the requests of which it finds anything
+    # think_s, tool_s: pauses of people and of tools, in seconds; None where there are none
     think_s: Spread | None
     tool_s: Spread | None
-    session_s: Spread
-    kept_tokens: Spread
-    peak_tokens: Spread
+    session_s: Spread  # from a session's first request to its last answer, in seconds
+    kept_tokens: Spread  # of the context that a session keeps while it lives: the mean over its time, of each session
+    peak_tokens: Spread  # the longest context of each session
 
     def to_json(self) -> dict[str, Any]:
         """By name, spreads with their statistics; lengths in tokens and times in seconds."""
@@ -117,17 +105,11 @@ LONG_PAUSE_S = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Sessions that stand for all.
+    """Sessions that stand for all."""
 
-    Attributes:
-        recorded: those sessions.
-        of: how many there were.
-        errors: relative error of each mean, by name.
-    """
-
-    recorded: RecordedSessions
-    of: int
-    errors: dict[str, float]
+    recorded: RecordedSessions  # those sessions
+    of: int  # how many there were
+    errors: dict[str, float]  # relative error of each mean, by name
 
 
 def chosen_sessions(recorded: RecordedSessions) -> Chosen:

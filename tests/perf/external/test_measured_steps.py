@@ -6,8 +6,8 @@ import pytest
 
 from tests.step_times import deployment, written
 from tonnage.errors import InputError
-from tonnage.perf.external import aiconfigurator
-from tonnage.perf.external.measured_steps import check_source, checked_source, reduction, source_mark
+from tonnage.perf import aiconfigurator
+from tonnage.perf.measured_steps import check_source, checked_source, reduction, source_mark
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.ranges import marks
 from tonnage.perf.step import step_seconds

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.step_times import deployment, timed
 from tests.strategies import ROOFLINE, step_models
 from tonnage.errors import InputError
-from tonnage.perf.external.reduction import reduced
+from tonnage.perf.measured_steps import reduced
 from tonnage.perf.step import StepModel, batch_seconds, step_seconds, tabulated_seconds
 from tonnage.perf.step_terms import COEFFICIENTS, GRAPHED_TO, LAUNCHES, NORM
 from tonnage.perf.terms import step_model

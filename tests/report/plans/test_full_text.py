@@ -15,6 +15,7 @@ from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Identity
 from tonnage.plan.reason import Behind, BrokenAtAnyLoad, CannotRun, NeedsMoreGpus, NotSure, Outdone, Reason, rejected
+from tonnage.plan.sensitivity import Changed
 from tonnage.report.numbers import number, usd
 from tonnage.report.plans.candidates import rejected_section, yearly_costs
 from tonnage.report.plans.confidence import fleet_check_text
@@ -69,6 +70,11 @@ def test_every_deployment_can_be_told_from_the_others_at_eighty_columns(monkeypa
     body = written(full()).split("\nCandidates\n")[1].split("\n\n")[0].splitlines()
     rows = [line for line in body if line.startswith(("h100", "l40s", "a100"))]
     assert len({tuple(row.replace("←", "").split()[:4]) for row in rows}) == len(full().candidates)
+
+
+@pytest.mark.parametrize(("exact", "said"), [(0.998, "2 (0.998)"), (1.004, "2 (1.004)"), (1.0001, "2 (just over 1)"), (1.0, "2 (1.00)")])
+def test_systems_before_rounding_have_digits_enough_to_see_which_way(exact: float, said: str) -> None:
+    assert needed(Changed(change=0.2, systems=2, systems_exact=exact, deployment=None, reason=None)) == said
 
 
 def held(plan: Plan) -> Iterator[str]:
@@ -141,6 +147,10 @@ REASONS: dict[str, tuple[Reason, Reason]] = {
     "at any load where steps take 1.14 times as long as predicted": (
         NotSure(breach=BREACH, step_factor=1.14),
         NotSure(breach=replace(BREACH, value_ms=700.0), step_factor=1.14),
+    ),
+    "a single request comes near TTFT p95 ≤ 500 ms where steps take 1.14 times as long as predicted": (
+        NotSure(breach=replace(BREACH, value_ms=430.0), step_factor=1.14),
+        NotSure(breach=replace(BREACH, value_ms=440.0), step_factor=1.14),
     ),
 }
 

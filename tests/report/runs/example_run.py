@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.results.batches import Batch, RunWriter, gap_counts, summary_document
 from tonnage.results.metrics import summarize
-from tonnage.results.store import write_run
+from tonnage.results.store import Batch, RunWriter, gap_counts, summary_document, write_run
 
 COUNT = 200
 TTFT_MS, TTFT_SLOPE = 30.0, 20.0

@@ -165,8 +165,8 @@ def test_a_page_of_a_run_is_small(tmp_path: Path) -> None:
 
 
 def test_a_run_of_few_requests_is_still_a_report(tmp_path: Path) -> None:
-    from tonnage.results.batches import RunWriter, summary_document
     from tonnage.results.metrics import summarize
+    from tonnage.results.store import RunWriter, summary_document
 
     for count, failed in ((3, 0), (3, 3)):
         writer = RunWriter(tmp_path / f"run-{failed}")

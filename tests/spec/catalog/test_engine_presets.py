@@ -53,9 +53,9 @@ def rows(**change: Any) -> list[dict[str, Any]]:
 
 
 def test_a_preset_takes_over_all_but_its_names_and_notes() -> None:
-    found = {engine.name: (engine, aliases) for engine, aliases in read_presets(rows(notes="", since="0.11.5"), "e")}
-    (child, names), (parent, _) = found["vllm-0.12"], found["vllm-0.10"]
-    assert (child.since, child.notes, names) == ("0.11.5", "", ())
+    found = read_presets(rows(notes="", since="0.11.5"), "e")
+    child, parent = found.by_name["vllm-0.12"], found.by_name["vllm-0.10"]
+    assert (child.since, child.notes, "vllm-0.12" in found.aliases.values()) == ("0.11.5", "", False)
     assert (child.by_memory, child.vendors, child.knobs.graph_tokens) == (parent.by_memory, parent.vendors, 512)
 
 

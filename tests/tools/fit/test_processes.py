@@ -24,6 +24,7 @@ def test_tasks_are_done_in_order_and_each_is_announced() -> None:
     assert {process for _, process in found} == {os.getpid()}
 
 
+@pytest.mark.accuracy
 def test_a_fold_finds_the_same_after_a_journey_to_another_process() -> None:
     """What is left out and what is fitted can be pickled, and so can what is found."""
     measured = [row | {"ttft_ms": 40.0 * row["batch"] ** 0.5, "itl_ms": 15.0} for row in static_rows()[::4]]

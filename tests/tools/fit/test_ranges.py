@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.silicon_sample import NVIDIA, sample
-from tonnage.perf.coefficient_files import content
+from tonnage.perf import shipped_json
 from tonnage.perf.ranges import shipped_ranges
 from tonnage.perf.terms_file import shipped
 from tools.fit.command import run
@@ -28,7 +28,7 @@ def made(silicon: Path) -> dict[str, Any]:
 @needs_data
 def test_the_shipped_ranges_of_engines_without_rows_in_the_wheel_are_those_of_the_files(tmp_path: Path) -> None:
     """Those of NIM, ATOM and TensorRT-LLM before 1.0, which need no wheel; the sample is one line of vLLM."""
-    found, ships = json.loads(json.dumps(made(sample(tmp_path, NVIDIA)))), content("ranges.json", "")
+    found, ships = json.loads(json.dumps(made(sample(tmp_path, NVIDIA)))), shipped_json("ranges.json", "")
     whole = {"atom", "nim-2024", "tensorrt-llm-0.9", "tensorrt-llm-0.15"}
     assert {name: found["loads"][name] for name in whole} == {name: ships["loads"][name] for name in whole}
     assert found["engines"] == ships["engines"]
@@ -45,7 +45,7 @@ def test_the_shipped_ranges_of_engines_without_rows_in_the_wheel_are_those_of_th
 def test_the_shipped_file_is_what_the_command_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ranges", str(DATA), "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"written: {tmp_path / 'ranges.json'}\n"
-    assert json.loads((tmp_path / "ranges.json").read_text(encoding="utf-8")) == content("ranges.json", "")
+    assert json.loads((tmp_path / "ranges.json").read_text(encoding="utf-8")) == shipped_json("ranges.json", "")
 
 
 def test_the_ranges_count_the_rows_that_the_fit_counts() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tonnage.errors import InputError
 from tonnage.evidence.predict import Load, MeasuredTable, Point, decoding, predict, read_point
-from tonnage.perf.external.aiconfigurator import PACKAGE
+from tonnage.perf.aiconfigurator import PACKAGE
 from tools.fit.evidence import UNEXPLAINED
 from tools.fit.silicon.decode_pools import select_decode_pools
 from tools.fit.silicon.dense_rows import select

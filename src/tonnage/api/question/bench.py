@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from tonnage.api.question.arguments import Many, attainments, lengths_of, rates,
 from tonnage.api.question.loads import recording_from
 from tonnage.bench.arguments import BenchArguments
 from tonnage.bench.benchmark import Wanted
-from tonnage.bench.connection import Setup, Target, parse_url, request_head, tls_context
+from tonnage.bench.connection import Setup, Target, parse_url, request_head
 from tonnage.bench.conversations import read_conversations
 from tonnage.bench.endpoints import find_endpoint, model_path
 from tonnage.bench.infer import SERVICE as GRPC
@@ -22,7 +23,7 @@ from tonnage.bench.prompts import FilePrompts, Prompts, TokenizerFile, prompts, 
 from tonnage.bench.scrape import DriverGpus, fetch, samples
 from tonnage.bench.validity import PERCENTILES
 from tonnage.errors import InputError, UnknownName, option
-from tonnage.formats.sessions.read import read_sessions
+from tonnage.formats.sessions import read_sessions
 from tonnage.formats.tool_format import check_export
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
 from tonnage.spec.sessions import parse_pause
@@ -30,8 +31,6 @@ from tonnage.spec.workload import Arrivals, ClosedLoop, Lengths, OpenLoop, Pairs
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
-    import ssl
-
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 
@@ -373,7 +372,7 @@ def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
             raise InputError(f"{option('ca_file')}: the server's address is not https; leave it out")
         return None
     try:
-        return tls_context(ca_file)
+        return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
         raise InputError(f"{option('ca_file')}: {ca_file} cannot be used ({error.strerror or error}); give certificates in PEM") from None
 

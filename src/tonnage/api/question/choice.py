@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.aims import aim_of, reserve_of
 from tonnage.cost.cost import traffic_of
-from tonnage.cost.planned import Outlay, catalog_id, outlay
+from tonnage.cost.planned import Outlay, catalog_id, outlay, rented_job
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
 from tonnage.plan.fleet import footprint
@@ -79,15 +79,16 @@ class Race:
     def outlay(self, plan: Plan, candidate: Candidate) -> Outlay:
         """What a candidate costs and draws."""
         model = catalog_id(plan.scenario.model)
-        return outlay(candidate, traffic_of(plan), self.prices, spare=self.question.spare, model=model, where=self.where)
+        spent = outlay(candidate, traffic_of(plan), self.prices, spare=self.question.spare, model=model, where=self.where)
+        return replace(spent, job_usd=rented_job(plan, candidate, self.prices, self.question.spare) if "cloud" in self.where else 0.0)
 
     def key(self, candidate: Candidate, spent: Outlay) -> tuple[object, ...]:
         """What the candidates are sorted by: the objective first, then as the search sorts them."""
         watts = math.inf if spent.drawn_watts is None else spent.drawn_watts * candidate.systems
-        own, cheapest = (math.inf if usd is None else usd for usd in (spent.own_usd_per_year, spent.cheapest_usd_per_year))
+        known = (spent.job_usd, spent.cheapest_usd_per_year, spent.own_usd_per_year)
         aimed: dict[str, tuple[float, ...]] = {
             "gpus": (),
-            "cost": (cheapest, own),
+            "cost": tuple(math.inf if usd is None else usd for usd in known),
             "power": (watts,),
             "latency": (mean_latency(candidate),),
         }

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
-from tonnage.perf.external.measured_steps import check_source, checked_source
+from tonnage.perf.measured_steps import check_source, checked_source
 from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS
-from tonnage.spec.adapters import parse_adapters
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler, parse_speculation
+from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler, parse_adapters, parse_speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.hardware import capped, clocked
 from tonnage.spec.precision import find_precision

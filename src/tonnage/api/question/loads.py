@@ -15,7 +15,7 @@ from tonnage.api.question.lengths import LengthsFound
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
 from tonnage.simulator.ranked import is_for_reference
-from tonnage.spec.deployment import TrafficClass
+from tonnage.spec.arrivals import TrafficClass
 from tonnage.spec.recording import Recording, read_recording
 from tonnage.spec.workload import (
     Arrivals,
@@ -129,7 +129,7 @@ def recording_from(path: str, where: str) -> Recording:
 
     Raises InputError: none of these; every bad line is named.
     """
-    from tonnage.formats.sessions.read import read_sessions
+    from tonnage.formats.sessions import read_sessions
 
     if (sessions := read_sessions(path, where)) is not None:
         return sessions.recording
@@ -142,14 +142,14 @@ def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
     """The recorded sessions that a demand names; None where its trace is none of sessions. Raises InputError: as ``read_sessions``."""
     if asked.trace is None:
         return None
-    from tonnage.formats.sessions.read import read_sessions
+    from tonnage.formats.sessions import read_sessions
 
     return read_sessions(asked.trace, option("trace"))
 
 
 def traffic_from(path: str, where: str) -> Traffic:
     """The same with what the file says of shared prefixes; it has lengths. Raises InputError: as above, or no lengths."""
-    from tonnage.formats.sessions.read import read_sessions
+    from tonnage.formats.sessions import read_sessions
     from tonnage.workload.traffic import Traffic, read_traffic
 
     if (sessions := read_sessions(path, where)) is not None:

@@ -10,8 +10,8 @@ from tonnage.api.question.lengths import LengthsFound, as_text, replays_lengths
 from tonnage.errors import InputError, option
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.tiers import Tier, tiers_of
+from tonnage.spec.catalog import system_of
 from tonnage.spec.catalog.entries import offloadings
-from tonnage.spec.catalog.lookup import system_of
 from tonnage.spec.kv_tiers import OFF, KvTiers, parse_kv_tiers
 from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, check_context, parse_lengths, parse_part
 from tonnage.spec.model import Model

@@ -18,16 +18,15 @@ from tonnage.api.question.recorded_sessions import check_no_sessions, sessions_q
 from tonnage.api.question.sessions import check_lengths, check_load, shared_blocks, sharing_of, sized_router
 from tonnage.deploy.checkpoint import judged
 from tonnage.errors import InputError, InputErrors, UnknownName, option
-from tonnage.perf.external.measured_steps import check_source, checked_source
+from tonnage.perf.measured_steps import check_source, checked_source
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import DefaultPart, Judged, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
-from tonnage.spec.adapters import parse_adapters
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
-from tonnage.spec.deployment import LIMITED, METRICS, Limit, Slo, parse_limit, parse_speculation
+from tonnage.spec.deployment import LIMITED, METRICS, Limit, Slo, parse_adapters, parse_limit, parse_speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model

@@ -10,8 +10,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from tonnage.api.facts import catalog, memory
+from tonnage.api.question.typed_arguments import SimulateArguments
+from tonnage.api.simulation import simulate_sweep
+from tonnage.api.sizing import answer, ask
 from tonnage.errors import TonnageError
+from tonnage.plan.plan import Plan
 from tonnage.report.document import Document
+from tonnage.report.facts import catalogued
+from tonnage.report.facts import memory as document
+from tonnage.report.plans.diff import diff_json, diff_text, differences
+from tonnage.report.plans.plan_document import first_page, report, to_json
+from tonnage.report.simulated import simulated
+from tonnage.report.writers.markdown import markdown
+from tonnage.sizing.planner import Progress
+from tonnage.spec.scenario import simulated_leaves
+from tonnage.spec.scenario_file import json_schema
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -19,15 +33,12 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
 
-    from tonnage.plan.plan import Plan
-    from tonnage.sizing.planner import Progress
 
 INSTRUCTIONS = (
     "Sizes GPU systems for LLM traffic by simulation. Begin with size; simulate shows one deployment under a load, memory what a GPU "
     "holds, catalog the names that the others take. Every answer states its assumptions: repeat them to the user."
 )
-Answer = tuple[Document, Any]
-"""What a tool says in words and as JSON."""
+Answer = tuple[Document, Any]  # What a tool says in words and as JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +74,6 @@ async def _called(context: ServerRequestContext[Any], params: CallToolRequestPar
     import anyio.lowlevel
     import mcp_types as types
 
-    from tonnage.report.writers.markdown import markdown
-
     here = anyio.lowlevel.current_token()
 
     def progress(done: int, total: int, name: str) -> None:
@@ -95,12 +104,7 @@ def serve_agents() -> None:
     anyio.run(run)
 
 
-# The questions, as the functions of the same names answer them.
-
-
 def _size(asked: dict[str, Any], progress: Progress) -> Answer:
-    from tonnage.report.plans.plan_document import first_page, report, to_json
-
     full = bool(asked.pop("full", False))
     plans = _plans(asked, progress)
     if full:
@@ -110,8 +114,6 @@ def _size(asked: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _plans(scenario: Mapping[str, Any], progress: Progress) -> tuple[Plan, ...]:
-    from tonnage.api.sizing import answer, ask
-
     return answer(ask(scenario), progress=progress)
 
 
@@ -122,24 +124,16 @@ def _in_short(plan: Plan) -> dict[str, Any]:
 
 
 def _simulate(asked: dict[str, Any], progress: Progress) -> Answer:
-    from tonnage.api.simulation import simulate_sweep
-    from tonnage.report.simulated import simulated
-
     runs = simulate_sweep(progress=progress, **_known(asked, "simulate"))
     return simulated(runs), {"points": [run.to_json() for run in runs]}
 
 
 def _memory(asked: dict[str, Any], progress: Progress) -> Answer:
-    from tonnage.api.facts import memory
-    from tonnage.report.facts import memory as document
-
     found = memory(**_known(asked, "memory"))
     return document(found.lines()), found.to_json()
 
 
 def _compare(asked: dict[str, Any], progress: Progress) -> Answer:
-    from tonnage.report.plans.diff import diff_json, diff_text, differences
-
     first, second = (_plans(_known(asked, "compare")[name], progress) for name in ("first", "second"))
     if len(first) > 1 or len(second) > 1:
         raise TonnageError("first, second: a question names several models; give each one model")
@@ -148,9 +142,6 @@ def _compare(asked: dict[str, Any], progress: Progress) -> Answer:
 
 
 def _catalog(asked: dict[str, Any], progress: Progress) -> Answer:
-    from tonnage.api.facts import catalog
-    from tonnage.report.facts import catalogued
-
     found = catalog(str(_known(asked, "catalog").get("text", "")))
     return catalogued(found), {kind: entries for kind, entries in found.items() if entries}
 
@@ -165,12 +156,7 @@ def _known(asked: dict[str, Any], tool: str) -> dict[str, Any]:
     return asked
 
 
-# The JSON Schemas of their arguments.
-
-
 def _scenario() -> dict[str, Any]:
-    from tonnage.spec.scenario_file import json_schema
-
     return json_schema()
 
 
@@ -201,9 +187,6 @@ def _text() -> dict[str, Any]:
 def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
     """The arguments of ``simulate``, or those of these names, each with what it says: the model is needed."""
     from pydantic import ConfigDict, Field, create_model
-
-    from tonnage.api.question.typed_arguments import SimulateArguments
-    from tonnage.spec.scenario import simulated_leaves
 
     about = {leaf.name: leaf.about for leaf in simulated_leaves()}
     fields: dict[str, Any] = {

@@ -1,39 +1,49 @@
-"""``tonnage demo``: four GPUs that are not there, served, measured, one of them killed, and the measurement next to the prediction."""
+"""Simulated fleets under load, one instance of which is killed: ``tonnage demo``, and the rehearsal of a folder that ``deploy`` wrote."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from tonnage.errors import InputError, option
-
-if TYPE_CHECKING:
-    from tonnage.api.bench import Watch
-    from tonnage.api.running.processes import Processes
-    from tonnage.bench.benchmark import Measured
-    from tonnage.results.requests import Requests
-    from tonnage.serve.demonstration import Demonstration, Failure
-    from tonnage.serve.supervisor import Child
+from tonnage.api.bench import Watch, prepare_bench, run_bench
+from tonnage.api.question.deployment import deployment_of
+from tonnage.api.running.processes import READY_S, Processes, gateway_before, processes, served_instances
+from tonnage.api.running.serve import NEWEST
+from tonnage.bench.benchmark import Measured
+from tonnage.bench.scrape import fetch
+from tonnage.deploy.compose import ROUTER
+from tonnage.deploy.plan_text import bench_lengths
+from tonnage.deploy.service import PLAN
+from tonnage.errors import InputError, TonnageError, option
+from tonnage.evidence.replay import replay
+from tonnage.plan.plan import Plan
+from tonnage.report.verified import Rehearsal
+from tonnage.results.metrics import summarize
+from tonnage.results.requests import Requests
+from tonnage.serve.demonstration import Demonstration, Failure, beside
+from tonnage.serve.supervisor import Child, Program, Supervisor
+from tonnage.units import parse_duration
 
 MODEL, GPU, PRECISION = "llama-3.1-8b", "h100-sxm-80gb", "fp8"
 ISL, OSL = 1_000, 100
 REQUESTS_PER_SECOND = 12.0
 INSTANCES = 4
-ROUTER = "least-outstanding"
+POLICY = "least-outstanding"
 
 LEAST_S, LONGEST_S = 6.0, 3_600.0
-STEADY_SHARE = 0.5
-"""Of the seconds; the rest is the load under which an instance is killed."""
-KILLED_AT = 0.25
-"""Share of the second load after which it is killed."""
-
-SOON_S = 5.0
-"""Seconds that each process has to end."""
+STEADY_SHARE = 0.5  # Of the seconds; the rest is the load under which an instance is killed
+KILLED_AT = 0.25  # Share of the second load after which it is killed
+SOON_S = 5.0  # Seconds that each process has to end
 
 Told = Callable[[str], None]
 
@@ -81,25 +91,15 @@ class Kill:
 def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: Watch = _nobody) -> Demonstration:
     """Serve a simulated fleet behind the gateway, measure it, kill one instance under load.
 
-    Args:
-        seconds: of both loads together.
-        seed: of the arrivals.
-        told: takes a line about each step.
-        watch: makes who looks on at a load.
-
-    Raises:
-        InputError: seconds out of range.
-        TonnageError: a process does not start.
+    ``seconds`` are of both loads together; ``told`` takes a line about each step, and ``watch`` makes who looks on at a load.
+    Raises InputError: seconds out of range; TonnageError: a process does not start.
     """
     if not LEAST_S <= seconds <= LONGEST_S:
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to {LONGEST_S:,.0f}")
-    from tonnage.api.running.processes import READY_S, gateway_before, processes, served_instances
-    from tonnage.serve.demonstration import Demonstration, beside
-
-    fleet = f"{INSTANCES} × {MODEL} in {PRECISION.upper()} on {GPU}, simulated, behind the gateway ({ROUTER})"
+    fleet = f"{INSTANCES} × {MODEL} in {PRECISION.upper()} on {GPU}, simulated, behind the gateway ({POLICY})"
     told(f"Starting {fleet} …")
     instances = served_instances(["--engine", "simulated", "--model", MODEL, "--gpu", GPU, "--precision", PRECISION], INSTANCES)
-    gateway = gateway_before(instances, policy=ROUTER)
+    gateway = gateway_before(instances, policy=POLICY)
 
     def seen(ready: int, of: int) -> None:
         told(f"{ready} of {of} instances serve.")
@@ -112,8 +112,6 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: W
         told("Measured. Now the same load again, and one instance is killed.")
         failure = _with_a_failure(fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, told=told, watch=watch)
     predicted = _predicted(steady.requests)
-    from tonnage.results.metrics import summarize
-
     return Demonstration(
         fleet=fleet,
         load=f"{steady.load.words}, {ISL} tokens in and {OSL} out",
@@ -126,8 +124,6 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: W
 
 
 def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, watch: Watch) -> Measured:
-    from tonnage.api.bench import prepare_bench, run_bench
-
     asked = prepare_bench(
         url=fleet.url,
         model=MODEL,
@@ -145,8 +141,6 @@ def _measure(fleet: Processes, seconds: float, *, seed: int, selftest: bool, wat
 
 def _with_a_failure(fleet: Processes, seconds: float, *, seed: int, told: Told, watch: Watch) -> Failure:
     """The same load while the first instance is killed."""
-    from tonnage.serve.demonstration import Failure
-
     kill = Kill(fleet.supervisor.children[0], after_s=seconds * KILLED_AT)
     before = _retries(fleet.url)
     kill.begin()
@@ -169,17 +163,157 @@ def _retries(url: str) -> float:
     """Requests that the gateway has sent to a second instance so far."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    from tonnage.bench.scrape import fetch
-
     families = text_string_to_metric_families(fetch(f"{url}/metrics"))
     return sum(one.value for family in families for one in family.samples if one.name == "tonnage_gateway_retries_total")
 
 
 def _predicted(requests: Requests) -> Requests:
     """What the simulator makes of the due times and lengths of a run."""
-    from tonnage.api.question.deployment import deployment_of
-    from tonnage.api.running.serve import NEWEST
-    from tonnage.evidence.replay import replay
-
     deployment = deployment_of(model=MODEL, gpu=GPU, precision=PRECISION, tp=1, engine=NEWEST)
-    return replay(requests, deployment, gpus_per_system=8, instances=INSTANCES, router=ROUTER)
+    return replay(requests, deployment, gpus_per_system=8, instances=INSTANCES, router=POLICY)
+
+
+ALERT = "InstancesMissing"
+
+
+@dataclass(kw_only=True)
+class _Kill:
+    """Kills an instance in the middle of a run of the load client."""
+
+    victim: Child
+    after_s: float
+    at_ns: int = 0
+    start_ns: int = 0
+
+    def begin(self, conductor: Any, client: Any) -> None:
+        """Set the clock."""
+        self.start_ns = conductor.start_ns
+        threading.Thread(target=self._kill, daemon=True).start()
+
+    def _kill(self) -> None:
+        time.sleep(max(0.0, self.start_ns / 1e9 + self.after_s - time.monotonic()))
+        self.victim.kill()
+        self.at_ns = time.monotonic_ns() - self.start_ns
+
+    def seen(self, exchange: Any, times: Any) -> None:
+        """Of no interest."""
+
+    def end(self) -> None:
+        """Nothing to end."""
+
+
+def rehearse(folder: str | Path, *, duration: str = "60s", request_rate: float | None = None, told: Callable[[str], None]) -> Rehearsal:
+    """Start what ``deploy`` wrote for Compose with simulated engines, send the plan's load, and kill one instance in the middle.
+
+    ``request_rate`` is in place of the plan's peak, where this machine cannot simulate that many; ``told`` takes lines about progress.
+    Raises InputError: a folder without simulated services of Compose, or a port of theirs that is taken; TonnageError: a process does not
+    serve, or the run was ended before the kill.
+    """
+    from tonnage.api.running.gateway import gateway_from
+
+    place, seconds = Path(folder).absolute(), parse_duration(duration, option("duration"))
+    engines, served = _engines(place)
+    plan = Plan.from_json(json.loads((place / PLAN).read_text(encoding="utf-8")))
+    rate = plan.demand.sizing_requests_per_second if request_rate is None else request_rate
+    argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(place / "gateway.yaml"))
+    settings = gateway_from(place / "gateway.yaml", {})
+    front = Program(name="gateway", argv=argv, address=f"{settings.host}:{settings.port}", path="/v1/health/live")
+    for one in (*engines, front):
+        host, _, port = one.address.rpartition(":")
+        with socket.socket() as tried:
+            if tried.connect_ex((host, int(port))) == 0:
+                raise InputError(
+                    f"{option('folder')}: {one.address} of {one.name} is taken; stop what listens there, or write another port"
+                )
+    asked = prepare_bench(
+        url=front.url,
+        model=served,
+        request_rate=rate,
+        benchmark_duration=f"{seconds:g}s",
+        slo=[f"{one.metric} {one.statistic}<={one.milliseconds:g}ms" for one in plan.scenario.limits_that_count if one.share is None],
+        **bench_lengths(plan),
+    )
+    with tempfile.TemporaryDirectory(prefix="tonnage-rehearsal-") as logs, Supervisor(engines, Path(logs), restarts=False) as fleet:
+        fleet.wait_until_ready(timeout_s=600.0, seen=lambda serving, of: told(f"{serving} of {of} instances serve"))
+        with Supervisor([front], Path(logs)) as gateway:
+            gateway.wait_until_ready(timeout_s=60.0)
+            kill = _Kill(victim=fleet.children[-1], after_s=seconds / 2)
+            told(f"{rate:g} requests/s for {seconds:g} s; {engines[-1].name} is killed after {seconds / 2:g} s")
+            (found,) = run_bench(asked, output=None, selftest=False, provenance={}, watch=lambda words: kill)
+    if not kill.at_ns:
+        raise TonnageError("the run ended before the instance was killed; rehearse again")
+    lost = found.requests.status > 1
+    before = found.requests.sent_ns <= kill.at_ns
+    limits, within = _before(plan, found.requests, kill.at_ns)
+    return Rehearsal(
+        instances=len(engines),
+        sent=len(found.requests),
+        completed=int((found.requests.status == 0).sum()),
+        lost=int((lost & before).sum()),
+        lost_after=int((lost & ~before).sum()),
+        limits=limits,
+        within=within,
+        fired=_fired(place, engines, killed_after=kill.at_ns / 1e9 / seconds),
+        invalid=tuple(str(one) for one in found.validity.reasons),
+    )
+
+
+def _engines(folder: Path) -> tuple[list[Program], str]:
+    """The programs of the instances that ``compose.yaml`` describes, on the ports that it publishes, and the model's name."""
+    import yaml
+
+    file, again = folder / "compose.yaml", f"write the folder by tonnage deploy with {option('target')} compose and {option('simulated')}"
+    if not file.is_file():
+        if (folder / ROUTER).is_file():
+            raise InputError(f"{option('folder')}: {folder} is for several machines; a rehearsal takes a plan of one system")
+        raise InputError(f"{option('folder')}: {folder} holds no compose.yaml; {again}")
+    services = yaml.safe_load(file.read_text(encoding="utf-8"))["services"]
+    found, served = [], ""
+    for name, one in services.items():
+        if not name.startswith("instance-"):
+            continue
+        if one.get("entrypoint") != ["tonnage"]:
+            raise InputError(f"{option('folder')}: {name} in {file} is a real engine; {again}")
+        host, port, _ = str(one["ports"][0]).split(":")
+        words = [str(folder / PLAN) if str(word).endswith(f"/{PLAN}") else str(word) for word in one["command"]]
+        words[words.index("--port") + 1], words[words.index("--host") + 1] = port, host
+        served = words[words.index("--served-model-name") + 1]
+        found.append(Program(name=name, argv=(sys.executable, "-m", "tonnage", *words), address=f"{host}:{port}"))
+    return found, served
+
+
+def _before(plan: Plan, requests: Requests, killed_ns: int) -> tuple[tuple[tuple[str, float | None], ...], bool]:
+    """The plan's limits over what ended before the kill."""
+    ended = (requests.status == 0) & (requests.last_token_ns <= killed_ns)
+    limits = [one for one in plan.scenario.limits_that_count if one.share is None]
+    if not ended.any():
+        return tuple((str(one), None) for one in limits), False
+    summary = summarize(requests.some(ended.nonzero()[0]))
+    values = [summary.statistic_ms(one.metric, one.statistic) for one in limits]
+    kept = all(value <= one.milliseconds for one, value in zip(limits, values, strict=True))
+    return tuple((str(one), value) for one, value in zip(limits, values, strict=True)), kept
+
+
+def _fired(folder: Path, engines: list[Program], *, killed_after: float) -> bool | None:
+    """Whether ``alerts.yaml`` reports the missing instance, by promtool: over an hour, in which it is up for the same share."""
+    import yaml
+
+    if shutil.which("promtool") is None:
+        return None
+    rules = yaml.safe_load((folder / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    alert = next(rule for group in rules for rule in group["rules"] if rule.get("alert") == ALERT)
+    scraped = yaml.safe_load((folder / "prometheus.yaml").read_text(encoding="utf-8"))["scrape_configs"][0]["static_configs"][0]
+    labels = ",".join(f'{name}="{value}"' for name, value in scraped["labels"].items())
+    up = round(60 * killed_after)
+    series = [
+        {"series": f'up{{instance="{one.name}",{labels}}}', "values": "1x60" if one is not engines[-1] else f"1x{up - 1} 0x{60 - up}"}
+        for one in engines
+    ]
+    expected = [{"exp_labels": alert["labels"], "exp_annotations": alert["annotations"]}]
+    tried = [{"eval_time": f"{up - 1}m", "alertname": ALERT}, {"eval_time": "60m", "alertname": ALERT, "exp_alerts": expected}]
+    with tempfile.TemporaryDirectory() as scratch:
+        test = {"interval": "1m", "input_series": series, "alert_rule_test": tried}
+        document = {"rule_files": [str(folder / "alerts.yaml")], "evaluation_interval": "1m", "tests": [test]}
+        (Path(scratch) / "test.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+        done = subprocess.run(["promtool", "test", "rules", "test.yaml"], cwd=scratch, capture_output=True, check=False, timeout=300)
+    return done.returncode == 0

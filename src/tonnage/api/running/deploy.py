@@ -8,24 +8,35 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tonnage.api.bench import Watch, prepare_bench, run_bench
 from tonnage.api.question.deployment import deployment_of
+from tonnage.api.question.sessions import asked_tiers, tiers_below
+from tonnage.api.running.gateway import chosen, gateway_from, only_plan
+from tonnage.api.sizing import size
+from tonnage.deploy.plan_text import bench_lengths, instead_line
+from tonnage.deploy.service import PLAN
+from tonnage.deploy.targets import NothingRuns, deployed, deployed_together, target_files, together, write_folder
+from tonnage.deploy.verify import Folder, Part, read_folder
 from tonnage.errors import InputError, TonnageError, option
+from tonnage.formats.prometheus import SIGNALS
+from tonnage.plan.plan import Plan
+from tonnage.plan.pool import Pool
+from tonnage.report.plans.answer import NO_ANSWER, answer_text
+from tonnage.report.plans.candidates import left_out_texts
+from tonnage.report.plans.plan_document import read_use_cases
+from tonnage.results.store import json_text
+from tonnage.simulator.tiers import Tier
+from tonnage.sizing.planner import Progress
+from tonnage.spec.catalog import find_engine, find_system
+from tonnage.spec.deployment import Deployment
 from tonnage.spec.kv_tiers import OFF, USUAL
 from tonnage.spec.scenario import to_document
-
-if TYPE_CHECKING:
-    from tonnage.api.bench import Watch
-    from tonnage.deploy.verify import Folder
-    from tonnage.plan.plan import Plan
-    from tonnage.plan.pool import Pool
-    from tonnage.simulator.tiers import Tier
-    from tonnage.sizing.planner import Progress
-    from tonnage.spec.deployment import Deployment
-    from tonnage.watch.expected import Pages, Reading
-    from tonnage.watch.settings import Instance
-    from tonnage.watch.watched import Watched, Watcher
+from tonnage.units import parse_duration
+from tonnage.watch.expected import PATH, Pages, Predictor, Reading
+from tonnage.watch.settings import Instance, instance
+from tonnage.watch.watched import Watched, Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,28 +74,19 @@ def deploy(
     Returns:
         The written files, with notes.
 
-    Raises:
-        InputError: no plan, no deployment of the plan that runs on the target, an unknown target, or a folder that cannot be written.
-            Nothing is left behind.
+    Raises InputError: no plan, no deployment of the plan that runs on the target, an unknown target, or a folder that cannot be written.
+    Nothing is left behind.
     """
-    from tonnage.deploy.plan_text import instead_line
-    from tonnage.deploy.service import PLAN
-    from tonnage.deploy.targets import NothingRuns, deployed, deployed_together, target_files, together, write_folder
-    from tonnage.report.plans.plan_document import read_plans, read_use_cases
-    from tonnage.results.store import json_text
-
     given: dict[str, Any] = {"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated}
     cases = read_use_cases(plan)
     if cases is not None:
         services = deployed_together(cases, target, **given)
     else:
-        plans = read_plans(plan)
-        if len(plans) > 1:
-            raise InputError(f"{option('plan')}: {plan} compares {len(plans)} plans; give the file of one")
+        single = only_plan(plan)
         try:
-            services = {"": deployed(plans[0], target, **given)}
+            services = {"": deployed(single, target, **given)}
         except NothingRuns as refused:
-            raise InputError(f"{refused.marked}; {_nearest(plans[0], target, progress)}") from None
+            raise InputError(f"{refused.marked}; {_nearest(single, target, progress)}") from None
     files, told = dict[str, str](), list[str]()
     for folder, service in services.items():
         made = target_files(service, target)
@@ -99,8 +101,7 @@ def deploy(
 
 
 NARROW = ("engine", "disaggregated", "kv_link", "kv_overlap", "router", "precision", "tp", "pp", "dp", "ep")
-HARDWARE = ("gpu", "system")
-"""Leaves of a question's search that may leave nothing which a target runs; hardware is left out last."""
+HARDWARE = ("gpu", "system")  # Leaves of a question's search that may leave nothing which a target runs; hardware is left out last
 
 
 def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
@@ -108,10 +109,6 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
 
     Where there is none, the reason: the limits, with what comes nearest to them, or why the question cannot be asked again.
     """
-    from tonnage.api.sizing import size
-    from tonnage.report.plans.answer import NO_ANSWER, answer_text
-    from tonnage.report.plans.candidates import left_out_texts
-
     if plan.asked is None or plan.choice is None:
         apart = plan.choice is not None and len(plan.choice.pools) > 1
         without = f" and without {option('disaggregated')}" if apart else ""
@@ -134,8 +131,7 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
     return none or failed
 
 
-MOST_TOLD = 3
-"""GPUs whose nearest deployment a refusal names."""
+MOST_TOLD = 3  # GPUs whose nearest deployment a refusal names
 
 
 def _command(typed: str, left_out: Sequence[str], target: str) -> str:
@@ -158,15 +154,8 @@ def _command(typed: str, left_out: Sequence[str], target: str) -> str:
 def verify_folder(folder: str | Path) -> Folder:
     """Read the files that ``deploy`` wrote again: objects by their schemas, the engine's flags, and the files by each other.
 
-    Args:
-        folder: that ``deploy`` wrote, perhaps changed since.
-
-    Raises:
-        InputError: no folder, or none with a plan in it.
+    They may have been changed since. Raises InputError: no folder, or none with a plan in it.
     """
-    from tonnage.api.running.gateway import gateway_from
-    from tonnage.deploy.verify import Part, read_folder
-
     found, gateway = read_folder(Path(folder)), Path(folder) / "gateway.yaml"
     if not gateway.is_file():
         return found
@@ -178,11 +167,7 @@ def verify_folder(folder: str | Path) -> Folder:
     return replace(found, parts=tuple(part if one.file == part.file else one for one in found.parts), faults=faults)
 
 
-# The deployment that a saved plan chose, made again from its names and knobs.
-
-
-AS_SHIPPED = ("", "fitted")
-"""What a plan calls the fitted step times; "" where it rests on measured points."""
+AS_SHIPPED = ("", "fitted")  # What a plan calls the fitted step times; "" where it rests on measured points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,29 +190,17 @@ class Planned(Instances):
 
 
 def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Planned:
-    """The choice of the plan in a file that ``tonnage size --output`` wrote.
+    """The choice of the plan in a file that ``tonnage size --output`` wrote, by its own calibration or that of ``coefficients``.
 
-    Args:
-        coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
-
-    Raises:
-        InputError: no plan, one that chose nothing, or one whose choice cannot be made again from its names.
+    Raises InputError: no plan, one that chose nothing, or one whose choice cannot be made again from its names.
     """
-    from tonnage.report.plans.plan_document import read_plans
-
-    plans = read_plans(path)
-    if len(plans) > 1:
-        raise InputError(f"{option('plan')}: {path} compares {len(plans)} plans; give the file of one")
-    plan = plans[0]
-    if plan.choice is None:
-        raise InputError(f"{option('plan')}: {path} chose nothing, because no deployment met its limits")
-    if len(plan.choice.pools) > 1:
-        raise InputError(f"{option('plan')}: {path} chose separate pools for prefill and decode, which are not simulated together yet")
+    plan = only_plan(path)
+    choice = chosen(path, plan, "which are not simulated together yet")
     if plan.scenario.step_model not in AS_SHIPPED:
         raise InputError(
             f"{option('plan')}: {path} was made with the step times of {plan.scenario.step_model}; make it again with the fitted ones"
         )
-    pool = plan.choice.pool
+    pool = choice.pool
     deployment = _deployment(plan, pool, coefficients)
     return Planned(
         plan=plan,
@@ -242,9 +215,6 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
 
 def _tiers(plan: Plan, pool: Pool, deployment: Deployment) -> tuple[Tier, ...]:
     """Memory below the KV cache as the plan was sized with it."""
-    from tonnage.api.question.sessions import asked_tiers, tiers_below
-    from tonnage.spec.catalog import find_system
-
     asked = None if plan.asked is None else plan.asked.search.kv_tiers
     tiers = asked_tiers(asked, OFF if plan.sessions is None else USUAL)
     return () if tiers.off else tiers_below(tiers, deployment, find_system(pool.system))
@@ -270,9 +240,6 @@ def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Depl
     return replace(found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration)
 
 
-# ``tonnage watch``: a running deployment next to its plan.
-
-
 SHORTEST_S, LONGEST_S = 0.5, 3_600.0
 
 
@@ -295,12 +262,9 @@ def watch(
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
         wait: waits so many seconds.
 
-    Raises:
-        InputError: no plan, one that predicts nothing, or something that is no address or no duration.
-        TonnageError: nothing answers with the metrics of a known engine.
+    Raises InputError: no plan, one that predicts nothing, or something that is no address or no duration; TonnageError: nothing answers
+    with the metrics of a known engine.
     """
-    from tonnage.units import parse_duration
-
     seconds = parse_duration(every, option("every"))
     if not SHORTEST_S <= seconds <= LONGEST_S:
         raise InputError(f"{option('every')}: {every} is not possible; write 0.5s to 1h")
@@ -317,11 +281,6 @@ def _watched(
     urls: Sequence[str], plan: str | Path, *, gpu_metrics: Sequence[str] = (), coefficients: str | Path | None = None
 ) -> tuple[Pages, Watcher, Planned]:
     """The pages of a deployment, and what lays them next to its plan."""
-    from tonnage.formats.engine_metrics import SIGNALS
-    from tonnage.spec.catalog import find_engine
-    from tonnage.watch.expected import PATH, Pages, Predictor
-    from tonnage.watch.watched import Watcher
-
     if not urls:
         raise InputError(f"{option('url')}: no address is given; name an instance or a gateway, such as http://127.0.0.1:8000")
     choice = planned(plan, coefficients=coefficients)
@@ -339,9 +298,6 @@ def _first(pages: Pages) -> Reading:
     if not found.instances:
         raise TonnageError(f"{', '.join(pages.urls)}: no answer with the metrics of vLLM, SGLang or TensorRT-LLM; is the engine up?")
     return found
-
-
-# ``tonnage verify``: whether running engines are what their plan counts on, and do what it predicts.
 
 
 LONGEST_LOAD_S = 3_600
@@ -388,8 +344,7 @@ class Verified:
         }
 
 
-LOST = 0.1
-"""Share of the load that may still be in flight when the load ends."""
+LOST = 0.1  # Share of the load that may still be in flight when the load ends
 
 
 def _off_latencies(load: Watched) -> Iterator[str]:
@@ -416,12 +371,9 @@ def verify(
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
         watch: who looks on at the load.
 
-    Raises:
-        InputError: no plan, one that predicts nothing, or something that is no address or no time.
-        TonnageError: nothing answers with the metrics of a known engine.
+    Raises InputError: no plan, one that predicts nothing, or something that is no address or no time; TonnageError: nothing answers with
+    the metrics of a known engine.
     """
-    from tonnage.watch.settings import instance
-
     if not 0 <= seconds <= LONGEST_LOAD_S:
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write 0 to {LONGEST_LOAD_S}")
     pages, watcher, choice = _watched(urls, plan, coefficients=coefficients)
@@ -437,9 +389,6 @@ def verify(
 def _send(urls: Sequence[str], choice: Planned, *, rate: float, seconds: float, model: str, watch: Watch | None) -> None:
     """Send the plan's load, spread evenly over the addresses, from a thread for each."""
     from concurrent.futures import ThreadPoolExecutor
-
-    from tonnage.api.bench import prepare_bench, run_bench
-    from tonnage.deploy.plan_text import bench_lengths
 
     def one(url: str) -> None:
         asked = prepare_bench(

@@ -10,14 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.bench.connection import Target, parse_url
 from tonnage.errors import InputError, InputErrors, UnknownName, option
+from tonnage.gateway.settings import GatewayArguments, Limits, Settings
+from tonnage.serve.supervisor import free_ports
+from tonnage.simulator.router import ROUTERS
 from tonnage.spec.typed_values import parse_yaml, read_as
 
 if TYPE_CHECKING:
-    from tonnage.bench.connection import Target
-    from tonnage.gateway.settings import GatewayArguments, Settings
     from tonnage.plan.candidate import Candidate
-
+    from tonnage.plan.plan import Plan
 
 MAX_IN_FLIGHT = 1_024
 MOST_BACKENDS = 256
@@ -25,23 +27,11 @@ ABOVE_0 = ("max_body_mb", "first_byte_timeout", "idle_timeout")
 
 
 def gateway_settings(**asked: Any) -> Settings:
-    """The settings of a gateway.
-
-    Args:
-        asked: the fields of ``GatewayArguments`` by name.
-
-    Raises:
-        InputError: anything that cannot be used, in one line.
-    """
-    from tonnage.gateway.settings import GatewayArguments
-
+    """The settings of a gateway, from fields of ``GatewayArguments``. Raises InputError: anything that cannot be used, in one line."""
     return _settings(GatewayArguments(**asked))
 
 
 def _settings(a: GatewayArguments) -> Settings:
-    from tonnage.gateway.settings import Limits, Settings
-    from tonnage.simulator.router import ROUTERS
-
     if a.policy not in ROUTERS:
         raise UnknownName("policy", a.policy, ROUTERS)
     backends, most = (a.backends, a.max_in_flight) if a.plan is None else _planned(a, a.plan)
@@ -74,8 +64,6 @@ def _planned(a: GatewayArguments, plan: str | Path) -> tuple[Sequence[str], int 
 
 def _backend(text: str) -> tuple[Target, float]:
     """An address and its weight."""
-    from tonnage.bench.connection import parse_url
-
     where = option("backend")
     url, equals, weight = text.partition("=")
     try:
@@ -97,21 +85,11 @@ def _backend(text: str) -> tuple[Target, float]:
     return target, value
 
 
-# The settings of a gateway from a YAML file.
-
-
 def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
-    """The settings in a file.
+    """The settings in a file, with the ``given`` fields of ``GatewayArguments`` in place of the file's.
 
-    Args:
-        path: of the file.
-        given: fields of ``GatewayArguments`` that are in place of the file's.
-
-    Raises:
-        InputError: anything that cannot be used, each fault in one line with its place.
+    Raises InputError: anything that cannot be used, each fault in one line with its place.
     """
-    from tonnage.gateway.settings import GatewayArguments
-
     said = read_as(GatewayArguments, _values(Path(path)), str(path), InputErrors)
     if {"backends", "plan"} & set(given):  # a flag of either kind stands in place of both
         said = replace(said, backends=(), plan=None, plan_host=())
@@ -126,10 +104,26 @@ def _values(path: Path) -> object:
     return parse_yaml(text, str(path)) or {}
 
 
-# Where the instances of a plan run, for the gateway before them.
-
-
 HERE = "127.0.0.1"
+
+
+def only_plan(path: str | Path) -> Plan:
+    """The one plan of a file that ``tonnage size --output`` wrote. Raises InputError: no plan, or several."""
+    from tonnage.report.plans.plan_document import read_plans
+
+    plans = read_plans(path)
+    if len(plans) > 1:
+        raise InputError(f"{option('plan')}: {path} compares {len(plans)} plans; give the file of one")
+    return plans[0]
+
+
+def chosen(path: str | Path, plan: Plan, lack: str) -> Candidate:
+    """The choice of a plan. Raises InputError: none, or separate pools, which lack something."""
+    if plan.choice is None:
+        raise InputError(f"{option('plan')}: {path} chose nothing, because no deployment met its limits")
+    if len(plan.choice.pools) > 1:
+        raise InputError(f"{option('plan')}: {path} chose separate pools for prefill and decode, {lack}")
+    return plan.choice
 
 
 def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple[str, ...], int | None]:
@@ -137,25 +131,12 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple
 
     And the requests that it has in flight at once; None where it knows no concurrency.
 
-    Args:
-        path: the file that ``size --output`` wrote; of one plan.
-        hosts: the plan's systems, in order; this machine for a plan of one system.
-
-    Raises:
-        InputError: no plan, one that chose nothing or separate pools, or not one host for each of its systems.
+    ``hosts`` are the plan's systems, in order; this machine for a plan of one system.
+    Raises InputError: no plan, one that chose nothing or separate pools, or not one host for each of its systems.
     """
     from tonnage.deploy.compose import FIRST_PORT, most_in_flight
-    from tonnage.report.plans.plan_document import read_plans
 
-    where = option("plan")
-    plans = read_plans(path)
-    if len(plans) > 1:
-        raise InputError(f"{where}: {path} compares {len(plans)} plans; give the file of one")
-    choice: Candidate | None = plans[0].choice
-    if choice is None:
-        raise InputError(f"{where}: {path} chose nothing, because no deployment met its limits")
-    if len(choice.pools) > 1:
-        raise InputError(f"{where}: {path} chose separate pools for prefill and decode, which no gateway passes requests between")
+    choice = chosen(path, only_plan(path), "which no gateway passes requests between")
     pool = choice.pool
     fleet = pool.fleet
     named = list(hosts) or [HERE] * (pool.systems == 1)
@@ -171,8 +152,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple
 
 
 PROXIES = ("vllm-router",)
-VERSION = "0.1.17"
-"""Of vllm-router, whose flags these are (read from its own help, 2026-11-22)."""
+VERSION = "0.1.17"  # Of vllm-router, whose flags these are (read from its own help, 2026-11-22)
 
 POLICIES = {
     "round-robin": "round_robin",
@@ -188,15 +168,7 @@ BACK = ("--cb-timeout-duration-secs", "3", "--health-check-interval-secs", "2", 
 
 
 def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:
-    """The command that balances by another program.
-
-    Args:
-        proxy: its name.
-        settings: of a gateway.
-
-    Raises:
-        InputError: no such program, one that is not installed, or settings that it does not have.
-    """
+    """The command that balances by another program. Raises InputError: none that is installed here, or settings that it does not have."""
     if proxy not in PROXIES:
         raise UnknownName("proxy", proxy, PROXIES)
     found = shutil.which(proxy) or shutil.which(proxy, path=str(Path(sys.executable).parent))
@@ -206,8 +178,6 @@ def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:
             "or leave it out"
         )
     _check(settings)
-    from tonnage.serve.supervisor import free_ports
-
     urls = [f"http://{target.authority}" for target, _ in settings.backends]
     limits, port = settings.limits, settings.port or free_ports(1, settings.host)[0]
     argv = (found, "--worker-urls", *urls, "--policy", POLICIES[settings.policy], "--host", settings.host, "--port", str(port))
@@ -218,8 +188,6 @@ def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:
 
 def _check(settings: Settings) -> None:
     """Refuse what would silently be lost."""
-    from tonnage.gateway.settings import Limits
-
     if settings.policy not in POLICIES:
         raise InputError(f"{option('policy')}: vllm-router has no {settings.policy}; it has {', '.join(POLICIES)}")
     lost = [

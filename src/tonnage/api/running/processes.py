@@ -11,16 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
+from tonnage.serve.faults import parse_fault
+from tonnage.serve.supervisor import Program, Supervisor, free_ports
+from tonnage.simulator.router import ROUTERS
 
-if TYPE_CHECKING:
-    from tonnage.serve.supervisor import Program, Supervisor
-
-
-READY_S = 120.0
-"""Seconds that simulated instances or a gateway may take to serve: far more than they need."""
+READY_S = 120.0  # Seconds that simulated instances or a gateway may take to serve: far more than they need
 
 Seen = Callable[[int, int], None]
 
@@ -35,13 +32,7 @@ class Processes:
 
 
 def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Sequence[str]] = ()) -> list[Program]:
-    """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1.
-
-    Args:
-        own: further arguments of each, if there are any.
-    """
-    from tonnage.serve.supervisor import Program, free_ports
-
+    """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1; ``own`` are further arguments of each."""
     command = (sys.executable, "-m", "tonnage", "serve", *arguments, "--host", "127.0.0.1")
     return [
         Program(name=f"instance-{i}", argv=(*command, *(own[i] if own else ()), "--port", str(port)), address=f"127.0.0.1:{port}")
@@ -50,12 +41,7 @@ def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Seq
 
 
 def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "127.0.0.1", port: int = 0) -> Program:
-    """The program of a gateway before instances; port 0 takes a free one.
-
-    Its health path is the one that says that it lives, so that it counts as ready before its instances are.
-    """
-    from tonnage.serve.supervisor import Program, free_ports
-
+    """The program of a gateway before instances, ready when it lives, which is before its instances are; port 0 takes a free one."""
     port = port or free_ports(1, host)[0]
     backends = [word for one in instances for word in ("--backend", one.url)]
     argv = (sys.executable, "-m", "tonnage", "gateway", *backends, "--policy", policy, "--host", host, "--port", str(port))
@@ -66,12 +52,7 @@ def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "12
 def processes(
     instances: Sequence[Program], gateway: Program, logs: Path, *, ready_s: float, grace_s: float, told: Callable[[str], None], seen: Seen
 ) -> Iterator[Processes]:
-    """The fleet for as long as the block lasts; it begins when everything serves, and ends with the gateway first.
-
-    Raises InputError, TonnageError: one of them does not serve.
-    """
-    from tonnage.serve.supervisor import Supervisor
-
+    """The fleet while the block lasts, once everything serves; the gateway ends first. Raises InputError, TonnageError: one does not."""
     with Supervisor(instances, logs, grace_s=grace_s, told=told) as supervisor:
         supervisor.wait_until_ready(timeout_s=ready_s, seen=seen)
         with Supervisor([gateway], logs, grace_s=grace_s, told=told) as front:
@@ -83,14 +64,9 @@ def processes(
 def served(**flags: object) -> Iterator[str]:
     """The address of a simulated endpoint in a separate process, for as long as the block lasts.
 
-    Args:
-        flags: of ``tonnage serve``, such as ``model="llama-3.1-8b", precision="fp8"``; neither host nor port, which is a free one.
-
-    Raises:
-        InputError, TonnageError: it does not serve.
+    ``flags`` are those of ``tonnage serve``, such as ``model="llama-3.1-8b", precision="fp8"``, without host and port.
+    Raises InputError, TonnageError: it does not serve.
     """
-    from tonnage.serve.supervisor import Supervisor
-
     arguments = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     (program,) = served_instances(arguments, 1)
     with tempfile.TemporaryDirectory(prefix="tonnage-served-") as logs, Supervisor([program], Path(logs)) as supervisor:
@@ -98,14 +74,8 @@ def served(**flags: object) -> Iterator[str]:
         yield program.url
 
 
-# ``tonnage serve --processes``: every instance in its own process, and the gateway before them.
-
-
-GRACE_S = 15.0
-"""Seconds that a process has to end: more than the 10 in which its streams may go on."""
-
-LOADING_S = 600.0
-"""Seconds that an instance may take to load its model."""
+GRACE_S = 15.0  # Seconds that a process has to end: more than the 10 in which its streams may go on
+LOADING_S = 600.0  # Seconds that an instance may take to load its model
 
 
 def serve_apart(
@@ -121,17 +91,10 @@ def serve_apart(
 ) -> None:
     """Serve until SIGINT or SIGTERM; then the gateway lets running requests end, and after it the instances do.
 
-    Args:
-        arguments: of ``tonnage serve`` for one instance, without host and port.
-        faults: of simulated instances; each process gets those that are meant for its instance.
-        instances: how many.
-        router: policy of the gateway.
-        port, host: of the gateway; the instances listen on free ports of 127.0.0.1.
-        logs: folder for what the processes print (default: one that is removed at the end).
-        told: takes lines about progress and restarts.
-
-    Raises:
-        InputError, TonnageError: a process does not serve.
+    ``arguments`` are those of ``tonnage serve`` for one instance, without host and port; each process gets the ``faults`` that are meant
+    for its instance. ``router``, ``host`` and ``port`` are the gateway's. ``logs`` is a folder for what the processes print (default: one
+    that is removed at the end), and ``told`` takes lines about progress and restarts.
+    Raises InputError, TonnageError: a process does not serve.
     """
     if instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
@@ -161,8 +124,6 @@ def serve_programs(
 
     ``logs`` holds what they print (default: a folder that is removed at the end). Raises InputError, TonnageError: one does not serve.
     """
-    from tonnage.simulator.router import ROUTERS
-
     if router not in ROUTERS:
         raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
     stop = threading.Event()
@@ -191,8 +152,6 @@ def serve_programs(
 
 def _own(faults: Sequence[str], instances: int) -> list[list[str]]:
     """The flags of each instance alone, which is instance 0 of its process."""
-    from tonnage.serve.faults import parse_fault
-
     found = [parse_fault(text) for text in faults]
     beyond = next((one.instance for one in found if one.instance is not None and one.instance >= instances), None)
     if beyond is not None:

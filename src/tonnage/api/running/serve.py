@@ -6,25 +6,29 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from tonnage.api.question.deployment import deployment_of, link_asked
 from tonnage.api.running.deploy import Instances, planned
+from tonnage.bench.prompts import TokenizerFile
 from tonnage.errors import InputError, option
+from tonnage.perf.memory import memory_plan
+from tonnage.perf.pipeline import estimated_instance
+from tonnage.serve.dialect import DIALECTS, settings_of, version_of
+from tonnage.serve.faults import Fault, parse_fault
+from tonnage.serve.openvino import OpenvinoServed, Pipeline, Settings, context_of
+from tonnage.serve.prefix import CachedEngine
+from tonnage.serve.server import Served
+from tonnage.serve.tokens import FileTokens, Fours, Tokens
+from tonnage.serve.transfer import Role
+from tonnage.simulator.disaggregated import NETWORK_BYTES_S, decode_worker, link_between
+from tonnage.simulator.pools import KvLink
+from tonnage.simulator.router import ROUTERS
+from tonnage.simulator.spec import spec_of
+from tonnage.spec.deployment import Deployment
+from tonnage.spec.lengths import parse_lengths
 
-if TYPE_CHECKING:
-    from tonnage.serve.faults import Fault
-    from tonnage.serve.openvino import OpenvinoServed
-    from tonnage.serve.prefix import CachedEngine
-    from tonnage.serve.server import Served
-    from tonnage.serve.tokens import Tokens
-    from tonnage.serve.transfer import Role
-    from tonnage.simulator.pools import KvLink
-    from tonnage.spec.deployment import Deployment
-
-
-NEWEST = "vllm"
-"""The engine whose rules are followed where none is named."""
+NEWEST = "vllm"  # The engine whose rules are followed where none is named
 
 ANSWERS = {"chat": "lognormal:211,163", "code": "lognormal:28,60"}
 """How long answers are that end by themselves: mean and standard deviation of Azure's traces of 2023 of that name (shared/data/traces)."""
@@ -92,14 +96,8 @@ def serve_simulated(
         seed: of which requests faults meet.
         host, port: where to listen.
 
-    Raises:
-        InputError: anything that cannot be used, in one line.
+    Raises InputError: anything that cannot be used, in one line.
     """
-    from tonnage.serve.dialect import DIALECTS, settings_of, version_of
-    from tonnage.serve.server import Served
-    from tonnage.simulator.disaggregated import decode_worker
-    from tonnage.spec.lengths import parse_lengths
-
     if emulate not in DIALECTS:
         raise InputError(f"{option('emulate')}: no engine is emulated as '{emulate}'; there are {', '.join(DIALECTS)}")
     if runner not in ("generate", "pooling"):
@@ -146,8 +144,6 @@ def _copies(deployment: Deployment) -> dict[str, Any]:
     An adapter of rank r has r · (m + n) weights of two bytes for a matrix of m × n: those of attention, and of the MLP of a dense model.
     vLLM divides half of them among the GPUs of tensor parallelism (0.32.0 config/lora.py, ``fully_sharded_loras``, read 2026-11-25).
     """
-    from tonnage.perf.memory import memory_plan
-
     model, memory, bytes_s = deployment.model, memory_plan(deployment), deployment.gpu.pcie_gb_s / 2 * 1e9
     sides = model.attention_parameters / model.hidden + 4 * model.mixing_layers * model.hidden
     if not model.is_moe:
@@ -170,9 +166,6 @@ def _transfers(deployment: Deployment, role: str | None, link: str | None, *, ov
             if given:
                 raise InputError(f"{option(name)}: belongs to prefill and decode apart; add {option('kv_role')} producer or consumer")
         return None
-    from tonnage.perf.memory import memory_plan
-    from tonnage.simulator.disaggregated import NETWORK_BYTES_S, link_between
-
     if role not in ("producer", "consumer"):
         raise InputError(f"{option('kv_role')}: '{role}' is not known; write producer (prefill) or consumer (decode)")
     memory = memory_plan(deployment)
@@ -181,8 +174,6 @@ def _transfers(deployment: Deployment, role: str | None, link: str | None, *, ov
 
 def _check(router: str, **numbers: float) -> None:
     """Refuse a router that there is not, and numbers that are not above 0."""
-    from tonnage.simulator.router import ROUTERS
-
     if router not in ROUTERS:
         raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
     for name, value in numbers.items():
@@ -192,8 +183,6 @@ def _check(router: str, **numbers: float) -> None:
 
 def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
     """The faults, of instances that there are."""
-    from tonnage.serve.faults import parse_fault
-
     found = tuple(parse_fault(text) for text in texts)
     for text, one in zip(texts, found, strict=True):
         if one.instance is not None and one.instance >= instances:
@@ -209,15 +198,8 @@ def engines_of(asked: Instances, *, caching: bool = True, inside: bool = False) 
     """What makes idle engines: an instance, or one attention rank of it.
 
     Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps. An engine that gets
-    requests from others (``inside``) is reached without a front end.
-
-    Raises:
-        InputError: a deployment that cannot be simulated.
+    requests from others (``inside``) is reached without a front end. Raises InputError: a deployment that cannot be simulated.
     """
-    from tonnage.perf.pipeline import estimated_instance
-    from tonnage.serve.prefix import CachedEngine
-    from tonnage.simulator.spec import spec_of
-
     deployment = asked.deployment
     one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
     spec = spec_of(deployment, one, tiers=asked.tiers)
@@ -250,16 +232,9 @@ def _deployed(plan: str | Path | None, **said: Any) -> Instances:
 
 
 def _tokens(tokenizer: str | Path | None, vocabulary: int) -> Tokens:
-    from tonnage.serve.tokens import FileTokens, Fours
-
     if tokenizer is None:
         return Fours(vocabulary)
-    from tonnage.bench.prompts import TokenizerFile
-
     return FileTokens(TokenizerFile(Path(tokenizer)))
-
-
-# ``tonnage serve --engine openvino``: a real model on this machine's CPU.
 
 
 EXTRA = "needs OpenVINO GenAI; install the extra: pip install 'tonnage[openvino]'"
@@ -298,8 +273,7 @@ def serve_openvino(
         served_model_name: the name that clients use (default: the file's).
         host, port: where to listen.
 
-    Raises:
-        InputError: anything that cannot be used, in one line.
+    Raises InputError: anything that cannot be used, in one line.
     """
     import importlib.util
 
@@ -311,8 +285,6 @@ def serve_openvino(
     _check_whole(0, threads=threads, default_osl=default_osl, max_waiting=max_waiting)
     if importlib.util.find_spec("openvino_genai") is None:
         raise InputError(f"{option('engine')}: openvino {EXTRA}")
-    from tonnage.serve.openvino import OpenvinoServed, Pipeline, Settings, context_of
-
     path = Path(model)
     if max_model_len is not None:
         _check_whole(2, max_model_len=max_model_len)

@@ -5,23 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from tonnage.api.running.deploy import Planned, planned
+from tonnage.api.running.processes import serve_programs
+from tonnage.deploy.checkpoint import loading
+from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
-
-if TYPE_CHECKING:
-    from tonnage.api.running.deploy import Planned
-    from tonnage.plan.launch import Command
-    from tonnage.serve.launch import Ports, Start
-    from tonnage.serve.machine import Device, Machine
-    from tonnage.serve.profiles import Profile
-    from tonnage.serve.supervisor import Program
-    from tonnage.spec.engine import EnginePreset
-    from tonnage.spec.model import Model
-
-
-# What ``tonnage serve`` is asked of a real engine.
-
+from tonnage.plan.launch import FILE, Command, command, needs_drafter, with_drafter, with_metrics
+from tonnage.serve.launch import (
+    COMMANDS,
+    KV_CACHE_GB,
+    SETTINGS,
+    Ports,
+    Start,
+    across,
+    check_folder,
+    check_memory,
+    check_planned,
+    cpu_command,
+    cpu_environment,
+    engine_started,
+    found_command,
+    needed_command,
+    nim_started,
+    placed,
+    triton_started,
+    usable,
+)
+from tonnage.serve.machine import Device, Machine, detect, read_machine
+from tonnage.serve.profiles import ENGINES as ORDER
+from tonnage.serve.profiles import RULE, Profile, chosen, deployed, ordered, profiles
+from tonnage.serve.supervisor import Program, free_ports
+from tonnage.spec.catalog import find_engine, find_gpu, find_model
+from tonnage.spec.catalog.checkpoints import published
+from tonnage.spec.engine import EnginePreset
+from tonnage.spec.model import Model
+from tonnage.spec.precision import PRECISIONS, find_precision
 
 FAMILIES = ("vllm", "tensorrt-llm", "sglang")
 ENGINES = ("auto", *FAMILIES, "triton", "nim")
@@ -88,26 +108,14 @@ class EngineAsked:
 
 def this_machine(described: Path | None = None) -> Machine:
     """This machine, or the one that a file describes."""
-    from tonnage.serve.machine import detect, read_machine
-
     return detect() if described is None else read_machine(described)
 
 
 def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = False) -> tuple[Profile, ...]:
-    """Every profile of the model on the machine, in the order in which they are preferred.
+    """Every profile of the model on the machine, or of ``installed`` engines alone, in the order in which they are preferred.
 
-    Args:
-        asked: the model, and what limits the choice.
-        machine: where.
-        installed: whether only engines count that are installed here.
-
-    Raises:
-        InputError: no model, or a machine whose GPUs the catalog does not have.
+    Raises InputError: no model, or a machine whose GPUs the catalog does not have.
     """
-    from tonnage.serve.profiles import ENGINES as ORDER
-    from tonnage.serve.profiles import ordered, profiles
-    from tonnage.spec.precision import PRECISIONS
-
     if not machine.devices:
         notes = "".join(f"; {note}" for note in machine.notes)
         raise InputError(f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes}")
@@ -134,18 +142,10 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
 def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None = None, dry: bool = False) -> Start:
     """What is started on a machine; everything that cannot work is refused here, before anything starts.
 
-    Args:
-        asked: what is to be served.
-        machine: where.
-        ports: gives so many free ports (default: those of 127.0.0.1).
-        dry: whether it is only shown, so that the engine need not be installed.
-
-    Raises:
-        InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here.
-        DoesNotFit: the memory does not hold the model.
+    ``ports`` gives so many free ports (default: those of 127.0.0.1); ``dry``: it is only shown, so that the engine need not be installed.
+    Raises InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here;
+    DoesNotFit: the memory does not hold the model.
     """
-    from tonnage.serve.supervisor import free_ports
-
     give = ports or free_ports
     if asked.engine == "triton":
         return _triton(asked, machine, give, dry=dry)
@@ -158,27 +158,26 @@ def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None 
 
 def _by_profile(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """By the profile that was named, or that comes first."""
-    from tonnage.plan.launch import command
-    from tonnage.serve.launch import placed, usable
-    from tonnage.serve.profiles import RULE, chosen, deployed
-    from tonnage.spec.catalog import find_engine, find_gpu
-
     found = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
     model, _ = _model(asked)
-    engine = find_engine(found.preset)
-    knobs = deployed(model, find_gpu(machine.gpu), engine, found.precision, found.tp)
     set_knobs = {name: getattr(asked, name) for name in ("max_batch_size", "max_num_tokens") if getattr(asked, name)}
-    started = command(
-        engine.launch,
-        checkpoint=found.checkpoint,
+    started = _profile_command(found, model, machine, found.preset, found.checkpoint, **set_knobs)
+    groups = placed(usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
+    told = f"{found.name}, as was asked." if asked.profile else f"{found.name}, by NIM's order: {RULE}."
+    return _start(asked, started, family=found.family, preset=found.preset, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
+
+
+def _profile_command(found: Profile, model: Model, machine: Machine, preset: str, checkpoint: str, **set_knobs: Any) -> Command:
+    """The command of a preset that serves a checkpoint as a profile says."""
+    knobs = deployed(model, find_gpu(machine.gpu), find_engine(found.preset), found.precision, found.tp)
+    return command(
+        find_engine(preset).launch,
+        checkpoint=checkpoint,
         parallelism=knobs.parallelism,
         knobs=replace(knobs.knobs, **set_knobs),
         max_context=found.context,
         kv_8bit=knobs.precision.kv == "fp8",
     )
-    groups = placed(usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
-    told = f"{found.name}, as was asked." if asked.profile else f"{found.name}, by NIM's order: {RULE}."
-    return _start(asked, started, family=found.family, preset=found.preset, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
 
 
 NAME_THE_IMAGE = "name the image of NIM as owner/name:tag, such as meta/llama-3.1-8b-instruct:1.8.4"
@@ -186,29 +185,16 @@ NAME_THE_IMAGE = "name the image of NIM as owner/name:tag, such as meta/llama-3.
 
 def _nim(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """NIM's container on as many GPUs as the preferred profile of the model takes; the container chooses its own profile."""
-    from tonnage.plan.launch import command
-    from tonnage.serve.launch import placed, usable
-    from tonnage.serve.profiles import chosen, deployed
-    from tonnage.spec.catalog import find_engine, find_gpu
-
     if asked.checkpoint is None:
         raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
     model, _ = _model(asked)
     found = chosen(machine_profiles(replace(asked, engine="auto", checkpoint=None), machine), asked.profile)
-    knobs = deployed(model, find_gpu(machine.gpu), find_engine(found.preset), found.precision, found.tp)
-    engine = find_engine("nim")
-    started = command(
-        engine.launch,
-        checkpoint=asked.checkpoint,
-        parallelism=knobs.parallelism,
-        knobs=knobs.knobs,
-        max_context=found.context,
-        kv_8bit=knobs.precision.kv == "fp8",
-    )
+    preset = find_engine("nim").name
+    started = _profile_command(found, model, machine, preset, asked.checkpoint)
     groups = placed(usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
     told = f"NIM chooses its profile; {found.name} says how many GPUs it gets."
     started = replace(started, argv=tuple(_image(word) for word in started.argv))
-    return _start(asked, started, family="nim", preset=engine.name, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
+    return _start(asked, started, family="nim", preset=preset, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
 
 
 def _image(word: str) -> str:
@@ -219,10 +205,6 @@ def _image(word: str) -> str:
 
 def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """By a plan: its command, word by word."""
-    from tonnage.api.running.deploy import planned
-    from tonnage.serve.launch import check_planned, placed, usable
-    from tonnage.spec.catalog import find_engine
-
     for name in ("model", "precision", "tp", "profile", "max_model_len", "max_batch_size", "max_num_tokens"):
         if getattr(asked, name) is not None:
             raise InputError(f"{option(name)}: a plan says it; leave one of the two out")
@@ -247,11 +229,6 @@ def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -
 
 def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
     """The plan's command with the checkpoints filled in, and a note on a checkpoint that the caller did not choose."""
-    from tonnage.deploy.checkpoint import loading
-    from tonnage.plan.launch import Command, needs_drafter, with_drafter
-    from tonnage.serve.launch import check_folder
-    from tonnage.spec.catalog import find_gpu
-
     pool = choice.plan.candidates[0].pool
     started = Command(argv=pool.launch, file=pool.launch_file)
     if not started.argv:
@@ -285,9 +262,6 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
 
 def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """Without a GPU only vLLM runs, by its build for CPUs."""
-    from tonnage.serve.launch import KV_CACHE_GB, SETTINGS, check_memory, cpu_command, cpu_environment
-    from tonnage.spec.catalog import find_engine
-
     if asked.engine not in ("auto", "vllm"):
         notes = "".join(f"; {note}" for note in machine.notes)
         raise InputError(
@@ -320,8 +294,6 @@ def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) ->
 
 def _triton(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """A model repository as it is."""
-    from tonnage.serve.launch import Start, placed, triton_started, usable
-
     if asked.model is None:
         raise InputError(f"{option('model')}: is needed; give the folder of a model repository, which tonnage deploy writes for triton")
     program = _program("triton", asked, dry=dry)
@@ -352,9 +324,6 @@ def _start(
     notes: tuple[str, ...] = (),
 ) -> Start:
     """The instances of a command."""
-    from tonnage.plan.launch import with_metrics
-    from tonnage.serve.launch import Start, across, engine_started, nim_started
-
     program = _program(family, asked, dry=dry)
     environment = {**(more or {}), **asked.environment}
     name = asked.served_model_name or model
@@ -377,8 +346,6 @@ def _start(
 
 def _program(family: str, asked: EngineAsked, *, dry: bool) -> str:
     """The path of the program that starts an engine; its bare name in a dry run on a machine that does not have it."""
-    from tonnage.serve.launch import COMMANDS, found_command, needed_command
-
     if dry:
         return found_command(family, asked.engine_path) or COMMANDS[family]
     return needed_command(family, asked.engine_path)
@@ -390,8 +357,6 @@ STARTUP_S = 1_800.0
 
 def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
     """The engines that are installed here. Raises InputError: none is."""
-    from tonnage.serve.launch import found_command, needed_command
-
     found = tuple(family for family in families if found_command(family, asked.engine_path))
     if not found and len(families) == 1:
         needed_command(families[0], asked.engine_path)
@@ -405,9 +370,6 @@ def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
 
 def _model(asked: EngineAsked) -> tuple[Model, str]:
     """The model, and the number format of the checkpoint where that is on this machine; "" otherwise."""
-    from tonnage.serve.launch import check_folder
-    from tonnage.spec.catalog import find_model
-
     if asked.model is None:
         raise InputError(f"{option('model')}: is needed; give a name of the catalog, the folder of a checkpoint, or {option('plan')}")
     if Path(asked.model).is_dir():
@@ -419,9 +381,6 @@ def _model(asked: EngineAsked) -> tuple[Model, str]:
 
 def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engine: EnginePreset) -> str:
     """What an engine loads: of published checkpoints those in the requested format, or of no said format the author's own; "" for none."""
-    from tonnage.serve.launch import check_folder
-    from tonnage.spec.catalog.checkpoints import published
-    from tonnage.spec.precision import find_precision
 
     def same(first: str, second: str) -> bool:
         return first == second or {first, second} <= {"fp16", "bf16"}
@@ -452,24 +411,13 @@ def serve_engine(
 ) -> None:
     """Start the instances and the gateway before them, and serve until SIGINT or SIGTERM.
 
-    Args:
-        start: what is started.
-        router: policy of the gateway.
-        host, port: of the gateway.
-        logs: folder for what the processes print, and for the engine's configuration file (default: one that is removed at the end).
-        told: takes lines about progress and restarts.
-
-    Raises:
-        InputError, TonnageError: a process does not serve.
+    ``logs`` is a folder for what the processes print, and for the engine's configuration file (default: one that is removed at the end);
+    ``told`` takes lines about progress and restarts. Raises InputError, TonnageError: a process does not serve.
     """
-    from tonnage.api.running.processes import serve_programs
 
     def programs(folder: Path) -> list[Program]:
         file = ""
         if start.file:
-            from tonnage.deploy.yaml_comments import yaml_text
-            from tonnage.plan.launch import FILE
-
             path = folder / FILE
             path.write_text(yaml_text(start.file), encoding="utf-8")
             file = str(path)

@@ -84,17 +84,11 @@ def _parsed(lists: list[bytes]) -> list[Any]:
 
 @dataclass(slots=True, kw_only=True)
 class _Chains:
-    """The requests of a session and of its sub-agents: in each chain one waits for the other.
+    """The requests of a session and of its sub-agents: in each chain one waits for the other."""
 
-    Attributes:
-        calls: those found so far.
-        ids: of all lists of the session.
-        agents: how many sub-agents there are.
-    """
-
-    calls: list[Call]
-    ids: list[Any]
-    agents: int = 0
+    calls: list[Call]  # those found so far
+    ids: list[Any]  # of all lists of the session
+    agents: int = 0  # how many sub-agents there are
 
     def add(self, requests: list[Any], parent: int | None, offset_s: float) -> None:
         """A chain: that of the session, or of a sub-agent that begins behind the request at place ``parent``, so long after the session."""

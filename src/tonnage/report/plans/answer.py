@@ -70,8 +70,10 @@ def _no_answer(plan: Plan) -> str:
         return NO_ANSWER
     asked = plan.demand.sizing_requests_per_second
     best, reason = max(over, key=lambda each: (each[1].most_requests_per_second or 0.0, -(each[1].taken or math.inf)))
-    rate, taken = reason.most_requests_per_second, taken_text(reason)
-    whole = f"; all of it takes {taken}" if taken else ""
+    rate = reason.most_requests_per_second
+    cheapest, least = min((each for each in over if type(each[1]) is type(reason)), key=lambda each: each[1].taken or math.inf)
+    by = "" if cheapest is best else f" ({deployment_text(cheapest)})"
+    whole = f"; all of it takes {taken_text(least)}{by}" if least.taken else ""
     if not rate:
         return f"nothing within what is allowed: {most_text(reason)}{whole}"
     share = f"{percent(rate / asked)} of the {plain(asked)} asked for"

@@ -9,7 +9,7 @@ from tonnage.plan import reason as why
 from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
 from tonnage.report.plans.deployments import deployment_text, exactly_text, measured_load_text, of_pools, split, unlike
-from tonnage.report.plans.question import bound_text, breach_text, first_text, in_tokens, value_text
+from tonnage.report.plans.question import alone_text, bound_text, breach_text, first_text, in_tokens, value_text
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
     starred = any(c.marks for c, _ in shown)
     marked = (MARKED_TOO if best.marks else MARKED) if starred else ""
     return Table(
-        caption=f"Other deployments{in_format}, {first_text(plan.aim)} first{''.join(facts)}",
+        caption=f"Other deployments{in_format}, {first_text(plan)} first{''.join(facts)}",
         header=tuple(names[i] for i in kept),
         rows=tuple(tuple(row[i] for i in kept) for row in rows),
         note="\n".join(filter(None, (_left([best, *(c for c, _ in shown)], left, far), absent_gpus.strip(), marked))),
@@ -154,7 +154,7 @@ def candidates_table(plan: Plan) -> Table | None:
     absent = {i for i, (name, _) in enumerate(COLUMNS) if name in (*LATENCIES, "USD a year") and all(row[i] == ABSENT for row in rows)}
     asked = plan.scenario
     lengths = f"{asked.model}, {in_tokens(asked.isl, asked.mean_isl)}/{in_tokens(asked.osl, asked.mean_osl)} tokens"
-    within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan.aim)} first"
+    within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan)} first"
     return Table(
         caption=f"{within} ({lengths}), each at its highest load there",
         header=tuple(name for i, (name, _) in enumerate(COLUMNS) if i not in absent),
@@ -238,7 +238,8 @@ def _grouped(reason: why.Reason) -> tuple[str, str]:
             return f"breaks {reason.breach.limit} at any load", _value_text(reason.breach)
         case why.NotSure():
             slower = f"where steps take {number(reason.step_factor)} times as long as predicted"
-            return f"breaks {reason.breach.limit} at any load {slower}", _value_text(reason.breach)
+            fails = f"breaks {reason.breach.limit} at any load" if reason.breach.broken else alone_text(reason.breach)
+            return f"{fails} {slower}", _value_text(reason.breach)
         case why.AboveSaturation():
             return f"saturates below the {number(reason.requests_per_second)} requests/s that it has to carry", number(reason.most)
         case _:
@@ -453,7 +454,7 @@ def _simulated(reason: why.Reason) -> str:
                 f"{deployment_text(reason.other)} {counted(reason.other_gpus, 'GPU')}"
             )
         case why.NotSure():
-            return f"{breach_text(reason.breach)} at any load where steps take {number(reason.step_factor)} times as long as predicted"
+            return f"{alone_text(reason.breach)} where steps take {number(reason.step_factor)} times as long as predicted"
         case why.AboveSaturation():
             return f"{number(reason.requests_per_second)} requests/s exceed the {number(reason.most)} of saturation"
         case why.TooSlowForJob():

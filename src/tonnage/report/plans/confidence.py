@@ -12,7 +12,7 @@ from tonnage.plan.provenance import CALIBRATED, PLAN, Beyond, ClosedLoopNearSatu
 from tonnage.report.document import Command, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, span, whole
 from tonnage.report.plans.deployments import unlike
-from tonnage.report.plans.question import breach_text, value_text
+from tonnage.report.plans.question import alone_text, breach_text, value_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate, Confidence
@@ -73,10 +73,9 @@ def not_sure_text(plan: Plan) -> str:
 def _tail_text(best: Candidate, tail: Unreached) -> str:
     """The confidence, why it is not reached, and what reaches it: "95%: with steps 38% slower, TPOT p95 61.2 ms > 50 ms at any load; …"."""
     other, relaxed, alone = tail.other, tail.relaxed, tail.alone
-    broken = alone is not None and (alone.value_ms is None or alone.value_ms > alone.limit.milliseconds)
     text = f"{_share(tail.confidence)}: with steps {percent(tail.step_factor - 1)} slower"
     if alone is not None:
-        text += f", {breach_text(alone)} at any load" if broken else f", a single request comes near {alone.limit}"
+        text += f", {alone_text(alone)}"
     would = []
     if other is not None:
         name = unlike(best, other.deployment)
@@ -84,7 +83,7 @@ def _tail_text(best: Candidate, tail: Unreached) -> str:
     if relaxed is not None:
         to, reaches = _looser(relaxed.limit, relaxed.to_ms, "a limit of"), "" if would else " reaches it"
         would.append(f"{to}{reaches} with {relaxed.systems:,} × {relaxed.system} ({counted(relaxed.gpus, 'GPU')})")
-    if not would and broken and alone is not None and alone.value_ms is not None:
+    if not would and alone is not None and alone.broken and alone.value_ms is not None:
         would.append(f"it takes {_looser(alone.limit, alone.value_ms, 'a limit above')}")
     return text + "".join(f"{joint}{one}" for joint, one in zip(("; ", ", "), would, strict=False))
 

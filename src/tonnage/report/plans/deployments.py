@@ -88,7 +88,7 @@ def other_way_text(plan: Plan) -> str:
     else:
         serving = f"{counted(found.instances, 'instance')} for both prefill and decode"
     gpus = f"{abs(found.saved):,} {'fewer' if found.saved > 0 else 'more'} GPUs" if found.saved else "as many GPUs"
-    bought_then = f"{found.systems:,} × {found.system} ({number(found.systems_exact)} exactly)"
+    bought_then = f"{found.systems:,} × {found.system} ({exact_number(found.systems_exact)} exactly)"
     return f"{gpus} with {serving}: {bought_then}, {name_of(found.deployment)}"
 
 
@@ -106,12 +106,18 @@ def systems(candidate: Candidate) -> str:
 
 
 def exactly_text(systems: float) -> str:
-    """Systems before rounding up, with digits enough to see which way: "4.81 systems exactly", "just over 1 system"."""
+    """Systems before rounding up: "4.81 systems exactly", "just over 1 system"."""
+    text = exact_number(systems)
+    return f"just over {counted(math.floor(systems), 'system')}" if text.startswith("just") else f"{text} systems exactly"
+
+
+def exact_number(systems: float) -> str:
+    """Systems before rounding up, with digits enough to see which way: "4.81", "1.002", "just over 1"."""
     for digits in (3, 4):
         text = number(systems, digits)
         if math.ceil(float(text.replace(",", ""))) >= math.ceil(round(systems, 9)):
-            return f"{text} systems exactly"
-    return f"just over {counted(math.floor(systems), 'system')}"
+            return text
+    return f"just over {math.floor(systems):,}"
 
 
 def bought(candidate: Candidate, spare: int = 0) -> str:

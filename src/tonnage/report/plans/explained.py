@@ -13,7 +13,7 @@ from tonnage.report.numbers import ABSENT, counted, number, percent, signed, usd
 from tonnage.report.plans.answer import answer_text
 from tonnage.report.plans.candidates import reason_text, rejected_section, yearly_costs
 from tonnage.report.plans.confidence import counted_text, fleet_check_text, not_sure_text
-from tonnage.report.plans.deployments import MEMORY, deployments
+from tonnage.report.plans.deployments import MEMORY, deployments, exact_number
 from tonnage.report.plans.notes import warning_text
 from tonnage.report.plans.question import bound_text, first_text, question_rows, value_text
 
@@ -115,7 +115,7 @@ def _reasons(plan: Plan) -> Iterator[str]:
     if best is None:
         yield f"Nothing was chosen: {answer_text(plan)}; the reasons are below."
         return
-    yield f"Chosen for the {first_text(plan.aim)}: {answer_text(plan)}."
+    yield f"Chosen for the {first_text(plan)}: {answer_text(plan)}."
     load, rate = plan.demand.sizing_requests_per_second, best.sized_rate
     counted_on = f"{number(rate)}{counted_text(best)}"
     of_system = counted(best.pools[0].fleet.instances_per_system, "instance")
@@ -194,7 +194,7 @@ def sensitivity_table(plan: Plan) -> Table | None:
         (INPUTS[one.input], signed(one.low.change), needed(one.low, size), signed(one.high.change), needed(one.high, size))
         for one in found.swings
     )
-    caption = f"Systems when one input changes; now {counted(found.systems, 'system')}, {number(found.systems_exact)} exactly"
+    caption = f"Systems when one input changes; now {counted(found.systems, 'system')}, {exact_number(found.systems_exact)} exactly"
     return Table(caption=caption, header=("input", "lower", "systems", "higher", "systems"), rows=rows)
 
 
@@ -203,7 +203,7 @@ def needed(changed: Changed, gpus_per_system: int = 0) -> str:
     if changed.systems is None:
         return "none" if changed.reason is None else f"none: {reason_text(changed.reason)}"
     gpus = f"; {counted(changed.gpus, 'GPU')}" if other_size(changed, gpus_per_system) else ""
-    return f"{changed.systems:,} ({number(changed.systems_exact)}{gpus})"
+    return f"{changed.systems:,} ({exact_number(changed.systems_exact or 0.0)}{gpus})"
 
 
 def other_size(changed: Changed, gpus_per_system: int) -> bool:

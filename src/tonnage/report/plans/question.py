@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.demand import Demand, DemandSource
     from tonnage.plan.fleet import AtPeak
-    from tonnage.plan.limit import Aim, Bound, Breach, Limit
+    from tonnage.plan.limit import Bound, Breach, Limit
     from tonnage.plan.plan import Plan
     from tonnage.results.metrics import Attained, Latencies
     from tonnage.spec.scenario import Objective
@@ -50,6 +50,11 @@ def breach_text(breach: Breach) -> str:
     if shown == most:
         shown, most = f"{value:.6g} ms", f"{plain(limit.milliseconds)} ms"
     return f"{name} {shown} > {most}"
+
+
+def alone_text(breach: Breach) -> str:
+    """What a single request comes to: "TTFT p95 612 ms > 500 ms at any load", or "a single request comes near TTFT p95 ≤ 500 ms"."""
+    return f"{breach_text(breach)} at any load" if breach.broken else f"a single request comes near {breach.limit}"
 
 
 def value_text(limit: Limit, value: float) -> str:
@@ -153,7 +158,7 @@ def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("Question", f"{plan.scenario.model}, {lengths_text(plan)}{shares}"),
         ("Demand", demand_text(plan.demand)),
         ("Limits", ", ".join(map(str, plan.scenario.limits)) or "none"),
-        ("Aim", "" if plan.aim is None else aim_text(plan.aim)),
+        ("Aim", aim_text(plan)),
     )
     return tuple(row for row in rows if row[1])
 
@@ -173,13 +178,17 @@ def lengths_text(plan: Plan) -> str:
     return f"{isl} tokens in, {osl} out" + (f" ({which} within ±{share}, assumed)" if which else "")
 
 
-def first_text(aim: Aim | None) -> str:
+def first_text(plan: Plan) -> str:
     """What is first among the candidates: "fewest GPUs"."""
-    return LEAST["gpus" if aim is None else aim.objective]
+    objective: Objective = "gpus" if plan.aim is None else plan.aim.objective
+    return "lowest cost" if objective == "cost" and plan.demand.offline else LEAST[objective]
 
 
-def aim_text(aim: Aim) -> str:
-    """What is to be as little as possible, and what must not be exceeded, in one clause."""
+def aim_text(plan: Plan) -> str:
+    """What is to be as little as possible, and what must not be exceeded, in one clause; "" without an aim."""
+    aim = plan.aim
+    if aim is None:
+        return ""
     caps = []
     if aim.budget_usd is not None:
         caps.append(f"at most {dollars(aim.budget_usd)} USD {'to buy' if aim.budget_of == 'purchase' else 'a year'}")
@@ -187,7 +196,7 @@ def aim_text(aim: Aim) -> str:
         caps.append(f"at most {plain(aim.max_kw)} kW")
     if aim.max_racks is not None:
         caps.append(f"at most {counted(aim.max_racks, 'rack')} of {plain(aim.rack_kw)} kW")
-    return ", ".join((first_text(aim), *caps))
+    return ", ".join((first_text(plan), *caps))
 
 
 def length_text(written: str) -> str:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError, InputError
 from tonnage.report.numbers import counted, plain
-from tonnage.results.batches import TOKENS, read_tokens
 from tonnage.results.metrics import Summary, counted_rows, summarize
 from tonnage.results.requests import Requests
-from tonnage.results.store import read_run
+from tonnage.results.store import TOKENS, read_run, read_tokens
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tonnage.simulator.kernel.memory import NEVER, SETTINGS, SLOT, STATE, STEP, 
 from tonnage.simulator.kernel.prefix_cache import NOTE, Cache
 from tonnage.simulator.kernel.schedulers import CODES, SCHEDULERS
 from tonnage.simulator.ratio import RATIO_START
-from tonnage.simulator.steps import STEP_COLUMNS
+from tonnage.simulator.request import STEP_COLUMNS
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import EngineKnobs, Windows
 from tonnage.spec.sessions import Contents

@@ -24,8 +24,8 @@ from tonnage.simulator.kernel.members import Fleet, Groups
 from tonnage.simulator.kernel.memory import CLOSELY, GROUP, NEVER, ROUTED, SLOT, STATE, STEP, Group, Lists, Machine, Prices, Tallies
 from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
 from tonnage.simulator.kernel.run import check_trace, requests_of
+from tonnage.simulator.request import STEP_COLUMNS
 from tonnage.simulator.router import Memory, View, check_fleet, folded
-from tonnage.simulator.steps import STEP_COLUMNS
 from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:

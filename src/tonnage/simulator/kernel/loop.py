@@ -2,17 +2,165 @@
 
 from __future__ import annotations
 
+import math
+
 from tonnage.simulator.kernel.arrivals import shed, take_arrivals
-from tonnage.simulator.kernel.compiler import part
-from tonnage.simulator.kernel.decoding import count_gaps
-from tonnage.simulator.kernel.leaps import MOST_STEPS, after, leap, slope, steps_ahead
+from tonnage.simulator.kernel.blocks import rounds_with_blocks
+from tonnage.simulator.kernel.compiler import jitable, part, two_forms
+from tonnage.simulator.kernel.decoding import count_gaps, see_gap
 from tonnage.simulator.kernel.members import book
 from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.schedulers import schedule
 from tonnage.simulator.kernel.shared import forget_transfers
 from tonnage.simulator.kernel.tokens import end_requests, end_step, streamed
-from tonnage.simulator.ratio import RATIO_START
+from tonnage.simulator.ratio import RATIO_DECAY, RATIO_LEAST, RATIO_START
+
+# Steps that are alike, taken at once, compiled. Between two events (an arrival that the engine looks at, the end of a prompt, the last
+# token of a request, a block that nobody has) the same requests decode: each step reads one token more of each, so that a step of B
+# sequences takes B·c(B) longer than the one before, and where the n-th ends is a sum of an arithmetic series of whole numbers. It is the
+# same instant to which n steps one by one lead.
+
+
+MOST_STEPS = 4096
+"""Steps of one leap."""
+
+FAR = float(1 << 61)
+"""A leap of more picoseconds than this is not taken: products must stay below 2**63."""
+
+
+@part()
+def own_slope(m):
+    """By how many picoseconds a step of the engine by itself is longer than the one before."""
+    batch = m.step.decode_sequences
+    return m.prices.c[batch] * batch if m.step.prefill_tokens == 0 else 0
+
+
+slope = two_forms("group", lambda m: own_slope(m), lambda m: m.group.note[0].longer)
+"""By how many picoseconds a step is longer than the one before; of attention ranks in lockstep, that of the slowest."""
+
+
+@jitable()
+def after(first, longer, steps):
+    """How long so many steps take, the first of which takes ``first``, and each of the others ``longer`` more than the one before."""
+    return steps * first + longer * (steps * (steps - 1) // 2)
+
+
+@part()
+def steps_within(first, longer, lasts, most):
+    """How many of at most so many steps have ended after ``lasts`` picoseconds."""
+    if after(first, longer, most) <= lasts:
+        return most
+    if first > lasts:
+        return 0
+    half = 0.5 * float(longer)
+    linear = float(first) - half
+    steps = int(2.0 * float(lasts) / (linear + math.sqrt(linear * linear + 4.0 * half * float(lasts))))
+    while after(first, longer, steps) > lasts:
+        steps -= 1
+    while after(first, longer, steps + 1) <= lasts:
+        steps += 1
+    return steps
+
+
+@part()
+def steps_ahead(m, most):
+    """How many of at most so many steps like the one that begins now follow one another, this one counted.
+
+    Blocks for the further ones are in ``step.grown``.
+
+    Its tokens are with clients ``stream`` later for each who decodes. Where that takes longer than the step, or the front end is not
+    done with earlier ones when it ends, steps are taken one by one.
+    """
+    s, cfg, step = m.state, m.cfg, m.step
+    step.grown = 0
+    if cfg.leaps == 0 or (s.filling > 0 and s.held == 0) or step.prefill_tokens > 0 or s.steady == 0:
+        return 1
+    most, longer = min(s.next_end - s.round, most), slope(m)
+    if most <= 1 or s.seen > s.now + s.lasts or s.decoding * cfg.stream > s.lasts:
+        return 1
+    if float(most) * (float(s.lasts) + float(longer) * float(most)) > FAR:
+        return 1
+    if cfg.window >= 0:
+        most = max(steps_within(s.lasts, longer, cfg.window - (s.seen_next - s.lasts), most), 1)
+    if s.next_arrival < NEVER:
+        most = steps_until_heard(m, longer, most)
+    most = steps_until_shed(m, longer, most)
+    if cfg.grows > 0 and most > 1:
+        most = 1 + rounds_with_blocks(m, most - 1)
+    return most
+
+
+@part()
+def steps_until_there(m, longer, most):
+    """The step at whose end an engine that looks after every step has heard of the next arrival, which may be beyond ``most``."""
+    s = m.state
+    if s.next_arrival <= s.now:
+        return 1
+    return steps_within(s.lasts, longer, s.next_arrival - 1 - s.now, most) + (2 if m.cfg.overlap > 0 else 1)
+
+
+@part()
+def steps_until_heard(m, longer, most):
+    """The step at whose end the engine has heard of the next arrival, or ``most``."""
+    s, receive, step = m.state, m.cfg.receive, steps_until_there(m, longer, most)
+    if receive > 1:
+        step += (receive - (s.unheard + step) % receive) % receive
+    return min(step, most)
+
+
+@part()
+def steps_until_late(m, longer, most):
+    """The step at whose end a request that waits may be rejected because its first token cannot come in time any more, or ``most``."""
+    s, note = m.state, m.ranks.note
+    if note.shed == 0 or s.queued == 0 or note.soonest == NEVER:
+        return most
+    return min(most, 1 + steps_within(s.lasts, longer, note.soonest - s.now, most))
+
+
+steps_until_shed = two_forms("ranks", lambda m, longer, most: most, lambda m, longer, most: steps_until_late(m, longer, most))
+"""``steps_until_late`` of an engine that looks at limits."""
+
+
+@part()
+def leap(m, steps, began):
+    """All but the first of so many steps, of which the first began then: tokens and blocks of those who decode."""
+    s, more, longer = m.state, steps - 1, slope(m)
+    record_alone(m, more, began)
+    gap = s.lasts + longer
+    s.seen += after(gap, longer, more)
+    s.free -= m.step.grown
+    s.ratio = max(s.ratio - more * RATIO_DECAY, RATIO_LEAST)
+    s.context += more * s.decoding
+    if m.cfg.grows > 0:
+        s.countdown = (s.countdown - more) % m.cfg.block_tokens
+    m.step.returned += more * s.decoding
+    while more > 0:
+        see_gap(m, gap)
+        edge, rounds = m.tallies.edges[s.last_bin + 1], more
+        if gap + (more - 1) * longer >= edge:
+            rounds = (edge - 1 - gap) // longer + 1
+        s.round += rounds
+        gap += rounds * longer
+        more -= rounds
+
+
+@part()
+def record_more(m, row, more, began):
+    """Keep the further steps of a leap whose first began then and has the row before ``row``, if there is room."""
+    s, steps, longer = m.state, m.tallies.steps, slope(m)
+    for k in range(min(more, steps.shape[0] - row)):
+        for column in range(steps.shape[1]):
+            steps[row + k, column] = steps[row - 1, column]
+        steps[row + k, 0] = began + after(s.lasts, longer, k + 1)
+        steps[row + k, 1] = s.lasts + (k + 1) * longer
+        steps[row + k, 6] += (k + 1) * m.step.decode_sequences
+
+
+record_alone = two_forms(
+    "group", lambda m, more, began: record_more(m, m.state.round + m.state.alone, more, began), lambda m, more, began: None
+)
+"""``record_more`` of an engine by itself; the steps of a group are recorded once for all."""
 
 
 @part()

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
 from tonnage.simulator.kernel.build import cache_of, check_engine, machine, plain, ring_size, rows_for, send, send_first_turns, settings
-from tonnage.simulator.kernel.build_ranks import ranks_of
 from tonnage.simulator.kernel.driven import grouped as in_lockstep
 from tonnage.simulator.kernel.driven import loop_for
 from tonnage.simulator.kernel.memory import NEVER, Log, Machine, Rows
-from tonnage.simulator.request import CANCELLED
-from tonnage.simulator.steps import StepRecord
+from tonnage.simulator.kernel.ranks import BY_CLASS, BY_DEADLINE, BY_TIME, NOTE, Ranks
+from tonnage.simulator.ranked import is_for_reference
+from tonnage.simulator.request import CANCELLED, StepRecord
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.sessions import ENDLESS, of_rows
@@ -28,6 +28,41 @@ from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+# The classes and limits of a trace in arrays.
+
+
+ORDERS = {"priority": BY_CLASS, "deadline": BY_DEADLINE}
+
+
+def ranks_of(trace: Trace, knobs: EngineKnobs, slots: int, *, drafted: bool) -> Ranks:
+    """What an engine learns of the requests of a trace; without classes all are of one, and without limits none has one.
+
+    Raises:
+        InputError: an engine or a trace that the reference alone simulates with them.
+    """
+    if is_for_reference(knobs, drafted=drafted, shares=trace.contents is not None):
+        whose = ", ".join(map(option, ("queue_order", "shed")))
+        raise InputError(
+            f"{whose}: not compiled where prompts have something in common, and in vLLM with speculative decoding; the readable simulator "
+            "has them"
+        )
+    count = len(trace)
+    note = np.zeros(1, NOTE)[0]
+    note["order"], note["shed"] = ORDERS.get(knobs.queue_order, BY_TIME), knobs.shed
+    note["sorted"], note["soonest"] = knobs.scheduler != "sglang", NEVER
+    priority = np.zeros(count, np.int64) if trace.priority is None else plain(np.unique(trace.priority, return_inverse=True)[1], np.int64)
+    return Ranks(
+        note=note,
+        priority=priority,
+        ttft=np.full(count, -1) if trace.ttft_ps is None else plain(trace.ttft_ps, np.int64),
+        key=np.zeros(count, np.int64),
+        latest=np.full(count, NEVER),
+        waits=np.zeros(count, np.int8),
+        newest=np.full(int(priority.max(initial=0)) + 1, -1),
+        given=np.zeros(slots, np.int64),
+    )
 
 
 # The record of a machine's requests.
@@ -93,7 +128,7 @@ def run(
 
     Raises:
         InputError: due times out of order, lengths below one token, an engine without slots, tokens or blocks, or whose
-            steps do not hold a token and its guesses; priorities or deadlines with what they are not compiled with (``build_ranks.py``).
+            steps do not hold a token and its guesses; priorities or deadlines with what they are not compiled with.
     """
     return run_recorded(trace, step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, most_steps=0)[0]
 
@@ -139,7 +174,7 @@ def run_ranks(
     tiers: Sequence[Tier] = (),
     grouped: bool = False,
 ) -> tuple[list[Requests], StepRecord]:
-    """The attention ranks of an instance in lockstep (``reference/ranks.py``); one rank alone is an engine.
+    """The attention ranks of an instance in lockstep (``reference.Ranks``); one rank alone is an engine.
 
     Args:
         traces: the requests of each rank that has any.

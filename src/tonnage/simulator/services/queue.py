@@ -69,10 +69,10 @@ class ModelQueue:
         self.rules = batching or DynamicBatching()
         self.most = max_batch_size
         self.alone = batching is None
-        self.delay = to_ps(self.rules.delay_s)
-        self.preferred = frozenset(self.rules.preferred or (max_batch_size,))
-        numbers = range(1, self.rules.levels + 1) if self.rules.levels else (0,)
-        self.levels = {number: _Level(self.rules.policy_of(number)) for number in numbers}
+        self.delay = to_ps(self.rules.max_queue_delay_microseconds / 1e6)
+        self.preferred = frozenset(self.rules.preferred_batch_size or (max_batch_size,))
+        numbers = range(1, self.rules.priority_levels + 1) if self.rules.priority_levels else (0,)
+        self.levels = {n: _Level(self.rules.priority_queue_policy.get(n, self.rules.default_queue_policy)) for n in numbers}
 
     def __len__(self) -> int:
         """Requests that wait."""
@@ -80,11 +80,11 @@ class ModelQueue:
 
     def enter(self, ticket: Ticket, level: int, timeout_s: float) -> bool:
         """Let a request in, with a level (0: the default) and a timeout (0: none) that sets its deadline; False where the level is full."""
-        where = self.levels[level or self.rules.default_level] if self.rules.levels else self.levels[0]
+        where = self.levels[level or self.rules.default_priority_level] if self.rules.priority_levels else self.levels[0]
         policy = where.policy
         if policy.max_queue_size and len(where) >= policy.max_queue_size:
             return False
-        allowed = policy.timeout_s
+        allowed = policy.default_timeout_microseconds / 1e6
         if policy.allow_timeout_override and timeout_s > 0:
             allowed = min(timeout_s, allowed or timeout_s)
         if allowed > 0:

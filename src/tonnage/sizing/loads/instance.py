@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tonnage.results.requests import Requests
     from tonnage.simulator.changes import Routed
     from tonnage.simulator.kernel.memory import Machine
+    from tonnage.simulator.request import StepRecord
     from tonnage.simulator.spec import EngineSpec
-    from tonnage.simulator.steps import StepRecord
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 Length = Literal[0, 1, 2]

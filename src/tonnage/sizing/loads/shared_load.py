@@ -19,9 +19,8 @@ import numpy as np
 
 from tonnage.sizing.question import AFFINE, Sharing
 from tonnage.spec.recording import Recording
-from tonnage.spec.session_trace import session_trace
 from tonnage.spec.sessions import Contents, Drawn, Sessions, contents_of, draw
-from tonnage.spec.workload import OpenLoop, Trace, TraceArrivals, Workload, unit_gaps
+from tonnage.spec.workload import OpenLoop, Trace, TraceArrivals, Workload, session_trace, unit_gaps
 from tonnage.units import LONGEST_S, NS_PER_S, PS_PER_S, to_ps
 
 if TYPE_CHECKING:

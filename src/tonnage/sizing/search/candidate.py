@@ -22,7 +22,8 @@ from tonnage.sizing.loads.confidence import levels, metric_of
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.search.pooled import contenders_of
-from tonnage.spec.catalog import accuracy_and_calibration, find_engine
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog.accuracy import accuracy_and_calibration
 from tonnage.spec.catalog.interfaces import starts_offloading
 from tonnage.spec.precision import WIDE
 

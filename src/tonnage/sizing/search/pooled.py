@@ -18,7 +18,7 @@ import numpy as np
 
 from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, CannotRun
 from tonnage.simulator.disaggregated import decode_worker, sent_bytes_s
-from tonnage.simulator.steps import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, STEP_COLUMNS
+from tonnage.simulator.request import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, STEP_COLUMNS
 from tonnage.sizing.loads.capacity import Capacity, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
 from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care

@@ -1,42 +1,249 @@
-"""Models, GPUs, systems and engines that Tonnage knows by name, each with its source and date."""
+"""Models, GPUs, systems and engines that Tonnage knows by name, each with its source and date, found by any of their spellings.
 
-from tonnage.spec.catalog.accuracy import QualityScore, TradeOff, accuracy_and_calibration, find_quality, find_score, trade_offs
-from tonnage.spec.catalog.lookup import (
-    Entry,
-    engines,
-    find_encoder,
-    find_engine,
-    find_gpu,
-    find_model,
-    find_system,
-    gpu_of,
-    gpus,
-    machine_meant,
-    models,
-    search,
-    system_of,
-    systems,
-)
+A spelling matches when it equals an id or an alias once case, spaces and underscores are
+ignored; for models also once the owner ("meta-llama/"), the month of a release ("-2507") and the
+words that only say how a checkpoint was tuned or packed ("-instruct", "-hf") are taken off; for
+GPUs whatever the order of the words, and without the maker's name and words such as "GPU".
+"""
 
-__all__ = [
-    "Entry",
-    "QualityScore",
-    "TradeOff",
-    "accuracy_and_calibration",
-    "engines",
-    "find_encoder",
-    "find_engine",
-    "find_gpu",
-    "find_model",
-    "find_quality",
-    "find_score",
-    "find_system",
-    "gpu_of",
-    "gpus",
-    "machine_meant",
-    "models",
-    "search",
-    "system_of",
-    "systems",
-    "trade_offs",
-]
+from __future__ import annotations
+
+import os.path
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tonnage.errors import InputError, UnknownName, option
+from tonnage.spec.catalog import entries
+from tonnage.spec.catalog.entries import plain, shipped_yaml
+from tonnage.spec.engine import EnginePreset
+from tonnage.spec.hardware import Gpu, System, is_hardware_file, mig_slice, read_hardware, read_system
+from tonnage.spec.kv_tiers import PLAIN, Offloading
+from tonnage.spec.model import Model
+
+if TYPE_CHECKING:
+    from tonnage.spec.catalog.entries import Shelf, T
+    from tonnage.spec.images import Encoder
+
+
+Entry = Model | Gpu | System | EnginePreset
+
+MOST_GPUS = 72
+"""Most GPUs of a server that is named by their number."""
+
+_SHAPE = re.compile(r"^(\d{1,3})\s*[x×]\s*-?(.+)$")
+_MIG = re.compile(r"^(.+?)-(?:mig-)?(\d)g\.(\d{1,3})gb$")
+_VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d+(?:\.\d+)*)(?:[.+-]?(?:rc|post|dev|cpu|cu|rocm|amd|mi)[\w.]*)*$")
+
+
+def _shown(spelling: str) -> str:
+    """What was requested, on one line of a message."""
+    return "".join(letter if letter.isprintable() else "?" for letter in spelling[:80])
+
+
+def find_model(name_or_path: str) -> Model:
+    """The model of that name, or of the ``config.json`` at that path (a file, or a folder that holds one).
+
+    Raises UnknownName: no model of that name and no such file; InputError: the file cannot be read as a model.
+    """
+    if name_or_path.endswith(".json") or ("/" in name_or_path and os.path.exists(name_or_path)):
+        from tonnage.spec.config_json import read_config
+
+        return read_config(name_or_path)
+    found = entries.model_shelf().find(name_or_path)
+    if found is not None:
+        return found
+    raise UnknownName("model", _shown(name_or_path), entries.model_shelf().by_name, "the path of a config.json")
+
+
+def gpu_spelled(name: str) -> Gpu | None:
+    """The GPU of that name, or the MIG slice of one ("h100-mig-3g.40gb"); None where there is none."""
+    found = entries.gpu_shelf().find(name)
+    match = _MIG.match(plain(name)) if found is None else None
+    whole = entries.gpu_shelf().find(match[1]) if match else None
+    return found if match is None or whole is None else mig_slice(whole, int(match[2]), int(match[3]))
+
+
+def find_gpu(name_or_path: str) -> Gpu:
+    """The GPU of that name, of the system of that name ("gb200-nvl72"), or of the YAML file at that path.
+
+    Where a spelling leaves the board open it is the SXM one.
+
+    Raises:
+        UnknownName: no GPU of that name.
+        InputError: the file cannot be read as an accelerator.
+    """
+    if is_hardware_file(name_or_path):
+        return read_hardware(name_or_path)
+    found = gpu_spelled(name_or_path)
+    if found is not None:
+        return found
+    system = system_spelled(name_or_path)
+    if system is None:
+        raise UnknownName("GPU", _shown(name_or_path), entries.gpu_shelf().by_name, "the path of a YAML file")
+    return gpu_of(system)
+
+
+def machine_meant(name: str) -> System | None:
+    """The system that a GPU's name means, such as "gb200-nvl72" and "p5.48xlarge"; None where it is a GPU's own, or a file's."""
+    return None if is_hardware_file(name) or gpu_spelled(name) else system_spelled(name)
+
+
+def find_system(name: str) -> System:
+    """The system of that name, such as "dgx-h100", "8xl40s" or "4xl40s", a cloud's machine type, or the YAML file at that path.
+
+    Raises UnknownName: no system of that name; InputError: the file cannot be read as a system.
+    """
+    if is_hardware_file(name):
+        return read_system(name)
+    found = system_spelled(name)
+    if found is None:
+        otherwise = "a number of GPUs such as 4xl40s, a cloud's machine type such as p5.48xlarge, or the path of a YAML file"
+        raise UnknownName("system", _shown(name), entries.system_shelf().by_name, otherwise)
+    return found
+
+
+def system_spelled(name: str) -> System | None:
+    """The system of that name, so many of a GPU, or the machine type of a cloud; None where there is none."""
+    spelling = _LAMBDA.sub(r"\1x\2", re.sub(r"^(?:nvidia|amd)-", "", plain(name)))
+    found = entries.system_shelf().find(spelling) or _of_gpus(spelling)
+    return found or instance_types().get(level_type(name))
+
+
+def _of_gpus(spelling: str) -> System | None:
+    """So many of a GPU in one server, such as "4xl40s"; the system of the catalog where that holds as many."""
+    match = _SHAPE.match(spelling)
+    gpu = gpu_spelled(match[2]) if match else None
+    if match is None or gpu is None or not 1 <= int(match[1]) <= MOST_GPUS:
+        return None
+    known = system_of(gpu)
+    return known if known.gpus == int(match[1]) else entries.generic_system(gpu, int(match[1]))
+
+
+def gpu_of(system: System) -> Gpu:
+    """The GPU that a system holds. Raises UnknownName: it is not in the catalog; InputError: its file cannot be read."""
+    return find_gpu(system.gpu_file or system.gpu)
+
+
+def system_of(gpu: Gpu) -> System:
+    """The first system built of that GPU; a generic one of eight where no server is known."""
+    known = (system for system in entries.system_shelf().by_name.values() if system.gpu == gpu.name)
+    return next(known, None) or entries.generic_system(gpu)
+
+
+def find_offloading(name: str) -> Offloading:
+    """The offloader of that name. Raises UnknownName: there is none."""
+    found = {each.name: each for each in entries.offloadings()}
+    if name not in found:
+        raise UnknownName("offloader", _shown(name), found)
+    return found[name]
+
+
+def usual_offloading(family: str) -> Offloading:
+    """The usual offloader of the engines of a family; one without memories where none is known."""
+    return next((each for each in entries.offloadings() if family in each.engines), PLAIN)
+
+
+def find_encoder(model: str) -> Encoder:
+    """The image encoder of a model of the catalog. Raises InputError: it takes no images, or its encoder is not known."""
+    known = entries.encoders()
+    found = next((each for each in known if model in each.models), None)
+    if found is None:
+        some = ", ".join(each.models[0] for each in known)
+        raise InputError(f"{option('images')}: no image encoder of {model} is known; those of {some} and their families are")
+    return found
+
+
+def find_engine(name: str) -> EnginePreset:
+    """The engine preset of that name, or of the nearest version at or below: "vllm 0.19.1" is "vllm-0.19".
+
+    Raises UnknownName: no engine of that family, or none that old.
+    """
+    found = entries.engine_shelf().find(name)
+    if found is not None:
+        return found
+    match = _VERSION.match(plain(name))
+    if match:
+        stem = entries.engine_shelf().find(match[1])
+        version = _numbers(match[2])
+        family = [spec for spec in entries.engine_shelf().by_name.values() if stem and spec.family == stem.family]
+        at_or_below = [spec for spec in family if _numbers(spec.since) <= version]
+        if at_or_below:
+            return max(at_or_below, key=lambda spec: _numbers(spec.since))
+    raise UnknownName("engine", _shown(name), entries.engine_shelf().by_name)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def models() -> tuple[Model, ...]:
+    """Every model of the catalog, by name."""
+    return tuple(entries.model_shelf().by_name.values())
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """Every GPU of the catalog, in the order of its file."""
+    return tuple(entries.gpu_shelf().by_name.values())
+
+
+def systems() -> tuple[System, ...]:
+    """Every system of the catalog, the generic ones of eight at the end."""
+    return tuple(entries.system_shelf().by_name.values())
+
+
+def engines() -> tuple[EnginePreset, ...]:
+    """Every engine preset of the catalog."""
+    return tuple(entries.engine_shelf().by_name.values())
+
+
+def search(text: str) -> tuple[Entry, ...]:
+    """Every entry whose name, other spellings, source or notes contain all words of ``text``; else the MIG slice of that name."""
+    words = plain(text).split("-")
+    found: list[Entry] = []
+    found += _matching(entries.model_shelf(), words)
+    found += _matching(entries.gpu_shelf(), words)
+    found += _matching(entries.system_shelf(), words)
+    found += _matching(entries.engine_shelf(), words)
+    piece = None if found else gpu_spelled(text)
+    return tuple(found) if piece is None else (piece,)
+
+
+def _matching(shelf: Shelf[T], words: list[str]) -> list[T]:
+    spellings: dict[str, str] = {name: f"{name} {entry.source} {entry.notes}" for name, entry in shelf.by_name.items()}
+    for alias, name in shelf.aliases.items():
+        spellings[name] += f" {alias}"
+    return [shelf.by_name[name] for name, text in spellings.items() if all(word in plain(text) for word in words)]
+
+
+# Machines that clouds rent out, by the name of their type, such as "p5.48xlarge".
+
+
+_LAMBDA = re.compile(r"^gpu-(\d{1,2})x-(.+)$")
+"""Lambda's types say their GPUs: "gpu_8x_h100_sxm5"."""
+
+
+def level_type(name: str) -> str:
+    """A type's name in lower case with hyphens, without Azure's "Standard_" and the word "series"."""
+    return plain(name).removeprefix("standard-").removesuffix("-series")
+
+
+@cache
+def instance_types() -> dict[str, System]:
+    """Every machine type, by its name as ``level_type`` writes it; with and without the provider's name before it."""
+    from tonnage.spec.catalog.price_list import catalog_prices
+
+    rows = [{"max_power_w": None, **row} for row in shipped_yaml("instances.yaml")]
+    found = dict(entries.shelf_of(System, rows, "instances.yaml", level_type).by_spelling)
+    for offer in catalog_prices().cloud:
+        if len(offer.machine_gpus) != 1 or not offer.terms:
+            continue
+        name = offer.offer.removeprefix(offer.provider).split(f" {offer.terms}")[0].strip()
+        if " " in name or not any(map(str.isdigit, name)) or gpu_spelled(name) is not None:
+            continue  # no name of a type, or a cloud that names its machines after their GPU alone
+        price = offer.usd_per_gpu_hour
+        source = f"a machine type of {offer.provider}: {price.source}"
+        machine = System(name=name, gpu=offer.gpu, gpus=offer.machine_gpus[0], max_power_w=None, source=source, date=price.date)
+        found.setdefault(level_type(name), machine)
+        found.setdefault(level_type(f"{offer.provider} {name}"), found[level_type(name)])
+    return found

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DataErrors, InputError
+from tonnage.spec.catalog import find_model
 from tonnage.spec.catalog.entries import shipped_yaml
-from tonnage.spec.catalog.lookup import find_model
 from tonnage.spec.precision import BITS, SPARSE
 from tonnage.spec.typed_values import read_as, read_entries, strict
 
@@ -26,21 +26,13 @@ BENCHMARK = "MMLU"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityScore:
-    """What one publication says that a model reaches in one benchmark.
+    """What one publication says that a model reaches in one benchmark."""
 
-    Attributes:
-        benchmark: such as "MMLU".
-        score: per cent of the questions that were answered correctly.
-        setting: which variant of the model was asked, and how.
-        source: the publication; "(recalled)" at its end where it was not found again.
-        date: of the publication, YYYY-MM-DD or YYYY-MM.
-    """
-
-    benchmark: str
-    score: float
-    setting: str
-    source: str
-    date: str
+    benchmark: str  # such as "MMLU"
+    score: float  # per cent of the questions that were answered correctly
+    setting: str  # which variant of the model was asked, and how
+    source: str  # the publication; "(recalled)" at its end where it was not found again
+    date: str  # of the publication, YYYY-MM-DD or YYYY-MM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,25 +130,18 @@ class Loss:
 
 @strict
 class TradeOff:
-    """What has been published about one number format.
+    """What has been published about one number format."""
 
-    Attributes:
-        name: the format, or "2:4".
-        gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none", "medium" or "high"; "" where unsaid.
-        accuracy_impact: from "very low" to "high".
-        calibration: how long it takes, in words; minutes are of no named model, and grow with its size.
-        source, date: where that is given, and when it was taken down.
-        losses: what models lost in benchmarks.
-    """
-
-    name: str
+    name: str  # the format, or "2:4"
+    # gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none", "medium" or "high"; "" where unsaid
     gain_small: str
     gain_large: str
-    accuracy_impact: str
-    calibration: str
+    accuracy_impact: str  # from "very low" to "high"
+    calibration: str  # how long it takes, in words; minutes are of no named model, and grow with its size
+    # source, date: where that is given, and when it was taken down
     source: str
     date: str
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[Loss, ...] = ()  # what models lost in benchmarks
 
 
 @cache

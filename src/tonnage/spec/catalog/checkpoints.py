@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DataError, InputError
+from tonnage.spec.catalog import find_model
 from tonnage.spec.catalog.entries import shipped_yaml
-from tonnage.spec.catalog.lookup import find_model
 from tonnage.spec.precision import SPARSE, Precision
 from tonnage.spec.typed_values import read_as, read_entries, strict
 
@@ -29,20 +29,13 @@ HALF = ("fp16", "bf16")
 
 @strict
 class Method:
-    """A quantisation method of checkpoints, as in ``quantization_config`` of their ``config.json``.
+    """A quantisation method of checkpoints, as in ``quantization_config`` of their ``config.json``."""
 
-    Attributes:
-        name: key that ``checkpoints.yaml`` uses.
-        told: description.
-        engines: engine families that read it, optionally with the first version: "vllm", "tensorrt-llm>=1.2".
-        vendors: GPU vendors that support it; empty for all.
-        source, date: source of the list of engines, and date of the lookup.
-    """
-
-    name: str
-    told: str
-    engines: tuple[str, ...]
-    vendors: tuple[str, ...] = ()
+    name: str  # key that ``checkpoints.yaml`` uses
+    told: str  # description
+    engines: tuple[str, ...]  # engine families that read it, optionally with the first version: "vllm", "tensorrt-llm>=1.2"
+    vendors: tuple[str, ...] = ()  # GPU vendors that support it; empty for all
+    # source, date: source of the list of engines, and date of the lookup
     source: str
     date: str
 
@@ -67,20 +60,14 @@ class Makes:
 
 @strict
 class Maker:
-    """A tool that quantises a 16-bit checkpoint.
+    """A tool that quantises a 16-bit checkpoint."""
 
-    Attributes:
-        tool: its name.
-        command: its command line, with the placeholders ``{repository}``, ``{scheme}`` and ``{folder}``.
-        makes: number formats.
-        source, date: source of the command line, and date of the lookup.
-    """
-
-    tool: str
-    command: str
+    tool: str  # its name
+    command: str  # its command line, with the placeholders ``{repository}``, ``{scheme}`` and ``{folder}``
+    # source, date: source of the command line, and date of the lookup
     source: str
     date: str
-    makes: tuple[Makes, ...]
+    makes: tuple[Makes, ...]  # number formats
 
 
 @strict
@@ -114,27 +101,18 @@ class _ModelEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A published checkpoint.
+    """A published checkpoint."""
 
-    Attributes:
-        model: catalog id.
-        repository: Hugging Face name, "owner/name".
-        format: number format of the weights, as in ``spec.precision``.
-        method: quantisation method, the name of a ``Method``; "none" for 16 bits.
-        engines, vendors: engines and GPU vendors that support the method.
-        licence: licence of the model; "" if unknown.
-        gated: whether users must request access.
-        source, date: source of the name, and date of the lookup.
-    """
-
-    model: str
-    repository: str
-    format: str
-    method: str
+    model: str  # catalog id
+    repository: str  # Hugging Face name, "owner/name"
+    format: str  # number format of the weights, as in ``spec.precision``
+    method: str  # quantisation method, the name of a ``Method``; "none" for 16 bits
+    # engines, vendors: engines and GPU vendors that support the method
     engines: tuple[str, ...]
     vendors: tuple[str, ...]
-    licence: str
-    gated: bool
+    licence: str  # licence of the model; "" if unknown
+    gated: bool  # whether users must request access
+    # source, date: source of the name, and date of the lookup
     source: str
     date: str
 

@@ -6,23 +6,23 @@ A key that a class does not have, or a value of another kind, is refused with th
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+import re
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tonnage.errors import DataError, InputError
-from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.engine import EnginePreset, Launch, MemoryDefault
+from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.images import Encoder
 from tonnage.spec.kv_tiers import Offloading
 from tonnage.spec.model import Model
-from tonnage.spec.typed_values import parse_yaml, read_entries, strict
+from tonnage.spec.typed_values import parse_yaml, read_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     Raw = Mapping[str, Any]
 
@@ -34,49 +34,63 @@ T = TypeVar("T", Model, Gpu, System, EnginePreset)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf(Generic[T]):
-    """One kind of entries.
+    """One kind of entries."""
 
-    Attributes:
-        by_name: entry by id, in the order of the files.
-        aliases: id by other spelling, as written in the files.
-    """
+    by_name: Mapping[str, T]  # entry by id, in the order of the files
+    aliases: Mapping[str, str]  # id by other spelling, as written in the files
+    level: Callable[[str], str]  # what makes two spellings of an entry the same text
+    by_spelling: Mapping[str, T]  # entry by every such text
 
-    by_name: Mapping[str, T]
-    aliases: Mapping[str, str]
-
-
-@strict
-class ModelEntry(Model):
-    """A model as its file writes it."""
-
-    aliases: tuple[str, ...]
+    def find(self, spelling: str) -> T | None:
+        """The entry of that name or alias; None where there is none."""
+        return self.by_spelling.get(self.level(spelling))
 
 
-@strict
-class GpuEntry(Gpu):
-    """A GPU as ``gpus.yaml`` writes it."""
-
-    aliases: tuple[str, ...]
-
-
-@strict
-class SystemEntry(System):
-    """A system as ``systems.yaml`` writes it."""
-
-    aliases: tuple[str, ...]
+_TUNING = re.compile(r"-(instruct|thinking|chat|hf|it|base|2[3-6](?:0[1-9]|1[0-2])|0[1-9][0-3]\d)$")
+_MAKERS = re.compile(r"^(?:(?:nvidia|amd|intel|google|tesla|instinct)-)+")
+_KIND_OF_GPU = re.compile(r"-(?:tensor-core-gpu|accelerator|graphics|gpu|oam)$")
+_LLAMA = re.compile(r"^(?:meta-)?llama-?v?(\d)(?:[.p-](\d)(?=-))?-?(?=\d)")
 
 
-def _shelf(entries: Iterable[tuple[T, tuple[str, ...]]], where: str) -> Shelf[T]:
+def plain(spelling: str) -> str:
+    """Lower case, with one hyphen for every run of blanks, underscores and hyphens."""
+    return re.sub(r"[\s_-]+", "-", spelling.strip().lower())
+
+
+def _level_gpu(spelling: str) -> str:
+    """A GPU's spelling without its maker, the word GPU and the generation of its socket, and with its words in one order."""
+    name = _KIND_OF_GPU.sub("", _MAKERS.sub("", plain(spelling)))
+    name = re.sub(r"\bsxm\d\b", "sxm", re.sub(r"(?<=\d)-(?=gi?b\b)", "", name))
+    first, *rest = name.split("-")
+    return "-".join((first, *sorted(rest)))
+
+
+def _level_model(spelling: str) -> str:
+    """A model's spelling without owner and tuning words, Llama's versions written as "llama-3.1-"."""
+    name = plain(spelling).rsplit("/", 1)[-1].replace(":", "-")
+    shorter = _TUNING.sub("", name)
+    while shorter != name:
+        name, shorter = shorter, _TUNING.sub("", shorter)
+    match = _LLAMA.match(name)
+    if match:
+        version = f"{match[1]}.{match[2]}" if match[2] else match[1]
+        name = f"llama-{version}-{name[match.end() :]}"
+    return name
+
+
+def shelf_of(kind: type[T], rows: Sequence[Raw], where: str, level: Callable[[str], str] = plain) -> Shelf[T]:
+    """The entries of a file, whose rows have other spellings as ``aliases``."""
+    plain_rows = [{key: value for key, value in row.items() if key != "aliases"} for row in rows]
     by_name: dict[str, T] = {}
-    aliases: dict[str, str] = {}
-    for entry, others in entries:
+    for entry in read_entries(kind, plain_rows, where):
         if entry.name in by_name:
             raise DataError(f"{where}: '{entry.name}' stands there twice")
         if not (entry.source and entry.date):
             raise DataError(f"{where}: '{entry.name}' has no source or no date")
         by_name[entry.name] = entry
-        aliases.update((other, entry.name) for other in others)
-    return Shelf(by_name=MappingProxyType(by_name), aliases=MappingProxyType(aliases))
+    aliases = {other: str(row["name"]) for row in rows for other in row.get("aliases", ())}
+    spelled = {level(alias): by_name[name] for alias, name in aliases.items()} | {level(name): entry for name, entry in by_name.items()}
+    return Shelf(by_name=MappingProxyType(by_name), aliases=MappingProxyType(aliases), level=level, by_spelling=MappingProxyType(spelled))
 
 
 def shipped_yaml(name: str) -> Any:
@@ -87,24 +101,19 @@ def shipped_yaml(name: str) -> Any:
         raise DataError(f"catalog/{name} cannot be read: {error}") from None
 
 
-def _value(kind: type[T], entry: T) -> T:
-    """The entry without what only its file says."""
-    return kind(**{part.name: getattr(entry, part.name) for part in fields(kind)})
-
-
 @cache
 def model_shelf() -> Shelf[Model]:
     """The models of ``models/*.json``. Raises DataErrors: a file has unknown keys or values of another kind."""
     files = sorted(_HERE.joinpath("models").iterdir(), key=lambda file: file.name)
-    raw = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.name.endswith(".json")]
-    return _shelf(((_value(Model, entry), entry.aliases) for entry in read_entries(ModelEntry, raw, "models")), "models")
+    return shelf_of(
+        Model, [json.loads(path.read_text(encoding="utf-8")) for path in files if path.name.endswith(".json")], "models", _level_model
+    )
 
 
 @cache
 def gpu_shelf() -> Shelf[Gpu]:
     """The accelerators of ``gpus.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
-    entries = read_entries(GpuEntry, shipped_yaml("gpus.yaml"), "gpus.yaml")
-    return _shelf(((_value(Gpu, entry), entry.aliases) for entry in entries), "gpus.yaml")
+    return shelf_of(Gpu, shipped_yaml("gpus.yaml"), "gpus.yaml", _level_gpu)
 
 
 @cache
@@ -113,13 +122,10 @@ def system_shelf() -> Shelf[System]:
 
     Raises DataErrors: the file has unknown keys or values of another kind.
     """
-    read = read_entries(SystemEntry, shipped_yaml("systems.yaml"), "systems.yaml")
-    entries = [(_value(System, entry), entry.aliases) for entry in read]
-    taken = {system.gpu for system, _ in entries}
-    for gpu in gpu_shelf().by_name.values():
-        if gpu.name not in taken:
-            entries.append((generic_system(gpu), ()))
-    return _shelf(entries, "systems.yaml")
+    rows = shipped_yaml("systems.yaml")
+    taken = {row["gpu"] for row in rows}
+    generic = [asdict(generic_system(gpu)) for gpu in gpu_shelf().by_name.values() if gpu.name not in taken]
+    return shelf_of(System, [*rows, *generic], "systems.yaml")
 
 
 @cache
@@ -149,7 +155,7 @@ def generic_system(gpu: Gpu, gpus: int = 8) -> System:
 @cache
 def engine_shelf() -> Shelf[EnginePreset]:
     """The engine presets of ``engines.yaml``. Raises DataErrors: the file has unknown keys or values of another kind."""
-    return _shelf(read_presets(shipped_yaml("engines.yaml"), "engines.yaml"), "engines.yaml")
+    return read_presets(shipped_yaml("engines.yaml"), "engines.yaml")
 
 
 # The presets of ``engines.yaml``: ``extends`` takes over every key of another preset that is not given, but those of ``OWN``.
@@ -159,66 +165,13 @@ OWN = ("name", "aliases", "notes", "extends")
 """Keys that a preset does not take over from the one that it extends."""
 
 
-@strict
-class MemoryEntry:
-    """A ``MemoryDefault`` as the file writes it: memory in GiB."""
-
-    min_gib: int
-    excluded: str = ""
-    max_batch_size: int
-    max_num_tokens: int
-    kv_fraction: float | None = None
-
-    def value(self) -> MemoryDefault:
-        """The limits with memory in bytes."""
-        return MemoryDefault(
-            min_bytes=self.min_gib * 2**30,
-            excluded=self.excluded,
-            max_batch_size=self.max_batch_size,
-            max_num_tokens=self.max_num_tokens,
-            kv_fraction=self.kv_fraction,
-        )
-
-
-@strict
-class EngineEntry(EngineKnobs):
-    """An ``EnginePreset`` as the file writes it, its knobs among the other keys."""
-
-    name: str
-    aliases: tuple[str, ...] = ()
-    family: str
-    since: str
-    vendors: tuple[str, ...]
-    coefficients: str
-    replicated_embedding: bool
-    narrow_activation_bytes_per_hidden: float
-    logit_bytes_per_vocabulary_row: float
-    reserve_bytes: int
-    communication_bytes: int | None = None
-    by_memory: tuple[MemoryEntry, ...] = ()
-    without: tuple[str, ...] = ()
-    front_ends_per_rank: bool = False
-    before_rows: bool = False
-    launch: Launch | None = None
-    source: str
-    date: str
-    notes: str = ""
-
-    def value(self) -> EnginePreset:
-        """The preset."""
-        knobs = EngineKnobs(**{part.name: getattr(self, part.name) for part in fields(EngineKnobs)})
-        same = {part.name: getattr(self, part.name) for part in fields(EnginePreset) if part.name not in ("knobs", "by_memory")}
-        return EnginePreset(**same, knobs=knobs, by_memory=tuple(default.value() for default in self.by_memory))
-
-
-def read_presets(rows: Sequence[Raw], where: str) -> Iterable[tuple[EnginePreset, tuple[str, ...]]]:
-    """The presets of the file with their other names.
+def read_presets(rows: Sequence[Raw], where: str) -> Shelf[EnginePreset]:
+    """The presets of the file.
 
     Raises DataError: a preset extends one that is not there, or itself; DataErrors: unknown keys and values of another kind, all of them.
     """
     by_name = {row["name"]: row for row in rows if "name" in row}
-    entries = read_entries(EngineEntry, [_resolved(row, by_name, where) for row in rows], where)
-    return [(entry.value(), entry.aliases) for entry in entries]
+    return shelf_of(EnginePreset, [_resolved(row, by_name, where) for row in rows], where)
 
 
 def _resolved(row: Raw, by_name: Mapping[str, Raw], where: str, below: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -18,34 +18,23 @@ from tonnage.spec.typed_values import read_entries, strict
 
 @strict
 class Interface:
-    """The flags, metrics and image of the version that an engine preset speaks for.
+    """The flags, metrics and image of the version that an engine preset speaks for."""
 
-    Attributes:
-        name: of the preset.
-        version: of the engine.
-        image, image_source: its container with its tag, and what is known of the tag.
-        amd, amd_source: the container with ROCm, by architecture of AMD's GPUs, and what is known of its tag.
-        date: of the reading.
-        source: wheel and files, or that it is recalled.
-        values, switches: flags with a value and without, apart by blanks.
-        choices: values of a flag, or of a key of the configuration file, where these are limited.
-        metrics: names for Prometheus, apart by blanks.
-        buckets: upper bounds of histograms in seconds, ascending, without infinity.
-        keys: of the configuration file, with dots between the levels, apart by blanks.
-    """
-
-    name: str
-    version: str
+    name: str  # of the preset
+    version: str  # of the engine
+    # image, image_source: its container with its tag, and what is known of the tag
     image: str
     image_source: str
-    date: str
-    source: str
+    date: str  # of the reading
+    source: str  # wheel and files, or that it is recalled
+    # values, switches: flags with a value and without, apart by blanks
     values: str
     switches: str
-    choices: dict[str, tuple[str, ...]]
-    metrics: str
-    buckets: dict[str, tuple[float, ...]]
-    keys: str = ""
+    choices: dict[str, tuple[str, ...]]  # values of a flag, or of a key of the configuration file, where these are limited
+    metrics: str  # names for Prometheus, apart by blanks
+    buckets: dict[str, tuple[float, ...]]  # upper bounds of histograms in seconds, ascending, without infinity
+    keys: str = ""  # of the configuration file, with dots between the levels, apart by blanks
+    # amd, amd_source: the container with ROCm, by architecture of AMD's GPUs, and what is known of its tag
     amd: dict[str, str] = field(default_factory=dict)
     amd_source: str = ""
 

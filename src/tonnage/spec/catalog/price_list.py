@@ -6,15 +6,17 @@ All of them have the same keys (``docs/cost.md``); an unknown key is refused, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from tonnage.csv_file import read_text
 from tonnage.errors import DataErrors, InputError, InputErrors, UnknownName, option
+from tonnage.spec.catalog import find_gpu, find_system, systems
 from tonnage.spec.catalog.entries import shipped_yaml
-from tonnage.spec.catalog.lookup import find_gpu, find_system
 from tonnage.spec.prices import GIVEN, ApiPrice, CloudOffer, Figure, GpuPrice, Prices, SystemPrice, first_day
 from tonnage.spec.typed_values import parse_yaml
 
@@ -47,11 +49,11 @@ def catalog_prices() -> Prices:
 
 def read_overrides(path: str | Path) -> dict[str, Any]:
     """A user's prices file (YAML), as ``Prices.with_overrides`` takes it. Raises InputError: it cannot be read, or is no mapping."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{option('prices')}: {path} cannot be read: {error}") from None
-    return _mapping(text, f"{option('prices')} {path}")
+    where = f"{option('prices')} {path}"
+    loaded = parse_yaml(read_text(path, option("prices"), give="a YAML file of prices"), where)
+    if not isinstance(loaded, dict):
+        raise InputError(f"{where}: holds no keys; write for example 'systems: {{dgx-h100: 250000}}'")
+    return loaded
 
 
 def parse_price_flags(flags: Iterable[str]) -> dict[str, Any]:
@@ -100,13 +102,6 @@ def _read(base: Prices, raw: Mapping[str, Any], where: str, *, catalog: bool) ->
     changes = reading.changes(base, raw, where)
     InputErrors.raise_if(reading.problems)
     return replace(base, **changes)
-
-
-def _mapping(text: str, where: str) -> dict[str, Any]:
-    loaded = parse_yaml(text, where)
-    if not isinstance(loaded, dict):
-        raise InputError(f"{where}: holds no keys; write for example 'systems: {{dgx-h100: 250000}}'")
-    return loaded
 
 
 def _none(raw: object) -> bool:
@@ -173,30 +168,23 @@ class _Reading:
             else:
                 self.problems.append(f"{_joined(where, 'cloud_offer')}: '{raw['cloud_offer']}' is not the name of an offer, such as AWS")
 
-    def _systems(self, old: tuple[SystemPrice, ...], raw: Mapping[str, Any], where: str) -> tuple[SystemPrice, ...]:
-        new = []
-        taken = set()
+    def _by_name(self, find: Callable[[str], str], raw: Mapping[str, Any], where: str) -> dict[str, Figure | None]:
+        """The price of each thing that is known; None where the user wants it left out."""
+        found: dict[str, Figure | None] = {}
         for name, value in raw.items():
-            path = _joined(where, name)
-            system = self._name(lambda n: find_system(n).name, name, path)
-            if system is None:
-                continue
-            taken.add(system)
-            figure = None if _none(value) else self.figure(value, path)
-            new.append(SystemPrice(system=system, usd=figure))
-        return (*new, *(price for price in old if price.system not in taken))
+            known = self._name(find, name, _joined(where, name))
+            figure = None if _none(value) else self.figure(value, _joined(where, name))
+            found |= {} if known is None else {known: figure}
+        return found
+
+    def _systems(self, old: tuple[SystemPrice, ...], raw: Mapping[str, Any], where: str) -> tuple[SystemPrice, ...]:
+        new = self._by_name(lambda name: find_system(name).name, raw, where)
+        return (*(SystemPrice(system=name, usd=usd) for name, usd in new.items()), *(price for price in old if price.system not in new))
 
     def _gpus(self, old: tuple[GpuPrice, ...], raw: Mapping[str, Any], where: str) -> tuple[GpuPrice, ...]:
-        new = []
-        taken = set()
-        for name, value in raw.items():
-            path = _joined(where, name)
-            gpu = self._name(lambda n: find_gpu(n).name, name, path)
-            figure = None if _none(value) else self.figure(value, path)
-            taken.add(gpu)
-            if gpu is not None and figure is not None:
-                new.append(GpuPrice(gpu=gpu, usd=figure))
-        return (*new, *(price for price in old if price.gpu not in taken))
+        new = self._by_name(lambda name: find_gpu(name).name, raw, where)
+        bought = (GpuPrice(gpu=name, usd=usd) for name, usd in new.items() if usd is not None)
+        return (*bought, *(price for price in old if price.gpu not in new))
 
     def _cloud(self, old: tuple[CloudOffer, ...], raw: Mapping[str, Any], where: str) -> tuple[CloudOffer, ...]:
         new = []
@@ -337,3 +325,86 @@ def _hashable(raw: object) -> object:
 
 def _joined(where: str, key: object) -> str:
     return f"{where}.{key}" if where else str(key)
+
+
+# The catalog's prices as a list: what, how much, of which day, from where.
+
+
+Kind = Literal["general", "system", "gpu", "cloud", "api"]
+
+UNITS = {
+    "depreciation_years": "years",
+    "hosting_usd_per_kw_month": "USD per kW and month",
+    "hosting_usd_per_system_year": "USD per system and year",
+    "licence_usd_per_gpu_year": "USD per GPU and year",
+    "licence_usd_per_gpu_hour": "USD per GPU and hour",
+    "power_usd_per_kwh": "USD per kWh",
+    "grid_kg_co2_per_kwh": "kg of CO2 per kWh",
+    "pue": "kW in the building per kW of computers",
+    "output_to_input_price_ratio": "input tokens per output token",
+    "server_over_gpus": "price of a server over its GPUs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPrice:
+    """One price of the catalog."""
+
+    kind: Kind  # "system" and "gpu" to buy one, "cloud" by the hour, "api" by tokens, "general" for the rest
+    name: str  # what it is of: its key in a price list, or an id of the catalog
+    offer: str  # whose offer it is, such as "AWS p5.48xlarge on-demand us-east-1"; empty elsewhere
+    # low, value, high: the range, and what costs are computed with
+    low: float
+    value: float
+    high: float
+    unit: str  # what the price is for
+    estimate: bool  # whether it is computed from other prices rather than quoted
+    # source, date: where it was read, and of which day it is
+    source: str
+    date: str
+
+
+def listed_prices(text: str = "") -> tuple[ListedPrice, ...]:
+    """The prices whose name or unit holds all words of a text; all of them for an empty one."""
+    words = _level(text).split("-")
+    return tuple(
+        price for price in _all(catalog_prices()) if all(word in _level(f"{price.kind} {price.name} {price.offer}") for word in words)
+    )
+
+
+def _level(text: str) -> str:
+    return re.sub(r"[\s_-]+", "-", text.strip().lower())
+
+
+def _all(prices: Prices) -> Iterator[ListedPrice]:
+    """General prices, systems with the estimated ones, GPUs, clouds and APIs."""
+    for key in (*FIGURES, *OPTIONAL):
+        figure = getattr(prices, key)
+        if figure is not None:
+            yield _listed("general", key, figure, UNITS[key])
+    for system in systems():
+        figure = prices.system_usd(system.name)
+        if figure is not None:
+            yield _listed("system", system.name, figure, "USD to buy one")
+    for gpu in prices.gpus:
+        yield _listed("gpu", gpu.gpu, gpu.usd, "USD to buy one without a server")
+    for offer in prices.cloud:
+        yield _listed("cloud", offer.gpu, offer.usd_per_gpu_hour, "USD per GPU and hour", offer.offer)
+    for api in prices.api:
+        yield _listed("api", api.name, api.usd_per_million_input_tokens, "USD per million tokens in")
+        yield _listed("api", api.name, api.usd_per_million_output_tokens, "USD per million tokens out")
+
+
+def _listed(kind: Kind, name: str, figure: Figure, unit: str, offer: str = "") -> ListedPrice:
+    return ListedPrice(
+        kind=kind,
+        name=name,
+        offer=offer,
+        low=figure.low,
+        value=figure.value,
+        high=figure.high,
+        unit=unit,
+        estimate=figure.estimate,
+        source=figure.source,
+        date=figure.date,
+    )

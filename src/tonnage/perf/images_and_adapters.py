@@ -1,4 +1,4 @@
-"""LoRA adapters: the memory that an engine sets aside for them, and what a step with them takes longer.
+"""What LoRA adapters and images take: memory of each GPU, and seconds of a step.
 
 An adapter puts two narrow matrices, A (rank × in) and B (out × rank), next to every matrix that it changes. vLLM sets a slot aside for each
 adapter that may be in a step, of the highest rank, in 16 bits: a matrix that is split by its outputs has all of A on every GPU and a
@@ -15,17 +15,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
+from tonnage.perf.step import step_seconds
+from tonnage.spec.model import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tonnage.spec.deployment import Deployment
-    from tonnage.spec.model import Model
+    from tonnage.spec.images import Encoder
+
 
 GROUP_S, ADAPTER_S = 33.3e-6, 3.57e-6
 """Seconds of a step for each changed group of matrices of a layer, and for each adapter in use as well: what vLLM 0.8 (V1, CUDA graphs)
 took for Llama 3.1 8B on one H100 (4 groups, rank 16), fitted to runs of FerranAgulloLopez/GPULLMAdapterOptimization, the data of arXiv
 2508.08343; ``./benchmark published`` prints the fit and what others measured."""
 
-MARK = (
+ADAPTERS_MARK = (
     "LoRA adapters: estimated from their shapes and from what vLLM 0.8 took for each layer and adapter in use on one H100 "
     "(arXiv 2508.08343), not fitted to this engine"
 )
@@ -35,22 +40,15 @@ BYTES_16 = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """Matrices of one group, such as queries, keys and values, as far as adapters see them.
+    """Matrices of one group, such as queries, keys and values, as far as adapters see them."""
 
-    Attributes:
-        copies: of the group in the model: layers, times experts where each has its own.
-        used: of these a token passes.
-        layers: layers that launch kernels for it.
-        inputs, outputs: widths, summed over the matrices of the group; of inputs once for each matrix.
-        by_outputs: split over GPUs by outputs, otherwise by inputs.
-    """
-
-    copies: int
-    used: int
-    layers: int
+    copies: int  # of the group in the model: layers, times experts where each has its own
+    used: int  # of these a token passes
+    layers: int  # layers that launch kernels for it
+    # inputs, outputs: widths, summed over the matrices of the group; of inputs once for each matrix
     inputs: int
     outputs: int
-    by_outputs: bool
+    by_outputs: bool  # split over GPUs by outputs, otherwise by inputs
 
     def widths(self, tp: int) -> tuple[float, float]:
         """Inputs and outputs on each of ``tp`` GPUs."""
@@ -117,3 +115,64 @@ def add_adapters(c: list[float], deployment: Deployment) -> None:
     c[at.LINEAR_FLOPS] += 2 * asked.rank * narrow / (gpu.fp16_tflops * 1e12)
     c[at.ADAPTERS] = asked.count * (ADAPTER_S * launches + BYTES_16 * asked.rank * narrow / bandwidth)
     c[at.ADAPTER_MISS] = 1 - 1 / asked.count
+
+
+# The image encoder of a model: seconds and bytes of its layers, on the terms of the language model's. The transformer of an encoder is a
+# second model whose tokens are patches. It runs in 16 bits in the steps that compute a prompt, kernel by kernel, split over the GPUs like
+# the language model (vLLM ``mm_encoder_tp_mode`` weights). Patches attend to all patches of their image or tile: as many pairs as patches
+# squared. What images add to a request is spread evenly over the tokens that it computes. Sizing and decoding of image files on the CPU,
+# before the engine has a request, are not counted.
+
+
+ENCODER_MARK = (
+    "images: the encoder is estimated by its layers at the language model's efficiencies; published encoders of 16 bits take "
+    "about as long (docs/images-and-adapters.md), and decoding of image files on the CPU comes on top"
+)
+
+
+def transformer(encoder: Encoder) -> Model:
+    """The encoder's layers as a model."""
+    return Model(
+        name=encoder.name,
+        layers=encoder.layers,
+        hidden=encoder.hidden,
+        heads=encoder.heads,
+        kv_heads=encoder.heads,
+        head_dim=encoder.hidden // encoder.heads,
+        ffn=encoder.ffn,
+        gated=encoder.gated,
+        vocab=1,
+        max_context=1,
+    )
+
+
+def merger_parameters(encoder: Encoder, hidden: int) -> int:
+    """Weights of the perceptrons that turn merged patches into tokens of the language model's width."""
+    merged = encoder.hidden * encoder.merge**2
+    return encoder.mergers * merged * (merged + hidden)
+
+
+def encoder_bytes(deployment: Deployment) -> int:
+    """Bytes of the encoder's weights on each GPU; 0 without images."""
+    images = deployment.images
+    if images is None:
+        return 0
+    weights = transformer(images.encoder).linear_parameters + merger_parameters(images.encoder, deployment.model.hidden)
+    return math.ceil(BYTES_16 * weights / deployment.parallelism.tp)
+
+
+def encoded_seconds(c: list[float], encoder: Encoder, hidden: int, sequences: Sequence[int]) -> float:
+    """Seconds in which an encoder takes sequences of patches in one step.
+
+    Args:
+        c: coefficients of its ``transformer`` in 16 bits, without what the host does once per step.
+        encoder: whose they are.
+        hidden: the language model's width.
+        sequences: patches of each.
+    """
+    import numpy as np
+
+    merged = merger_parameters(encoder, hidden) / encoder.merge**2
+    array = np.array(c)
+    array[at.LINEAR_FLOPS] *= 1 + merged / transformer(encoder).common_parameters
+    return step_seconds(array, sum(sequences), len(sequences), 0, 2 * sum(patches**2 for patches in sequences), 0)

@@ -1,10 +1,27 @@
-"""Linear attention by the gated delta rule: a state per sequence instead of a cache per token (Qwen3-Next, Qwen3.5)."""
+"""Layers by kind: what mixes the tokens of a sequence.
+
+A model is a list of (kind, number of layers). ``spec.attention_layers`` says what every kind answers, and has the kinds that attend; the
+kinds with a state per sequence instead of a cache per token are here. Nothing else needs to know the kinds apart but what is fitted of each
+(``perf.attention``). A new kind is a class, an entry in ``Mixer`` and one in ``KINDS``.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from tonnage.spec.layers.cost import Cache, Work, go_into, of_heads
+from tonnage.spec.attention_layers import (
+    BlockSparseAttention,
+    Cache,
+    CompressedLayer,
+    FullAttention,
+    Heads,
+    LatentLayer,
+    SlidingAttention,
+    SparseLatentLayer,
+    Work,
+    go_into,
+    of_heads,
+)
 from tonnage.spec.typed_values import strict
 
 CHUNK = 64
@@ -16,21 +33,16 @@ CONV_BYTES = 2
 
 @strict
 class GatedDeltaNet:
-    """Every value head keeps a matrix of key by value (arXiv 2412.06464). The counts of arithmetic per token are our own.
-
-    Attributes:
-        key_heads, value_heads, key_dim, value_dim: heads of keys and values, and their widths.
-        conv_kernel: tokens that the convolution before it sees.
-        state_bytes: bytes of an element of the matrix, as the model's ``config.json`` asks for.
-    """
+    """Every value head keeps a matrix of key by value (arXiv 2412.06464). The counts of arithmetic per token are our own."""
 
     kind: Literal["gated-delta"] = "gated-delta"
+    # key_heads, value_heads, key_dim, value_dim: heads of keys and values, and their widths
     key_heads: int
     value_heads: int
     key_dim: int
     value_dim: int
-    conv_kernel: int
-    state_bytes: int = 4
+    conv_kernel: int  # tokens that the convolution before it sees
+    state_bytes: int = 4  # bytes of an element of the matrix, as the model's ``config.json`` asks for
 
     @property
     def width(self) -> int:
@@ -70,27 +82,13 @@ class GatedDeltaNet:
 
 
 @strict
-class KimiDeltaAttention:
-    """Every head keeps a matrix of key by value (arXiv 2510.26692).
-
-    Attributes:
-        heads, head_dim: heads, and the width of queries, keys and values.
-        conv_kernel: tokens that the three convolutions before it see.
-        full_gate: the output gate is one matrix instead of two of low rank (Kimi K3).
-        state_bytes: bytes of an element of the matrix.
-    """
+class KimiDeltaAttention(Heads):
+    """Every head keeps a matrix of key by value (arXiv 2510.26692)."""
 
     kind: Literal["kda"] = "kda"
-    heads: int
-    head_dim: int
-    conv_kernel: int
-    full_gate: bool = False
-    state_bytes: int = 4
-
-    @property
-    def width(self) -> int:
-        """Elements of the heads' outputs for one token."""
-        return self.heads * self.head_dim
+    conv_kernel: int  # tokens that the three convolutions before it see
+    full_gate: bool = False  # the output gate is one matrix instead of two of low rank (Kimi K3)
+    state_bytes: int = 4  # bytes of an element of the matrix
 
     def parameters(self, hidden: int) -> int:
         """Weights of the projections of one layer: queries, keys, values, output, decay (of low rank), its strength, and the gate."""
@@ -114,10 +112,6 @@ class KimiDeltaAttention:
             sequence_bytes=2 * heads * d * d * self.state_bytes,
         )
 
-    def splits(self, tp: int) -> bool:
-        """Whether ``tp`` GPUs get the same number of heads each."""
-        return self.heads % tp == 0
-
 
 # State-space layers of the second generation (Mamba-2), as in Nemotron-H and Nemotron 3.
 
@@ -126,33 +120,15 @@ MAMBA2_CHUNK = 128
 """Tokens that kernels compute together in prefill (``chunk_size`` of Nemotron's ``config.json``)."""
 
 
-"""Bytes of an element of the convolution's state."""
-
-
 @strict
-class Mamba2:
-    """Every head keeps a matrix of its width by the state size (arXiv 2405.21060).
-
-    Attributes:
-        heads, head_dim: heads and their width.
-        state: width of the state of each channel.
-        groups: groups of heads that share their projections of input and output.
-        conv_kernel: tokens that the convolution before it sees.
-        state_bytes: bytes of an element of the matrix, as the model's ``config.json`` asks for.
-    """
+class Mamba2(Heads):
+    """Every head keeps a matrix of its width by the state size (arXiv 2405.21060)."""
 
     kind: Literal["mamba2"] = "mamba2"
-    heads: int
-    head_dim: int
-    state: int
-    groups: int
-    conv_kernel: int
-    state_bytes: int = 4
-
-    @property
-    def width(self) -> int:
-        """Elements of the heads' outputs for one token."""
-        return self.heads * self.head_dim
+    state: int  # width of the state of each channel
+    groups: int  # groups of heads that share their projections of input and output
+    conv_kernel: int  # tokens that the convolution before it sees
+    state_bytes: int = 4  # bytes of an element of the matrix, as the model's ``config.json`` asks for
 
     def parameters(self, hidden: int) -> int:
         """Weights of the projections of one layer."""
@@ -180,3 +156,43 @@ class Mamba2:
 
     def _state(self, tp: int) -> float:
         return of_heads(self.heads, tp) * self.head_dim * self.state
+
+
+Mixer = (
+    FullAttention
+    | SlidingAttention
+    | LatentLayer
+    | SparseLatentLayer
+    | CompressedLayer
+    | BlockSparseAttention
+    | GatedDeltaNet
+    | KimiDeltaAttention
+    | Mamba2
+)
+
+KINDS: dict[str, str] = {
+    "full": "attention to the whole context",
+    "sliding": "attention within a window",
+    "latent": "latent attention (MLA)",
+    "sparse-latent": "latent attention to what an indexer chooses (DSA)",
+    "compressed": "attention to compressed stretches and a window (CSA, HCA)",
+    "block-sparse": "attention to blocks that an indexer chooses",
+    "gated-delta": "linear attention by the gated delta rule",
+    "kda": "Kimi delta attention",
+    "mamba2": "state-space layers (Mamba-2)",
+}
+"""Every kind of layer, in words."""
+
+WITH_STATE = ("gated-delta", "kda", "mamba2")
+"""Kinds that keep a state per sequence and no cache per token."""
+
+WITH_LATENT = ("latent", "sparse-latent", "compressed")
+"""Kinds whose cache is one vector for all heads, which tensor parallelism cannot divide."""
+
+
+@strict
+class Layers:
+    """Some layers of one kind."""
+
+    layers: int  # how many
+    mixer: Mixer  # what mixes tokens in each

@@ -1,1 +1,0 @@
-"""Step times that somebody else measured or predicted, in the place of the fitted step model."""
