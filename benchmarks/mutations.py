@@ -116,7 +116,10 @@ def drawn(seed: int, sample: int, rooms: list[str]) -> Iterator[tuple[str, int, 
 
 
 def concerned(graph: Any, file: str, line: int) -> list[str]:
-    """The test files of a changed line: those that name what it is in, then the nearest of its room, then the nearest by imports."""
+    """The test files of a changed line: those that name what it is in, then the nearest of its room, then the nearest by imports.
+
+    Of the kernel, the one that compares it with the reference comes before all others, some of which run what is not compiled yet plain.
+    """
     module = f"tonnage.{file.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
     steps, reached = {module: 0}, [module]
     for each in reached:
@@ -136,7 +139,8 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
             name = path.relative_to(ROOT).as_posix()
             other = not name.startswith(f"tests/{file.partition('/')[0]}/")
             ranked.append((-len(named & set(re.findall(r"\w+", text))), min(near) > 0, other, min(near), len(text), name))
-    return [name for *_, name in sorted(ranked)[:FILES]]
+    compared = "tests/simulator/test_kernel.py" if file.startswith("simulator/kernel/") else ""
+    return [name for *_, name in sorted(ranked, key=lambda each: (each[-1] != compared, *each))[:FILES]]
 
 
 def copied(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tonnage.perf import step_terms as at
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
-from tonnage.simulator.ranked import is_for_reference
+from tonnage.simulator.rules import is_for_reference
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.arrivals import TrafficClass, with_classes
 from tonnage.spec.deployment import EngineKnobs, Scheduler, Windows

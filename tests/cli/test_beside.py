@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.cli import progress
-from tonnage.simulator.kernel import compiled
+from tonnage.simulator.kernel import driven
 
 SRC = str(Path(progress.__file__).parents[2])
 QUESTION = "size --model llama-3.1-8b --isl 512 --osl 128 --gpu h100-sxm-80gb --peak-rps 20 --ttft 500ms --json"
@@ -21,8 +21,8 @@ QUESTION = "size --model llama-3.1-8b --isl 512 --osl 128 --gpu h100-sxm-80gb --
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled, and two cores may be used."""
-    monkeypatch.setattr(compiled, "is_compiled", lambda loop: False)
-    monkeypatch.setattr(compiled, "is_kept", lambda loop: True)
+    monkeypatch.setattr(driven, "is_compiled", lambda loop: False)
+    monkeypatch.setattr(driven, "is_kept", lambda loop: True)
     monkeypatch.setattr(progress, "cores", lambda: 2)
     monkeypatch.setenv("PYTHONPATH", SRC)
 
@@ -54,9 +54,9 @@ def test_there_is_none_where_it_would_not_help(lacks: str, monkeypatch: pytest.M
     if lacks == "cores":
         monkeypatch.setattr(progress, "cores", lambda: 1)
     elif lacks == "disk":
-        monkeypatch.setattr(compiled, "is_kept", lambda loop: False)
+        monkeypatch.setattr(driven, "is_kept", lambda loop: False)
     else:
-        monkeypatch.setattr(compiled, "is_compiled", lambda loop: True)
+        monkeypatch.setattr(driven, "is_compiled", lambda loop: True)
     with progress.fleet_compiled_beside() as second:
         assert second is None
 

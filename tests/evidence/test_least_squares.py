@@ -15,7 +15,7 @@ from scipy import optimize
 
 from tonnage.evidence import sample
 from tonnage.evidence.calibrate import CalibrationReport, calibrate
-from tonnage.evidence.sample import Solution, differences, least_squares
+from tonnage.evidence.sample import Solution, _Model, differences, least_squares
 from tonnage.formats.measured_files import read_measured
 
 Floats = NDArray[np.float64]
@@ -118,3 +118,21 @@ def test_a_calibration_has_the_multipliers_that_scipy_finds(monkeypatch: pytest.
     assert ours.shrinkage == pytest.approx(theirs.shrinkage, abs=2e-3)
     for name, error in theirs.left_out.items():
         assert ours.left_out[name] == pytest.approx(error, abs=0.02), name
+
+
+@given(seed=st.integers(0, 10**6), share=st.floats(0.05, 0.9))
+def test_a_step_within_the_radius_lowers_the_model_as_much_as_the_best_of_that_length(seed: int, share: float) -> None:
+    """The best has the damping at which its length is the radius, as scipy's root finder has it."""
+    rng = np.random.default_rng(seed)
+    jacobian, residuals = rng.normal(size=(8, 3)) * [1.0, 10.0, 100.0], rng.normal(size=8)
+    model = _Model(jacobian, residuals, np.ones(3))
+
+    def damped(damping: float) -> Floats:
+        return np.asarray(-np.linalg.solve(jacobian.T @ jacobian + damping * np.eye(3), jacobian.T @ residuals))
+
+    radius = share * float(np.linalg.norm(damped(0.0)))
+    best = damped(optimize.brentq(lambda damping: np.linalg.norm(damped(damping)) - radius, 0.0, 1e9))
+    step = model.step(radius)
+    assert np.linalg.norm(step) == pytest.approx(radius)
+    assert 0.99 * model.decrease(best) <= model.decrease(step) <= (1 + 1e-6) * model.decrease(best)
+    assert model.step(2.0 * radius / share) == pytest.approx(damped(0.0), rel=1e-6)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t
 
-from tonnage.results.metrics import DEFINITIONS, Summary, gap_percentile_ns, percentiles, summarize
+from tonnage.results.metrics import DEFINITIONS, Summary, gap_percentile_ns, percentiles, student_t, summarize
 from tonnage.results.requests import (
     COMPLETED,
     FAILED,
@@ -202,3 +203,11 @@ def test_moving_the_whole_run_changes_no_latency(r: Requests, shift: int) -> Non
     a, b = summarize(r).to_json(), summarize(moved).to_json()
     for name in ("ttft_ms", "tpot_ms", "e2e_ms", "requests"):
         assert a[name] == b[name]
+
+
+@pytest.mark.parametrize("degrees", [5, 9, 40])
+@pytest.mark.parametrize("p", [0.03, 0.5, 0.8, 0.975])
+def test_quantiles_of_student_s_t_are_those_of_scipy_and_finite_at_the_ends(p: float, degrees: int) -> None:
+    assert student_t(p, degrees) == pytest.approx(t.ppf(p, degrees), rel=0.02, abs=1e-9)
+    assert student_t(1.0, degrees) == pytest.approx(-student_t(0.0, degrees))
+    assert student_t(1.0, degrees) > student_t(0.9999, degrees)

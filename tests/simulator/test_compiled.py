@@ -21,9 +21,8 @@ from tonnage.simulator import kernel
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel import compiler, driven, run, warm_up
 from tonnage.simulator.kernel.blocks import blocks_of
-from tonnage.simulator.kernel.compiled import drive
 from tonnage.simulator.kernel.compiler import Reference, advance_at, by_reference
-from tonnage.simulator.kernel.driven import Loop
+from tonnage.simulator.kernel.driven import Loop, drive
 from tonnage.simulator.kernel.memory import Machine
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace

@@ -14,7 +14,7 @@ from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, e
 from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISHED, Requests
-from tonnage.simulator.kernel import compiled, run, run_recorded
+from tonnage.simulator.kernel import driven, run, run_recorded
 from tonnage.simulator.kernel.loop import steps_within
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.request import DECODE_SEQUENCES, IN_ENGINE, PREFILL_SEQUENCES, PREFILL_TOKENS, START, STEP_COLUMNS
@@ -240,9 +240,9 @@ def test_read_only_columns_are_taken() -> None:
     trace = Workload(isl=Lengths(mean=5), osl=Lengths(mean=5), arrivals=OpenLoop(rate=2), requests=5).trace(0)
     for column in (trace.due_ps, trace.isl, trace.osl):
         column.setflags(write=False)
-    signatures = len(compiled.drive.signatures)
+    signatures = len(driven.drive.signatures)
     assert (run(trace, MODEL, ENGINE, 100).status == COMPLETED).all()
-    assert len(compiled.drive.signatures) == max(signatures, 1)
+    assert len(driven.drive.signatures) == max(signatures, 1)
 
 
 def test_a_stopped_run_ends_between_two_steps() -> None:

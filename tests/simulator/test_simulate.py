@@ -15,7 +15,7 @@ from tonnage.perf.terms import step_model
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
 from tonnage.simulator import kernel
 from tonnage.simulator import simulate as module
-from tonnage.simulator.kernel import compiled, driven, run
+from tonnage.simulator.kernel import driven, run
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.request import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.simulator.simulate import answers_soon, simulate, simulate_many
@@ -155,8 +155,8 @@ def test_few_tokens_do_not_wait_for_the_compiler_and_the_record_is_the_same(monk
 def test_compiled_once_it_stays_compiled() -> None:
     kernel.warm_up()
     assert kernel.is_compiled()
-    signatures = list(compiled.drive.signatures)
+    signatures = list(driven.drive.signatures)
     d, w = deployment("vllm"), workload(OpenLoop(rate=30))
     run(w.trace(0), step_model(d), d.knobs, 1000)
-    assert list(compiled.drive.signatures) == signatures
+    assert list(driven.drive.signatures) == signatures
     assert len(signatures) == 1

@@ -14,8 +14,8 @@ from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator import kernel
-from tonnage.simulator.acceptance import ONE, accepted, draw, threshold
 from tonnage.simulator.reference import run_reference
+from tonnage.simulator.rules import ONE, accepted, draw, threshold
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
 
 NOTHING = coefficient_array(norm=1.0)

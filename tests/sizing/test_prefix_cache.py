@@ -22,10 +22,13 @@ from tonnage.sizing.loads.fleet_check import fleet_record
 from tonnage.sizing.loads.instance import Instance
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.loads.shared_load import hit_rate
+from tonnage.sizing.loads.shared_load import _scheduled, hit_rate
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare
+from tonnage.spec.lengths import Lengths
+from tonnage.spec.sessions import Pause, Sessions
+from tonnage.spec.workload import OpenLoop, Workload
 
 PREFIX: dict[str, Any] = {"tp": "1", "engine": "vllm", "isl": "exact:300", "osl": "40+-20%", "shared_prefix": 2_000, "ttft": "p95<=200ms"}
 CHAT: dict[str, Any] = {
@@ -103,6 +106,23 @@ def test_what_shares_nothing_is_the_question_without_a_cache(tmp_path: Path) -> 
     lines[7]["hash_ids"] = [0, 99]
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert question(trace=str(trace), isl=None, osl=None, peak_rps=None).sharing is not None
+
+
+def test_a_share_of_all_turns_is_of_every_place_in_the_conversations_that_were_asked_for() -> None:
+    """Five turns of 100 new tokens and 10 of an answer: prompts of 100, 210, 320, 430 and 540 tokens, as many of each."""
+    turns, think = Lengths(mean=5.0), Pause(mean_s=20.0)
+    workload = Workload(
+        isl=Lengths(mean=100),
+        osl=Lengths(mean=10),
+        arrivals=OpenLoop(rate=2.0),
+        requests=2_000,
+        sessions=Sessions(turns=turns, think=think),
+    )
+    trace = _scheduled(workload, OpenLoop(rate=20.0), 3, 0.1, 10**12)
+    prompts, counts = np.unique(trace.isl, return_counts=True)
+    assert prompts.tolist() == [100, 210, 320, 430, 540]
+    assert counts == pytest.approx(400, rel=0.2)
+    assert len(trace) / (trace.due_ps.max() / 1e12) == pytest.approx(2.0, rel=0.1)
 
 
 def test_a_recording_is_shared_out_by_its_prefixes_or_at_random(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def fleet_compiled_beside() -> Iterator[subprocess.Popen[bytes] | None]:
 
     It does not help on one core, where nothing can be written to disk, and where it is there already.
     """
-    from tonnage.simulator.kernel.compiled import drive_fleet, is_compiled, is_kept
+    from tonnage.simulator.kernel.driven import drive_fleet, is_compiled, is_kept
 
     if cores() < 2 or not is_kept(drive_fleet) or is_compiled(drive_fleet):
         yield None

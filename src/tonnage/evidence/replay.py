@@ -32,9 +32,7 @@ ROUTER = "least-outstanding"
 """The router between instances where none is named."""
 
 
-def replay(
-    requests: Requests, deployment: Deployment, *, gpus_per_system: int, instances: int = 1, router: str = ROUTER, seed: int = 0
-) -> Requests:
+def replay(requests: Requests, deployment: Deployment, *, gpus_per_system: int, instances: int = 1, router: str = ROUTER) -> Requests:
     """Simulate the completed requests of a run, each due when it was due there and as long as it was there.
 
     Of requests that were due at the same moment, such as the first ones of a closed loop's clients, each comes when it was sent: a server
@@ -49,7 +47,6 @@ def replay(
         gpus_per_system: stages of a pipeline that do not fit into one system are joined by the network.
         instances: how many share the requests.
         router: what shares them, a name of ``simulator.router.ROUTERS``.
-        seed: of the router's random choices.
 
     Raises:
         InputError: a record without completed requests or without their lengths, or several instances of a deployment
@@ -61,10 +58,8 @@ def replay(
     trace, due_ns = _trace(requests)
     instance = estimated_instance(deployment, gpus_per_system=gpus_per_system, prompt_tokens=round(float(trace.isl.mean())))
     spec = spec_of(deployment, instance)
-    if instances > 1:
-        record = _behind_router(trace, [spec.engine() for _ in range(instances)], deployment, router=router, seed=seed)
-    else:
-        record = spec.run(trace)
+    engines = [spec.engine() for _ in range(instances)] if instances > 1 else []
+    record = _behind_router(trace, engines, deployment, router) if engines else spec.run(trace)
     return replace(record, due_ns=due_ns, window_ns=requests.window_ns)
 
 
@@ -87,7 +82,7 @@ def _trace(requests: Requests) -> tuple[Trace, NDArray[np.int64]]:
     return Trace(due_ps=(comes - start) * 1000, isl=isl, osl=osl, concurrency=0, turnaround_ps=0), due - start
 
 
-def _behind_router(trace: Trace, engines: Sequence[Engine], deployment: Deployment, *, router: str, seed: int) -> Requests:
+def _behind_router(trace: Trace, engines: Sequence[Engine], deployment: Deployment, router: str) -> Requests:
     if deployment.parallelism.dp > 1 or deployment.speculation is not None:
         raise InputError(
             f"{option('instances')}: several instances with attention ranks or speculative decoding are not simulated behind a router yet; "
@@ -95,7 +90,7 @@ def _behind_router(trace: Trace, engines: Sequence[Engine], deployment: Deployme
         )
     from tonnage.simulator.fleet import simulate_routed
 
-    return simulate_routed(trace, engines, router, seed=seed).requests
+    return simulate_routed(trace, engines, router).requests
 
 
 # A measured run next to what the simulator makes of the same requests on the deployment that a plan chose.

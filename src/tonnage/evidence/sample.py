@@ -72,7 +72,7 @@ class Solution:
         return 0.5 * float(self.residuals @ self.residuals)
 
 
-def least_squares(residuals: Residuals, start: Floats, *, scale: Floats, evaluations: int, tolerance: float = TOLERANCE) -> Solution:
+def least_squares(residuals: Residuals, start: Floats, *, scale: Floats, evaluations: int) -> Solution:
     """The vector that makes the sum of squared residuals smallest, searched from ``start``.
 
     Args:
@@ -80,7 +80,6 @@ def least_squares(residuals: Residuals, start: Floats, *, scale: Floats, evaluat
         start: where the search begins, float64 (n,).
         scale: the size of a typical move of each variable, float64 (n,), above 0: the radius is measured in it.
         evaluations: how often the residuals may be asked for, those of the finite differences not counted.
-        tolerance: relative change of the sum of squares, or of the solution, at which the search ends.
 
     Returns:
         A local minimum, or the best vector so far where the evaluations were used up.
@@ -95,7 +94,7 @@ def least_squares(residuals: Residuals, start: Floats, *, scale: Floats, evaluat
     radius = float(np.linalg.norm(x / scale)) or 1.0
     used, converged = 1, False
     while used < evaluations and not converged:
-        if np.abs(model.gradient).max() < tolerance:
+        if np.abs(model.gradient).max() < TOLERANCE:
             converged = True
             break
         step = model.step(radius)
@@ -109,8 +108,8 @@ def least_squares(residuals: Residuals, start: Floats, *, scale: Floats, evaluat
         cost = 0.5 * float(found @ found)
         decrease, predicted = cost - 0.5 * float(at_candidate @ at_candidate), model.decrease(step)
         ratio = decrease / predicted if predicted > 0 else 0.0
-        still = np.linalg.norm(scale * step) < tolerance * (tolerance + np.linalg.norm(x))
-        converged = bool(still or (decrease < tolerance * cost and ratio > POOR))
+        still = np.linalg.norm(scale * step) < TOLERANCE * (TOLERANCE + np.linalg.norm(x))
+        converged = bool(still or (decrease < TOLERANCE * cost and ratio > POOR))
         radius = _next_radius(radius, ratio, length)
         if decrease > 0:
             x, found = candidate, at_candidate

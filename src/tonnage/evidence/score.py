@@ -305,7 +305,7 @@ def report_of(
         not_steady=errors_of(row.errors for row in scored if not row.steady),
         coverage=_coverage(scored),
         groups=_groups(scored),
-        worst=tuple(sorted(scored, key=_worst_error, reverse=True)[: max(worst, 0)]),
+        worst=tuple(sorted(scored, key=lambda row: max(map(abs, row.errors.values()), default=0.0), reverse=True)[: max(worst, 0)]),
         unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
         skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
         remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored), *_in_step(scored if table.by_lengths else ())),
@@ -448,7 +448,3 @@ def _groups(rows: Sequence[ScoredRow]) -> dict[str, dict[str, Errors]]:
         for kind, name in row.group.items():
             members.setdefault(kind, {}).setdefault(name, []).append(row)
     return {kind: {name: errors_of(row.errors for row in named[name]) for name in sorted(named)} for kind, named in members.items()}
-
-
-def _worst_error(row: ScoredRow) -> float:
-    return max(map(abs, row.errors.values()), default=0.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
@@ -233,28 +233,27 @@ def curves(documents: Sequence[object], where: str) -> list[Curve]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """The metrics of one family of engines."""
+    """The metrics of one family of engines; the name of one that it does not publish is empty."""
 
     path: str  # where they are
-    # running, waiting: gauges of requests with a slot and in the queue; empty where there are none
-    running: str
-    waiting: str
-    kv_used: str  # gauge of the share of the KV cache in use; empty where there is none
-    # prompt_tokens, output_tokens: counters; empty where there are none
-    prompt_tokens: str
-    output_tokens: str
-    histograms: Mapping[LimitMetric, str]  # of seconds, of the metrics that limits are set on; one that is missing is not published
-    # counter of HTTP responses of vLLM's instrumentator, with the label ``status``, in which "5xx" stands for failures; empty where there
-    # is none
-    responses: str
-    # isl, osl: histograms of the prompt and output tokens of single requests; empty where there are none
+    # running, waiting: gauges of requests with a slot and in the queue
+    running: str = ""
+    waiting: str = ""
+    kv_used: str = ""  # gauge of the share of the KV cache in use
+    # prompt_tokens, output_tokens: counters
+    prompt_tokens: str = ""
+    output_tokens: str = ""
+    # of seconds, of the metrics that limits are set on; one that is missing is not published
+    histograms: Mapping[LimitMetric, str] = field(default_factory=dict)
+    responses: str = ""  # counter of HTTP responses of vLLM's instrumentator, with the label ``status``: "5xx" stands for failures
+    # isl, osl: histograms of the prompt and output tokens of single requests
     isl: str = ""
     osl: str = ""
-    # cache_queries, cache_hits: counters of the prompt tokens that a prefix cache was asked for, and had; empty where there are none
+    # cache_queries, cache_hits: counters of the prompt tokens that a prefix cache was asked for, and had
     cache_queries: str = ""
     cache_hits: str = ""
     ended: str = ""  # counter of the requests that ended, where no histogram counts them
-    failed: str = ""  # counter of the requests that failed, where ``responses`` does not tell; empty where there is none
+    failed: str = ""  # counter of the requests that failed, where ``responses`` does not tell
 
     @property
     def requests(self) -> str:
@@ -304,7 +303,6 @@ SIGNALS: dict[str, Signals] = {
             "itl": "sglang:inter_token_latency_seconds",
             "e2e": "sglang:e2e_request_latency_seconds",
         },
-        responses="",
         isl="sglang:prompt_tokens_histogram",
         osl="sglang:generation_tokens_histogram",
         cache_queries="sglang:prompt_tokens_total",
@@ -312,9 +310,6 @@ SIGNALS: dict[str, Signals] = {
     ),
     "tensorrt-llm": Signals(
         path="/prometheus/metrics",
-        running="",
-        waiting="",
-        kv_used="",
         prompt_tokens="trtllm_prompt_tokens_total",
         output_tokens="trtllm_generation_tokens_total",
         histograms={
@@ -322,7 +317,6 @@ SIGNALS: dict[str, Signals] = {
             "tpot": "trtllm_time_per_output_token_seconds",
             "e2e": "trtllm_e2e_request_latency_seconds",
         },
-        responses="",
     ),
 }
 """By family of engines that Tonnage deploys."""
@@ -341,20 +335,13 @@ HISTORIES: dict[str, Signals] = {
             "itl": "time_per_output_token_seconds",
             "e2e": "e2e_request_latency_seconds",
         },
-        responses="",
         isl="request_prompt_tokens",
         osl="request_generation_tokens",
         failed="request_failure_total",
     ),
     "triton": Signals(  # Triton Inference Server user guide, Metrics (docs.nvidia.com), read 2026-11-25
         path="/metrics",
-        running="",
         waiting="nv_inference_pending_request_count",
-        kv_used="",
-        prompt_tokens="",
-        output_tokens="",
-        histograms={},
-        responses="",
         ended="nv_inference_request_success",
     ),
 }

@@ -190,8 +190,8 @@ def moments(start_ns: int, first: float, gaps: list[float], scale: float) -> tup
     return tuple(start_ns + round(after * scale) for after in itertools.accumulate([first, *gaps]))
 
 
-def finite_number(value: Any, where: str, *, least: float = 0.0) -> float:
-    """A finite number that is not below the least. Raises InputError: anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 1e300:
-        raise InputError(f"{where}: '{shown(str(value))}' is not a number from {least:g}; give the file as the tool wrote it")
+def finite_number(value: Any, where: str) -> float:
+    """A finite number that is not below 0. Raises InputError: anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e300:
+        raise InputError(f"{where}: '{shown(str(value))}' is not a number from 0; give the file as the tool wrote it")
     return float(value)

@@ -59,11 +59,12 @@ def link_terms(groups: TermGroups, tp: int) -> LinkTerms:
     latency = latency_s(groups, kind, tp)
     one_shot = kind == "nvlink" and "one_shot" in engine
     one_shot_tokens = engine.get("one_shot_tokens", 0.0) if one_shot else 0.0
+    small_bytes = ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp
     return LinkTerms(
         bytes_s=min(full_bytes_s * link["efficiency"] * link.get(f"tp{tp}", 1.0), wire),
         slow_bytes_s=min(full_bytes_s * link["efficiency"] * below_change(link, kind, tp), wire),
         small_bytes_s=min(link_bytes * engine["one_shot"] if one_shot else full_bytes_s * link["small"], wire),
-        small_bytes=0.0 if one_shot_tokens else small_message_bytes(kind, tp),
+        small_bytes=0.0 if one_shot_tokens else small_bytes,
         one_shot_tokens=one_shot_tokens,
         small_s=latency,
         large_s=latency * link["large"],
@@ -107,11 +108,6 @@ def link_kind(own: Group, gpu: Gpu, tp: int) -> str:
 def link_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
     """The bandwidth that efficiencies are shares of. In a mesh it is that of all links of a GPU: the kernel reaches no more of them."""
     return gpu.tp_link_bytes_s(max(tp, gpu.mesh_gpus)) if kind == "nvlink" else gpu.pcie_gb_s / 2 * 1e9
-
-
-def small_message_bytes(kind: str, tp: int) -> float:
-    """Largest message that an all-reduce takes as a small one."""
-    return ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp
 
 
 def wire_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:

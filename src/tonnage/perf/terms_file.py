@@ -91,7 +91,7 @@ def _cleared(name: str) -> bool:
 # ``perf.fitted_terms`` says which. The factors ``compute`` and ``memory`` stand for the GPU's efficiencies in that engine and hold for
 # the measured GPU alone; the others belong to the engine and hold on every GPU. ``kv_bandwidth`` speeds up decode attention as a whole,
 # and ``step_s`` stretches the host's seconds per step and per layer together, because the steps of one model cannot tell them apart.
-# Terms in place of factors (``perf.own_terms``) hold for the measured GPU alone.
+# Terms in place of factors (``with_own_terms``) hold for the measured GPU alone.
 
 
 ACTS_ON = acts_on()

@@ -39,28 +39,18 @@ NO_LOOK = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autoscale:
-    """How a fleet is scaled.
+    """How a fleet is scaled."""
 
-    Attributes:
-        metric: "outstanding" requests of an instance, or their "rate" in requests per second.
-        target: of the metric for one instance, above 0.
-        least, most: instances that serve.
-        start_s: seconds from the decision until an instance is ready.
-        hold_s: seconds for which the highest number asked for is kept.
-        interval_s: seconds between two looks.
-        warm: further instances that are kept started.
-        first: instances that serve at the beginning; 0 for ``least``.
-    """
-
-    metric: Metric
-    target: float
+    metric: Metric  # "outstanding" requests of an instance, or their "rate" in requests per second
+    target: float  # of the metric for one instance, above 0
+    # least, most: instances that serve
     least: int
     most: int
-    start_s: float
-    hold_s: float = 300.0
-    interval_s: float = 15.0
-    warm: int = 0
-    first: int = 0
+    start_s: float  # seconds from the decision until an instance is ready
+    hold_s: float = 300.0  # seconds for which the highest number asked for is kept
+    interval_s: float = 15.0  # seconds between two looks
+    warm: int = 0  # further instances that are kept started
+    first: int = 0  # instances that serve at the beginning; 0 for ``least``
 
     def __post_init__(self) -> None:
         numbers = self.target > 0 and self.start_s >= 0 and self.hold_s >= 0 and self.interval_s > 0 and self.warm >= 0
@@ -80,29 +70,17 @@ class Autoscale:
 
 
 class Scaler(NamedTuple):
-    """What a controller is told, and what it keeps.
+    """What a controller is told, and what it keeps."""
 
-    Attributes:
-        rule: int64: code of the metric, least, most, warm, and in picoseconds start, hold and interval.
-        target: float64, in an array of one.
-        phase: int64, of each instance.
-        ready: int64, the instant at which a starting one is ready.
-        asked: int64, a ring of the numbers asked for at the last looks within ``hold``.
-        counts: int64: looks so far; requests that came since the last one.
-        held: int32 of shape (looks, 2): instances that serve, and that are held, after each look.
-        released: int64, 1 for those that were released at this look.
-        broken: int64, 1 for places in which nothing can be started.
-    """
-
-    rule: Sequence[int]
-    target: Sequence[float]
-    phase: MutableSequence[int]
-    ready: MutableSequence[int]
-    asked: MutableSequence[int]
-    counts: MutableSequence[int]
-    held: MutableSequence[MutableSequence[int]]
-    released: MutableSequence[int]
-    broken: MutableSequence[int]
+    rule: Sequence[int]  # int64: code of the metric, least, most, warm, and in picoseconds start, hold and interval
+    target: Sequence[float]  # float64, in an array of one
+    phase: MutableSequence[int]  # int64, of each instance
+    ready: MutableSequence[int]  # int64, the instant at which a starting one is ready
+    asked: MutableSequence[int]  # int64, a ring of the numbers asked for at the last looks within ``hold``
+    counts: MutableSequence[int]  # int64: looks so far; requests that came since the last one
+    held: MutableSequence[MutableSequence[int]]  # int32 of shape (looks, 2): instances that serve, and that are held, after each look
+    released: MutableSequence[int]  # int64, 1 for those that were released at this look
+    broken: MutableSequence[int]  # int64, 1 for places in which nothing can be started
 
 
 def scaler_of(rule: Autoscale | None, until: int) -> Scaler:

@@ -40,19 +40,12 @@ RETRIES: dict[str, int] = {name: code for code, name in enumerate(get_args(Retry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
-    """How often instances fail, and for how long.
+    """How often instances fail, and for how long."""
 
-    Attributes:
-        mtbf_s: mean seconds from a return to the next failure, above 0.
-        repair_s: mean seconds of a repair, 0 or more; restarting and loading the weights are part of it.
-        crews: repairs that go on at once; 0 for as many as there are broken instances.
-        retry: what becomes of requests in flight.
-    """
-
-    mtbf_s: float
-    repair_s: float
-    crews: int = 0
-    retry: Retry = "unanswered"
+    mtbf_s: float  # mean seconds from a return to the next failure, above 0
+    repair_s: float  # mean seconds of a repair, 0 or more; restarting and loading the weights are part of it
+    crews: int = 0  # repairs that go on at once; 0 for as many as there are broken instances
+    retry: Retry = "unanswered"  # what becomes of requests in flight
 
     def __post_init__(self) -> None:
         if not (self.mtbf_s > 0 and self.repair_s >= 0 and self.crews >= 0 and self.retry in RETRIES):
@@ -61,16 +54,11 @@ class Failures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outages:
-    """Failures and returns in the order of time; among those of one instant, of one instance the failure comes first.
+    """Failures and returns in the order of time; among those of one instant, of one instance the failure comes first."""
 
-    Attributes:
-        at: int64, picoseconds.
-        instance: int64.
-        back: int64, ``RETURNS``, ``FAILS``, or ``DRAINS`` where it takes no new requests any more and ends those that it has.
-    """
-
-    at: NDArray[np.int64]
+    at: NDArray[np.int64]  # picoseconds
     instance: NDArray[np.int64]
+    # ``RETURNS``, ``FAILS``, or ``DRAINS`` where it takes no new requests any more and ends those that it has
     back: NDArray[np.int64]
 
     def failures(self, until: int) -> int:
@@ -123,23 +111,15 @@ def outages_of(failures: Failures, instances: int, until: int, seed: int) -> Out
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """What failures and the controller did, from time 0 to the arrival of the last request.
+    """What failures and the controller did, from time 0 to the arrival of the last request."""
 
-    Attributes:
-        failures: of instances; with a controller, of those that were held.
-        restarts: of instances between seasons.
-        retried: times that a request in flight was sent to another instance.
-        availability: share of the instances' time in which they worked; with a controller, of the time of their places.
-        held_seconds: for how many seconds so many instances were held; broken ones too, but under a controller, which holds others in
-            their stead.
-        served: int32 of shape (looks, 2): instances that serve, and that are held, after each look of the controller; empty without one.
-    """
-
-    failures: int
-    restarts: int
-    retried: int
-    availability: float
+    failures: int  # of instances; with a controller, of those that were held
+    restarts: int  # of instances between seasons
+    retried: int  # times that a request in flight was sent to another instance
+    availability: float  # share of the instances' time in which they worked; with a controller, of the time of their places
+    # for how many seconds so many instances were held; broken ones too, but under a controller, which holds others in their stead
     held_seconds: Mapping[int, float]
+    # int32 of shape (looks, 2): instances that serve, and that are held, after each look of the controller; empty without one
     served: NDArray[np.int32]
 
     @property
@@ -150,35 +130,24 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
-    """What a fleet's run leaves behind.
+    """What a fleet's run leaves behind."""
 
-    Attributes:
-        requests: the record in the order of the trace; ``instance`` says who served each, the last one where a request was sent again.
-            A request that was lost has failed.
-        chosen: int64, the instance that the router chose for each request; -1 where none was available.
-        changed: what failures and the controller did.
-    """
-
+    # the record in the order of the trace; ``instance`` says who served each, the last one where a request was sent again. A request that
+    # was lost has failed.
     requests: Requests
-    chosen: NDArray[np.int64]
-    changed: Changed
+    chosen: NDArray[np.int64]  # the instance that the router chose for each request; -1 where none was available
+    changed: Changed  # what failures and the controller did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What changes while a fleet runs.
+    """What changes while a fleet runs."""
 
-    Attributes:
-        outages: failures and returns; None where nothing fails.
-        retry: what becomes of requests in flight at a failure.
-        autoscale: how the fleet is scaled; None where all instances serve all the time.
-        seasons: kinds of engines that take turns in each instance, one after the other among the engines of the fleet; ``outages`` are
-            then their restarts.
-    """
-
-    outages: Outages | None = None
-    retry: Retry = "unanswered"
-    autoscale: Autoscale | None = None
+    outages: Outages | None = None  # failures and returns; None where nothing fails
+    retry: Retry = "unanswered"  # what becomes of requests in flight at a failure
+    autoscale: Autoscale | None = None  # how the fleet is scaled; None where all instances serve all the time
+    # kinds of engines that take turns in each instance, one after the other among the engines of the fleet; ``outages`` are then their
+    # restarts
     seasons: int = 1
 
     @property
@@ -236,15 +205,10 @@ PARTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
-    """How long a restart takes.
+    """How long a restart takes."""
 
-    Attributes:
-        drain_s: seconds for requests in flight to end.
-        start_s: seconds from then until the instance serves again.
-    """
-
-    drain_s: float
-    start_s: float
+    drain_s: float  # seconds for requests in flight to end
+    start_s: float  # seconds from then until the instance serves again
 
     @property
     def all_s(self) -> float:

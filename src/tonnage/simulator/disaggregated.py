@@ -27,24 +27,19 @@ NETWORK_BYTES_S = 50e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disaggregated:
-    """Two pools.
+    """Two pools."""
 
-    Attributes:
-        prefill, decode: one instance of each pool; of one model.
-        prefill_instances, decode_instances: how many.
-        link_bytes_s: bytes per second that a GPU sends to one of the other pool; None for NVLink where one NVLink domain holds both pools,
-            else a port of 400 Gb/s for each GPU.
-        latency_s: from the end of a prompt to the first byte of its cache.
-        overlap: whether a layer's cache is sent as soon as it is computed.
-    """
-
+    # prefill, decode: one instance of each pool; of one model
     prefill: Deployment
     decode: Deployment
+    # prefill_instances, decode_instances: how many
     prefill_instances: int
     decode_instances: int
+    # bytes per second that a GPU sends to one of the other pool; None for NVLink where one NVLink domain holds both pools, else a port of
+    # 400 Gb/s for each GPU
     link_bytes_s: float | None = None
-    latency_s: float = 0.0
-    overlap: bool = False
+    latency_s: float = 0.0  # from the end of a prompt to the first byte of its cache
+    overlap: bool = False  # whether a layer's cache is sent as soon as it is computed
 
     @property
     def gpus(self) -> int:
@@ -65,10 +60,10 @@ def sent_bytes_s(gpu: Gpu, *, together: bool) -> float:
     return gpu.link_gb_s / 2 * 1e9 if together and gpu.link == "nvlink" else NETWORK_BYTES_S
 
 
-def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = False, router: str = DEFAULT_ROUTER) -> Requests:
+def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = False) -> Requests:
     """Simulate requests on both pools; every attention rank of an instance is an engine of its own.
 
-    ``plain`` takes the readable simulator, which gives the same record; ``router`` is of each pool, one of ``pools.COUNTING``.
+    ``plain`` takes the readable simulator, which gives the same record.
 
     Raises DoesNotFit: the weights exceed the memory; InputError: a trace or knobs that cannot be run.
     """
@@ -78,22 +73,20 @@ def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = F
     first = pool_engines(spec_of(plan.prefill), counts[0], plain=plain)
     second = pool_engines(spec_of(decode), counts[1], inside=True, plain=plain)
     link = link_between(*sides, bytes_s=plan.bytes_s, latency_s=plan.latency_s, overlap=plan.overlap)
-    return (simulate_pools if plain else pooled_record)(trace, first, second, link, router)
+    return (simulate_pools if plain else pooled_record)(trace, first, second, link, DEFAULT_ROUTER)
 
 
-def pooled_record(
-    trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engine], link: KvLink, router: str, *, seed: int = 0
-) -> Requests:
+def pooled_record(trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engine], link: KvLink, router: str) -> Requests:
     """The record of ``simulate_pools`` of idle compiled engines: by whole fleets where these give it, in a small part of the time."""
     check_pools(prefill, decode, link, router)
     if not trace.concurrency:
         from tonnage.simulator.kernel.pools import run_pools
 
         first, second = ([engine.machine for engine in pool] for pool in (prefill, decode))
-        found = run_pools(trace, first, second, link, router, seed=seed)
+        found = run_pools(trace, first, second, link, router)
         if found is not None:
             return found
-    return simulate_pools(trace, prefill, decode, link, router, seed=seed)
+    return simulate_pools(trace, prefill, decode, link, router)
 
 
 def link_between(prefill: MemoryPlan, decode: MemoryPlan, *, bytes_s: float, latency_s: float = 0.0, overlap: bool = False) -> KvLink:

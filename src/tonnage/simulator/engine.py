@@ -20,7 +20,7 @@ import numpy as np
 from tonnage.errors import InputError
 from tonnage.results.requests import UNFINISHED
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, settings
-from tonnage.simulator.kernel.compiled import drive
+from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.memory import BETWEEN, ENDS, HANDED_ON, NEVER, TOKENS, UNDER_WAY, Machine
 from tonnage.simulator.kernel.run import copied, grown, log_of, requests_of, without_first
 from tonnage.simulator.request import CANCELLED, Happened, check_received

@@ -19,7 +19,7 @@ from tonnage.results.requests import FAILED, ROW_COLUMNS, UNFINISHED
 from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails, scaler_of
 from tonnage.simulator.changes import DRAINS, NO_CHANGES, Changes, Routed
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.kernel.compiled import drive_fleet, is_compiled
+from tonnage.simulator.kernel.driven import drive_fleet, is_compiled
 from tonnage.simulator.kernel.fleet import compile_for, run_fleet
 from tonnage.simulator.member import Member, view_of
 from tonnage.simulator.router import DEFAULT_ROUTER, NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
@@ -252,21 +252,17 @@ def simulate_routed(
     router: str = DEFAULT_ROUTER,
     *,
     seed: int = 0,
-    weight: Sequence[float] | None = None,
-    sessions: NDArray[np.int64] | None = None,
     changes: Changes = NO_CHANGES,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Routed:
     """As ``simulate_fleet``, in far less time: compiled, unless the compiler would take longer than the few requests of the question.
 
-    ``progress`` is called with the requests that were sent and their number. Raises InputError: as there, or engines of which only some
-    take their step times from a table.
+    Raises InputError: as there, or engines of which only some take their step times from a table.
     """
     small = len(trace) * len(engines) <= SOON
     if small and not changes.some and not is_compiled(drive_fleet):
-        return simulate_fleet(trace, engines, router, seed=seed, weight=weight, sessions=sessions)
+        return simulate_fleet(trace, engines, router, seed=seed)
     machines = [one.machine for one in engines]
-    return run_fleet(trace, machines, router, seed=seed, weight=weight, sessions=sessions, changes=changes, progress=progress)
+    return run_fleet(trace, machines, router, seed=seed, changes=changes)
 
 
 def warm_up_fleet() -> None:

@@ -37,36 +37,22 @@ _MOST_REQUESTS = 1_000_000
 class LessonConfig:
     """An engine, a load and how long to watch; give at most one load, none means an initial batch of 100.
 
-    Attributes:
-        batcher: who may enter a free slot, and when.
-        slots: requests that run at once.
-        prefill_ticks: ticks to prefill one prompt, alone and whole.
-        itl_ticks: ticks of a step that only decodes.
-        prefill_chunks: steps that one prefill is divided over.
-        initial_batch: this many requests at time 0 and none later.
-        concurrency: always this many requests, running or queued.
-        tick_rate: requests that arrive per tick, evenly.
-        osl_mean: mean output length, in tokens.
-        osl_std: its standard deviation, in tokens; no output is shorter than 1.
-        seed: of the output lengths.
-        until: no step begins at this tick or later.
-
     Raises:
         InputError: a value that no engine could have, or a run that would take too long.
     """
 
-    batcher: Batcher = "in-flight"
-    slots: int = 4
-    prefill_ticks: float = 2
-    itl_ticks: float = 1
-    prefill_chunks: int = 1
-    initial_batch: int | None = None
-    concurrency: int | None = None
-    tick_rate: float | None = None
-    osl_mean: float = 10
-    osl_std: float = 5
-    seed: int = 42
-    until: float = 100
+    batcher: Batcher = "in-flight"  # who may enter a free slot, and when
+    slots: int = 4  # requests that run at once
+    prefill_ticks: float = 2  # ticks to prefill one prompt, alone and whole
+    itl_ticks: float = 1  # ticks of a step that only decodes
+    prefill_chunks: int = 1  # steps that one prefill is divided over
+    initial_batch: int | None = None  # this many requests at time 0 and none later
+    concurrency: int | None = None  # always this many requests, running or queued
+    tick_rate: float | None = None  # requests that arrive per tick, evenly
+    osl_mean: float = 10  # mean output length, in tokens
+    osl_std: float = 5  # its standard deviation, in tokens; no output is shorter than 1
+    seed: int = 42  # of the output lengths
+    until: float = 100  # no step begins at this tick or later
 
     def __post_init__(self) -> None:
         if self.batcher not in BATCHERS:
@@ -88,56 +74,32 @@ class LessonConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonStep:
-    """One step as it is drawn.
+    """One step as it is drawn."""
 
-    Attributes:
-        start: tick at which it began.
-        duration: ticks that it lasted.
-        slots: one character per slot: "P" prefill, "=" decode, "." empty.
-        queued: requests that waited meanwhile.
-    """
-
-    start: float
-    duration: float
-    slots: str
-    queued: int
+    start: float  # tick at which it began
+    duration: float  # ticks that it lasted
+    slots: str  # one character per slot: "P" prefill, "=" decode, "." empty
+    queued: int  # requests that waited meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonResult(InNotebooks):
-    """What happened; times in ticks, a mean over nothing is NaN.
+    """What happened; times in ticks, a mean over nothing is NaN."""
 
-    Attributes:
-        e2e: mean time from the request's making to its last token, over complete requests.
-        ttft: mean time from its making to its first token, over those that have one.
-        itl: mean duration of a step, over each step of each request that had more than one token.
-        requests_per_1k_ticks: complete requests per 1,000 ticks.
-        tokens_per_1k_ticks: tokens per 1,000 ticks, those of requests still running included.
-        final_queue: requests that waited when the time was up.
-        made: requests made.
-        complete: requests complete.
-        running: requests in a slot when the time was up.
-        tokens: tokens put out.
-        busy_slots: share of all slots over all ticks that held a request; the course calls it GPU utilisation.
-        useful_work: share in which a slot did work of its request, and did not wait for a longer step to end.
-        ticks: when the last step ended; the rates divide by it.
-        steps: the first steps, for drawing.
-    """
-
-    e2e: float
-    ttft: float
-    itl: float
-    requests_per_1k_ticks: float
-    tokens_per_1k_ticks: float
-    final_queue: int
-    made: int
-    complete: int
-    running: int
-    tokens: int
-    busy_slots: float
-    useful_work: float
-    ticks: float
-    steps: tuple[LessonStep, ...]
+    e2e: float  # mean time from the request's making to its last token, over complete requests
+    ttft: float  # mean time from its making to its first token, over those that have one
+    itl: float  # mean duration of a step, over each step of each request that had more than one token
+    requests_per_1k_ticks: float  # complete requests per 1,000 ticks
+    tokens_per_1k_ticks: float  # tokens per 1,000 ticks, those of requests still running included
+    final_queue: int  # requests that waited when the time was up
+    made: int  # requests made
+    complete: int  # requests complete
+    running: int  # requests in a slot when the time was up
+    tokens: int  # tokens put out
+    busy_slots: float  # share of all slots over all ticks that held a request; the course calls it GPU utilisation
+    useful_work: float  # share in which a slot did work of its request, and did not wait for a longer step to end
+    ticks: float  # when the last step ended; the rates divide by it
+    steps: tuple[LessonStep, ...]  # the first steps, for drawing
 
     def to_json(self) -> dict[str, float | int | None]:
         """The six figures, to two decimals as the course prints them, and the two shares; None where nothing was measured."""
@@ -151,13 +113,13 @@ class LessonResult(InNotebooks):
             "useful_work": round(self.useful_work, 4),
         }
 
-    def slots_text(self, width: int = 100, most_slots: int = 32) -> str:
+    def slots_text(self, width: int = 100) -> str:
         """The slots over time: a row per slot, a column per tick, the queue below; at most ``10 × width`` ticks."""
         drawn = list(_ticks(self.steps, 10 * width))
         label = max(len(f"slot {len(self.steps[0].slots)}"), len("queue"))
         lines: list[str] = []
         for first in range(0, len(drawn), width):
-            lines += [*_band(drawn[first : first + width], first, label, most_slots), ""]
+            lines += [*_band(drawn[first : first + width], first, label), ""]
         if len(drawn) < self.ticks:
             lines += [f"… and {self.ticks - len(drawn):,.0f} ticks more", ""]
         lines.append("P prefill   = decode, a token   - decode, held up by a step that takes longer   . empty")
@@ -331,15 +293,19 @@ def _ticks(steps: tuple[LessonStep, ...], most: int) -> Iterator[LessonStep]:
             tick, held = tick + 1, True
 
 
-def _band(ticks: list[LessonStep], first: int, label: int, most_slots: int) -> Iterator[str]:
+MOST_SLOTS = 32
+"""Slots that a drawing shows."""
+
+
+def _band(ticks: list[LessonStep], first: int, label: int) -> Iterator[str]:
     """One width of the drawing: a ruler, the slots, the length of the queue."""
     slots = len(ticks[0].slots)
     every = 5 if max(tick.queued for tick in ticks) < 1_000 and first + len(ticks) < 10_000 else 10
     yield f"{'tick':<{label}}  " + "".join(f"{first + i:<{every}}" for i in range(0, len(ticks), every)).rstrip()
-    for slot in range(min(slots, most_slots)):
+    for slot in range(min(slots, MOST_SLOTS)):
         yield f"{f'slot {slot + 1}':<{label}}  " + "".join(tick.slots[slot] for tick in ticks)
-    if slots > most_slots:
-        yield f"… and {slots - most_slots} slots more"
+    if slots > MOST_SLOTS:
+        yield f"… and {slots - MOST_SLOTS} slots more"
     yield f"{'queue':<{label}}  " + "".join(f"{ticks[i].queued:<{every}}" for i in range(0, len(ticks), every)).rstrip()
 
 

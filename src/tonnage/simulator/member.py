@@ -18,19 +18,12 @@ if TYPE_CHECKING:
 
 
 class Delivery(NamedTuple):
-    """What a client gets of a request at an instant: tokens, or its end without one.
+    """What a client gets of a request at an instant: tokens, or its end without one."""
 
-    Attributes:
-        at: picoseconds.
-        number: of the request.
-        tokens: output tokens.
-        status: of ``results.requests`` after them.
-    """
-
-    at: int
-    number: int
-    tokens: int
-    status: int
+    at: int  # picoseconds
+    number: int  # of the request
+    tokens: int  # output tokens
+    status: int  # of ``results.requests`` after them
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -73,29 +73,17 @@ class PooledEngine(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvLink:
-    """The way of a KV cache from one engine to another.
+    """The way of a KV cache from one engine to another."""
 
-    Attributes:
-        bytes_per_token: of one token, in the layers that keep all of them, per GPU of the side that has more.
-        window_bytes_per_token: of one of the last ``window_tokens`` tokens, in the layers with a sliding window.
-        window_tokens: tokens that those keep.
-        state_bytes: of a sequence, however long, in the layers that keep a state.
-        bytes_s: bytes per second that each GPU sends.
-        latency_s: from the end of the prompt to the first byte.
-        layers: that are sent one after another.
-        overlap: whether a layer is sent as soon as it is computed.
-        block_tokens: tokens of a block of the source.
-    """
-
-    bytes_per_token: int
-    bytes_s: float
-    layers: int
-    window_bytes_per_token: int = 0
-    window_tokens: int = 0
-    state_bytes: int = 0
-    latency_s: float = 0.0
-    overlap: bool = False
-    block_tokens: int = 16
+    bytes_per_token: int  # of one token, in the layers that keep all of them, per GPU of the side that has more
+    bytes_s: float  # bytes per second that each GPU sends
+    layers: int  # that are sent one after another
+    window_bytes_per_token: int = 0  # of one of the last ``window_tokens`` tokens, in the layers with a sliding window
+    window_tokens: int = 0  # tokens that those keep
+    state_bytes: int = 0  # of a sequence, however long, in the layers that keep a state
+    latency_s: float = 0.0  # from the end of the prompt to the first byte
+    overlap: bool = False  # whether a layer is sent as soon as it is computed
+    block_tokens: int = 16  # tokens of a block of the source
 
     def bytes_of(self, tokens: Any) -> Any:
         """Bytes of the cache of a prompt, per GPU; of each prompt where ``tokens`` is an array."""

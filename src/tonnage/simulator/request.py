@@ -16,28 +16,21 @@ if TYPE_CHECKING:
 class Request:
     """One request.
 
-    Attributes:
-        id: its number, 0 or more; no two requests of an engine have the same one. With speculative decoding it decides, together
-            with the engine's seed, which guesses are right.
-        isl: prompt tokens.
-        osl: output tokens.
-        at: when it is sent, in picoseconds; the engine has it ``frontend_s`` later.
-        received: whether another engine computed its prompt. It comes with its KV cache and its first token, so that it decodes as soon as
-            it has a slot and its blocks; its client has that token with the first one that is decoded.
-        priority: its class; the lower, the sooner.
-        ttft_ps: the time to first token that it should have, in picoseconds; -1 for none.
-
     Raises:
         InputError: a length below one token, or a number or an instant below 0; a request that comes with its only token.
     """
 
+    # its number, 0 or more; no two requests of an engine have the same one. With speculative decoding it decides, together with the
+    # engine's seed, which guesses are right.
     id: int
-    isl: int
-    osl: int
-    at: int
+    isl: int  # prompt tokens
+    osl: int  # output tokens
+    at: int  # when it is sent, in picoseconds; the engine has it ``frontend_s`` later
+    # whether another engine computed its prompt. It comes with its KV cache and its first token, so that it decodes as soon as it has a
+    # slot and its blocks; its client has that token with the first one that is decoded.
     received: bool = False
-    priority: int = 0
-    ttft_ps: int = -1
+    priority: int = 0  # its class; the lower, the sooner
+    ttft_ps: int = -1  # the time to first token that it should have, in picoseconds; -1 for none
 
     def __post_init__(self) -> None:
         if self.isl < 1 or self.osl < 1:
@@ -72,18 +65,15 @@ class Happened:
     """One entry for each time a request got tokens or ended without one, in the order in which the engine came to it.
 
     A step's entries stand together, those who entered the engine first in front.
-
-    Attributes:
-        ids: int64, the requests.
-        at: int64, picoseconds: when the client has the tokens, which a slow front end may put later than the instant up to which
-            the engine was advanced; when the engine rejected the request; when it was cancelled.
-        tokens: int64, output tokens; several at once only with speculative decoding, none where it was rejected or cancelled.
-        status: int64 of ``results.requests``, after these tokens: UNFINISHED, COMPLETED with the last token, REJECTED; or CANCELLED.
     """
 
-    ids: NDArray[np.int64]
+    ids: NDArray[np.int64]  # the requests
+    # picoseconds: when the client has the tokens, which a slow front end may put later than the instant up to which the engine was
+    # advanced; when the engine rejected the request; when it was cancelled
     at: NDArray[np.int64]
+    # output tokens; several at once only with speculative decoding, none where it was rejected or cancelled
     tokens: NDArray[np.int64]
+    # int64 of ``results.requests``, after these tokens: UNFINISHED, COMPLETED with the last token, REJECTED; or CANCELLED
     status: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -101,21 +91,16 @@ STEP_COLUMNS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """The steps of a run, one row each, in order.
+    """The steps of a run, one row each, in order."""
 
-    Attributes:
-        steps: int64 of shape (recorded steps, STEP_COLUMNS): START and DURATION in picoseconds,
-            PREFILL_TOKENS (P), PREFILL_SEQUENCES (n), DECODE_SEQUENCES (B), PAIRS_2 (2A),
-            CONTEXT_TOKENS (C), IN_ENGINE (requests admitted) and WAITING (requests queued) while it ran, ALL_TOKENS (computed, with
-            guesses). Columns 2 to 6 are the arguments of ``step_seconds`` in its order; of attention ranks in lockstep they are those
-            of the slowest rank, and the last three are of all ranks. The engine was idle between
-            the end of a row and the start of the next one where the two differ.
-        count: steps of the run, of which the first ``len(steps)`` were recorded.
-        first_step, last_step: int64 per request: number of the step whose end was its first, its last
-            token; -1 if that did not happen. Empty where no steps were to be recorded.
-    """
-
+    # int64 of shape (recorded steps, STEP_COLUMNS): START and DURATION in picoseconds, PREFILL_TOKENS (P), PREFILL_SEQUENCES (n),
+    # DECODE_SEQUENCES (B), PAIRS_2 (2A), CONTEXT_TOKENS (C), IN_ENGINE (requests admitted) and WAITING (requests queued) while it ran,
+    # ALL_TOKENS (computed, with guesses). Columns 2 to 6 are the arguments of ``step_seconds`` in its order; of attention ranks in lockstep
+    # they are those of the slowest rank, and the last three are of all ranks. The engine was idle between the end of a row and the start of
+    # the next one where the two differ.
     steps: NDArray[np.int64]
-    count: int
+    count: int  # steps of the run, of which the first ``len(steps)`` were recorded
+    # first_step, last_step: int64 per request: number of the step whose end was its first, its last token; -1 if that did not happen. Empty
+    # where no steps were to be recorded.
     first_step: NDArray[np.int64]
     last_step: NDArray[np.int64]

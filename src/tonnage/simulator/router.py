@@ -34,24 +34,16 @@ _MASK = 0xFFFFFFFF
 
 
 class View(NamedTuple):
-    """What a router sees of its instances; every field has one entry per instance.
+    """What a router sees of its instances; every field has one entry per instance."""
 
-    Attributes:
-        available: 1 where the instance takes new requests, else 0.
-        requests: requests that were sent there and have not ended.
-        tokens: tokens of those requests that are still to come: the prompt until the first token has come back, and the
-            output requested (``max_tokens``) less what has come back.
-        kv_used: share of the KV cache in use, from 0 to 1, as last scraped.
-        matched: prompt tokens of the request at hand whose prefix was sent there before, as far as the router remembers.
-        weight: relative capacity, above 0; 1 for all where the instances are alike.
-    """
-
-    available: Sequence[int]
-    requests: Sequence[int]
+    available: Sequence[int]  # 1 where the instance takes new requests, else 0
+    requests: Sequence[int]  # requests that were sent there and have not ended
+    # tokens of those requests that are still to come: the prompt until the first token has come back, and the output requested
+    # (``max_tokens``) less what has come back
     tokens: Sequence[int]
-    kv_used: Sequence[float]
-    matched: Sequence[int]
-    weight: Sequence[float]
+    kv_used: Sequence[float]  # share of the KV cache in use, from 0 to 1, as last scraped
+    matched: Sequence[int]  # prompt tokens of the request at hand whose prefix was sent there before, as far as the router remembers
+    weight: Sequence[float]  # relative capacity, above 0; 1 for all where the instances are alike
 
 
 class Request(NamedTuple):
@@ -63,17 +55,11 @@ class Request(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What a router keeps from one request to the next.
+    """What a router keeps from one request to the next."""
 
-    Attributes:
-        last: the instance that was chosen last, in an array of one.
-        credit: of each instance, for smooth weighted round robin.
-        seed: of the random choices, in an array of one.
-    """
-
-    last: MutableSequence[int]
-    credit: MutableSequence[float]
-    seed: Sequence[int]
+    last: MutableSequence[int]  # the instance that was chosen last, in an array of one
+    credit: MutableSequence[float]  # of each instance, for smooth weighted round robin
+    seed: Sequence[int]  # of the random choices, in an array of one
 
 
 def mixed(bits: int) -> int:

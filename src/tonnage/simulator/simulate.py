@@ -15,7 +15,7 @@ import numpy as np
 
 from tonnage.simulator.kernel import is_compiled, warm_up
 from tonnage.simulator.kernel.driven import loop_of
-from tonnage.simulator.ranked import is_for_reference
+from tonnage.simulator.rules import is_for_reference
 from tonnage.simulator.spec import spec_of
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.workload import ClosedLoop, TraceArrivals
@@ -144,11 +144,9 @@ def _one(point: Point, seed: int, window_s: float | None, tiers: Sequence[Tier],
     """One point; without ``stop`` by the reference, which gives the same record."""
     deployment, workload = point
     plain = stop is None or _is_plain(point)
-    return spec_of(deployment, tiers=tiers).run(workload.trace(seed), window_ps=_window_ps(window_s), plain=plain, stop=stop)
-
-
-def _window_ps(window_s: float | None) -> int:
-    return -1 if window_s is None else to_ps(window_s)
+    return spec_of(deployment, tiers=tiers).run(
+        workload.trace(seed), window_ps=-1 if window_s is None else to_ps(window_s), plain=plain, stop=stop
+    )
 
 
 def _watch(futures: list[Future[Requests]], points: Sequence[Point], progress: Progress | None) -> None:

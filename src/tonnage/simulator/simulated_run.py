@@ -23,19 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualLengths:
-    """What requests of equal length do to a fleet: they end together, and the next ones are admitted together.
+    """What requests of equal length do to a fleet: they end together, and the next ones are admitted together."""
 
-    Attributes:
-        share: by which lengths vary around the same means in the run that it is compared with.
-        requests: how many were compared, from the beginning of the run.
-        ttft_p95_ms: of these requests.
-        varied_ttft_p95_ms: the same where lengths vary.
-    """
-
-    share: float
-    requests: int
-    ttft_p95_ms: float
-    varied_ttft_p95_ms: float
+    share: float  # by which lengths vary around the same means in the run that it is compared with
+    requests: int  # how many were compared, from the beginning of the run
+    ttft_p95_ms: float  # of these requests
+    varied_ttft_p95_ms: float  # the same where lengths vary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,28 +209,18 @@ S_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFacts:
-    """Of a run behind a router.
+    """Of a run behind a router."""
 
-    Attributes:
-        failures: of instances, up to the arrival of the last request.
-        restarts: of instances between seasons.
-        retried: times that a request in flight was sent to another instance.
-        lost: requests that failed with their instance, or for which none was available.
-        availability: share of the instances' time in which they worked.
-        instance_hours: held, from the first instant to the arrival of the last request.
-        serving_mean, serving_most: instances that took requests, at the looks of the controller; None without one.
-        violations: of the limits.
-    """
-
-    failures: int
-    restarts: int
-    retried: int
-    lost: int
-    availability: float
-    instance_hours: float
+    failures: int  # of instances, up to the arrival of the last request
+    restarts: int  # of instances between seasons
+    retried: int  # times that a request in flight was sent to another instance
+    lost: int  # requests that failed with their instance, or for which none was available
+    availability: float  # share of the instances' time in which they worked
+    instance_hours: float  # held, from the first instant to the arrival of the last request
+    # serving_mean, serving_most: instances that took requests, at the looks of the controller; None without one
     serving_mean: float | None
     serving_most: int | None
-    violations: tuple[Violation, ...]
+    violations: tuple[Violation, ...]  # of the limits
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

@@ -33,25 +33,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EngineSpec:
-    """An engine: an instance, or one of its attention ranks.
+    """An engine: an instance, or one of its attention ranks."""
 
-    Attributes:
-        step: what a step costs.
-        knobs: its scheduler and limits; without a prefix cache for a model whose states of a sequence are no blocks of tokens.
-        blocks: blocks of ``knobs.tokens_per_block`` tokens that its KV cache has.
-        windows: blocks that a sequence holds for its sliding windows, in addition to those of its context.
-        max_context: longest prompt plus output; it rejects longer requests.
-        ranks: attention ranks of the instance, each an engine by this spec.
-        tiers: memory below the KV cache, where prompts share something.
-    """
-
-    step: StepModel
-    knobs: EngineKnobs
-    blocks: int
-    windows: Windows = NO_WINDOWS
-    max_context: int = 0
-    ranks: int = 1
-    tiers: Sequence[Tier] = ()
+    step: StepModel  # what a step costs
+    knobs: EngineKnobs  # its scheduler and limits; without a prefix cache for a model whose states of a sequence are no blocks of tokens
+    blocks: int  # blocks of ``knobs.tokens_per_block`` tokens that its KV cache has
+    windows: Windows = NO_WINDOWS  # blocks that a sequence holds for its sliding windows, in addition to those of its context
+    max_context: int = 0  # longest prompt plus output; it rejects longer requests
+    ranks: int = 1  # attention ranks of the instance, each an engine by this spec
+    tiers: Sequence[Tier] = ()  # memory below the KV cache, where prompts share something
 
     def engine(self, *, seed: int = 0, ends_only: bool = False) -> Engine:
         """A compiled engine at time 0; with ``ends_only`` it reports the ends of requests alone, which is far faster."""

@@ -25,18 +25,12 @@ class Tier:
 
     The step in which a request enters waits for the transfers of what it finds there, or is as long as these where they overlap; what goes
     down costs no time, as it is written while the engine computes.
-
-    Attributes:
-        blocks: KV blocks that it keeps.
-        block_ps: picoseconds in which one of them is moved up.
-        latency_ps: picoseconds before the first one of a request comes.
-        overlaps: whether the step computes meanwhile.
     """
 
-    blocks: int
-    block_ps: int
-    latency_ps: int = 0
-    overlaps: bool = False
+    blocks: int  # KV blocks that it keeps
+    block_ps: int  # picoseconds in which one of them is moved up
+    latency_ps: int = 0  # picoseconds before the first one of a request comes
+    overlaps: bool = False  # whether the step computes meanwhile
 
 
 def resolved_tiers(

@@ -9,7 +9,7 @@ from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TO
 from tonnage.simulator.reference import Clients
 from tonnage.simulator.reference.engine import Engine
 from tonnage.simulator.spec import rank_traces, spec_of
-from tonnage.units import PS_PER_S, to_ps
+from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
@@ -40,16 +40,15 @@ class _Places:
 class _Recorded(Engine):
     """The reference engine, which keeps what every step held."""
 
-    def __init__(self, *args: Any, most: int, **more: Any) -> None:
+    def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.most = most
         self.places = _Places()
         self.kept: list[TimelineStep] = []
 
     def begin(self) -> bool:
         """Put the next step together, and note it."""
         begun = super().begin()
-        if begun and self.step is not None and len(self.kept) < self.most:
+        if begun and self.step is not None and len(self.kept) < MOST_STEPS:
             self.kept.append(self.look())
         return begun
 
@@ -89,9 +88,7 @@ class _Recorded(Engine):
         return BLOCKS if batcher.lacks(first, needed) > batcher.free else TOKENS
 
 
-def simulate_timeline(
-    deployment: Deployment, workload: Workload, *, seed: int, window_s: float | None = None, most_steps: int = MOST_STEPS
-) -> tuple[Requests, Timeline]:
+def simulate_timeline(deployment: Deployment, workload: Workload, *, seed: int) -> tuple[Requests, Timeline]:
     """As ``simulate``, with the first steps of the engine; of an instance with attention ranks the first rank and its requests."""
     spec = spec_of(deployment)
     trace = rank_traces(workload.trace(seed), spec.ranks)[0]
@@ -105,12 +102,10 @@ def simulate_timeline(
         spec.knobs,
         spec.blocks,
         windows=spec.windows,
-        window_ps=-1 if window_s is None else to_ps(window_s),
         max_context=spec.max_context,
         seed=trace.seed,
         contents=trace.contents,
         answer=told,
-        most=most_steps,
     )
     clients.append(Clients(trace, engine.submit))
     engine.advance()

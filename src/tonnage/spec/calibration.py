@@ -29,21 +29,10 @@ MULTIPLIERS = (
     "frontend_s",
     "turnaround_s",
 )
-"""Terms that a benchmark of one deployment can tell: ``perf.overlay`` says what each factor acts on."""
+"""Terms that a benchmark of one deployment can tell: ``perf.terms_file`` says what each factor acts on."""
 
-OWN_TERMS = (
-    "compute",
-    "memory",
-    "attention",
-    "kv_bandwidth",
-    "allreduce_s",
-    "step_s",
-    "sequence_s",
-    "prefill_s",
-    "frontend_s",
-    "turnaround_s",
-)
-"""Terms that loads of one's own can tell without any shipped term: ``perf.own_terms`` says what each of them is."""
+OWN_TERMS = ("compute", "memory", "attention", *MULTIPLIERS[2:])
+"""Terms that loads of one's own can tell without any shipped term: ``perf.terms_file`` says what each of them is."""
 
 SMALLEST_TERM, LARGEST_TERM = 1e-12, 1e6
 """A term outside these is no calibration but a mistake in the file."""

@@ -14,7 +14,7 @@ from tonnage.api.question.arguments import Many, rates, whole_numbers
 from tonnage.api.question.lengths import LengthsFound
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
-from tonnage.simulator.ranked import is_for_reference
+from tonnage.simulator.rules import is_for_reference
 from tonnage.spec.arrivals import TrafficClass
 from tonnage.spec.recording import Recording, read_recording
 from tonnage.spec.workload import (

@@ -12,14 +12,13 @@ from tonnage.errors import InputError, option
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, UNFINISHED, gap_edges_ns
-from tonnage.simulator.acceptance import mixed, threshold
 from tonnage.simulator.kernel.blocks import EMPTY, PIECE_2, PLACE_2
 from tonnage.simulator.kernel.decoding import CELLS_2
 from tonnage.simulator.kernel.memory import NEVER, SETTINGS, SLOT, STATE, STEP, Lists, Log, Machine, Prices, Rows, Tallies, Watch
 from tonnage.simulator.kernel.prefix_cache import NOTE, Cache
 from tonnage.simulator.kernel.schedulers import CODES, SCHEDULERS
-from tonnage.simulator.ratio import RATIO_START
 from tonnage.simulator.request import STEP_COLUMNS
+from tonnage.simulator.rules import RATIO_START, mixed, threshold
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import EngineKnobs, Windows
 from tonnage.spec.sessions import Contents

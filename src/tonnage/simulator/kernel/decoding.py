@@ -139,12 +139,12 @@ def see_gap(m, gap):
         s.last_bin = bin_of(m.tallies, gap)
 
 
-# Right guesses of a drafter, compiled; ``acceptance.py`` says the same in plain numbers.
+# Right guesses of a drafter, compiled; ``rules.py`` says the same in plain numbers.
 
 
 @part()
 def mixed(bits):
-    """``acceptance.mixed`` on 64 bits that wrap by themselves."""
+    """``rules.mixed`` on 64 bits that wrap by themselves."""
     bits += np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,8 +1,8 @@
-"""The loop of one engine behind numba, compiled on first use and kept on disk where there is a place for it.
+"""The loops of one engine and of a fleet behind numba, compiled on first use and kept on disk where there is a place for it.
 
-It holds no interpreter lock, so that threads run several engines at once, and it allocates nothing, so that numba's counting of
-references (``_nrt``) is left out: it made the loop ten times slower. Python and the loop of a fleet call it by its address, so that it
-is compiled once.
+A loop holds no interpreter lock, so that threads run several engines at once, and it allocates nothing, so that numba's counting of
+references (``_nrt``) is left out: it made the loop ten times slower. Python and the loop of a fleet call the loop of one engine by its
+address, so that it is compiled once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit, typeof, types
+from numba.core.caching import NullCache
 
 from tonnage import units
 from tonnage.perf import step, step_terms
 from tonnage.results import requests
-from tonnage.simulator import autoscaler, ratio, request, router
-from tonnage.simulator.kernel import lockstep
+from tonnage.simulator import autoscaler, request, router, rules
+from tonnage.simulator.kernel import lockstep, routing
 from tonnage.simulator.kernel.compiler import LOOP, LOOPS, WHOLE, Reference, advance_at, by_reference, write_at
 from tonnage.simulator.kernel.memory import GROUP, NOBODY, Group
 from tonnage.simulator.kernel.schedulers import CODES
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 def _fingerprint() -> int:
     """Checksum of what the compiled loop is made of, sources and codes: a change in any of it compiles the loop again."""
-    others = [Path(str(module.__file__)) for module in (autoscaler, request, ratio, router, step, step_terms, requests, units)]
+    others = [Path(str(module.__file__)) for module in (autoscaler, request, rules, router, step, step_terms, requests, units)]
     files = [*sorted(Path(__file__).parent.glob("*.py")), *others]
     return zlib.crc32(b"".join([repr(CODES).encode(), *(file.read_bytes() for file in files)]))
 
@@ -179,3 +180,41 @@ def room_for(m: Machine, at: NDArray[np.int64]) -> NDArray[np.int64]:
     room = np.zeros((at.size, words), np.int64)
     at.ravel()[:] = room.ctypes.data + 8 * words * np.arange(at.size)
     return room
+
+
+def _build_fleet(version: int) -> Callable[..., Any]:
+    """The loop of a fleet, with ``version`` as part of its key in numba's cache."""
+
+    def drive_fleet(f, view, memory, asked, until):
+        fleet = by_reference(f)
+        routing.route(fleet, view, memory, by_reference(asked), until)
+        if until == f.rows.sent.size and f.stop[0] == 0:
+            routing.drain(fleet)
+        return version
+
+    return drive_fleet
+
+
+drive_fleet = compiled(_build_fleet(VERSION))
+"""``routing.route``, and after the last request ``routing.drain``; it is compiled when a large fleet is first simulated."""
+
+
+def is_compiled(loop: Any = drive) -> bool:
+    """Whether a run starts at once: compiled in this process, or found in numba's cache on disk."""
+    parts = loop.parts if isinstance(loop, Loop) else (loop,)
+    return all(part.signatures or _is_on_disk(part) for part in parts)
+
+
+def is_kept(part: Any) -> bool:
+    """Whether what is compiled is written to disk, where another process finds it."""
+    return not isinstance(part._cache, NullCache)
+
+
+def _is_on_disk(part: Any) -> bool:
+    """Whether numba's cache has it, for this processor."""
+    try:
+        cache = part._cache
+        index = cache._cache_file._load_index()
+        return any(key[1:] == cache._index_key(None, part.targetctx.codegen())[1:] for key in index)
+    except (AttributeError, ImportError, OSError):
+        return False

@@ -18,8 +18,7 @@ from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS
 from tonnage.simulator.autoscaler import Scaler, scaler_of
 from tonnage.simulator.changes import NO_CHANGES, RETRIES, Changes, Routed
 from tonnage.simulator.kernel.build import COARSE, EDGES, NO_LOG, NO_WATCH, idle, plain, ring_size, rows_for
-from tonnage.simulator.kernel.compiled import drive, drive_fleet
-from tonnage.simulator.kernel.driven import loop_of, room_for
+from tonnage.simulator.kernel.driven import drive, drive_fleet, loop_of, room_for
 from tonnage.simulator.kernel.members import Fleet, Groups
 from tonnage.simulator.kernel.memory import CLOSELY, GROUP, NEVER, ROUTED, SLOT, STATE, STEP, Group, Lists, Machine, Prices, Tallies
 from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Trace
 
 AT_ONCE = 100_000
-"""Requests between two looks at what the caller wants: an interrupt is noticed after so many."""
+"""Requests after which an interrupt is noticed."""
 
 
 class Down(NamedTuple):
@@ -80,7 +79,6 @@ def run_fleet(
     changes: Changes = NO_CHANGES,
     ranks: int = 1,
     wait: int = 0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Routed:
     """Simulate the requests of an open loop on several engines.
 
@@ -90,7 +88,6 @@ def run_fleet(
         router, seed, weight, sessions, changes: as in ``simulate_fleet``.
         ranks: attention ranks of an instance, in lockstep; each is one of the engines, and an endpoint to the router.
         wait: ``EngineKnobs.rank_wait_steps``.
-        progress: called with the requests that were sent and their number, now and then.
 
     Raises:
         InputError: a closed loop, no engine, an unknown router, due times out of order, lengths below one token, more instances in
@@ -105,10 +102,7 @@ def run_fleet(
     loop = loop_of(grouped=ranks > 1)
     fleet, view, memory, asked = arguments(trace, engines, router, seed, weight, sessions, changes, loop.address, ranks, wait)
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
-        sent = min(until, len(trace))
-        drive_fleet(fleet, view, memory, asked, sent)
-        if progress is not None:
-            progress(sent, len(trace))
+        drive_fleet(fleet, view, memory, asked, min(until, len(trace)))
     record = requests_of(fleet.rows, len(trace), fleet.tallies.gaps)
     served = np.where(record.instance < 0, -1, asked.chosen).astype(np.int32)
     due = trace.due_ps // PS_PER_NS if changes.some else record.due_ns

@@ -30,8 +30,8 @@ from tonnage.simulator.kernel.queue import give_back, leave_queue
 from tonnage.simulator.kernel.schedulers import schedule
 from tonnage.simulator.kernel.shared import forget_transfers
 from tonnage.simulator.kernel.tokens import streamed
-from tonnage.simulator.ratio import RATIO_START
 from tonnage.simulator.request import CANCELLED
+from tonnage.simulator.rules import RATIO_START
 
 # A request that nobody wants any more, compiled: it gives up its place in a list, its slot and its blocks at once.
 

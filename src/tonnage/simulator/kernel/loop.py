@@ -14,7 +14,7 @@ from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.schedulers import schedule
 from tonnage.simulator.kernel.shared import forget_transfers
 from tonnage.simulator.kernel.tokens import end_requests, end_step, streamed
-from tonnage.simulator.ratio import RATIO_DECAY, RATIO_LEAST, RATIO_START
+from tonnage.simulator.rules import RATIO_DECAY, RATIO_LEAST, RATIO_START
 
 # Steps that are alike, taken at once, compiled. Between two events (an arrival that the engine looks at, the end of a prompt, the last
 # token of a request, a block that nobody has) the same requests decode: each step reads one token more of each, so that a step of B

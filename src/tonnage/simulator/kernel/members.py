@@ -15,43 +15,28 @@ if TYPE_CHECKING:
 
 
 class Fleet(NamedTuple):
-    """Engines behind a router.
+    """Engines behind a router."""
 
-    Attributes:
-        cfg, state, step, slots: records, one or a row of them for each engine.
-        rows: the requests of all.
-        lists: arrays of two dimensions, a row for each engine.
-        prices: a row for each kind of engine, which is ``cfg.kind``.
-        tallies: ``positions``, ``moved`` and ``phases`` have a row for each engine; the histogram of gaps is that of all.
-        log: without entries.
-        watch: what the router sees.
-        events: a tournament of instants. Entry 1 is the earliest, the winner of 2k and 2k + 1 is k, and the second half has the instant
-            for each engine before which no request ends there.
-        place: the row of the request that comes next, in an array of one.
-        idle: the state of each engine at time 0; without entries where none fails or is released.
-        again: room for the rows that an engine had when it failed; without entries likewise.
-        stop: as that of a ``Machine``.
-        loop: address of the compiled loop of one engine, or of attention ranks in lockstep.
-        groups: the attention ranks of each instance, which are engines one after another; None where an engine is an instance.
-    """
-
+    # cfg, state, step, slots: records, one or a row of them for each engine
     cfg: Any
     state: Any
     step: Any
     slots: Any
-    rows: Rows
-    lists: Lists
-    prices: Prices
-    tallies: Tallies
-    log: Log
-    watch: Watch
+    rows: Rows  # the requests of all
+    lists: Lists  # arrays of two dimensions, a row for each engine
+    prices: Prices  # a row for each kind of engine, which is ``cfg.kind``
+    tallies: Tallies  # ``positions``, ``moved`` and ``phases`` have a row for each engine; the histogram of gaps is that of all
+    log: Log  # without entries
+    watch: Watch  # what the router sees
+    # a tournament of instants. Entry 1 is the earliest, the winner of 2k and 2k + 1 is k, and the second half has the instant for each
+    # engine before which no request ends there.
     events: NDArray[np.int64]
-    place: NDArray[np.int64]
-    idle: Any
-    again: NDArray[np.int64]
-    stop: NDArray[np.int64]
-    loop: int
-    groups: Any = None
+    place: NDArray[np.int64]  # the row of the request that comes next, in an array of one
+    idle: Any  # the state of each engine at time 0; without entries where none fails or is released
+    again: NDArray[np.int64]  # room for the rows that an engine had when it failed; without entries likewise
+    stop: NDArray[np.int64]  # as that of a ``Machine``
+    loop: int  # address of the compiled loop of one engine, or of attention ranks in lockstep
+    groups: Any = None  # the attention ranks of each instance, which are engines one after another; None where an engine is an instance
 
 
 class Groups(NamedTuple):

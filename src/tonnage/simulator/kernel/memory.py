@@ -191,24 +191,17 @@ class Prices(NamedTuple):
 
 
 class Tallies(NamedTuple):
-    """What is counted.
+    """What is counted."""
 
-    Attributes:
-        gaps: by bucket and bin; those of the rounds since ``counted`` are the decoding requests of each bucket (``positions``), times
-            the rounds, and what those add who came or went since then (``moved``).
-        edges: where the bins of gaps begin, in picoseconds, and NEVER at the end.
-        coarse: the bin in which each cell of ``decoding.cell_of`` begins.
-        phases: decoding requests by the round in which they need a block.
-        steps: the record of steps.
-    """
-
+    # by bucket and bin; those of the rounds since ``counted`` are the decoding requests of each bucket (``positions``), times the rounds,
+    # and what those add who came or went since then (``moved``)
     gaps: NDArray[np.int64]
-    edges: NDArray[np.int64]
-    coarse: NDArray[np.int64]
+    edges: NDArray[np.int64]  # where the bins of gaps begin, in picoseconds, and NEVER at the end
+    coarse: NDArray[np.int64]  # the bin in which each cell of ``decoding.cell_of`` begins
     positions: NDArray[np.int64]
     moved: NDArray[np.int64]
-    phases: NDArray[np.int64]
-    steps: NDArray[np.int64]
+    phases: NDArray[np.int64]  # decoding requests by the round in which they need a block
+    steps: NDArray[np.int64]  # the record of steps
 
 
 class Log(NamedTuple):
@@ -221,18 +214,14 @@ class Log(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """What a router sees of the engines, and what it will see.
+    """What a router sees of the engines, and what it will see."""
 
-    Attributes:
-        requests, tokens: by engine: requests that have not ended as far as their clients know, and tokens of these still to come.
-        late: a heap of columns (instant, engine, requests, tokens): what has left an engine and is not with the clients yet.
-        under_way: entries of the heap, in an array of one.
-    """
-
+    # requests, tokens: by engine: requests that have not ended as far as their clients know, and tokens of these still to come
     requests: NDArray[np.int64]
     tokens: NDArray[np.int64]
+    # a heap of columns (instant, engine, requests, tokens): what has left an engine and is not with the clients yet
     late: NDArray[np.int64]
-    under_way: NDArray[np.int64]
+    under_way: NDArray[np.int64]  # entries of the heap, in an array of one
 
 
 GROUP = record_of(

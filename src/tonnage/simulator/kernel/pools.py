@@ -18,7 +18,7 @@ import numpy as np
 
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.changes import NO_CHANGES
-from tonnage.simulator.kernel.compiled import drive, drive_fleet
+from tonnage.simulator.kernel.driven import drive, drive_fleet
 from tonnage.simulator.kernel.fleet import AT_ONCE, arguments
 from tonnage.simulator.kernel.memory import HANDED_ON
 from tonnage.simulator.kernel.run import check_trace, requests_of
@@ -39,21 +39,13 @@ ANY_LENGTH = (CODES["vllm"], CODES["sglang"])
 
 
 class Prefilled(NamedTuple):
-    """What the prefill pool made of each request.
+    """What the prefill pool made of each request."""
 
-    Attributes:
-        at: when its only token was there, in picoseconds; -1 for one that was rejected.
-        lasted: how long the step took that completed its prompt, in picoseconds.
-        status: of ``results.requests``.
-        chosen: its engine.
-        gaps: the histogram.
-    """
-
-    at: NDArray[np.int64]
-    lasted: NDArray[np.int64]
-    status: NDArray[np.int8]
-    chosen: NDArray[np.int64]
-    gaps: NDArray[np.int64]
+    at: NDArray[np.int64]  # when its only token was there, in picoseconds; -1 for one that was rejected
+    lasted: NDArray[np.int64]  # how long the step took that completed its prompt, in picoseconds
+    status: NDArray[np.int8]  # of ``results.requests``
+    chosen: NDArray[np.int64]  # its engine
+    gaps: NDArray[np.int64]  # the histogram
 
 
 def run_pools(

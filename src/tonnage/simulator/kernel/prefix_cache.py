@@ -54,64 +54,52 @@ NOTE = record_of(
 
 
 class Cache(NamedTuple):
-    """Blocks, names and contents.
+    """Blocks, names and contents."""
 
-    Attributes:
-        note: a record, as above.
-        starts, piece, until: the contents of the requests (``spec/sessions.py``).
-        held: int32, for each slot the blocks of its context in order, and from the end backwards those of its windows.
-        taken, known, windows: for each slot, how many of its context are taken, have a name; and how many of its windows are taken.
-        found, lifted: of the last one who was looked at, the block of each place, and the names of those that are in tiers.
-        refs: int32, holders of each block of the cache.
-        name: of each block of the cache and of the tiers.
-        begun, begun_until: the name of each block's beginning, and the token up to which that reaches.
-        before, after: int32, the rings.
-        names, blocks: the table of names; int64 and int32.
-        first: the first block of each tier, and the number of all blocks.
-        lasts, latency: picoseconds of a transfer from each tier, and before the first one of a request.
-        hidden: int64, 1 of a tier whose transfers overlap with the step.
-        cached: for each request, tokens that it found when it first entered.
-        pause: as in ``Trace.pause_ps``.
-        followers, waiting: as ``Follows.starts`` and ``Follows.rows``.
-        waits, ready: for how many that have not ended each request waits, and the last end of the others.
-        session, left: of each request its session, and of each session the requests that have not ended.
-        at, row: a heap of those on their way: when they are sent, and their rows.
-        firsts: rows of first turns.
-    """
-
-    note: Any
+    note: Any  # a record
+    # starts, piece, until: the contents of the requests (``spec/sessions.py``)
     starts: NDArray[np.int64]
     piece: NDArray[np.int64]
     until: NDArray[np.int64]
-    held: NDArray[np.int32]
+    held: NDArray[np.int32]  # int32, for each slot the blocks of its context in order, and from the end backwards those of its windows
+    # taken, known, windows: for each slot, how many of its context are taken, have a name; and how many of its windows are taken
     taken: NDArray[np.int64]
     known: NDArray[np.int64]
     windows: NDArray[np.int64]
+    # found, lifted: of the last one who was looked at, the block of each place, and the names of those that are in tiers
     found: NDArray[np.int64]
     lifted: NDArray[np.int64]
-    refs: NDArray[np.int32]
-    name: NDArray[np.int64]
+    refs: NDArray[np.int32]  # int32, holders of each block of the cache
+    name: NDArray[np.int64]  # of each block of the cache and of the tiers
+    # begun, begun_until: the name of each block's beginning, and the token up to which that reaches
     begun: NDArray[np.int64]
     begun_until: NDArray[np.int64]
+    # before, after: int32, the rings
     before: NDArray[np.int32]
     after: NDArray[np.int32]
+    # names, blocks: the table of names; int64 and int32
     names: NDArray[np.int64]
     blocks: NDArray[np.int32]
-    first: NDArray[np.int64]
+    first: NDArray[np.int64]  # the first block of each tier, and the number of all blocks
+    # lasts, latency: picoseconds of a transfer from each tier, and before the first one of a request
     lasts: NDArray[np.int64]
     latency: NDArray[np.int64]
-    hidden: NDArray[np.int64]
-    cached: NDArray[np.int64]
-    pause: NDArray[np.int64]
+    hidden: NDArray[np.int64]  # 1 of a tier whose transfers overlap with the step
+    cached: NDArray[np.int64]  # for each request, tokens that it found when it first entered
+    pause: NDArray[np.int64]  # as in ``Trace.pause_ps``
+    # followers, waiting: as ``Follows.starts`` and ``Follows.rows``
     followers: NDArray[np.int64]
     waiting: NDArray[np.int64]
+    # waits, ready: for how many that have not ended each request waits, and the last end of the others
     waits: NDArray[np.int64]
     ready: NDArray[np.int64]
+    # session, left: of each request its session, and of each session the requests that have not ended
     session: NDArray[np.int64]
     left: NDArray[np.int64]
+    # at, row: a heap of those on their way: when they are sent, and their rows
     at: NDArray[np.int64]
     row: NDArray[np.int64]
-    firsts: NDArray[np.int64]
+    firsts: NDArray[np.int64]  # rows of first turns
 
 
 @called()

@@ -29,27 +29,16 @@ NOTE = record_of(
 
 
 class Ranks(NamedTuple):
-    """What an engine knows of its requests, by row, in whole numbers of 64 bits.
+    """What an engine knows of its requests, by row, in whole numbers of 64 bits."""
 
-    Attributes:
-        note: a record of the type ``NOTE``.
-        priority: the class, counted from 0; the lower, the sooner.
-        ttft: the limit on the time to first token in picoseconds, -1 for none.
-        key: what orders the queue: the class or the deadline; known from the arrival on.
-        latest: the last instant at which a step of its prompt alone would be in time, NEVER without a limit; likewise.
-        waits: whether it is in the queue, in 8 bits.
-        newest: by class, the last that arrived, -1 at first: the next one of its class goes a little behind it.
-        given: new tokens of each that runs, in the order in which they entered, while a step is put together again.
-    """
-
-    note: Any
-    priority: NDArray[np.int64]
-    ttft: NDArray[np.int64]
-    key: NDArray[np.int64]
-    latest: NDArray[np.int64]
-    waits: NDArray[np.int8]
-    newest: NDArray[np.int64]
-    given: NDArray[np.int64]
+    note: Any  # a record of the type ``NOTE``
+    priority: NDArray[np.int64]  # the class, counted from 0; the lower, the sooner
+    ttft: NDArray[np.int64]  # the limit on the time to first token in picoseconds, -1 for none
+    key: NDArray[np.int64]  # what orders the queue: the class or the deadline; known from the arrival on
+    latest: NDArray[np.int64]  # the last instant at which a step of its prompt alone would be in time, NEVER without a limit; likewise
+    waits: NDArray[np.int8]  # whether it is in the queue, in 8 bits
+    newest: NDArray[np.int64]  # by class, the last that arrived, -1 at first: the next one of its class goes a little behind it
+    given: NDArray[np.int64]  # new tokens of each that runs, in the order in which they entered, while a step is put together again
 
 
 @part()

@@ -18,8 +18,8 @@ from tonnage.simulator.kernel.driven import grouped as in_lockstep
 from tonnage.simulator.kernel.driven import loop_for
 from tonnage.simulator.kernel.memory import NEVER, Log, Machine, Rows
 from tonnage.simulator.kernel.ranks import BY_CLASS, BY_DEADLINE, BY_TIME, NOTE, Ranks
-from tonnage.simulator.ranked import is_for_reference
 from tonnage.simulator.request import CANCELLED, StepRecord
+from tonnage.simulator.rules import is_for_reference
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.sessions import ENDLESS, of_rows

@@ -9,7 +9,7 @@ from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prefix_cache import COMPUTED
 from tonnage.simulator.kernel.queue import enter, lose, push_back
 from tonnage.simulator.kernel.shared import catch_up, compute, find, hold, no_longer_free, released
-from tonnage.simulator.ratio import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RETRACT_STEPS
+from tonnage.simulator.rules import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RETRACT_STEPS
 
 GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, False, True, COMPUTED, False
 

@@ -197,21 +197,13 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What a run leaves behind.
+    """What a run leaves behind."""
 
-    Attributes:
-        requests: the record.
-        steps: one row per step, the columns of ``StepRecord.steps``.
-        jobs: the requests with their times in picoseconds.
-        free_blocks: KV blocks that are free at the end.
-        cache: the prefix cache at the end; None where there is none.
-    """
-
-    requests: Requests
-    steps: list[tuple[int, ...]]
-    jobs: list[Job]
-    free_blocks: int
-    cache: PrefixCache | None = None
+    requests: Requests  # the record
+    steps: list[tuple[int, ...]]  # one row per step, the columns of ``StepRecord.steps``
+    jobs: list[Job]  # the requests with their times in picoseconds
+    free_blocks: int  # KV blocks that are free at the end
+    cache: PrefixCache | None = None  # the prefix cache at the end; None where there is none
 
 
 def run_reference(

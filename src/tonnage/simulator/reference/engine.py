@@ -5,7 +5,7 @@ Time is a whole number of picoseconds. The engine works in steps; whenever one e
 1. arrivals: what reached the engine before this instant joins the queue;
 2. finishes: every request whose tokens the step completed gets its next one; those with their last one
    leave. With speculative decoding a decode yields one token and
-   those guesses before it that were right (``acceptance.py``), all at this instant: the gaps between them are 0,
+   those guesses before it that were right (``rules.py``), all at this instant: the gaps between them are 0,
    and are counted as such;
 3. arrivals at this very instant;
 4. admission (``batcher.py`` and a file per scheduler), and the next step begins, if there is anything to do. An idle engine
@@ -49,11 +49,11 @@ from typing import TYPE_CHECKING, get_args
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import COMPLETED, GAP_BINS, POSITION_BUCKETS, REJECTED, UNFINISHED, Requests, gap_edges_ns
-from tonnage.simulator.acceptance import accepted, threshold
 from tonnage.simulator.reference.batcher import Batcher
 from tonnage.simulator.reference.job import NEVER, Job, Prices, Step
 from tonnage.simulator.reference.prefix_cache import PrefixCache
 from tonnage.simulator.request import CANCELLED, Happened, Request, check_received
+from tonnage.simulator.rules import accepted, threshold
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Scheduler, Windows
 from tonnage.spec.sessions import Contents

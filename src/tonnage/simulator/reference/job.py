@@ -62,20 +62,16 @@ class Job:
 
 @dataclass(slots=True, kw_only=True)
 class Step:
-    """What one forward pass computes.
+    """What one forward pass computes."""
 
-    Attributes:
-        work: requests with the new tokens of each.
-        prefill_tokens, prefill_sequences, decode_sequences, pairs_2, context_tokens: P, n, B, 2A and C of ``step_seconds``.
-        transfer_ps, overlap_ps: time of the transfers from tiers below the KV cache for which it waits, and with which it overlaps.
-    """
-
-    work: list[tuple[Job, int]] = field(default_factory=list)
+    work: list[tuple[Job, int]] = field(default_factory=list)  # requests with the new tokens of each
+    # prefill_tokens, prefill_sequences, decode_sequences, pairs_2, context_tokens: P, n, B, 2A and C of ``step_seconds``
     prefill_tokens: int = 0
     prefill_sequences: int = 0
     decode_sequences: int = 0
     pairs_2: int = 0
     context_tokens: int = 0
+    # transfer_ps, overlap_ps: time of the transfers from tiers below the KV cache for which it waits, and with which it overlaps
     transfer_ps: int = 0
     overlap_ps: int = 0
 

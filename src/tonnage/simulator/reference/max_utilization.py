@@ -34,15 +34,7 @@ class MaxUtilization(TensorRtLlm):
         for job in [job for job in self.running if job.drafts]:
             step.add(job, 1)
         budget -= len(step.work) * (self.drafted + 1)
-        for job in [job for job in self.running if not job.drafts]:
-            new = job.tokens - job.computed
-            if new > budget:
-                if not self.knobs.chunked_prefill:
-                    break
-                new = budget // self.knobs.tokens_per_block * self.knobs.tokens_per_block
-            if new > 0:
-                step.add(job, new)
-                budget -= new
+        self._fill(step, [(job, job.tokens - job.computed) for job in self.running if not job.drafts], budget)
         return self.made(step)
 
     def _grow(self) -> bool:

@@ -37,20 +37,13 @@ Key = tuple[int, int]
 
 
 class Found(NamedTuple):
-    """What a request finds.
+    """What a request finds."""
 
-    Attributes:
-        blocks: in order, the block of each place, or its name where it is in a tier.
-        kept: how many of them are in the KV cache …
-        idle: … and are held by nobody.
-        tokens: of the prompt that need not be computed.
-        transfer_ps, overlap_ps: time of the transfers from tiers for which the step waits, and with which it overlaps.
-    """
-
-    blocks: tuple[int | Key, ...] = ()
-    kept: int = 0
-    idle: int = 0
-    tokens: int = 0
+    blocks: tuple[int | Key, ...] = ()  # in order, the block of each place, or its name where it is in a tier
+    kept: int = 0  # how many of them are in the KV cache …
+    idle: int = 0  # … and are held by nobody
+    tokens: int = 0  # of the prompt that need not be computed
+    # transfer_ps, overlap_ps: time of the transfers from tiers for which the step waits, and with which it overlaps
     transfer_ps: int = 0
     overlap_ps: int = 0
 

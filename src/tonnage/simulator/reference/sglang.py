@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.ratio import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RATIO_START, RETRACT_STEPS
 from tonnage.simulator.reference.batcher import Batcher
 from tonnage.simulator.reference.job import Job, Step
+from tonnage.simulator.rules import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RATIO_START, RETRACT_STEPS
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 

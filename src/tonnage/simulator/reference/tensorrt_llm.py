@@ -46,8 +46,16 @@ class TensorRtLlm(Batcher):
         for job in [job for job in self.running if job.decodes]:
             step.add(job, 1)
         budget -= step.decode_sequences * (self.drafted + 1)
-        for job in [job for job in self.running if job.generated == 0]:
-            new = job.isl - job.computed
+        self._fill(step, [(job, job.isl - job.computed) for job in self.running if job.generated == 0], budget)
+        step = self._batched(step)
+        for job, new in step.work:
+            self.take(job, job.computed + new)
+        return self.made(step)
+
+    def _fill(self, step: Step, prompts: list[tuple[Job, int]], budget: int) -> None:
+        """Add what is left of prompts while the budget lasts: in whole blocks where it cuts one, or not at all."""
+        for job, left in prompts:
+            new = left
             if new > budget:
                 if not self.knobs.chunked_prefill:
                     break
@@ -55,10 +63,6 @@ class TensorRtLlm(Batcher):
             if new > 0:
                 step.add(job, new)
                 budget -= new
-        step = self._batched(step)
-        for job, new in step.work:
-            self.take(job, job.computed + new)
-        return self.made(step)
 
     def filled(self, job: Job) -> None:
         """A prompt that is complete can be found."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, UNFINISHED, Requests
-from tonnage.simulator.acceptance import draw, threshold
+from tonnage.simulator.rules import draw, threshold
 from tonnage.simulator.services.queue import Batch, ModelQueue, Ticket
 from tonnage.spec.service import taken_stages
 from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
@@ -101,22 +101,15 @@ APART_PS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRun:
-    """What happened.
+    """What happened."""
 
-    Attributes:
-        requests: the record: ``isl`` is the items of a request, ``osl`` 1, and its one token the answer; one that found a full queue is
-            rejected, one whose time in a queue was up has failed.
-        stream: of each request, its place among those of the service.
-        batches: by model, how many batches had so many items.
-        waited_s: by model, the mean time in its queue of those that left it in a batch, in seconds.
-        busy: by GPU, the share of the time in which it had a batch.
-    """
-
+    # the record: ``isl`` is the items of a request, ``osl`` 1, and its one token the answer; one that found a full queue is rejected, one
+    # whose time in a queue was up has failed
     requests: Requests
-    stream: NDArray[np.int64]
-    batches: dict[str, dict[int, int]]
-    waited_s: dict[str, float]
-    busy: tuple[float, ...]
+    stream: NDArray[np.int64]  # of each request, its place among those of the service
+    batches: dict[str, dict[int, int]]  # by model, how many batches had so many items
+    waited_s: dict[str, float]  # by model, the mean time in its queue of those that left it in a batch, in seconds
+    busy: tuple[float, ...]  # by GPU, the share of the time in which it had a batch
 
     def latencies_s(self, stream: int | None = None) -> NDArray[np.float64]:
         """Seconds from request to answer of one stream, in order of requests; infinite where no answer came."""

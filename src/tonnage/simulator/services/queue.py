@@ -20,35 +20,21 @@ NO_DEADLINE = 1 << 62
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Ticket:
-    """One request in the queue of one model.
+    """One request in the queue of one model."""
 
-    Attributes:
-        request: number of the request.
-        stage: of its way.
-        items: that it adds to a batch.
-        since: when it entered the queue, in picoseconds.
-        deadline: when its time in the queue is up.
-    """
-
-    request: int
-    stage: int
-    items: int
-    since: int
-    deadline: int = NO_DEADLINE
+    request: int  # number of the request
+    stage: int  # of its way
+    items: int  # that it adds to a batch
+    since: int  # when it entered the queue, in picoseconds
+    deadline: int = NO_DEADLINE  # when its time in the queue is up
 
 
 class Formed(NamedTuple):
-    """What a look at the queue gave.
+    """What a look at the queue gave."""
 
-    Attributes:
-        batch: the requests that leave together; empty where none does yet.
-        expired: requests that are rejected because their time is up.
-        wake: when to look again if nothing comes, in picoseconds; None where there is nothing to wait for.
-    """
-
-    batch: list[Ticket]
-    expired: list[Ticket]
-    wake: int | None
+    batch: list[Ticket]  # the requests that leave together; empty where none does yet
+    expired: list[Ticket]  # requests that are rejected because their time is up
+    wake: int | None  # when to look again if nothing comes, in picoseconds; None where there is nothing to wait for
 
 
 @dataclass(slots=True, eq=False)
