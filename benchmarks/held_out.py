@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tonnage.evidence.predict import MeasuredTable
 from tonnage.evidence.score import report_of
 from tonnage.perf.terms_file import shipped
-from tools.fit.decisions import decided, decisions
+from tools.fit.decisions import decided, surely
 
 OF_A_GROUP = "NIM, the other five curves of a group that was left out"
 ROWS = {
@@ -32,32 +32,36 @@ def held_out_in_short() -> list[str]:
     return found
 
 
-DECIDED = ("decisions", "median", "near", "too much")
+SHARES = ("near", "too much", "sure too much")
+DECIDED = ("decisions", "median", "near", "too much", "sure median", "sure too much")
 
 
 def decisions_in_short(measured: Mapping[str, MeasuredTable]) -> list[str]:
     """The decisions on models and GPUs that were left out, and on measured files, in Markdown."""
-    found = ["| curves of | decisions | median | within 20 % | over 10 % too much |", "|---|---|---|---|---|"]
+    found = ["| curves of | decisions | median | within 20 % | over 10 % too much | median at 80 % | over 10 % too much at 80 % |"]
+    found.append("|---" * (len(DECIDED) + 1) + "|")
     for column, tables in shipped()["report"]["modern"]["held_out"].items():
         kind = {"gpu": "GPU"}.get(column, column)
         found += [_decided(f"{name}, {kind} left out", figures) for name, figures in tables.items()]
+        count = sum(figures["decisions"] for figures in tables.values())
+        shares = {key: sum(each["decisions"] * each.get(key, 0.0) for each in tables.values()) / count for key in SHARES}
+        found.append(_decided(f"all of these, a {kind} left out", {"decisions": count} | shares))
     for name, table in measured.items():
-        rows = report_of(table)[1]
+        rows = [row for row in report_of(table)[1] if row.point.concurrency and row.measured.get("itl_ms") and "itl_ms" in row.predicted]
         loads = [
             (
                 (row.group["deployment"], row.group["engine"], row.group["lengths"]),
-                float(row.point.concurrency),
-                measured_ms,
+                float(row.point.concurrency or 0),
+                row.measured["itl_ms"],
                 row.predicted["itl_ms"],
             )
             for row in rows
-            if row.point.concurrency and (measured_ms := row.measured.get("itl_ms")) and "itl_ms" in row.predicted
         ]
-        found.append(_decided(name, decided(decisions(loads))))
+        found.append(_decided(name, decided(loads, [surely(row.regime) for row in rows])))
     return found
 
 
 def _decided(name: str, figures: Mapping[str, float]) -> str:
     """One line of the table; a dash where no curve crosses a limit."""
-    cells = [f"{figures[key]:.2f}" if key == "median" else f"{figures[key]:.0f}" for key in DECIDED if key in figures]
-    return f"| {name} | {' | '.join([*cells, *['–'] * (len(DECIDED) - len(cells))])} |"
+    cells = [f"{figures[key]:.{2 if 'median' in key else 0}f}" if key in figures else "–" for key in DECIDED]
+    return f"| {name} | {' | '.join(cells)} |"

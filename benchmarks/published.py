@@ -2,8 +2,8 @@
 
     ./benchmark published [--fit]
 
-Each line has the measured value, the estimate and its error. ``--fit`` prints the two durations of ``perf.adapters`` that the runs of
-vLLM 0.8 ask for. The measurements are typed here from their sources; nothing is fitted to the others.
+Each line has the measured value, the estimate and its error. ``--fit`` prints the two durations of ``perf.images_and_adapters`` that the
+runs of vLLM 0.8 ask for. The measurements are typed here from their sources; nothing is fitted to the others.
 """
 
 from __future__ import annotations

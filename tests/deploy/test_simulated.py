@@ -20,7 +20,7 @@ from tests.deploy.plans import dense, experts
 from tests.deploy.written import check_files, objects_of
 from tonnage import api
 from tonnage.api.bench import bench
-from tonnage.api.running.deploy import planned
+from tonnage.api.running.plans import planned
 from tonnage.api.running.serve import serve_simulated
 from tonnage.cli.main import run
 from tonnage.deploy.plan_text import bench_lengths

@@ -21,7 +21,7 @@ from tests.questions import contenders, question
 from tests.serve.test_chain import flags_of, loads, slower
 from tonnage import api
 from tonnage.api import bench as bench_api
-from tonnage.api.running.deploy import planned
+from tonnage.api.running.plans import planned
 from tonnage.api.sizing import size
 from tonnage.cli.main import run
 from tonnage.evidence.measurement import POINTS, Afterwards, design, greedy, width_left

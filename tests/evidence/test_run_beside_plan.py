@@ -14,7 +14,7 @@ import pytest
 from tests.report.example_plan import full, without_answer
 from tonnage.api import serve_simulated, simulate, write_runs
 from tonnage.api.compare import compare_plan
-from tonnage.api.running.deploy import planned
+from tonnage.api.running.plans import planned
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.evidence.replay import MetricBeside

@@ -17,7 +17,7 @@ import pytest
 
 from tests.test_docs import ROOT, Example, examples_of
 from tests.tolerance import words_and_numbers
-from tonnage.api.running.deploy import planned
+from tonnage.api.running.plans import planned
 from tonnage.cli.main import run
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests

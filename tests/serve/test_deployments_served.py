@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.deployments import deployment
-from tonnage.api.running.deploy import Instances
+from tonnage.api.running.plans import Instances
 from tonnage.api.running.serve import engines_of
 from tonnage.evidence.replay import replay
 from tonnage.results.requests import COMPLETED

@@ -126,6 +126,7 @@ def test_a_load_is_read_between_the_same_two_wherever_the_search_begins(knee: fl
 
     found = rate_of(Curve(value).highest(limit(target), care=care))
     assert rate_of(Curve(value, begin=begin).highest(limit(target), care=care)) == found
+    assert rate_of(Curve(value).highest(limit(target), care=care, near=begin)) == found
     assert rate_of(Curve(value).highest(limit(target), 0.999 * found, care)) == found
     assert rate_of(Curve(value).highest(limit(target), found, care)) == 0.0
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tonnage.api.running.deploy import planned
+from tonnage.api.running.plans import planned
 from tonnage.api.sizing import ask, size
 from tonnage.errors import InputErrors
 from tonnage.formats.sessions import read_sessions

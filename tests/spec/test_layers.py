@@ -35,12 +35,12 @@ def test_a_state_of_qwen_is_192_mb_in_32_bits_and_split_over_gpus() -> None:
 
 
 def test_sparse_latent_attention_reads_its_choice_and_an_index() -> None:
-    """FP8 entries of 656 bytes and keys of 132 (formulas of DeepSeek V3.2); 16 heads a GPU are filled up to 64."""
+    """FP8 entries of 656 bytes and keys of 132 (formulas of DeepSeek V3.2); 8 heads a GPU are filled up to 16."""
     sparse = only("deepseek-v3.2", "sparse-latent").mixer
     assert (sparse.cache(8, 8).token, sparse.cache(8, 8).index) == (656, 132)
     assert (sparse.cache(16, 1).token, sparse.cache(16, 1).index) == (1152, 256)
     assert sparse.work(8, 8).sequence_bytes == 2048 * 656
-    assert sparse.work(8, 8).sequence == sparse.work(8, 2).sequence == 2 * 64 * (2 * 512 + 64) * 2048
+    assert sparse.work(8, 16).sequence == sparse.work(8, 8).sequence == 2 * 16 * (2 * 512 + 64) * 2048
     assert sparse.work(8, 1).index == 2 * 64 * 128
     assert sparse.work(16, 1).context == 0
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.deploy.plans import dense
 from tests.workload.test_history import BOUNDS, MONDAY, answer, series
-from tonnage.api.running.deploy import planned
+from tonnage.api.running.plans import planned
 from tonnage.cli.main import run
 from tonnage.report.history import verdict
 from tonnage.watch.drift import Today, measured_loads, today

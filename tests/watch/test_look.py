@@ -14,7 +14,7 @@ import pytest
 from tests.deploy.plans import dense
 from tonnage import api
 from tonnage.api.bench import bench
-from tonnage.api.running.deploy import planned
+from tonnage.api.running.plans import planned
 from tonnage.cli.main import run
 from tonnage.formats.prometheus import Buckets
 from tonnage.report.watched import watched

@@ -5,8 +5,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from tonnage.perf.residuals import shipped_residuals
+from tonnage.plan.candidate import CONFIDENCE
+from tonnage.sizing.loads.confidence import StepErrors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.perf.residuals import Regime
 
 LIMITS_MS = (10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0)
 """Limits on the time per token that are asked of a curve which crosses them."""
@@ -59,14 +69,31 @@ def _most(clients: Sequence[float], times: Sequence[float], limit: float) -> flo
     return float(clients[low] * (clients[high] / clients[low]) ** share)
 
 
-def decided(ratios: Sequence[float]) -> dict[str, float]:
-    """How many decisions there are, their median, and the shares that are near and that promise too much, in percent."""
-    if not ratios:
+def decided(loads: Sequence[Load], longer: Sequence[float]) -> dict[str, float]:
+    """How many decisions there are, their median, and the shares that are near and that promise too much, in percent.
+
+    Args:
+        loads: measured rows.
+        longer: factors on their predicted times, with which these are what a plan counts on at its usual confidence.
+    """
+    values = np.array(decisions(loads))
+    if not values.size:
         return {"decisions": 0}
-    values = np.array(ratios)
+    sure = np.array(decisions([(*row[:3], row[3] * factor) for row, factor in zip(loads, longer, strict=True)]))
     return {
-        "decisions": len(ratios),
+        "decisions": values.size,
         "median": round(float(np.median(values)), 2),
         "near": round(100 * float(np.mean(np.abs(values - 1.0) <= WITHIN)), 0),
-        "too much": round(100 * float(np.mean(values > 1.0 + TOO_MUCH)), 0),
+        "too much": _too_much(values),
+        "sure median": round(float(np.median(sure)), 2),
+        "sure too much": _too_much(sure),
     }
+
+
+def _too_much(values: NDArray[np.float64]) -> float:
+    return round(100 * float(np.mean(values > 1.0 + TOO_MUCH)), 0)
+
+
+def surely(regime: Regime) -> float:
+    """By which factor a plan takes the time per token to be longer than predicted, at the confidence that it has where none is asked."""
+    return StepErrors(metric="itl_ms", regime=regime, residuals=shipped_residuals()).factor(CONFIDENCE)

@@ -72,7 +72,7 @@ def compare_plan(
         DataError: a file of the run folder is damaged.
     """
     from tonnage.api.question.deployment import BY_CONTENT
-    from tonnage.api.running.deploy import planned
+    from tonnage.api.running.plans import planned
     from tonnage.evidence.replay import ROUTER, beside_plan, replay
     from tonnage.formats.measured_files import InvalidRuns
     from tonnage.simulator.router import ROUTERS

@@ -185,7 +185,7 @@ def calibrate(
 
 def _of_plan(plan: str | Path, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a plan says of the measured deployment: the columns of a row, and the knobs of its engine."""
-    from tonnage.api.running.deploy import planned
+    from tonnage.api.running.plans import planned
 
     for name in ("model", "gpu", "precision", "tp", "engine"):
         if name in given:

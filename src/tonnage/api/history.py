@@ -114,7 +114,7 @@ def fit_history(
         InputError: what cannot be used or written, in one line.
     """
     from tonnage.api.compare import scenario_target, write_scenario
-    from tonnage.api.running.deploy import planned
+    from tonnage.api.running.plans import planned
     from tonnage.watch.drift import measured_loads
     from tonnage.workload.history_fit import fit_history as fit
 
@@ -140,7 +140,7 @@ def today(plan: str | Path, fit: HistoryFit, *, forecast: str | None = None, coe
     Raises:
         InputError: no plan, one that predicts nothing, or no duration.
     """
-    from tonnage.api.running.deploy import planned
+    from tonnage.api.running.plans import planned
     from tonnage.units import parse_duration
     from tonnage.watch.drift import today as beside
 

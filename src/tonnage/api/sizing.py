@@ -236,7 +236,7 @@ def size_measured(
     """How many systems a load needs, from measured points: the classic way of NVIDIA's course.
 
     Args:
-        benchmarks: CSV or JSON of measured points (``results.points.read_points``).
+        benchmarks: CSV or JSON of measured points (``formats.measured_files.read_points``).
         model, isl, osl: which points to use, where the file holds several; also what a report of
             GenAI-Perf that does not say them was measured with.
         gpu, precision, tp, engine: which deployments may be chosen; all in the file if not given.

@@ -207,7 +207,7 @@ def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
     from tonnage import api
 
     if "plan" in asked and "instances" not in asked:
-        from tonnage.api.running.deploy import planned
+        from tonnage.api.running.plans import planned
 
         asked["instances"] = planned(asked["plan"], coefficients=asked.get("coefficients")).instances
     fleet = {name: asked.pop(name) for name in ("instances", "router", "host", "port") if name in asked}

@@ -151,7 +151,7 @@ def calibrate(
     """Fit factors on the shipped terms, or own terms, to measured rows of one engine on one GPU.
 
     Args:
-        rows: as ``results.measured_rows.read_measured`` gives them.
+        rows: as ``formats.measured_files.read_measured`` gives them.
         terms: the groups of ``terms.json`` that are calibrated; the shipped ones if not given.
         widths: the prior's width of the logarithm of each factor; the learned ones of the fit if not given.
         data: says in words what the rows are.

@@ -295,7 +295,7 @@ def simulated(point: Point, load: Load | None = None) -> Requests:
 
 
 # The rows of a measured file as points that can be predicted, each with its own way to be predicted. A plain table of our columns is read
-# by ``results.measured_rows``. Files with columns and own rules are turned into a ``MeasuredTable`` by anyone who knows those
+# by ``formats.measured_files``. Files with columns and own rules are turned into a ``MeasuredTable`` by anyone who knows those
 # rules, such as ``tools/fit`` for ``silicon_sample.csv``.
 
 
@@ -307,7 +307,7 @@ FOREIGN = "silicon_sample.csv"
 class MeasuredTable:
     """The rows of a measured file."""
 
-    rows: list[dict[str, Any]]  # as ``results.measured_rows.read_measured`` gives them, or with the same keys as far as they are known
+    rows: list[dict[str, Any]]  # as ``formats.measured_files.read_measured`` gives them, or with the same keys as far as they are known
     point: Callable[[int], Point]  # looks row ``i`` up in the catalogs
     # gives the metrics of row ``i`` at a point that ``point`` gave, by the names that ``validation.predict`` uses
     predict: Callable[[int, Point], dict[str, float]]

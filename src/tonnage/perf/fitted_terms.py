@@ -1,7 +1,7 @@
 """The fitted terms, each described once: what ``coefficients/terms.json`` may hold, and what a calibration may multiply.
 
 A fitted term is an efficiency, a duration or another number that no datasheet says. It may be in several groups of the file, and
-all that stand for a deployment are multiplied (``perf.term_groups``). Which coefficients of a step a term is part of is said
+all that stand for a deployment are multiplied (``perf.terms_file``). Which coefficients of a step a term is part of is said
 there (``step_terms.StepTerm.fed_by``). A key of the file that no entry here allows is refused, so that a misspelt key cannot
 leave its term at a default in silence.
 """

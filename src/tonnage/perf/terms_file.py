@@ -194,7 +194,7 @@ class Origins:
 
 @strict
 class TermsFile:
-    """``terms.json`` as it is written; ``report`` is for people. The groups are those of ``perf.term_groups``."""
+    """``terms.json`` as it is written; ``report`` is for people. The groups are those of ``TermGroups``."""
 
     shared: Numbers
     architectures: dict[str, Numbers]

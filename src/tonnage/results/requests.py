@@ -48,9 +48,9 @@ def gap_edges_ns() -> NDArray[np.int64]:
 class Turns:
     """Of the requests of sessions."""
 
-    session: NDArray[np.int64]  # int64, the number of each one's session
+    session: NDArray[np.int64]  # the number of each one's session
     first: NDArray[np.bool_]  # whether it is the session's first
-    alone_ns: NDArray[np.int64]  # int64, how long its answer takes where the session is the only one; -1 where that does not compare
+    alone_ns: NDArray[np.int64]  # how long its answer takes where the session is the only one; -1 where that does not compare
 
     def some(self, rows: slice | NDArray[np.int64]) -> Turns:
         """Those of some of the requests."""

@@ -67,10 +67,7 @@ def _plain(value: Any) -> Any:
 
 def write_json(path: Path, document: Any) -> None:
     """Write a document as JSON, replacing a file of that name in one step. Raises InputError: the file cannot be written."""
-    text = json_text(document)
-    with _reported(path), _beside(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
+    _write_text(path, json_text(document))
 
 
 def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, summary: Summary, provenance: dict[str, Any]) -> None:
@@ -83,6 +80,7 @@ def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, sum
         InputError: the folder is in use or cannot be written.
         ValueError: the summary is not that of these requests.
     """
+    import pyarrow.parquet as pq
     import yaml
 
     if json_text(summary.to_json()) != json_text(summarize(requests).to_json()):
@@ -91,7 +89,8 @@ def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, sum
     with _reported(directory), _beside(directory) as partial:
         partial.mkdir()
         (partial / "scenario.yaml").write_text(yaml.safe_dump(_plain(scenario), sort_keys=False, allow_unicode=True), encoding="utf-8")
-        _write_tables(partial, requests)
+        pq.write_table(requests_table(requests), partial / "requests.parquet", compression="zstd")
+        pq.write_table(gaps_table(requests), partial / "gaps.parquet", compression="zstd")
         (partial / "summary.json").write_text(json_text(summary.to_json()), encoding="utf-8")
         (partial / "provenance.json").write_text(json_text(provenance), encoding="utf-8")
         os.rename(partial, directory)
@@ -137,17 +136,13 @@ def write_yaml(path: Path, document: dict[str, Any]) -> None:
     """Write plain values as YAML, replacing a file of that name in one step. Raises InputError: it cannot be written."""
     import yaml
 
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    _write_text(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+
+
+def _write_text(path: Path, text: str) -> None:
     with _reported(path), _beside(path) as partial:
         partial.write_text(text, encoding="utf-8")
         os.replace(partial, path)
-
-
-def _write_tables(folder: Path, requests: Requests) -> None:
-    import pyarrow.parquet as pq
-
-    pq.write_table(requests_table(requests), folder / "requests.parquet", compression="zstd")
-    pq.write_table(gaps_table(requests), folder / "gaps.parquet", compression="zstd")
 
 
 def requests_table(requests: Requests) -> pa.Table:
@@ -289,8 +284,8 @@ class Batch:
     """Rows of some requests, in the order of their ids."""
 
     rows: NDArray[np.int64]  # int64 of shape (requests, 10): the columns of ``Requests`` in its order, from ``due_ns`` to ``preemptions``
-    offsets_ns: NDArray[np.int64]  # int64, the moments of all their output tokens after ``sent_ns``, request by request
-    lengths: NDArray[np.int64]  # int64, how many of these belong to each request
+    offsets_ns: NDArray[np.int64]  # the moments of all their output tokens after ``sent_ns``, request by request
+    lengths: NDArray[np.int64]  # how many of these belong to each request
 
     def requests(self, gaps: NDArray[np.int64], window_ns: int = -1) -> Requests:
         """The rows as a record."""

@@ -66,7 +66,7 @@ class Served:
     ranks: int = 1  # attention ranks of an instance, each of which is an engine
     dialect: Dialect = OF_VLLM  # whose errors, replies and names of metrics clients see
     reasons: bool = False  # whether it thinks before it answers
-    events: str = ""  # where the events of the prefix caches are published (``serve.events``), and sent again; "" for nowhere
+    events: str = ""  # where the events of the prefix caches are published (``serve.prefix``), and sent again; "" for nowhere
     events_again: str = ""
     events_topic: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)  # and version, width: as in ``Service``

@@ -193,7 +193,7 @@ NO_CHANGES = Changes()
 # Engines whose limits change with the hour of the day: each instance is drained and started again with other settings. At the hour at
 # which a season begins, the instances are restarted a quarter of them at a time, as Kubernetes rolls a Deployment (maxUnavailable 25 %).
 # One that is restarted takes no new requests for ``drain_s`` and ends those that it has; what is still in flight then is taken from it,
-# and sent again or lost by the rule of failures (``failures.py``). After ``start_s`` more it serves with the settings of the season,
+# and sent again or lost by the rule of failures. After ``start_s`` more it serves with the settings of the season,
 # empty.
 
 

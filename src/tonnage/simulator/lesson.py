@@ -9,7 +9,7 @@ the whole tension between TTFT and ITL, and the three batchers are three answers
     in-flight    a request enters as soon as a slot is free
     one-prefill  the same, but at most one request is in prefill
 
-Rules of the real engines are in `reference.py`; here a tick is a tick and nothing runs out of memory.
+Rules of the real engines are in ``simulator.reference``; here a tick is a tick and nothing runs out of memory.
 """
 
 from __future__ import annotations

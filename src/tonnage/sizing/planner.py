@@ -83,7 +83,7 @@ def size(
         return plan
     if decided is not None:
         decided(plan)
-    deep = _made(_parts(search, best), steps, workers if question.recording is None else 1)
+    deep = _made(_parts(replace(search, shares=found.shares), best), steps, workers if question.recording is None else 1)
     return replace(plan, warnings=warnings(best, deep.get("sensitivity")), **deep)
 
 

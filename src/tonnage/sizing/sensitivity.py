@@ -83,16 +83,21 @@ def changed_question(question: Question, name: Input, change: float) -> Question
 def again(search: Search, question: Question, best: Sized | None = None, *, care: Care = SURE) -> Answer:
     """The answer to another question, without what is said next to the best, which ``best`` is likely to be.
 
-    With ``care`` QUICK short runs choose the deployment and its knobs; where rounding up to systems leaves a doubt about their number, the
-    longest count them, and search again where that deployment does not hold.
+    With ``care`` QUICK short runs choose the deployment and its knobs; where rounding up to systems leaves a doubt about their number, or
+    it differs much from that of ``best``, the longest count them, and search again where that deployment does not hold.
     """
     asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
     another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care, first=first)
     found = another.answer()
-    if care == QUICK and found.best is not None and found.best.in_doubt:
+    if care == QUICK and found.best is not None and (found.best.in_doubt or _steep(found.best, best)):
         counted = replace(another, question=replace(asked, tune=False), care=SURE, seeds=(found.best.ready,), only=True).answer()
         return counted if counted.best is not None and counted.best.level == found.best.level else replace(another, care=SURE).answer()
     return found
+
+
+def _steep(one: Sized, best: Sized | None) -> bool:
+    """Whether an answer differs so much from the one before that short runs do not count it."""
+    return best is not None and not 1 / STEEP < one.gpus_exact / best.gpus_exact < STEEP
 
 
 def _care(best: Sized) -> Care:
@@ -107,8 +112,6 @@ def _changed(search: Search, best: Sized, name: Input, change: float, care: Care
     """The answer with one input changed; none where nothing is as sure as the answer is."""
     question = changed_question(search.question, name, change)
     found = again(search, question, best, care=care)
-    if care == QUICK and found.best is not None and not 1 / STEEP < found.best.gpus_exact / best.gpus_exact < STEEP:
-        found = again(search, question, best)
     other = found.best
     if other is None:
         reason = found.rejected[0].reason if found.rejected else NothingMeetsLimits()

@@ -285,8 +285,10 @@ SCALE_BYTES = 4
 LATENT_SCALES = 16
 """Bytes of the scales of an FP8 entry of the latent cache, whose part with position stays in 16 bits (vLLM ``fp8_ds_mla``, recalled)."""
 
-LEAST_HEADS = 64
-"""Query heads to which kernels of sparse attention fill up what is left on a GPU (vLLM's recipe for DeepSeek V3.2)."""
+LEAST_HEADS = 16
+"""Query heads to which kernels of sparse attention fill up what is left on a GPU. Those of 2025 filled up to 64 (vLLM's recipe for DeepSeek
+V3.2); with 16 heads or fewer vLLM has others since 2026 (vLLM pull/33451 on Blackwell, pull/46189 on Hopper), and SGLang those of trtllm
+and fa3 (InferenceX's scripts of GLM-5)."""
 
 
 @strict

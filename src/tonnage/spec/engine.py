@@ -53,7 +53,7 @@ class Launch:
     file_flag: str = ""  # the flag of the configuration file; empty where everything has a flag
     # pairs of a setting that only the file has and its key, with dots between the levels; a leading "not " turns it round
     file_keys: Pairs[str] = ()
-    # pairs of a method of speculative decoding (``spec.speculation.METHODS``) and what it adds; others cannot be started
+    # pairs of a method of speculative decoding (``spec.deployment.METHODS``) and what it adds; others cannot be started
     speculation: Pairs[Drafting] = ()
     # pairs of a number format and the arguments that make the engine quantise a 16-bit checkpoint to it at start
     quantize: Pairs[tuple[str, ...]] = ()

@@ -45,8 +45,8 @@ class Contents:
     """
 
     starts: NDArray[np.int64]  # int64 (requests + 1,), the place of each request's first piece among all pieces
-    piece: NDArray[np.int64]  # int64, the number of each, from 0 to 2**40
-    # int64, the token up to which it reaches, counted from the prompt's beginning; ``ENDLESS`` for a request's last one
+    piece: NDArray[np.int64]  # the number of each, from 0 to 2**40
+    # the token up to which it reaches, counted from the prompt's beginning; ``ENDLESS`` for a request's last one
     until: NDArray[np.int64]
 
     def __len__(self) -> int:

@@ -276,7 +276,7 @@ def checked_cv(cv: float) -> float:
 class Trace:
     """Requests as columns; row number is the request id."""
 
-    # int64, when each request is due, in picoseconds; in a closed loop the earliest for those sent at its start, -1 for any time
+    # when each request is due, in picoseconds; in a closed loop the earliest for those sent at its start, -1 for any time
     due_ps: NDArray[np.int64]
     # isl, osl: int64, prompt and output tokens
     isl: NDArray[np.int64]
@@ -285,14 +285,14 @@ class Trace:
     turnaround_ps: int  # serial client time per request sent in a closed loop
     seed: int = 0  # of what is drawn while they are served: which guesses of a drafter are right
     contents: Contents | None = None  # what the requests have in common; None where they have nothing in common, or it is not known
-    # int64, of the further turns of conversations: the time from the end of the request in the row before until this one is sent, whose
+    # of the further turns of conversations: the time from the end of the request in the row before until this one is sent, whose
     # ``due_ps`` counts for nothing; -1 of first turns, behind which those of their session stand. None where every request stands for
     # itself. With it ``contents`` are given too.
     pause_ps: NDArray[np.int64] | None = None
     follows: Follows | None = None  # which requests others wait for where that is not the row before; None where it is
-    # int64, the class of each request: lower goes first where priorities count. None where all are alike.
+    # the class of each request: lower goes first where priorities count. None where all are alike.
     priority: NDArray[np.int64] | None = None
-    ttft_ps: NDArray[np.int64] | None = None  # int64, the time to first token that each should have, -1 for none; given with ``priority``
+    ttft_ps: NDArray[np.int64] | None = None  # the time to first token that each should have, -1 for none; given with ``priority``
 
     def __len__(self) -> int:
         """Number of requests."""

@@ -17,6 +17,7 @@ from tests.plan.plans import filled
 from tests.report.example_plan import full, hostile, without_answer
 from tonnage import api
 from tonnage.cli.main import run
+from tonnage.errors import option
 from tonnage.plan.autoscaling import Autoscaling
 from tonnage.plan.candidate import Candidate, Confidence
 from tonnage.plan.demand import ADay, Ahead, Existing, Growth, OwnedGroup
@@ -30,7 +31,7 @@ from tonnage.plan.reason import CannotRun, Reachable, Reached, rejected
 from tonnage.plan.sensitivity import Changed, PrefixCache, Sensitivity, Swing
 from tonnage.report.document import Table, Text
 from tonnage.report.numbers import number
-from tonnage.report.plans.answer import capacity_text
+from tonnage.report.plans.answer import capacity_text, checkpoint_text
 from tonnage.report.plans.candidates import BESIDE, others_block, runner_up_text
 from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
 from tonnage.report.plans.cost import cost_text
@@ -297,6 +298,19 @@ def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be
     assert quiet_lines((plan,))[0].startswith("Nothing that was asked for reaches 80%")
     nothing = replace(plan, tail=replace(TAIL, confidence=0.8, other=None, relaxed=None))
     assert "at any load; it takes a limit above 61.2 ms." in " ".join(terminal(screen((nothing,))).split())
+
+
+def test_a_choice_without_a_checkpoint_to_load_says_so_and_which_engine_has_one() -> None:
+    asked = {"precision": "int4-g32+experts", "gpu": "b300-sxm-270gb"}
+    trt, vllm = (candidate(engine=engine, engine_preset=engine, **asked) for engine in ("tensorrt-llm-1.2", "vllm-0.32"))
+    plan = sized()
+    kimi = replace(plan, scenario=replace(plan.scenario, model="kimi-k2.6"), candidates=(trt, vllm))
+    assert checkpoint_text(kimi, trt) == (
+        "no int4-g32+experts checkpoint of kimi-k2.6 is known that tensorrt-llm-1.2 reads, nor a tool that makes one; "
+        f"{option('engine')} vllm-0.32 has one to load"
+    )
+    assert checkpoint_text(kimi, vllm) == ""
+    assert checkpoint_text(plan, chosen(plan)) == ""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -20,11 +20,11 @@ import numpy as np
 from tonnage.evidence.rows import Progress
 from tonnage.perf.host import WITH_INDEXER
 from tonnage.perf.prediction_error import regime_of
-from tonnage.perf.residuals import shipped_residuals
+from tonnage.perf.residuals import Regime, shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.layers import WITH_STATE
-from tools.fit.decisions import decided, decisions
+from tools.fit.decisions import decided, surely
 from tools.fit.modern.layout import EARLIER, ENGINE, GENERATIONS, KINDS, OF_FP4, ULTRA, ModernLayout, modern_layout
 from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern, select_submitted
 from tools.fit.processes import Processes
@@ -124,14 +124,14 @@ def figures(rows: Sequence[Row], terms: Terms, without: str = "") -> Figures:
     return found
 
 
-def decisions_of(rows: Sequence[Row], terms: Terms) -> Figures:
+def decisions_of(rows: Sequence[Row], terms: Terms, without: str) -> Figures:
     """What the predictions decide along each measured curve (``decided``); of each configuration and load the newest point counts."""
     parts = ModernRows([row for row in newest(rows) if row["itl_ms"] is not None])
     parts.simulate(terms)
     curves = [tuple(map(row.get, CONFIGURATION)) for row in parts.rows]
     times = zip(parts.measured["itl_ms"].tolist(), parts.simulated("itl_ms").tolist(), strict=True)
     loads = [(curve, row["concurrency"], *both) for curve, row, both in zip(curves, parts.rows, times, strict=True)]
-    return decided(decisions(loads))
+    return decided(loads, [surely(regime) for regime in _regimes(parts, without)])
 
 
 def held_out_intervals(parts: ModernRows, without: str) -> list[bool | None]:
@@ -140,12 +140,18 @@ def held_out_intervals(parts: ModernRows, without: str) -> list[bool | None]:
     What is left out counts as a model, or as a GPU, of which there are no rows, and every engine as one that has none on that GPU.
     """
     table, inside = shipped_residuals(), list[bool | None]()
-    for point, row, predicted, measured in zip(parts.points, parts.rows, parts.simulated("itl_ms"), parts.measured["itl_ms"], strict=True):
-        regime = regime_of(point.deployment, isl=row["isl"], osl=row["osl"], clients=row["concurrency"])
-        seen = regime if not without else replace(regime, known_model=False) if without == "model" else regime.on_unknown_gpu
-        low, high = table.interval("itl_ms", float(predicted), seen)
+    times = zip(parts.simulated("itl_ms"), parts.measured["itl_ms"], strict=True)
+    for regime, (predicted, measured) in zip(_regimes(parts, without), times, strict=True):
+        low, high = table.interval("itl_ms", float(predicted), regime)
         inside.append(bool(low <= measured <= high) if np.isfinite(measured) else None)
     return inside
+
+
+def _regimes(parts: ModernRows, without: str) -> Iterator[Regime]:
+    """What each point is of, to a user whose table of errors has not seen what is left out."""
+    for point, row in zip(parts.points, parts.rows, strict=True):
+        regime = regime_of(point.deployment, isl=row["isl"], osl=row["osl"], clients=row["concurrency"])
+        yield regime if not without else replace(regime, known_model=False) if without == "model" else regime.on_unknown_gpu
 
 
 def folds(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
@@ -230,7 +236,7 @@ def _left_out(
     """The errors and decisions of a model or a GPU with terms that were fitted to the other points."""
     column, name = part
     terms, whole = terms_without(layout, x, rows, part), [row for row in everything if row[column] == name]
-    return figures(thinned(whole), terms, column) | decisions_of(whole, terms)
+    return figures(thinned(whole), terms, column) | decisions_of(whole, terms, column)
 
 
 OLDER = {

@@ -46,7 +46,7 @@ def failures_of(text: str) -> Failures:
 def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
     """Read "metric=outstanding target=20 min=1 max=8"; start, hold, interval, warm, link and boot may follow. Raises InputError.
 
-    Without ``start`` it is that of ``perf.start``, over ``link`` (bytes per second, such as 1.25GB) and with ``boot`` next to the weights.
+    Without ``start`` it is ``start_seconds``, over ``link`` (bytes per second, such as 1.25GB) and with ``boot`` next to the weights.
     """
     from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds
 

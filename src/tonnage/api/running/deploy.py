@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tonnage.api.bench import Watch, prepare_bench, run_bench
-from tonnage.api.question.deployment import deployment_of
-from tonnage.api.question.sessions import asked_tiers, tiers_below
-from tonnage.api.running.gateway import chosen, gateway_from, only_plan
-from tonnage.api.sizing import size
+from tonnage.api.running.gateway import gateway_from
+from tonnage.api.running.plans import Planned, only_plan, planned
 from tonnage.deploy.plan_text import bench_lengths, instead_line
 from tonnage.deploy.service import PLAN
 from tonnage.deploy.targets import NothingRuns, deployed, deployed_together, target_files, together, write_folder
@@ -22,21 +18,20 @@ from tonnage.deploy.verify import Folder, Part, read_folder
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.formats.prometheus import SIGNALS
 from tonnage.plan.plan import Plan
-from tonnage.plan.pool import Pool
 from tonnage.report.plans.answer import NO_ANSWER, answer_text
 from tonnage.report.plans.candidates import left_out_texts
 from tonnage.report.plans.plan_document import read_use_cases
 from tonnage.results.store import json_text
-from tonnage.simulator.tiers import Tier
-from tonnage.sizing.planner import Progress
-from tonnage.spec.catalog import find_engine, find_system
-from tonnage.spec.deployment import Deployment
-from tonnage.spec.kv_tiers import OFF, USUAL
+from tonnage.spec.catalog import find_engine
 from tonnage.spec.scenario import to_document
 from tonnage.units import parse_duration
-from tonnage.watch.expected import PATH, Pages, Predictor, Reading
-from tonnage.watch.settings import Instance, instance
-from tonnage.watch.watched import Watched, Watcher
+
+if TYPE_CHECKING:
+    from tonnage.api.bench import Watch
+    from tonnage.sizing.planner import Progress
+    from tonnage.watch.expected import Pages, Reading
+    from tonnage.watch.settings import Instance
+    from tonnage.watch.watched import Watched, Watcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +104,8 @@ def _nearest(plan: Plan, target: str, progress: Progress | None) -> str:
 
     Where there is none, the reason: the limits, with what comes nearest to them, or why the question cannot be asked again.
     """
+    from tonnage.api.sizing import size
+
     if plan.asked is None or plan.choice is None:
         apart = plan.choice is not None and len(plan.choice.pools) > 1
         without = f" and without {option('disaggregated')}" if apart else ""
@@ -167,79 +164,6 @@ def verify_folder(folder: str | Path) -> Folder:
     return replace(found, parts=tuple(part if one.file == part.file else one for one in found.parts), faults=faults)
 
 
-AS_SHIPPED = ("", "fitted")  # What a plan calls the fitted step times; "" where it rests on measured points
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instances:
-    """Instances that can be simulated."""
-
-    deployment: Deployment
-    instances: int  # how many there are, spare ones included
-    gpus_per_system: int  # GPUs in one of the systems that they are in
-    prompt_tokens: int  # mean prompt that is expected, which pipeline stages need
-    tiers: tuple[Tier, ...] = ()  # memory below the KV cache of each attention rank
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned(Instances):
-    """The choice of a plan, ready to be simulated: the plan, and the instances that it chose by their names."""
-
-    plan: Plan
-    pool: Pool
-
-
-def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Planned:
-    """The choice of the plan in a file that ``tonnage size --output`` wrote, by its own calibration or that of ``coefficients``.
-
-    Raises InputError: no plan, one that chose nothing, or one whose choice cannot be made again from its names.
-    """
-    plan = only_plan(path)
-    choice = chosen(path, plan, "which are not simulated together yet")
-    if plan.scenario.step_model not in AS_SHIPPED:
-        raise InputError(
-            f"{option('plan')}: {path} was made with the step times of {plan.scenario.step_model}; make it again with the fitted ones"
-        )
-    pool = choice.pool
-    deployment = _deployment(plan, pool, coefficients)
-    return Planned(
-        plan=plan,
-        pool=pool,
-        deployment=deployment,
-        instances=pool.instances,
-        gpus_per_system=pool.gpus_per_system,
-        prompt_tokens=math.ceil(plan.scenario.mean_isl),
-        tiers=_tiers(plan, pool, deployment),
-    )
-
-
-def _tiers(plan: Plan, pool: Pool, deployment: Deployment) -> tuple[Tier, ...]:
-    """Memory below the KV cache as the plan was sized with it."""
-    asked = None if plan.asked is None else plan.asked.search.kv_tiers
-    tiers = asked_tiers(asked, OFF if plan.sessions is None else USUAL)
-    return () if tiers.off else tiers_below(tiers, deployment, find_system(pool.system))
-
-
-def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Deployment:
-    split = pool.parallelism
-    engine, _, drafter = pool.engine.partition(" + ")
-    found = deployment_of(
-        model=pool.model,
-        gpu=pool.gpu,
-        precision=pool.precision,
-        tp=split.tp,
-        dp=split.dp,
-        ep=split.ep,
-        engine=pool.engine_preset or engine,
-        coefficients=coefficients,
-        speculation=plan.scenario.speculation if drafter else None,
-    )
-    calibration = plan.provenance.calibration if coefficients is None else found.calibration
-    if (limit := None if plan.choice is None else plan.choice.gpu_limit) is not None:
-        found = replace(found, gpu=replace(found.gpu, power_cap_w=limit.cap_watts, clock=1.0 if limit.cap_watts else limit.clock))
-    return replace(found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration)
-
-
 SHORTEST_S, LONGEST_S = 0.5, 3_600.0
 
 
@@ -281,6 +205,9 @@ def _watched(
     urls: Sequence[str], plan: str | Path, *, gpu_metrics: Sequence[str] = (), coefficients: str | Path | None = None
 ) -> tuple[Pages, Watcher, Planned]:
     """The pages of a deployment, and what lays them next to its plan."""
+    from tonnage.watch.expected import PATH, Pages, Predictor
+    from tonnage.watch.watched import Watcher
+
     if not urls:
         raise InputError(f"{option('url')}: no address is given; name an instance or a gateway, such as http://127.0.0.1:8000")
     choice = planned(plan, coefficients=coefficients)
@@ -374,6 +301,8 @@ def verify(
     Raises InputError: no plan, one that predicts nothing, or something that is no address or no time; TonnageError: nothing answers with
     the metrics of a known engine.
     """
+    from tonnage.watch.settings import instance
+
     if not 0 <= seconds <= LONGEST_LOAD_S:
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write 0 to {LONGEST_LOAD_S}")
     pages, watcher, choice = _watched(urls, plan, coefficients=coefficients)
@@ -389,6 +318,8 @@ def verify(
 def _send(urls: Sequence[str], choice: Planned, *, rate: float, seconds: float, model: str, watch: Watch | None) -> None:
     """Send the plan's load, spread evenly over the addresses, from a thread for each."""
     from concurrent.futures import ThreadPoolExecutor
+
+    from tonnage.api.bench import prepare_bench, run_bench
 
     def one(url: str) -> None:
         asked = prepare_bench(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.bench.connection import Target, parse_url
 from tonnage.errors import InputError, InputErrors, UnknownName, option
@@ -16,10 +16,6 @@ from tonnage.gateway.settings import GatewayArguments, Limits, Settings
 from tonnage.serve.supervisor import free_ports
 from tonnage.simulator.router import ROUTERS
 from tonnage.spec.typed_values import parse_yaml, read_as
-
-if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
 
 MAX_IN_FLIGHT = 1_024
 MOST_BACKENDS = 256
@@ -107,25 +103,6 @@ def _values(path: Path) -> object:
 HERE = "127.0.0.1"
 
 
-def only_plan(path: str | Path) -> Plan:
-    """The one plan of a file that ``tonnage size --output`` wrote. Raises InputError: no plan, or several."""
-    from tonnage.report.plans.plan_document import read_plans
-
-    plans = read_plans(path)
-    if len(plans) > 1:
-        raise InputError(f"{option('plan')}: {path} compares {len(plans)} plans; give the file of one")
-    return plans[0]
-
-
-def chosen(path: str | Path, plan: Plan, lack: str) -> Candidate:
-    """The choice of a plan. Raises InputError: none, or separate pools, which lack something."""
-    if plan.choice is None:
-        raise InputError(f"{option('plan')}: {path} chose nothing, because no deployment met its limits")
-    if len(plan.choice.pools) > 1:
-        raise InputError(f"{option('plan')}: {path} chose separate pools for prefill and decode, {lack}")
-    return plan.choice
-
-
 def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple[str, ...], int | None]:
     """The addresses of a plan's instances, as ``deploy --target compose`` places them on each system: from port 8001 on.
 
@@ -134,6 +111,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple
     ``hosts`` are the plan's systems, in order; this machine for a plan of one system.
     Raises InputError: no plan, one that chose nothing or separate pools, or not one host for each of its systems.
     """
+    from tonnage.api.running.plans import chosen, only_plan
     from tonnage.deploy.compose import FIRST_PORT, most_in_flight
 
     choice = chosen(path, only_plan(path), "which no gateway passes requests between")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from tonnage.api.question.deployment import deployment_of, link_asked
-from tonnage.api.running.deploy import Instances, planned
+from tonnage.api.running.plans import Instances, planned
 from tonnage.bench.prompts import TokenizerFile
 from tonnage.errors import InputError, option
 from tonnage.perf.memory import memory_plan

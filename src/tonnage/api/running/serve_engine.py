@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tonnage.api.running.deploy import Planned, planned
+from tonnage.api.running.plans import Planned, planned
 from tonnage.api.running.processes import serve_programs
 from tonnage.deploy.checkpoint import loading
 from tonnage.deploy.yaml_comments import yaml_text

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tonnage.errors import option
+from tonnage.errors import InputError, option
 from tonnage.report.document import Facts, Section, Table, section
-from tonnage.report.numbers import ABSENT, counted, number, percent, plain, span
+from tonnage.report.numbers import ABSENT, counted, number, plain, span
 from tonnage.report.plans.candidates import TooMuch, most_text, taken_text
 from tonnage.report.plans.confidence import by_confidence, chance_text, counted_text, fleet_check_text
 from tonnage.report.plans.cost import power_text
@@ -28,6 +28,9 @@ from tonnage.report.plans.deployments import (
 )
 from tonnage.report.plans.fleet import existing_title, routers_text, running
 from tonnage.report.plans.question import bound_text, latency, pace_text, used_share, used_text
+from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.catalog.checkpoints import find_checkpoints, find_maker, loadable
+from tonnage.spec.precision import find_precision
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -76,7 +79,7 @@ def _no_answer(plan: Plan) -> str:
     whole = f"; all of it takes {taken_text(least)}{by}" if least.taken else ""
     if not rate:
         return f"nothing within what is allowed: {most_text(reason)}{whole}"
-    share = f"{percent(rate / asked)} of the {plain(asked)} asked for"
+    share = f"{math.floor(100 * rate / asked)}% of the {plain(asked)} asked for"
     return f"not the whole load: {most_text(reason)} inside the limits, {share} ({deployment_text(best)}){whole}"
 
 
@@ -104,6 +107,23 @@ def capacity_text(plan: Plan, best: Candidate) -> str:
     if plan.sessions is not None:  # the closed form of a busy fleet does not count the cache that sessions fill
         return f"{carries}{counts}"
     return f"{carries}{counts}; the fleet saturates at {saturation} requests/s{used}"
+
+
+def checkpoint_text(plan: Plan, best: Candidate) -> str:
+    """That the chosen engine has no checkpoint of the chosen format to load, and which engine has one; "" where it has, or can make it."""
+    model, pool = plan.scenario.model, best.pools[0]
+    if not pool.engine_preset or not find_checkpoints(model):
+        return ""
+    try:
+        wanted, engine, vendor = find_precision(pool.precision), find_engine(pool.engine_preset), find_gpu(pool.gpu).vendor
+    except InputError:  # hardware of a file
+        return ""
+    if loadable(model, wanted, engine, vendor) or find_maker(wanted.weights, engine) is not None:
+        return ""
+    others = dict.fromkeys(one.engine_preset for each in plan.candidates for one in each.pools if one.precision == pool.precision)
+    other = next((name for name in others if loadable(model, wanted, find_engine(name), vendor)), "")
+    instead = f"; {option('engine')} {other} has one to load" if other else ""
+    return f"no {pool.precision} checkpoint of {model} is known that {engine.name} reads, nor a tool that makes one{instead}"
 
 
 def smaller_text(plan: Plan, best: Candidate) -> str:

@@ -346,7 +346,7 @@ def most_text(reason: TooMuch) -> str:
     match reason:
         case why.OverBudget():
             if reason.budget_of == "year":
-                return f"{dollars(reason.budget_usd)} USD a year pay for {f'{number(rate)} requests/s' if rate else 'no instance'}"
+                return f"{dollars(reason.budget_usd)} USD a year pay for {f'about {number(rate)} requests/s' if rate else 'no instance'}"
             given = f"{dollars(reason.budget_usd)} USD buy"
         case why.OverPower():
             given = f"{plain(reason.most_kw)} kW feed"

@@ -17,7 +17,7 @@ from tonnage.report.document import Document, Facts, Lines, Section, Table, Text
 from tonnage.report.drawing.characters import plot_text
 from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
-from tonnage.report.plans.answer import answer_text, capacity_text, finish_text, serving, smaller_text, standby_text
+from tonnage.report.plans.answer import answer_text, capacity_text, checkpoint_text, finish_text, serving, smaller_text, standby_text
 from tonnage.report.plans.candidates import BESIDE, MARKED_TOO, nearest_table, others_block, reachable_text, runner_up_text
 from tonnage.report.plans.comparison import compared_table, measured_text
 from tonnage.report.plans.confidence import beyond_text, chance_text, confidence_text, measurement_text, not_sure_text
@@ -78,6 +78,7 @@ def answer_rows(plan: Plan) -> Rows:
             ("Other way", other_way_text(plan)),
             ("Confidence", confidence_text(plan)),
             ("Caution", beyond_text(plan.beyond)),
+            ("Checkpoint", checkpoint_text(plan, best)),
             ("Finish", "" if plan.job is None else finish_text(plan.job)),
             _seen(plan, best),
             ("Cost", cost_text(plan)),

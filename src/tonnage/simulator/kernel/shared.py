@@ -1,6 +1,6 @@
 """What the loop asks of a prefix cache and of sessions, chosen when it is compiled: nothing at all for a machine that has none.
 
-Each function has two forms (``forms.py``), so that workloads whose requests have nothing in common are compiled and run as if there were
+Each function has two forms (``two_forms``), so that workloads whose requests have nothing in common are compiled and run as if there were
 no caches.
 """
 

@@ -1,4 +1,9 @@
-"""Services of models that are not LLMs, simulated: dynamic batching as Triton has it, several models on a GPU, pipelines."""
+"""Services of models that are not LLMs, simulated: dynamic batching as Triton has it, several models on a GPU, pipelines.
+
+A service runs under its traffic, event by event. Time is a whole number of picoseconds. At one instant batches end first, then requests
+come, then batches are put together, models in the order in which the service names them. A batch goes to the idle instance whose GPU has
+the fewest batches, the lowest number among equals.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +29,11 @@ if TYPE_CHECKING:
     from tonnage.spec.service import ServedModel, Service, Stage
 
 
-# A service under its traffic, event by event. Time is a whole number of picoseconds. At one instant batches end first, then requests come,
-# then batches are put together, models in the order in which the service names them. A batch goes to the idle instance whose GPU has the
-# fewest batches, the lowest number among equals.
-
-
-# A GPU that several batches share: each has an equal part of its speed. With k batches at once the GPU works at 1 + overlap·(k − 1) times
-# the speed that it has with one. Of a GPU on which batches take turns (overlap 0) this is processor sharing, the usual model of kernels
-# of several processes in time slices.
-
-
 class SharedGpu:
-    """One GPU.
+    """A GPU that several batches share: each has an equal part of its speed.
+
+    With k batches at once the GPU works at 1 + overlap·(k − 1) times the speed that it has with one. Of a GPU on which batches take turns
+    (overlap 0) this is processor sharing, the usual model of kernels of several processes in time slices.
 
     Attributes:
         version: of the batches on it; an end that was foretold for an earlier one does not come.

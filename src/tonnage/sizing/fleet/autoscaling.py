@@ -303,7 +303,7 @@ def autoscaling(
 ) -> Autoscaling | None:
     """What is proposed for a plan's choice; None where the plan chose nothing.
 
-    Limits may be broken in ``broken_share`` of the hours; ``start_s`` is None for the seconds of ``perf.start``.
+    Limits may be broken in ``broken_share`` of the hours; ``start_s`` is None for the seconds of ``perf.pipeline.start_seconds``.
     """
     choice = plan.choice
     if choice is None:

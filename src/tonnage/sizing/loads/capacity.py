@@ -44,11 +44,13 @@ class Capacity:
     simulated_requests: int
 
 
-def find_capacity(runs: Runs, instance: Instance, slo: Slo, *, instances: int = 1, above: float = 0.0, care: Care = SURE) -> Capacity:
+def find_capacity(
+    runs: Runs, instance: Instance, slo: Slo, *, instances: int = 1, above: float = 0.0, care: Care = SURE, near: float = 0.0
+) -> Capacity:
     """The highest load up to which all limits hold; ``reason`` says why where there is none.
 
-    ``instances`` are simulated together, behind the router; the search ends where it is certain that no load above ``above`` holds, and
-    ``care`` says how long the runs are that decide.
+    ``instances`` are simulated together, behind the router; the search ends where it is certain that no load above ``above`` holds, begins
+    at ``near`` where that is known, and ``care`` says how long the runs are that decide.
     """
     alone = runs.alone(instance)
     broken = worst_limit(alone, slo)
@@ -56,7 +58,7 @@ def find_capacity(runs: Runs, instance: Instance, slo: Slo, *, instances: int = 
         return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     if instance.traffic.load == "closed":
         return _closed_capacity(runs, instance, slo, alone)
-    found = LoadScan(runs, instance, instances).highest(slo, above, care)
+    found = LoadScan(runs, instance, instances).highest(slo, above, care, near)
     if isinstance(found, Highest):
         return Capacity(
             rate=found.rate,

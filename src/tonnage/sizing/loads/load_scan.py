@@ -136,9 +136,12 @@ class LoadScan:
         """Where a search begins: what closed forms say of the limits on the time per token."""
         return min(self.top, place_of(self.instance.USUAL * rate_bound(self.instance, slo)))
 
-    def highest(self, slo: Slo, above: float = 0.0, care: Care = QUICK) -> Highest | Broken:
-        """The highest load inside the limits; ends once it is certain to be no higher than ``above``. ``care``: how long the runs are."""
-        found = self._bracket(slo, above, care)
+    def highest(self, slo: Slo, above: float = 0.0, care: Care = QUICK, near: float = 0.0) -> Highest | Broken:
+        """The highest load inside the limits; ends once it is certain to be no higher than ``above``.
+
+        ``care``: how long the runs are; ``near``: the load where it is expected, 0 for what closed forms say.
+        """
+        found = self._bracket(slo, above, care, near)
         if isinstance(found, Broken):
             return found
         low, high = found
@@ -162,6 +165,8 @@ class LoadScan:
         """Whether a load is inside the limits: what the shortest run says that is clear, or the longest."""
         if not slo and self.instance.traffic.sharing is None:
             return self.settles(place)
+        if self._surely_unsettled(place):
+            return False
         for length, holds, breaks in CLEAR[:care]:
             used = used_at(self.seen(place, length), slo)
             if used < holds and (length > SHORT or place < self.top - NEAR_SATURATION):
@@ -170,9 +175,14 @@ class LoadScan:
                 return False
         return used_at(self.seen(place, care), slo) <= 1.0 and self.settles(place)
 
-    def _bracket(self, slo: Slo, above: float, care: Care) -> tuple[int, int] | Broken:
+    def _surely_unsettled(self, place: int) -> bool:
+        """Whether a closed form alone says that no queue settles at a load, as it does of conversations."""
+        return self.instance.follows and not self.settles(place)
+
+    def _bracket(self, slo: Slo, above: float, care: Care, near: float) -> tuple[int, int] | Broken:
         """A load that holds, and a higher one that does not."""
-        start = (self.start(slo) if above <= 0.0 else place_of(above)) // WIDTH[care] * WIDTH[care]
+        expected = min(self.top, place_of(near)) if near > 0.0 else self.start(slo)
+        start = (expected if above <= 0.0 else place_of(above)) // WIDTH[care] * WIDTH[care]
         low, high, step = start, start, STRIDE
         if self.holds(start, slo, care) and (above <= 0.0 or self._lasts(start, slo, care)):
             while self.holds(high := low + step, slo, care):
@@ -215,7 +225,7 @@ class LoadScan:
         """The load as one that breaks a limit, by the shortest run that says so."""
         for length in RUNS[: care + 1]:
             summary = self.seen(place, length).summary
-            if worst_limit(summary, slo) is not None:
+            if worst_limit(summary, slo) is not None or self._surely_unsettled(place):
                 break
         return Broken(rate=on_lattice(place), summary=summary, limit=worst_limit(summary, slo))
 

@@ -47,11 +47,14 @@ class Contender:
         question: what is asked.
         ready: the deployment.
         runs: the memory of the search.
+        share: of what closed forms allow, the part that an instance is expected to carry; 0 where nothing is known. It says where a search
+            for a load begins, never what it finds.
     """
 
     question: Question
     ready: Ready
     runs: Runs
+    share: float = 0.0
 
     @property
     def instance(self) -> Instance:
@@ -95,7 +98,14 @@ class Contender:
         return self.runs.once((self.instance, "bound", slo), lambda: rate_bound(self.instance, slo)) / slowdown.steps
 
     def capacity(
-        self, instances: int, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
+        self,
+        instances: int,
+        slowdown: Slowdown | None = None,
+        *,
+        above: float = 0.0,
+        care: Care = SURE,
+        router: str = "",
+        near: float = 0.0,
     ) -> Capacity:
         """What each of so many instances carries, with times ``slowdown`` as long; the other arguments are those of ``find_capacity``."""
         question, slower = self.question, self.as_asked if slowdown is None else slowdown
@@ -108,7 +118,8 @@ class Contender:
             return self._as_asked(replay_capacity(self.runs, instance, slo, replayed), slower, slo)
         instance = self.behind(router)
         together = instance.standing_for(instances)
-        found = find_capacity(self.runs, instance, slo, instances=together, above=above * slower.steps, care=care)
+        above, near = above * slower.steps, (near or self.share * self.bound(slower)) * slower.steps
+        found = find_capacity(self.runs, instance, slo, instances=together, above=above, care=care, near=near)
         return self._as_asked(slower_capacity(found, slower.steps), slower, slo)
 
     def _as_asked(self, capacity: Capacity, slower: Slowdown, slo: Slo) -> Capacity:
@@ -166,17 +177,20 @@ class Contender:
         """The fewest systems, spare ones left out, that carry the load, and what one of their instances carries; or why none do.
 
         More instances carry as much each as fewer do, or more. So what a number of systems carries says how many to look at next; short
-        runs say where to begin. Arguments as of ``capacity``.
+        runs say where to begin, and leave a deployment out that carries less than ``above`` by more than their scatter. Arguments as of
+        ``capacity``.
         """
         slower = self.as_asked if slowdown is None else slowdown
-        guess = self.layout.carrying(self.load, USUAL * self.bound(slower))
-        quick = self.capacity(guess.instances, slower, above=above, care=QUICK, router=router)
+        guess = self.layout.carrying(self.load, (self.share or USUAL) * self.bound(slower))
+        doubt = 1 - DOUBT if care == SURE else 1.0
+        quick = self.capacity(guess.instances, slower, above=doubt * above, care=QUICK, router=router)
         if quick.reason is not None and (care == QUICK or above > 0.0):
             return quick.reason
         low, systems = 0, self.layout.carrying(self.load, quick.rate or self.bound(slower)).systems
         most: tuple[int, Capacity] | None = None
         while True:
-            found = self.capacity(self.layout.of(systems).instances, slower, above=above, care=care, router=router)
+            instances = self.layout.of(systems).instances
+            found = self.capacity(instances, slower, above=above, care=care, router=router, near=quick.rate)
             if found.reason is not None:
                 return most or found.reason
             asked = self.layout.carrying(self.load, found.rate).systems
@@ -320,4 +334,5 @@ class Sized:
     @cached_property
     def as_predicted(self) -> Capacity:
         """What one instance carries by the prediction as it is."""
-        return self.contender.capacity(self.instances, care=self.care)
+        slower = self.slowdown.steps / self.contender.as_asked.steps
+        return self.contender.capacity(self.instances, care=self.care, near=self.capacity.rate * slower)

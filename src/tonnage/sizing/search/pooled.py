@@ -143,7 +143,14 @@ class PooledContender(Contender):
         return MARGIN / sum(1.0 / rate for rate in each) / slowdown.steps
 
     def capacity(
-        self, instances: int, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
+        self,
+        instances: int,
+        slowdown: Slowdown | None = None,
+        *,
+        above: float = 0.0,
+        care: Care = SURE,
+        router: str = "",
+        near: float = 0.0,
     ) -> Capacity:
         """What so many instances in two pools carry, over their number; arguments as of ``Contender.capacity``."""
         slower = self.as_asked if slowdown is None else slowdown
@@ -151,10 +158,11 @@ class PooledContender(Contender):
         if instances < 2:
             return no_capacity(self.alone(), CannotRun(error="two pools take two instances"), ALONE_REQUESTS)
         together = min(instances, STAND)
-        floor = above * slower.steps * together
-        prefill, found = self._best(base, instances, slo, floor)
+        floor, near = (rate * slower.steps * together for rate in (above, near or self.share * self.bound(slower)))
+        prefill, found = self._best(base, instances, slo, floor, near)
         if care == SURE and found.reason is None:
-            found = find_capacity(self.runs, self.pools(base, (prefill, together - prefill), instances), slo, above=floor, care=care)
+            pools = self.pools(base, (prefill, together - prefill), instances)
+            found = find_capacity(self.runs, pools, slo, above=floor, care=care, near=found.rate)
         return self._as_asked(slower_capacity(_each(found, together), slower.steps), slower, slo)
 
     def needed(
@@ -165,8 +173,8 @@ class PooledContender(Contender):
         All systems together carry more, the more there are; what each instance carries depends on how evenly they can be split.
         """
         slower, layout, span = self.as_asked if slowdown is None else slowdown, self.layout, self.layout.systems_per_instance
-        low, best = layout.holding(2).systems - span, None
-        systems = max(low + span, layout.carrying(self.load, USUAL * self.bound(slower)).systems)
+        low, best, near = layout.holding(2).systems - span, None, above
+        systems = max(low + span, layout.carrying(self.load, (self.share or USUAL) * self.bound(slower)).systems)
         if above > 0.0:
             beyond = self._beyond(above, slower, router)
             if not isinstance(beyond, int):
@@ -174,9 +182,10 @@ class PooledContender(Contender):
             systems = beyond
         while best is None or best[0] - low > span:
             instances = layout.of(systems).instances
-            found = self.capacity(instances, slower, care=QUICK, router=router)
+            found = self.capacity(instances, slower, care=QUICK, router=router, near=near)
+            near = found.rate or near
             if care == SURE and found.rate * instances * (1 + DOUBT) >= self.load:
-                found = self.capacity(instances, slower, router=router)
+                found = self.capacity(instances, slower, router=router, near=near)
             if found.reason is not None and best is None:
                 return found.reason
             asked = systems + span if found.reason is not None else layout.carrying(self.load, found.rate).systems
@@ -252,12 +261,13 @@ class PooledContender(Contender):
         prefill, decode = self.split or (1, 1)
         return min(max(round(instances * prefill / (prefill + decode)), 1), instances - 1)
 
-    def _best(self, base: Instance, instances: int, slo: Slo, above: float = 0.0) -> tuple[int, Capacity]:
+    def _best(self, base: Instance, instances: int, slo: Slo, above: float = 0.0, near: float = 0.0) -> tuple[int, Capacity]:
         """The prefill instances with which so many carry most in short runs: from closed forms on, first towards the limiting pool."""
         together = min(instances, STAND)
 
         def carried(prefill: int, floor: float) -> Capacity:
-            return find_capacity(self.runs, self.pools(base, (prefill, together - prefill), instances), slo, above=floor, care=QUICK)
+            pools = self.pools(base, (prefill, together - prefill), instances)
+            return find_capacity(self.runs, pools, slo, above=floor, care=QUICK, near=near)
 
         if self.split is not None:
             best = self._prefill(together)

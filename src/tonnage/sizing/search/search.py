@@ -24,7 +24,7 @@ from tonnage.sizing.loads.fleet_check import check
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.progress import Steps, parallel
-from tonnage.sizing.search.aims import Aim, FewestGpus, MostLoad, ShortestAnswers
+from tonnage.sizing.search.aims import Aim, FewestGpus, Key, MostLoad, ShortestAnswers
 from tonnage.sizing.search.contender import Contender, Sized
 from tonnage.sizing.search.pooled import contenders_of, poolable
 from tonnage.sizing.search.search_space import prepare
@@ -37,13 +37,17 @@ if TYPE_CHECKING:
     from tonnage.sizing.loads.confidence import Slowdown
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
+    from tonnage.spec.deployment import Deployment
 
+
+Shares = tuple[tuple["Deployment", float], ...]
+"""Deployments with the share that they were found to carry of what closed forms allow."""
 
 WAVE = 2
 """Deployments that are tried side by side where others next to the best are sized too; otherwise each is tried by itself."""
 
-TUNED = 4
-"""Deployments whose knobs are tried: those nearest to needing the fewest GPUs."""
+TUNED = 6
+"""Deployments whose knobs are tried: the nearest to needing the fewest GPUs; of 200 random questions one was answered best by the sixth."""
 
 BUSIER, CLOSED = 1.03, 1.04
 """How many times as much as a busy engine completes it may complete with other knobs: more tokens in a step, or fewer; and how many times
@@ -73,12 +77,14 @@ class Answer:
         rejected: every other deployment.
         check: of the whole fleet of the first; None where nothing was chosen or the load is no open one.
         prepared: every deployment that the question allows, before the search.
+        shares: as of ``Search``, with what this search found.
     """
 
     found: tuple[Sized, ...]
     rejected: tuple[Rejected, ...]
     check: FleetCheck | None
     prepared: tuple[Ready | Rejected, ...]
+    shares: Shares = ()
 
     @property
     def best(self) -> Sized | None:
@@ -104,6 +110,7 @@ class Search:
         seeds: deployments that are tried next to those of the question, such as one with other knobs that is known to do well.
         first: the deployment that is tried first, as it is likely to be the best; the others are then left out sooner.
         only: whether the seeds alone are tried.
+        shares: of what closed forms allow, the part that deployments were found to carry: where searches begin, and which come first.
     """
 
     question: Question
@@ -117,6 +124,7 @@ class Search:
     seeds: tuple[Ready, ...] = ()
     first: Identity | None = None
     only: bool = False
+    shares: Shares = ()
 
     def key(self, one: Sized) -> tuple[float, ...]:
         """What deployments are sorted by: first those that reach the asked confidence, then by the aim, then in the order of the trials."""
@@ -147,9 +155,10 @@ class Search:
         while True:  # until a fleet holds, or no deployment is left whose fleet might
             left, more = ([one for one in some if one.ready.place not in failed] for some in (contenders, seeds))
             for level in self._levels():
-                contest = Contest(search=self, level=level, care=self.care)
                 quick = self._in_short_runs(left, level)
-                found = asked = contest.held([*left, *more], first=quick[0].contender if quick else self._first(left))
+                search = replace(self, shares=_shares(quick) or self.shares)
+                contest = Contest(search=search, level=level, care=self.care)
+                found = asked = contest.held([*left, *more], first=quick[0].ready.place if quick else self._first(left))
                 outcomes.update(contest.outcomes)
                 if found:
                     break
@@ -157,10 +166,10 @@ class Search:
             failed |= never
             if found or not never:
                 break
-        if verdict is not None and verdict.systems > verdict.by_division and (saving := self._saving(left, found[0], asked)):
+        if verdict is not None and verdict.systems > verdict.by_division and (saving := search._saving(left, found[0], asked)):
             found, verdict, never = self._checked(saving)
             failed |= never
-        others = [*quick, *self._others(contenders, found[0], outcomes)] if found and self.rows else []
+        others = [*quick, *search._others(contenders, found[0], outcomes)] if found and self.rows else []
         if others and (surer := self._surer(others, found)):
             found, verdict, never = self._checked(sorted((*found, *surer), key=self.key))
             failed |= never
@@ -174,7 +183,8 @@ class Search:
                 outcome = outcomes[one.ready.place]
                 rejected.append(_outnumbered(outcome, found[0]) if isinstance(outcome, Sized) else one.ready.trial.rejected(outcome))
         ranked = (*found[:1], *(one for one in beside if kept[one.ready.place] is one))
-        return Answer(found=ranked, rejected=tuple(rejected), check=verdict, prepared=tuple(prepared))
+        shares = _shares([one for one in outcomes.values() if isinstance(one, Sized)])
+        return Answer(found=ranked, rejected=tuple(rejected), check=verdict, prepared=tuple(prepared), shares=shares)
 
     def _in_short_runs(self, contenders: list[Contender], level: float | None) -> list[Sized]:
         """The deployments by short runs, best first: of the longest runs, only the first and what comes near it then takes any."""
@@ -184,9 +194,9 @@ class Search:
             return []
         return Contest(search=self, level=level, care=QUICK).held(contenders, first=self._first(contenders), tune=False)
 
-    def _first(self, contenders: list[Contender]) -> Contender | None:
-        """The deployment that ``first`` names."""
-        return next((one for one in contenders if one.ready.trial.identity == self.first), None)
+    def _first(self, contenders: list[Contender]) -> int | None:
+        """The place of the deployment that ``first`` names."""
+        return next((one.ready.place for one in contenders if one.ready.trial.identity == self.first), None)
 
     def _levels(self) -> list[float | None]:
         """The asked confidence, then the lower ones that a plan names, then none: what is not reached is not the answer."""
@@ -267,23 +277,41 @@ class Contest:
     care: Care = SURE
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
-    def held(self, contenders: Sequence[Contender], *, first: Contender | None = None, tune: bool = True) -> list[Sized]:
-        """The deployments that were sized, best first; ``first`` is tried before the others."""
+    def held(self, contenders: Sequence[Contender], *, first: int | None = None, tune: bool = True) -> list[Sized]:
+        """The deployments that were sized, best first; that at the place ``first`` is tried before the others.
+
+        They are tried in the order of what closed forms allow them times the share of it that their nearest relatives carry.
+        """
         search, question = self.search, self.search.question
-        order = sorted(contenders, key=lambda one: (search.aim.at_best(one, one.bound(self._slowdown(one))), one.ready.place))
-        search.steps.expect(len(order))
-        wave = WAVE if search.rows else 1
-        waves = [] if first is None else [[first]]
-        order = [one for one in order if one is not first]
-        waves += [order[start : start + wave] for start in range(0, len(order), wave)]
-        for together in waves:
+        search.steps.expect(len(contenders))
+        left, learned = list(contenders), True
+        while left:
+            if learned:
+                left = self._in_order(left, first)
+            together = left[: WAVE if search.rows and left[0].ready.place != first else 1]
+            left, before = left[len(together) :], self._sized()
             for one, outcome in parallel(partial(self.attempt, best=self._best()), together, search.workers):
                 self._note(one, outcome)
                 search.steps.done(one.ready.trial.name)
+            learned = self._sized() > before
         drawn = question.load == "open" and not question.offline and question.recording is None
         if tune and drawn and question.tune and question.free_moves and self._best() is not None:
             self._tune(contenders)
         return sorted((one for one in self.outcomes.values() if isinstance(one, Sized)), key=search.key)
+
+    def _in_order(self, contenders: list[Contender], first: int | None) -> list[Contender]:
+        """The contenders in the order in which they are tried, each with the share that its nearest relative carries."""
+        known = self.search.shares + _shares([one for one in self.outcomes.values() if isinstance(one, Sized)])
+
+        def key(one: Contender) -> tuple[bool, Key, int]:
+            allowed = one.bound(self._slowdown(one)) * (one.share or 1.0)
+            return (one.ready.place != first, self.search.aim.at_best(one, allowed), one.ready.place)
+
+        return sorted((_expecting(one, known) for one in contenders), key=key)
+
+    def _sized(self) -> int:
+        """How many deployments were sized."""
+        return sum(isinstance(one, Sized) for one in self.outcomes.values())
 
     def _best(self) -> Sized | None:
         """The best so far."""
@@ -316,7 +344,8 @@ class Contest:
         systems, capacity = found
         if self.level is not None and not self._reaches(one, capacity, systems):
             return NotSure(breach=one.alone_at(slowdown), step_factor=slowdown.steps / one.as_asked.steps)
-        return Sized(contender=one.settled_on(systems, slowdown), level=self.level, systems=systems, capacity=capacity, care=self.care)
+        settled = replace(one.settled_on(systems, slowdown), share=capacity.rate / bound if (bound := one.bound(slowdown)) else 0.0)
+        return Sized(contender=settled, level=self.level, systems=systems, capacity=capacity, care=self.care)
 
     def _tune(self, contenders: Sequence[Contender]) -> None:
         """Try other knobs of the deployments that need the fewest GPUs or came nearest to it, where these could save a system."""
@@ -378,6 +407,28 @@ class Contest:
             outcome = self.attempt(one, best)
         needed = 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
         return (1.0 if isinstance(outcome, Sized) else _used(outcome, needed), one.ready.place)
+
+
+def _shares(found: Sequence[Sized]) -> Shares:
+    """The shares of deployments that were sized."""
+    return tuple((one.ready.trial.deployment, one.contender.share) for one in found)
+
+
+def _expecting(one: Contender, known: Shares) -> Contender:
+    """The contender with the share of its nearest relative; with none where no relative is known."""
+    if not known:
+        return one
+    d = one.ready.trial.deployment
+    alike, share = max((_alike(d, other), share) for other, share in known)
+    share = share if alike[0] else 0.0
+    return one if share == one.share else replace(one, share=share)
+
+
+def _alike(one: Deployment, other: Deployment) -> tuple[bool, ...]:
+    """In what two deployments are alike, what changes the share most first."""
+    a, b = one.parallelism, other.parallelism
+    same = (one.engine == other.engine, a == b, one.precision == other.precision, one.gpu == other.gpu)
+    return ((a.dp > 1, a.pp > 1) == (b.dp > 1, b.pp > 1), *same)
 
 
 def _used(outcome: Outcome | None, needed: float) -> float:
