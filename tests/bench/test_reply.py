@@ -74,9 +74,13 @@ def test_an_event_has_the_stamp_of_the_piece_that_completes_it() -> None:
     assert late.times == [2, 3, 3]
 
 
-def test_a_connection_on_which_a_second_response_begins_is_not_used_again() -> None:
-    response = HttpResponse()
-    assert response.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1") == [b"ok"]
+@pytest.mark.parametrize("beyond", ["HTTP/1.1", "\x01", "garbage\r\n\r\n"])
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_connection_on_which_more_than_the_response_comes_is_not_used_again(beyond: str, pieces: int) -> None:
+    response, whole = HttpResponse(), b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    assert response.feed(whole + (beyond.encode() if pieces == 1 else b"")) == [b"ok"]
+    assert response.keep_alive == (pieces == 2)
+    assert pieces == 1 or not response.feed(beyond.encode())
     assert response.complete
     assert not response.keep_alive
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies, summarize
 from tonnage.simulator.spec import pooled, split_trace
-from tonnage.sizing.loads.fleet_check import check, fleet_record, fleet_seen
+from tonnage.sizing.loads.fleet_check import FleetAtPeak, check, fleet_record, fleet_seen
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.planner import size
@@ -61,18 +62,17 @@ BREACH = Breach(limit=Limit(metric="ttft", statistic="p95", milliseconds=1_000.0
 
 @dataclass
 class Holds:
-    """A fleet that holds from some number of systems on, with each further seed from one more on."""
+    """A fleet that holds from some number of systems on."""
 
     least: int
     span: int = 1
-    seeds: tuple[int, ...] = (0,)
 
     @property
     def layout(self) -> Fleet:
         return fleet(8 * self.span, 8)
 
-    def run(self, systems: int, router: str = "", seed: int = 0) -> FleetRun:
-        holds = systems >= self.least + seed
+    def run(self, systems: int, router: str = "") -> FleetRun:
+        holds = systems >= self.least
         worst = None if holds else BREACH
         nothing = Latencies()
         return FleetRun(
@@ -96,8 +96,8 @@ class Drawn(Holds):
 
     held: frozenset[int] = frozenset()
 
-    def run(self, systems: int, router: str = "", seed: int = 0) -> FleetRun:
-        return replace(super().run(systems, router, seed), holds=systems in self.held)
+    def run(self, systems: int, router: str = "") -> FleetRun:
+        return replace(super().run(systems, router), holds=systems in self.held)
 
 
 @pytest.mark.parametrize("span", [1, 2])
@@ -120,10 +120,19 @@ def test_the_check_goes_up_to_the_least_number_that_holds(division: int, factor:
         assert f"break a limit (TTFT p95 2 s > 1 s); {verdict.systems:,} systems meet all of them, and the plan takes these" in said
 
 
-def test_a_fleet_holds_with_every_seed() -> None:
-    verdict = check(Holds(least=5, seeds=(0, 1, 2)), 5)  # type: ignore[arg-type]
-    assert [run.holds for run in verdict.runs] == [False, False, True]
-    assert verdict.systems == 7
+@pytest.mark.parametrize(
+    ("draws", "holds"), [((0.98, 0.982, 0.981), True), ((0.98, 0.99, 0.995), False), ((0.9, 1.1, 0.9), False), ((math.nan,) * 3, True)]
+)
+def test_a_fleet_of_sessions_holds_with_every_draw_and_a_further_one(
+    draws: tuple[float, ...], holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = best(question(tp="1", ttft="p95<=100ms", peak_rps=100))
+    fleet, values = found.contender.at_peak(found.slowdown), iter(draws)
+    seen, (limit,) = fleet.seen(found.systems), fleet.asked
+    monkeypatch.setattr(FleetAtPeak, "seeds", (0, 1, 2))
+    monkeypatch.setattr(FleetAtPeak, "seen", lambda *_: seen)
+    monkeypatch.setattr(FleetAtPeak, "latencies_s", lambda *_: ((limit, next(values) * limit.seconds),))
+    assert fleet.run(found.systems).holds == holds
 
 
 def test_where_no_number_holds_the_check_says_so() -> None:
@@ -138,7 +147,7 @@ def test_the_plans_systems_agree_with_brute_force_over_whole_systems() -> None:
     assert all(holds[least - 1 :])
     assert least == found.systems
     for seed in (10, 20, 30):
-        assert fleet.run(found.systems, seed=seed).holds
+        assert fleet.run(found.systems, seeds=(seed,)).holds
     blind = [fleet.run(systems, "random").holds for systems in range(1, found.systems + 2)]
     assert blind.index(True) + 1 > least
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tonnage.api.question.aims import prices_of
     from tonnage.api.question.arguments import check_given, slo
     from tonnage.api.question.deployment import deployment_of
+    from tonnage.api.question.simulation import simulation_of
     from tonnage.api.running.demo import demo, rehearse
     from tonnage.api.running.deploy import deploy, verify, verify_folder, watch
     from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         run_timeline,
         simulate,
         simulate_sweep,
+        simulated,
         write_timeline,
     )
     from tonnage.api.sizing import Asked, answer, ask, size, size_measured, size_models, size_use_cases
@@ -47,6 +49,7 @@ _PLACES = {
     "api.question.aims": ("prices_of",),
     "api.question.arguments": ("check_given", "slo"),
     "api.question.deployment": ("deployment_of",),
+    "api.question.simulation": ("simulation_of",),
     "api.running.demo": ("demo", "rehearse"),
     "api.running.deploy": ("deploy", "verify", "verify_folder", "watch"),
     "api.running.gateway": ("gateway_from", "gateway_settings", "planned_backends", "proxy_command"),
@@ -62,6 +65,7 @@ _PLACES = {
         "run_timeline",
         "simulate",
         "simulate_sweep",
+        "simulated",
         "write_timeline",
     ),
     "api.sizing": ("Asked", "answer", "ask", "size", "size_measured", "size_models", "size_use_cases"),

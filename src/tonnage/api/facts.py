@@ -91,7 +91,7 @@ def memory(
     line.
     """
     from tonnage.perf.memory import memory_plan
-    from tonnage.sizing.question import check_context
+    from tonnage.spec.lengths import check_context
 
     place: dict[str, Any] = {"model": model, "precision": precision, "dp": dp, "ep": ep, "engine": engine}
     tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]

@@ -91,10 +91,14 @@ def simulate_sweep(
 
     Raises InputErrors: everything that cannot be used, each with its place.
     """
+    return simulated(simulation_of(scenario, asked), progress)
+
+
+def simulated(asks: Simulation, progress: Progress | None = None) -> list[SimulatedRun]:
+    """What ``simulate_sweep`` returns, of a question that is understood already."""
     from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import simulate_many
 
-    asks = simulation_of(scenario, asked)
     if asks.pools is not None:
         return list(pooled_runs(asks, asks.pools, progress))
     if asks.instances > 1 or asks.changes:
@@ -113,20 +117,15 @@ def simulate_sweep(
     ]
 
 
-def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> bool:
-    """Whether ``simulate_sweep`` answers within seconds although the simulator is not compiled yet: then it does not compile it.
-
-    Raises InputErrors: everything that cannot be used, each with its place.
-    """
+def answers_soon(asks: Simulation) -> bool:
+    """Whether ``simulated`` answers within seconds although the simulator is not compiled yet: then it does not compile it."""
     from tonnage.simulator.simulate import answers_soon as soon
 
-    asks = simulation_of(scenario, asked)
     return not asks.changes and soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
 
 
-def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> dict[str, bool]:
-    """Which compiled loop the simulation takes, as the arguments of ``kernel.warm_up``. Raises InputErrors."""
-    asks = simulation_of(scenario, asked)
+def loop_asked(asks: Simulation) -> dict[str, bool]:
+    """Which compiled loop the simulation takes, as the arguments of ``kernel.warm_up``."""
     d, shares = asks.deployment, any(workload.shares for workload in asks.workloads)
     return {"shares": shares, "ranks": d.knobs.ranks, "grouped": d.parallelism.dp > 1 and asks.instances == 1}
 

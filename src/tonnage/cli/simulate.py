@@ -139,10 +139,11 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
         api.check_given(model=asked.get("model"), isl=asked.get("isl"), osl=asked.get("osl"))
     if output is not None:
         check_free(output)
-    if not api.answers_soon(scenario, **asked):
-        compile_if_needed(**api.loop_asked(scenario, **asked))
+    asks = api.simulation_of(scenario, asked)
+    if not api.answers_soon(asks):
+        compile_if_needed(**api.loop_asked(asks))
     with progress_bar("simulating") as progress:
-        runs = api.simulate_sweep(scenario, **asked, progress=progress)
+        runs = api.simulated(asks, progress)
     if output is not None:
         api.write_runs(output, runs, provenance(runs[0].seed))
     if timeline is not None:

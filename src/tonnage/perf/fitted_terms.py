@@ -212,11 +212,11 @@ def acts_on() -> dict[str, tuple[tuple[str, int], ...]]:
 class Vocabulary:
     """The keys that each group of a file may hold."""
 
-    patterns: Mapping[str, tuple[tuple[re.Pattern[str], FittedTerm], ...]]  # by group, the pattern of each key and its term
+    patterns: Mapping[str, tuple[tuple[re.Pattern[str] | str, FittedTerm], ...]]  # by group, the pattern of each key and its term
 
     def term(self, group: str, key: str) -> FittedTerm | None:
         """The term that a key of a group stands for; None where there is none."""
-        return next((term for pattern, term in self.patterns[group] if pattern.fullmatch(key)), None)
+        return next((term for one, term in self.patterns[group] if (one == key if isinstance(one, str) else one.fullmatch(key))), None)
 
 
 def vocabulary(generations: Iterable[str], formats: Iterable[str]) -> Vocabulary:
@@ -228,7 +228,9 @@ def vocabulary(generations: Iterable[str], formats: Iterable[str]) -> Vocabulary
         "gpus": "[1-9][0-9]*",
     }
 
-    def pattern(key: str) -> re.Pattern[str]:
+    def pattern(key: str) -> re.Pattern[str] | str:
+        if "{" not in key:
+            return key
         return re.compile(re.sub(r"\\\{(\w+)\\\}", lambda found: f"(?:{values[found[1]]})", re.escape(key)))
 
     return Vocabulary(

@@ -119,23 +119,21 @@ def run_noise(requests: Requests) -> dict[str, float]:
     if count < len(requests) or (due[1:] < due[:-1]).any():
         done = np.flatnonzero(done)
         rows = done[np.argsort(due[done], kind="stable")]
-    due, first, last, osl = (column[rows] for column in (due, requests.first_token_ns, requests.last_token_ns, requests.osl))
+    columns = [column[rows] for column in (due, requests.first_token_ns, requests.last_token_ns, requests.osl)]
+    blocks = zip(*(np.array_split(column, BLOCKS) for column in columns), strict=True)
+    means = [
+        [values.mean() for values in (first - due, (last - first) / np.maximum(osl - 1, 1), last - due)] for due, first, last, osl in blocks
+    ]
     each, more = divmod(count - 1, BLOCKS)
     edges = [number * each + min(number, more) for number in range(BLOCKS + 1)]  # of the gaps between ends, as numpy splits them
-    ends = np.partition(last, edges)[edges]
+    ends = np.partition(columns[2], edges)[edges]
+    ttft, itl, e2e = np.array(means).T
     return {
-        "ttft_ms": _standard_error(_means(first - due)),
-        "itl_ms": _standard_error(_means((last - first) / np.maximum(osl - 1, 1))),
-        "e2e_ms": _standard_error(_means(last - due)),
+        "ttft_ms": _standard_error(ttft),
+        "itl_ms": _standard_error(itl),
+        "e2e_ms": _standard_error(e2e),
         "requests_s": _standard_error(np.diff(ends) / np.diff(edges)),
     }
-
-
-def _means(values: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean of each block."""
-    import numpy as np
-
-    return np.array([block.mean() for block in np.array_split(values, BLOCKS)])
 
 
 def _standard_error(of_each: NDArray[np.float64]) -> float:

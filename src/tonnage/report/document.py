@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from tonnage.report.drawing.figure import Figure
 from tonnage.report.numbers import ABSENT
+
+if TYPE_CHECKING:
+    from tonnage.report.drawing.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import option
 from tonnage.report.document import Document, Facts, Lines, Table, Text, drawing, items, section
-from tonnage.report.drawing.figure import Axis, Gantt, Lane, Plot, Point, Series, Span
 from tonnage.report.numbers import ABSENT, between, counted, number, percent, sentence_of
 from tonnage.report.plans.question import attained_text, short_length
 from tonnage.report.writers.terminal import plot_text
@@ -17,6 +16,7 @@ from tonnage.results.timeline import DECODE, PREFILL, WAITING, Timeline, Timelin
 from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
 
 if TYPE_CHECKING:
+    from tonnage.report.drawing.figure import Axis, Gantt, Plot
     from tonnage.results.breakdown import ClassResult
     from tonnage.simulator.lesson import LessonResult
     from tonnage.simulator.simulated_run import FleetFacts
@@ -197,6 +197,8 @@ MOST_LANES, MOST_STEPS, MOST_POINTS = 64, 2_000, 400  # what a picture holds: be
 
 def timeline_page(timeline: Timeline, title: str) -> Document:
     """The picture of the first steps, and how often what bound a step."""
+    from tonnage.report.drawing.figure import Axis
+
     steps = timeline.steps[:MOST_STEPS]
     left = timeline.left + len(timeline.steps) - len(steps)
     shown = f"The first {len(steps):,} steps; {left:,} more are not drawn." if left else f"All {counted(len(steps), 'step')}."
@@ -211,6 +213,8 @@ def timeline_page(timeline: Timeline, title: str) -> Document:
 
 
 def _slots(steps: tuple[TimelineStep, ...], axis: Axis) -> Gantt:
+    from tonnage.report.drawing.figure import Gantt, Lane, Span
+
     spans: dict[int, list[Span]] = {}
     told: dict[int, list[str]] = {}
     for step in steps:
@@ -232,6 +236,8 @@ def _slots(steps: tuple[TimelineStep, ...], axis: Axis) -> Gantt:
 
 
 def _queue(steps: tuple[TimelineStep, ...], axis: Axis) -> Plot:
+    from tonnage.report.drawing.figure import Axis, Plot, Point, Series
+
     every = max(len(steps) // MOST_POINTS, 1)
     taken = steps[::every]
     queue = tuple(Point(x=step.start, y=float(step.queued), tip=f"{step.queued} wait") for step in taken)
@@ -300,6 +306,8 @@ def lesson_sweep(setting: str, values: Sequence[float], results: Sequence[Lesson
 
 
 def _over(words: str, values: Sequence[float], results: Sequence[LessonResult], title: str, names: Sequence[str]) -> Plot:
+    from tonnage.report.drawing.figure import Axis, Plot, Point, Series
+
     series = []
     for tone, name in enumerate(names):
         seen = [(value, one.to_json()[name]) for value, one in zip(values, results, strict=True)]

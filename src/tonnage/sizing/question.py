@@ -17,7 +17,7 @@ from tonnage.spec.deployment import LIMITED, METRICS, Adapters, Limit, LimitMetr
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.images import Images
 from tonnage.spec.kv_tiers import OFF, KvTiers
-from tonnage.spec.lengths import Lengths, Pairs
+from tonnage.spec.lengths import Lengths, Pairs, check_context
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.spec.recording import Recording
@@ -412,29 +412,3 @@ class Question:
             raise InputError(
                 f"{option('step_factor')}: {self.step_factor:g} is not a factor; write a number above 0, 1 for the model as it is"
             )
-
-
-def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None = None) -> None:
-    """Refuse lengths whose longest request exceeds the model's context.
-
-    Raises:
-        InputError: with the longest request, and what share of a file's requests is too long.
-    """
-    most = model.max_context
-    if pairs is not None:
-        if pairs.longest > most:
-            over = sum(i + o > most for i, o in zip(pairs.isl, pairs.osl, strict=True))
-            raise InputError(
-                f"{pairs.source}: {over:,} of {len(pairs.isl):,} requests exceed the context of {model.name}, {most:,} tokens, the "
-                f"longest with {pairs.longest:,}; take them out or choose a model with a longer context"
-            )
-        return
-    longest = isl.longest + osl.longest
-    if longest <= most:
-        return
-    mean = isl.mean + osl.mean
-    at_most = "" if round(mean) == longest else f"{mean:,.0f} tokens on average and up to "
-    raise InputError(
-        f"{option('isl')} {isl} + {option('osl')} {osl} = {at_most}{longest:,} tokens exceed the context of {model.name}, {most:,} tokens; "
-        "shorten them or choose a model with a longer context"
-    )

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.csv_file import named_rows
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tonnage.spec.model import Model
 
 
 LengthKind = Literal["fixed", "normal", "lognormal", "uniform", "histogram"]
@@ -368,3 +370,29 @@ def tokens(text: object, name: str, where: str, errors: list[str]) -> int:
         errors.append(f"{where}: {name} '{text}' is {why}; a length is 1 token or more")
         return 1
     return round(value)
+
+
+def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None = None) -> None:
+    """Refuse lengths whose longest request exceeds the model's context.
+
+    Raises:
+        InputError: with the longest request, and what share of a file's requests is too long.
+    """
+    most = model.max_context
+    if pairs is not None:
+        if pairs.longest > most:
+            over = sum(i + o > most for i, o in zip(pairs.isl, pairs.osl, strict=True))
+            raise InputError(
+                f"{pairs.source}: {over:,} of {len(pairs.isl):,} requests exceed the context of {model.name}, {most:,} tokens, the "
+                f"longest with {pairs.longest:,}; take them out or choose a model with a longer context"
+            )
+        return
+    longest = isl.longest + osl.longest
+    if longest <= most:
+        return
+    mean = isl.mean + osl.mean
+    at_most = "" if round(mean) == longest else f"{mean:,.0f} tokens on average and up to "
+    raise InputError(
+        f"{option('isl')} {isl} + {option('osl')} {osl} = {at_most}{longest:,} tokens exceed the context of {model.name}, {most:,} tokens; "
+        "shorten them or choose a model with a longer context"
+    )

@@ -197,12 +197,15 @@ class Workload:
             due = np.full(self.requests, -1, dtype=np.int64)
             turnaround_ps = to_ps(arrivals.turnaround_s)
             return Trace(due_ps=due, isl=isl, osl=osl, concurrency=arrivals.concurrency, turnaround_ps=turnaround_ps, seed=seed)
-        gaps = np.rint(unit_gaps(arrivals, self.requests, gap_stream) * min(PS_PER_S / arrivals.rate, FAR_PS))
+        gaps = unit_gaps(arrivals, self.requests, gap_stream)
+        gaps *= min(PS_PER_S / arrivals.rate, FAR_PS)
+        np.rint(gaps, out=gaps)
         if gaps.sum() > LONGEST_S * PS_PER_S:
             if not stretch:
                 raise self.too_long(arrivals.rate)
             gaps = _stretch(gaps)
-        due = gaps.astype(np.int64).cumsum()
+        due = gaps.astype(np.int64)
+        np.cumsum(due, out=due)
         return Trace(due_ps=due, isl=isl[: len(due)], osl=osl[: len(due)], concurrency=0, turnaround_ps=0, seed=seed)
 
     def too_long(self, rate: float) -> InputError:

@@ -7,12 +7,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tonnage.errors import InputError, option, spelled
 from tonnage.errors import Path as OptionPath
-from tonnage.plan.candidate import CONFIDENCE, CONFIDENCES
-from tonnage.plan.note import LengthInCharacters, LengthInWords, LengthsVary, Note, Part, PromptPart, PromptParts, Which
 from tonnage.spec.deployment import METRICS, Limit, parse_attainment, parse_limit
 from tonnage.spec.images import Images, parse_images
 from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part, read_pairs
@@ -21,6 +19,9 @@ from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import LengthsAsked, Scenario, leaves, to_document
 from tonnage.spec.use_cases import mixture_of
 from tonnage.spec.written_numbers import number_of
+
+if TYPE_CHECKING:
+    from tonnage.plan.note import Note, Part, Which
 
 Many = str | int | Iterable[str | int]  # one value, a comma-separated string, or several values
 
@@ -126,6 +127,8 @@ def spare_of(count: int) -> int:
 
 def confidence_asked(text: float | str | None) -> float:
     """Read 95, "95%" or 0.95 as the share 0.95; the default where nothing is asked. Raises InputError."""
+    from tonnage.plan.candidate import CONFIDENCE, CONFIDENCES
+
     if text is None:
         return CONFIDENCE
     (low, high), (share, written) = CONFIDENCES, share_of(text)
@@ -257,6 +260,8 @@ class LengthsFound:
 
     def spread(self, share: float) -> LengthsFound:
         """With single numbers as means, around which lengths vary evenly by a share of them; ``exact:`` ones stay as they are."""
+        from tonnage.plan.note import LengthsVary
+
         if self.pairs is not None or not share:
             return self
         isl = self.isl.within(share, self.added) if self.isl.kind == "fixed" and not self.isl.exact else self.isl
@@ -312,8 +317,12 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
         return None
     for (name, text), own in zip(texts, (isl_own, osl_own), strict=True):
         if "word" in text:
+            from tonnage.plan.note import LengthInWords
+
             remarks.append(LengthInWords(which=name, written=text, tokens=own.mean, words_per_token=words))
         if "char" in text.lower():
+            from tonnage.plan.note import LengthInCharacters
+
             remarks.append(LengthInCharacters(which=name, written=text, tokens=own.mean, characters_per_token=CHARACTERS_PER_TOKEN))
     return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks), added=added, images=images)
 
@@ -336,6 +345,10 @@ def as_text(value: float | str) -> str:
 
 def _added(asked: LengthsAsked, words: float, faults: Faults, images: Images | None) -> tuple[int, list[Note]]:
     given: dict[Part, float | str | None] = {"system_prompt": asked.system_prompt, "retrieved": asked.retrieved, "history": asked.history}
+    if images is None and all(value is None for value in given.values()):
+        return 0, []
+    from tonnage.plan.note import PromptPart, PromptParts
+
     found = []
     for name, value in given.items():
         if value is not None:

@@ -144,8 +144,6 @@ MOST_POOL_INSTANCES = 1_000
 
 def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment) -> Disaggregated | None:
     """The two pools that are requested, both of the one deployment; None where none are. Raises InputError."""
-    from tonnage.simulator.disaggregated import Disaggregated
-
     asked = search.disaggregated
     if asked is None or asked is False:
         for name in ("kv_link", "kv_overlap"):
@@ -154,6 +152,8 @@ def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment
         return None
     if own.get("instances", 1) != 1 or own.get("window") is not None or deployment.knobs.scheduler == "static":
         raise InputError(f"{option('disaggregated')}: goes with in-flight batching, without {option('instances')} or {option('window')}")
+    from tonnage.simulator.disaggregated import Disaggregated
+
     prefill, decode = _numbers(asked)
     return Disaggregated(
         prefill=deployment if deployment.speculation is None else replace(deployment, speculation=None),

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.arguments import LengthsFound, Many, rates, whole_numbers
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
-from tonnage.formats.sessions import read_sessions
 from tonnage.simulator.rules import is_for_reference
 from tonnage.spec.arrivals import TrafficClass
 from tonnage.spec.recording import Recording, read_recording
@@ -122,6 +121,8 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
 
 def recording_from(path: str, where: str) -> Recording:
     """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client. Raises InputError."""
+    from tonnage.formats.sessions import read_sessions
+
     if (sessions := read_sessions(path, where)) is not None:
         return sessions.recording
     if Path(path).is_dir() and not _is_clients(path, where):
@@ -131,11 +132,16 @@ def recording_from(path: str, where: str) -> Recording:
 
 def sessions_of_file(asked: DemandAsked) -> RecordedSessions | None:
     """The recorded sessions that a demand names; None where its trace is none of sessions. Raises InputError: as ``read_sessions``."""
-    return None if asked.trace is None else read_sessions(asked.trace, option("trace"))
+    if asked.trace is None:
+        return None
+    from tonnage.formats.sessions import read_sessions
+
+    return read_sessions(asked.trace, option("trace"))
 
 
 def traffic_from(path: str, where: str) -> Traffic:
     """The same with what the file says of shared prefixes; it has lengths. Raises InputError: as above, or no lengths."""
+    from tonnage.formats.sessions import read_sessions
     from tonnage.workload.traffic import Traffic, read_traffic
 
     if (sessions := read_sessions(path, where)) is not None:

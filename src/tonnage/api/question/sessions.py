@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.arguments import Faults, LengthsFound, as_text, replays_lengths
 from tonnage.api.question.deployment import BY_CONTENT, router_of
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.plan.demand import Demand, DemandSource
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.tiers import Tier, tiers_of
-from tonnage.sizing.demand import WORKING_DAYS, WORKING_HOURS, working_week
-from tonnage.sizing.question import Load, Question, Sharing, check_context, found_tokens
 from tonnage.spec.catalog import system_of
 from tonnage.spec.catalog.entries import offloadings
 from tonnage.spec.kv_tiers import OFF, USUAL, KvTiers, parse_kv_tiers
-from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, parse_lengths, parse_part
+from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, check_context, parse_lengths, parse_part
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode, Scenario, SessionsAsked
@@ -27,6 +24,8 @@ from tonnage.spec.targets import TARGETS
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
+    from tonnage.plan.demand import Demand
+    from tonnage.sizing.question import Load, Question, Sharing
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.hardware import System
     from tonnage.spec.precision import Precision
@@ -119,6 +118,8 @@ OF_SESSIONS = ("turns", "shared_prefix")
 
 def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
     """The recording with the ids of its blocks only where they say something: they fit the lengths, and some of them come again."""
+    from tonnage.sizing.question import found_tokens
+
     blocks, isl = recording.blocks, recording.isl
     known = blocks and isl and replays_lengths(scenario.lengths) and block_tokens(blocks, isl) is not None
     return recording if known and found_tokens(blocks, isl) > 0 else replace(recording, blocks=())
@@ -126,6 +127,8 @@ def shared_blocks(recording: Recording, scenario: Scenario) -> Recording:
 
 def sharing_of(scenario: Scenario, lengths: LengthsFound, recording: Recording | None) -> Sharing | None:
     """What the prompts of a scenario share; None where they share nothing. Raises InputError."""
+    from tonnage.sizing.question import Sharing
+
     sessions, tiers = sessions_of(scenario, lengths), asked_tiers(scenario.search.kv_tiers)
     whose = ", ".join(map(option, OF_SESSIONS))
     if sessions is not None and (recording is not None or lengths.pairs is not None):
@@ -216,6 +219,8 @@ def sessions_questions(
         models: each with the formats that are tried where none is named.
         rest: limits, and what may be combined.
     """
+    from tonnage.sizing.question import Question, Sharing
+
     faults.of(check_sessions_alone, scenario)
     cut = held.paused_at_most(faults.of(longest_pause_of, scenario.sessions) or 0.0)
     demand = faults.of(sessions_demand, scenario.demand, cut)
@@ -264,6 +269,9 @@ def check_sessions_alone(scenario: Scenario) -> None:
 
 def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
     """How many sessions there are at once, as requests per second at the pace that was recorded. Raises InputError."""
+    from tonnage.plan.demand import Demand, DemandSource
+    from tonnage.sizing.demand import WORKING_DAYS, WORKING_HOURS, working_week
+
     given = [name for name in UNITS if getattr(asked, name) is not None]
     if len(given) != 1:
         named = ", ".join(map(option, UNITS))

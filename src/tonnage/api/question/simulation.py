@@ -31,8 +31,8 @@ from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.changes import Failures
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
-from tonnage.sizing.question import check_context
 from tonnage.spec.deployment import Deployment, Slo
+from tonnage.spec.lengths import check_context
 from tonnage.spec.scenario import DemandAsked, Scenario, SimulationAsked
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Simulated, TraceArrivals, Workload
@@ -258,10 +258,11 @@ def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, lo
 
 
 def _lengths(found: Scenario, deployment: Deployment | None, faults: Faults) -> LengthsFound | None:
-    from tonnage.api.question.sizing import recording_of
+    asked, trace, recording = found.lengths, found.demand.trace, None
+    if trace is not None and replays_lengths(asked):
+        from tonnage.api.question.sizing import recording_of
 
-    asked, trace = found.lengths, found.demand.trace
-    recording = faults.of(recording_of, found.demand) if trace is not None and replays_lengths(asked) else None
+        recording = faults.of(recording_of, found.demand)
     whole = asked.pairs is not None or asked.mixture is not None or trace is not None
     missing = [name for name in ("isl", "osl") if getattr(asked, name) is None and not whole]
     missing = [*(["model"] if found.model is None else []), *missing]

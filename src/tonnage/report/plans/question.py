@@ -10,7 +10,6 @@ from tonnage.plan.candidate import Candidate
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.limit import Bound, Breach, Limit
-from tonnage.plan.note import LengthsVary
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import counted, dollars, number, percent, plain, span, whole
 from tonnage.results.metrics import Attained, Latencies
@@ -159,6 +158,8 @@ def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 def lengths_text(plan: Plan) -> str:
     """Such as "2,000 tokens in, 200 out (lengths within ±20%, assumed)"."""
+    from tonnage.plan.note import LengthsVary
+
     asked = plan.scenario
     assumed = next((note for note in plan.notes if isinstance(note, LengthsVary)), None)
     share = "" if assumed is None else percent(assumed.share)

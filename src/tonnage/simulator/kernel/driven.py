@@ -45,9 +45,13 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
     options |= {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
     options = WHOLE | options
     try:
-        return compiler(cache=True, **options)(function)
+        found = compiler(cache=True, **options)(function)
     except RuntimeError:  # no place for a cache
         return compiler(**options)(function)
+    cache = found._cache
+    # Numba's method makes the compiler ready and then calls this one, which takes a fifth of the time.
+    cache.load_overload = getattr(cache, "_load_overload", cache.load_overload)
+    return found
 
 
 def _builder(name: str) -> Callable[[int], Callable[..., Any]]:
