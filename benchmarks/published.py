@@ -193,7 +193,7 @@ def fit() -> Iterator[str]:
     """The two durations with the least squares of the relative errors of ``VLLM_08``, by Gauss and Newton's method."""
     import numpy as np
 
-    from tonnage.perf import adapters as module
+    from tonnage.perf import images_and_adapters as module
 
     values = np.array([module.GROUP_S, module.ADAPTER_S])
 

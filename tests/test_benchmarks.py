@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import re
 import subprocess
 from pathlib import Path
@@ -41,6 +43,25 @@ def test_the_list_says_what_each_is_for(listed: dict[str, str]) -> None:
 def test_each_finds_what_it_imports(listed: dict[str, str]) -> None:
     for name in listed:
         assert callable(importlib.import_module(f"benchmarks.{name}").main), name
+
+
+def test_what_they_and_the_tools_import_of_the_package_is_there() -> None:
+    """Imports inside functions too, which no test of an import reaches."""
+    files = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "tools").rglob("*.py")]
+    froms = {
+        (node.module, name.name)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tonnage")
+        for name in node.names
+    }
+    assert len(froms) > 100
+    absent = {
+        (module, name)
+        for module, name in froms
+        if not hasattr(importlib.import_module(module), name) and importlib.util.find_spec(f"{module}.{name}") is None
+    }
+    assert absent == set()
 
 
 @pytest.mark.accuracy
