@@ -6,7 +6,7 @@ With ``--baseline`` both checkouts take turns in processes of their own, and the
 the whole command with all its threads; the clock says how long a user waits, and means something on an idle machine alone.
 
 The first four are the targets of the search on two idle cores: 2 s for the default question, 5 s for mixtures of experts over four GPU
-types, 10 s at prompts of 100,000 tokens.
+types, 10 s at prompts of 100,000 tokens. The last six are kinds of questions of 2026, for which 20 CPU seconds are the target.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ QUESTIONS = {
     "--itl p99<=100ms --speculation",
     "closed loop": "--model llama-3-8b --gpu h100-sxm-80gb --precision fp8 --tp 1 --isl 2000 --osl 200 --engine nim-2024 --load closed "
     "--peak-rps 199.77 --ttft mean<=300ms",
+    "conversations": "--model qwen3-32b --isl 500 --osl 300 --peak-rps 5 --turns 6 --think-time 20s --shared-prefix 1500 --engine vllm",
+    "a shared prompt": "--model llama-3.1-8b --isl 3000 --osl 300 --peak-rps 50 --shared-prefix 2000",
+    "two pools": "--model deepseek-r1 --gpu gb200 --disaggregated --isl 4000 --osl 1000 --peak-rps 20 --ttft p95<=2s --tpot p95<=50ms",
+    "tool calls": "--model glm-5.3 --gpu b300 --isl 1000 --osl 300 --peak-rps 5 --turns 8 --tool-calls 3 --ttft p95<=3s --tpot p95<=50ms",
+    "wide MoE over three GPU types": "--model deepseek-v3.2 --gpu h200,b200,b300 --isl 4000 --osl 1000 --peak-rps 20 --ttft p95<=2s "
+    "--tpot p95<=50ms",
+    "a trillion weights": "--model kimi-k2 --isl 8000 --osl 800 --peak-rps 5 --ttft p95<=3s --tpot p95<=40ms",
 }
 GUESSES = "eagle k=3 acceptance=0.7"
 

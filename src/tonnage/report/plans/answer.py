@@ -113,7 +113,8 @@ def checkpoint_text(plan: Plan, best: Candidate) -> str:
         wanted, engine, vendor = find_precision(pool.precision), find_engine(pool.engine_preset), find_gpu(pool.gpu).vendor
     except InputError:  # hardware of a file
         return ""
-    if loadable(model, wanted, engine, vendor) or find_maker(wanted.weights, engine) is not None:
+    own = engine.family == "nim"  # its containers bring checkpoints of their own
+    if own or loadable(model, wanted, engine, vendor) or find_maker(wanted.weights, engine) is not None:
         return ""
     others = dict.fromkeys(one.engine_preset for each in plan.candidates for one in each.pools if one.precision == pool.precision)
     other = next((name for name in others if loadable(model, wanted, find_engine(name), vendor)), "")
