@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
-from tonnage.plan.candidate import Candidate
-from tonnage.plan.demand import Demand, DemandSource
-from tonnage.plan.fleet import AtPeak
-from tonnage.plan.limit import Bound, Breach, Limit
-from tonnage.plan.plan import Plan
 from tonnage.report.numbers import counted, dollars, number, percent, plain, span, whole
-from tonnage.results.metrics import Attained, Latencies
-from tonnage.spec.scenario import Objective
 from tonnage.spec.use_cases import FAST_READING_S, READING_P99_S, READING_S
 from tonnage.units import format_duration
+
+if TYPE_CHECKING:  # a run is shown by some of these words too, and loads no plan
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.demand import Demand, DemandSource
+    from tonnage.plan.fleet import AtPeak
+    from tonnage.plan.limit import Bound, Breach, Limit
+    from tonnage.plan.plan import Plan
+    from tonnage.results.metrics import Attained, Latencies
+    from tonnage.spec.scenario import Objective
 
 # Limits and latencies in words: what was asked, what breaks it, what ends a load, and what requests see.
 
