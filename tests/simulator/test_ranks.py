@@ -115,6 +115,34 @@ def test_a_rank_that_lost_its_only_request_to_its_class_computes_in_the_next_ste
     equal(run, [trace] * ranks, ranks)
 
 
+@COMPILED
+def test_a_request_that_goes_back_to_the_queue_ends_the_wait_of_prompts() -> None:
+    """It leaves a slot free in the last rank that had none, so all ranks have prompts in the next step, which no leap may pass."""
+    first = (26, 20, 16, 9, 10, 2, 3)
+    isl = [first, first, (*first, 1, 6, 25, 20, 28, 16, 19, 30, 22, 19, 17, 17, 29)]
+    due = [np.linspace(0.02, 0.91, 7) * MS, np.array([0, *[0.5] * 6]) * MS, np.linspace(0.01, 0.86, 20) * MS]
+    osl = [np.full(7, 90), np.array([2, 16, 74, 59, 83, 46, 55]), np.full(20, 30)]
+    order = np.array([0, 1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 1, 0, 1, 0, 1, 1])
+    traces = [
+        Trace(
+            due_ps=at.astype(np.int64),
+            isl=np.array(i),
+            osl=o,
+            concurrency=0,
+            turnaround_ps=0,
+            priority=order[: len(i)],
+            ttft_ps=np.full(len(i), -1),
+        )
+        for at, i, o in zip(due, isl, osl, strict=True)
+    ]
+    knobs = replace(
+        KNOBS, scheduler="sglang", tokens_per_block=1, max_num_tokens=116, chunked_prefill=False, queue_order="priority", rank_wait_steps=30
+    )
+    step = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
+    run = Run(trace=traces[0], step=step, knobs=knobs, kv_blocks=348, windows=Windows(blocks=0, tokens=0), window_ps=-1, max_context=0)
+    equal(run, traces, 3)
+
+
 def test_the_prompt_of_one_rank_holds_up_the_tokens_of_the_other() -> None:
     """Two ranks decode with 1.01 ms a token; then a prompt of 1,000 tokens comes to one, and both have one gap of 11 ms more."""
     decodes = open_trace((0, 1, 100))

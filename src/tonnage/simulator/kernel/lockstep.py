@@ -186,6 +186,33 @@ def begin_ranks(m):
 
 
 @part()
+def in_turn(m):
+    """Whether no prompt has to wait for those of other ranks: all ranks have some, or one does not decode."""
+    prompts, decodes, size = 0, 0, m.group.at.size
+    for j in range(size):
+        r = rank(m, j)
+        s = r.state
+        prompts += 1 if s.filling > 0 or (s.queued > 0 and s.running < r.cfg.slots) else 0
+        decodes += 1 if s.decoding > 0 else 0
+    return prompts == size or decodes < size
+
+
+@part()
+def holds(m):
+    """Whether prompts wait in this step until all ranks have some."""
+    note = m.group.note[0]
+    note.counting = 0
+    if note.wait == 0:
+        return 0
+    if in_turn(m):
+        note.waited = 0
+        return 0
+    note.counting = 1
+    note.waited = (note.waited + 1) % note.wait
+    return 1 if note.waited > 0 else 0
+
+
+@part()
 def price_ranks(m, tokens):
     """What the step costs each rank, which is the slowest, and for how many steps like this one it stays so."""
     note, size = m.group.note[0], m.group.at.size
@@ -201,34 +228,15 @@ def price_ranks(m, tokens):
             lasts = cost
             note.slowest = j
     note.longer = own_slope(rank(m, note.slowest))
-    note.most = note.wait - note.waited if note.counting > 0 else MOST_STEPS
+    note.most = MOST_STEPS
+    if note.counting > 0:  # this step may have sent a request back to a queue, so that all ranks have prompts in the next
+        note.most = 1 if in_turn(m) else note.wait - note.waited
     for j in range(size):
         r = rank(m, j)
         gains = own_slope(r) - note.longer
         if gains > 0:
             ahead = lasts - r.state.lasts - (1 if j < note.slowest else 0)
             note.most = min(note.most, 1 + ahead // gains)
-
-
-@part()
-def holds(m):
-    """Whether prompts wait in this step until all ranks have some."""
-    note, size = m.group.note[0], m.group.at.size
-    note.counting = 0
-    if note.wait == 0:
-        return 0
-    prompts, decodes = 0, 0
-    for j in range(size):
-        r = rank(m, j)
-        s = r.state
-        prompts += 1 if s.filling > 0 or (s.queued > 0 and s.running < r.cfg.slots) else 0
-        decodes += 1 if s.decoding > 0 else 0
-    if prompts == size or decodes < size:
-        note.waited = 0
-        return 0
-    note.counting = 1
-    note.waited = (note.waited + 1) % note.wait
-    return 1 if note.waited > 0 else 0
 
 
 @part()
