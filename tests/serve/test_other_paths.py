@@ -241,7 +241,7 @@ def test_a_stream_in_the_shape_of_tritons_files_has_a_ttft(capsys: pytest.Captur
     asked = dict(pairwise(words))
     with in_thread(served(model=asked["--model"], dialect=DIALECTS["triton"])) as running:
         url = asked["--url"].replace("127.0.0.1:8000", f"127.0.0.1:{running.port}")
-        more = ["--no-selftest", "--isl", "40", "--osl", "12", "--concurrency", "2", "--request-count", "6", "--json"]
+        more = ["--no-selftest", "--isl", "40", "--osl", "60", "--concurrency", "2", "--request-count", "6", "--json"]
         run(["bench", "--endpoint-type", "generate", "--model", asked["--model"], "--url", url, *more])
         said = json.loads(capsys.readouterr().out)
         assert said["requests"]["completed"] == 6
