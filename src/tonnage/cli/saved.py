@@ -54,7 +54,7 @@ def report(
         _of_runs(saved, output, timeline, markdown=markdown, json=json)
         return
     if timeline is not None:
-        raise InputError(f"{option('timeline')}: is of a run; name the folder that simulate wrote with it")
+        raise InputError(f"{option('timeline')}: applies only to the folder of a run; name one that simulate wrote")
     from tonnage.report.plans.plan_document import read_plans, read_use_cases
     from tonnage.report.plans.plan_document import report as document
     from tonnage.report.plans.use_cases import use_cases_report

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # for decodes alone), ``decode_sequences`` (which decode one token each), ``context_tokens`` (the sum of their contexts) and ``seconds``.
 # Optional are ``prefill_sequences`` (prompts that the new tokens belong to), ``past_tokens`` (tokens of each of these prompts that earlier
 # steps computed), and ``OWNERS``, which say whose step it is, of one attention rank where there are several. Without them the whole file
-# is of the one deployment that is asked about.
+# belongs to the one deployment of the question.
 
 COUNTS = {"prefill_tokens": 0, "decode_sequences": 0, "context_tokens": 0, "prefill_sequences": 1, "past_tokens": 0}
 """Columns of whole numbers, and what stands where an optional one is absent."""

@@ -52,7 +52,7 @@ class Regime:
     before_rows: bool = False  # whether the engine is older than every one that has rows, so that it has the terms of a later one
     known_format: bool = True  # whether weights of this format were
     known_family: bool = True  # whether experts or latent attention in this engine were
-    current: bool = False  # whether the engine is of a generation whose steps were measured one system at a time (``silicon_sample.csv``)
+    current: bool = False  # the engine is one of those in ``silicon_sample.csv``, measured one system at a time
     calibrated: bool = False  # whether measurements of this deployment on this GPU shifted its terms
     own_terms: bool = False  # whether these are terms that this deployment's own loads have fitted
     # by metric, root mean square and count of the calibration's own left-out errors; by_curve as it says

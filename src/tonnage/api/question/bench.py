@@ -99,7 +99,7 @@ def prepare_bench(**asked: Any) -> Bench:
         questions=tuple(_with(replace(question, isl=size), load) for size in items or (question.isl,) for load in arrivals),
         wanted=Wanted(percentiles=_percentiles(a.percentiles), error_rate=a.max_error_rate, slo=_slo(a), tokens=a.tokens, seed=a.seed),
         scenario={
-            **dict.fromkeys(("gpu", "precision", "tp", "engine")),  # what no client can see: whoever reads the run says it
+            **dict.fromkeys(("gpu", "precision", "tp", "engine")),  # a client cannot see these; the reader of the run gives them
             "url": _address(target),
             "model": setup.endpoint.model,
             "endpoint_type": setup.endpoint.kind,
