@@ -142,7 +142,8 @@ def _seen(best: Sized, rate: float, mark: Mark, saturation: float) -> Summary:
         return contender.at_peak().seen(best.systems).summary
     if mark == "limit":
         return best.as_predicted.summary
-    return contender.seen(best.instances, rate, SURE if rate >= BUSY * saturation else QUICK).summary
+    queues = rate >= BUSY * saturation and question.sharing_recorded is None
+    return contender.seen(best.instances, rate, SURE if queues else QUICK).summary
 
 
 def _point(best: Sized, rate: float, mark: Mark, saturation: float) -> CurvePoint:

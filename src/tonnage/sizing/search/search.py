@@ -203,23 +203,36 @@ class Search:
         return [asked, *sorted((level for level in levels(asked) if level < asked), reverse=True), None]
 
     def _checked(self, found: list[Sized]) -> tuple[list[Sized], FleetCheck | None, dict[int, Rejected]]:
-        """The deployments with the first of them at a number of systems that the whole fleet was seen to hold; others that never hold."""
+        """The deployments with the first of them at a number of systems that the whole fleet was seen to hold; others that never hold.
+
+        The fleet of a deployment is simulated as long as no other one might do with less.
+        """
         if self.question.load != "open" or self.question.offline or isinstance(self.aim, MostLoad) or self.care == QUICK:
             return found, None, {}
         verdicts: dict[int, FleetCheck] = {}
         failed: dict[int, Rejected] = {}
-        while found and found[0].ready.place not in verdicts and len(verdicts) + len(failed) < RECHECKED:
-            first = found[0]
-            verdict = check(first.contender.at_peak(first.slowdown), first.systems)
-            if verdict.holds:
-                verdicts[first.ready.place] = verdict
-                found = sorted((replace(first, systems=verdict.systems, checked=True), *found[1:]), key=self.key)
+        while True:
+            full = len(verdicts) + len(failed) >= RECHECKED
+            left = [one for one in found if not full or one.ready.place in verdicts]
+            known = verdicts.get(left[0].ready.place) if left else None
+            if not left or (known is not None and known.holds):
+                break
+            first, place = left[0], left[0].ready.place
+            needed = first.systems if known is None else known.by_division
+            verdict = check(first.contender.at_peak(first.slowdown), needed, partial(self._comes_first, first, left[1:2]))
+            found = [one for one in found if one is not first]
+            if verdict.holds or verdict.systems > verdict.runs[-1].systems:
+                verdicts[place] = verdict
+                found = sorted((replace(first, systems=verdict.systems, checked=verdict.holds), *found), key=self.key)
             else:
-                failed[first.ready.place] = first.ready.trial.rejected(_never_holds(verdict))
-                found = found[1:]
-        known = [one for one in found if one.ready.place in verdicts][:1]
-        found = [*known, *(one for one in found if one not in known)]
+                verdicts.pop(place, None)
+                failed[place] = first.ready.trial.rejected(_never_holds(verdict))
+        found = [*left[:1], *(one for one in found if one not in left[:1])]
         return found, verdicts.get(found[0].ready.place) if found else None, failed
+
+    def _comes_first(self, one: Sized, rivals: list[Sized], systems: int) -> bool:
+        """Whether a deployment on so many systems still comes before the next best, if there is one."""
+        return not rivals or not isinstance(self.aim, FewestGpus) or self.key(replace(one, systems=systems)) < self.key(rivals[0])
 
     def _saving(self, contenders: list[Contender], best: Sized, asked: list[Sized]) -> list[Sized]:
         """What the contest found, with others that need fewer GPUs than the best, whose fleet took more; empty if no other does."""
