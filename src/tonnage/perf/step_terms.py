@@ -154,9 +154,7 @@ EXPERT_FLOPS = _term(
 STARVED = _term("s", "large all-reduces whose kernel is left with few blocks", "link", stages="times", fed_by=("block_bytes_s",))
 STARVED_FROM = _term("tokens", "tokens of a step above which they are", stages="times")
 STARVED_TO = _term("tokens", "most tokens of a step for which they are", stages="times")
-HEADS = _term(
-    "s/token", "decode attention, per context token, while each query head is a separate block", "kv", fed_by=(*DECODE, "walk_s")
-)
+HEADS = _term("s/token", "decode attention, per context token, while each query head is a separate block", "kv", fed_by=(*DECODE, "walk_s"))
 WAVE = _term("1", "waves of such blocks per decode sequence: query heads per multiprocessor", stages="share", fed_by=("walk_s",))
 GROUPED_FROM = _term(
     "sequences", "decode sequences from which a block takes the query heads of a KV head together", stages="times", fed_by=("walk_s",)

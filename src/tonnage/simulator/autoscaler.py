@@ -3,8 +3,8 @@
 At every look, ``interval`` apart, the controller asks for load / target instances, rounded up, where the load is the requests that are
 outstanding at the serving instances, or the requests that came in a second. A load within a tenth of what the serving instances are
 meant for changes nothing. More are requested at once, fewer only when no look within ``hold`` asked for more. These are the rules and
-defaults of Kubernetes' HorizontalPodAutoscaler (kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, read 2026-11-22: a look every 15 s, a tolerance
-of 0.1, a stabilization window of 300 s downwards), without its limit of pods per period.
+defaults of Kubernetes' HorizontalPodAutoscaler (kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, read 2026-11-22: a
+look every 15 s, a tolerance of 0.1, a stabilization window of 300 s downwards), without its limit of pods per period.
 
 In addition to requested ones, ``warm`` instances are kept started: they take no requests until the controller puts them into service,
 at once. A new instance takes ``start`` until it can. One that is not needed any more takes no new requests and is released when its last
