@@ -148,8 +148,8 @@ class _Fields(AttributeTemplate):
 
 
 MADE_OUTSIDE = ("Cache",)
-"""Tuples that no compiled function makes. Their fields do not change during a run, so that they are loaded once, and not anew for every
-block after each write to an array: a fifth of the time of recorded sessions."""
+"""Tuples that no compiled function makes. Their fields do not change during a run, and are loaded once, not after every write to an array:
+a fifth of the time of recorded sessions."""
 
 
 @lower_getattr_generic(Reference)

@@ -211,27 +211,23 @@ class Search:
             return found, None, {}
         verdicts: dict[int, FleetCheck] = {}
         failed: dict[int, Rejected] = {}
-        while True:
-            full = len(verdicts) + len(failed) >= RECHECKED
-            left = [one for one in found if not full or one.ready.place in verdicts]
-            known = verdicts.get(left[0].ready.place) if left else None
-            if not left or (known is not None and known.holds):
-                break
+        found = [replace(one, checked=False) for one in found]
+        while left := [one for one in found if len(verdicts | failed) < RECHECKED or one.ready.place in verdicts]:
             first, place = left[0], left[0].ready.place
-            needed = first.systems if known is None else known.by_division
-            verdict = check(first.contender.at_peak(first.slowdown), needed, partial(self._comes_first, first, left[1:2]))
+            if first.checked:
+                break
+            needed = verdicts[place].by_division if place in verdicts else first.systems
+            verdict = verdicts[place] = check(first.contender.at_peak(first.slowdown), needed, partial(self._comes_first, first, left[1:2]))
             found = [one for one in found if one is not first]
             if verdict.holds or verdict.systems > verdict.runs[-1].systems:
-                verdicts[place] = verdict
                 found = sorted((replace(first, systems=verdict.systems, checked=verdict.holds), *found), key=self.key)
             else:
-                verdicts.pop(place, None)
                 failed[place] = first.ready.trial.rejected(_never_holds(verdict))
         found = [*left[:1], *(one for one in found if one not in left[:1])]
         return found, verdicts.get(found[0].ready.place) if found else None, failed
 
     def _comes_first(self, one: Sized, rivals: list[Sized], systems: int) -> bool:
-        """Whether a deployment on so many systems still comes before the next best, if there is one."""
+        """Whether a deployment on so many systems still comes before the next best."""
         return not rivals or not isinstance(self.aim, FewestGpus) or self.key(replace(one, systems=systems)) < self.key(rivals[0])
 
     def _saving(self, contenders: list[Contender], best: Sized, asked: list[Sized]) -> list[Sized]:
