@@ -18,7 +18,7 @@ from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps, parallel
 from tonnage.sizing.search.contender import DOUBT
-from tonnage.sizing.search.search import Learned
+from tonnage.sizing.search.learned import Learned
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Care

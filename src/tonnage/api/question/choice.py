@@ -25,8 +25,7 @@ from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks, Reason, 
 from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.fleet.standby import Reserve, shifted, with_standby
 from tonnage.sizing.question import Owned
-from tonnage.sizing.search.search import narrowed
-from tonnage.sizing.search.search_space import system_for
+from tonnage.sizing.search.search_space import narrowed, system_for
 
 if TYPE_CHECKING:
     from tonnage.plan.cost import Where

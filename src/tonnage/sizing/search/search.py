@@ -12,7 +12,7 @@ side by side, and only finished pairs leave others out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,8 +27,9 @@ from tonnage.sizing.loads.ready import MARGIN, Ready
 from tonnage.sizing.progress import Steps, parallel
 from tonnage.sizing.search.aims import Aim, FewestGpus, Key, MostLoad, ShortestAnswers
 from tonnage.sizing.search.contender import Contender, Sized
+from tonnage.sizing.search.learned import Learned, expecting, most_of, shares_of
 from tonnage.sizing.search.pooled import contenders_of, poolable
-from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.search.search_space import narrowed, prepare
 from tonnage.sizing.search.tuning import variants
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment
 
-
-Shares = tuple[tuple["Deployment", float], ...]
-"""Deployments with the share that they were found to carry of what closed forms allow."""
 
 EVEN = ("tpot", "itl", "e2e")
 """Metrics whose values change evenly with the load, so that what another setting does to them hardly depends on it."""
@@ -69,22 +67,6 @@ single client, and more systems hardly help."""
 
 RECHECKED = 6
 """Most deployments whose whole fleet is simulated before one of them is chosen; more systems than the search asks for cost a place."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """What a search learned of deployments, for other questions about the same ones.
-
-    Attributes:
-        shares: of what closed forms allow, the part that deployments were found to carry: where searches begin, and which come first.
-        most: the part that they carry at most; in a question that differs little, one that is behind by ``MARGIN`` is left out.
-        relief: the strain on a limit with other knobs over that with a deployment's own; in a question that differs little, a setting that
-            leaves the limit broken by ``MARGIN`` is left out.
-    """
-
-    shares: Shares = ()
-    most: Mapping[Deployment, float] = field(default_factory=dict)
-    relief: Mapping[Deployment, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +158,7 @@ class Search:
             left, more = ([one for one in some if one.ready.place not in failed] for some in (contenders, seeds))
             for level in self._levels():
                 quick = self._in_short_runs(left, level)
-                search = replace(self, learned=replace(self.learned, shares=_shares(quick) or self.learned.shares))
+                search = replace(self, learned=replace(self.learned, shares=shares_of(quick) or self.learned.shares))
                 contest = Contest(search=search, level=level, care=self.care)
                 found = asked = contest.held([*left, *more], first=quick[0].ready.place if quick else self._first(left))
                 outcomes.update(contest.outcomes)
@@ -208,7 +190,7 @@ class Search:
                 rejected.append(_outnumbered(outcome, found[0]) if isinstance(outcome, Sized) else one.ready.trial.rejected(outcome))
         beside = (one for place, one in kept.items() if place != found[0].ready.place and place not in failed)
         ranked = (found[0], *sorted(beside, key=self.key)) if found else ()
-        learned = replace(learned, shares=_shares([one for one in outcomes.values() if isinstance(one, Sized)]))
+        learned = replace(learned, shares=shares_of([one for one in outcomes.values() if isinstance(one, Sized)]))
         return Answer(found=ranked, rejected=tuple(rejected), check=verdict, prepared=tuple(prepared), learned=learned)
 
     def _in_short_runs(self, contenders: list[Contender], level: float | None) -> list[Sized]:
@@ -266,7 +248,7 @@ class Search:
             return {}
         rows = sorted((one for place, one in kept.items() if place != best.ready.place and one.gpus <= FAR * best.gpus), key=self.key)
         shown = [rows[place] for place in first_rows([one.ready.trial.deployment.gpu.name for one in (best, *rows)])]
-        learned = Learned(shares=_shares(list(kept.values())))
+        learned = Learned(shares=shares_of(list(kept.values())))
         search = replace(self, rows=False, only=True, workers=1, steps=Steps(), care=QUICK, learned=learned)
 
         def alone(one: Sized) -> Sized | None:
@@ -345,13 +327,13 @@ class Contest:
 
     def _in_order(self, contenders: list[Contender], first: int | None) -> list[Contender]:
         """The contenders in the order in which they are tried, each with the share that its nearest relative carries."""
-        known = self.search.learned.shares + _shares([one for one in self.outcomes.values() if isinstance(one, Sized)])
+        known = self.search.learned.shares + shares_of([one for one in self.outcomes.values() if isinstance(one, Sized)])
 
         def key(one: Contender) -> tuple[bool, Key, int]:
             allowed = one.bound(self._slowdown(one)) * (one.share or 1.0)
             return (one.ready.place != first, self.search.aim.at_best(one, allowed), one.ready.place)
 
-        return sorted((_expecting(one, known) for one in contenders), key=key)
+        return sorted((expecting(one, known) for one in contenders), key=key)
 
     def _sized(self) -> int:
         """How many deployments were sized."""
@@ -377,7 +359,7 @@ class Contest:
     def most(self, contenders: Sequence[Contender], quick: Sequence[Sized]) -> dict[Deployment, float]:
         """The share of what closed forms allow that each carries at most, but for those whose knobs were tried: these may carry more.
 
-        A load that breaks a limit s-fold is more than it carries where limits are s times as loose. ``quick`` are those of short runs.
+        ``quick`` are those of short runs.
         """
         seen = {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
         seen = {one.ready.place: one for one in quick} | seen
@@ -386,13 +368,7 @@ class Contest:
             outcome = seen.get(one.ready.place)
             if outcome is None or one.ready.place in self.tuned:
                 continue
-            if isinstance(outcome, Sized):
-                rate, looser = outcome.capacity.rate, one
-            else:
-                times = max((outcome.breach.value_ms or 0.0) / outcome.breach.limit.milliseconds, 1.0)
-                slo = tuple(replace(limit, seconds=times * limit.seconds) for limit in one.question.slo)
-                rate, looser = outcome.requests_per_second, replace(one, question=replace(one.question, slo=slo))
-            found[one.ready.trial.deployment] = rate / looser.bound(self._slowdown(one))
+            found[one.ready.trial.deployment] = most_of(one, outcome, self._slowdown(one))
         return found
 
     def attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
@@ -491,28 +467,6 @@ class Contest:
         return (1.0 if isinstance(outcome, Sized) else _used(outcome, needed), one.ready.place)
 
 
-def _shares(found: Sequence[Sized]) -> Shares:
-    """The shares of deployments that were sized."""
-    return tuple((one.ready.trial.deployment, one.contender.share) for one in found)
-
-
-def _expecting(one: Contender, known: Shares) -> Contender:
-    """The contender with the share of its nearest relative; with none where no relative is known."""
-    if not known:
-        return one
-    d = one.ready.trial.deployment
-    alike, share = max((_alike(d, other), share) for other, share in known)
-    share = share if alike[0] else 0.0
-    return one if share == one.share else replace(one, share=share)
-
-
-def _alike(one: Deployment, other: Deployment) -> tuple[bool, ...]:
-    """In what two deployments are alike, what changes the share most first."""
-    a, b = one.parallelism, other.parallelism
-    same = (one.engine == other.engine, a == b, one.precision == other.precision, one.gpu == other.gpu)
-    return ((a.dp > 1, a.pp > 1) == (b.dp > 1, b.pp > 1), *same)
-
-
 def _used(outcome: Outcome | None, needed: float) -> float:
     """By how much a limit breaks at the load that a deployment has to carry: not at all if only above; infinite where that is not known."""
     if not isinstance(outcome, Behind) or not outcome.breach.value_ms:
@@ -539,42 +493,6 @@ def _never_holds(verdict: FleetCheck) -> BrokenOnManyInstances:
     return BrokenOnManyInstances(breach=largest.worst, instances=largest.instances)  # type: ignore[arg-type]
 
 
-# A question for one deployment alone: the same traffic and limits, and nothing left to search.
-
-
 def alone(question: Question, candidate: Candidate, runs: Runs) -> Sized | None:
     """The deployment of a candidate, sized for the question by itself; None where it does not meet the limits."""
     return Search(question=narrowed(question, candidate), runs=runs, rows=False).answer().best
-
-
-def narrowed(question: Question, candidate: Candidate) -> Question:
-    """The question for the deployment of a candidate, with its knobs as they are.
-
-    A candidate with speculative decoding keeps the plain one next to it.
-    """
-    split, knobs = candidate.parallelism, candidate.knobs
-    plainly = candidate.engine == candidate.engine_preset
-    asked = replace(
-        question,
-        gpus=tuple(gpu for gpu in question.gpus if gpu.name == candidate.gpu),
-        precisions=tuple(one for one in question.precisions if one.name == candidate.precision),
-        tps=(split.tp,),
-        pps=(split.pp,),
-        dps=(split.dp,),
-        eps=(split.ep,),
-        engines=(candidate.engine_preset,),
-        speculation=None if plainly else question.speculation,
-        tune=False,
-        have=(),
-        growth_per_month=None,
-    )
-    if knobs is None:
-        return asked
-    return replace(
-        asked,
-        max_batch_sizes=(knobs.max_batch_size,),
-        max_num_tokens=(knobs.max_num_tokens,),
-        chunked_prefill=knobs.chunked_prefill,
-        stream_interval=knobs.stream_interval,
-        front_ends=knobs.front_ends,
-    )
