@@ -242,7 +242,7 @@ class Search:
         return [one for one in sized if isinstance(one, Sized)]
 
     def _alone(self, best: Sized, kept: dict[int, Sized]) -> dict[int, Sized | None]:
-        """The rows that a first screen shows, by their places, as the question for each alone answers them; None where it finds no number."""
+        """The rows that a first screen shows, by place, as the question for each alone answers them; None where it finds no number."""
         question, recorded = self.question, self.question.sharing is not None and self.question.sharing.recorded is not None
         if not (self.prune and question.drawn and isinstance(self.aim, FewestGpus)) or recorded:
             return {}
