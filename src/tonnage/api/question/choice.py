@@ -211,7 +211,9 @@ def _carried_by_search(question: Question, running: Sequence[Candidate], broken:
         existing = search(replace(asked, have=(Owned(count=count, system=system),), spare=0, deepen=False), rows=False).existing
         if existing is None:
             return
-        broken[id(best)] = replace(why, most_requests_per_second=existing.requests_per_second)
+        carried = existing.requests_per_second
+        rented = system.gpus == best.parallelism.gpus  # which the price counts as the whole fleet's
+        broken[id(best)] = replace(why, most_requests_per_second=min(carried, most[id(best)]) if rented else carried)
 
 
 def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
