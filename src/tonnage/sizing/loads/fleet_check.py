@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
+from tonnage.plan.reason import BrokenOnManyInstances
 from tonnage.sizing.loads.instance import WITHIN_S, Instance, burst_factor, middle
 from tonnage.sizing.loads.load_scan import statistic_s
 from tonnage.sizing.loads.ready import STABLE
@@ -254,3 +255,9 @@ def check(fleet: FleetAtPeak, needed: int, worth: Callable[[int], bool] = lambda
             break
         runs.append(fleet.run(systems))
     return FleetCheck(by_division=needed, systems=systems, runs=tuple(runs))
+
+
+def never_holds(verdict: FleetCheck) -> BrokenOnManyInstances:
+    """The limit that breaks on the largest fleet that was simulated."""
+    largest = max((run for run in verdict.runs if run.worst is not None), key=lambda run: run.systems)
+    return BrokenOnManyInstances(breach=largest.worst, instances=largest.instances)  # type: ignore[arg-type]
