@@ -228,7 +228,7 @@ def cache_of(trace: Trace, contents: Contents, knobs: EngineKnobs, windows: Wind
         raise InputError(f"a prefix cache of {count:,} blocks, or requests of {longest:,} tokens: that is more than can be simulated")
     on = scheduler.NAMES is not None and knobs.prefix_caching
     slots, wide = (int(cfg["slots"]), -(-longest // size) + windows.of(longest) + 1) if on else (0, 0)
-    seats = ring_size(2 * (count + own * scheduler.PARTIAL) + (2 << LINE_2))
+    seats = ring_size(4 * (count + own * scheduler.PARTIAL) + (2 << LINE_2))
     note = np.zeros(1, NOTE)[0]
     note["on"], note["names"], note["partial"] = on, scheduler.NAMES or 0, scheduler.PARTIAL
     note["shift"] = 65 + LINE_2 - seats.bit_length()
