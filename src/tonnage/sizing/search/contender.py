@@ -44,7 +44,7 @@ class Contender:
     """A deployment under the load of a question.
 
     Attributes:
-        question: what is asked.
+        question: load, limits and what may be bought.
         ready: the deployment.
         runs: the memory of the search.
         share: of what closed forms allow, the part that an instance is expected to carry; 0 where nothing is known. It says where a search
@@ -85,7 +85,8 @@ class Contender:
 
     def slowdown(self, level: float) -> Slowdown:
         """By which factors times are longer at a confidence."""
-        return factors_at(self.errors, level).times(self.question.step_factor)
+        made = (self.instance, "factors", level, self.question.load, self.question.limits)
+        return self.runs.once(made, lambda: factors_at(self.errors, level)).times(self.question.step_factor)
 
     @property
     def as_asked(self) -> Slowdown:
@@ -230,7 +231,7 @@ class Contender:
         return self.instance.standing_for(instances)
 
     def seen(self, instances: int, rate: float, care: Care) -> Seen:
-        """A run of those that stand for so many instances, at ``rate`` requests per second for each, by the prediction as it is."""
+        """A run of the instances that represent so many, at ``rate`` requests per second for each, by the prediction as it is."""
         return self.runs.open(self.running, self.standing_for(instances), rate, care)
 
     def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
@@ -334,5 +335,4 @@ class Sized:
     @cached_property
     def as_predicted(self) -> Capacity:
         """What one instance carries by the prediction as it is."""
-        slower = self.slowdown.steps / self.contender.as_asked.steps
-        return self.contender.capacity(self.instances, care=self.care, near=self.capacity.rate * slower)
+        return self.contender.capacity(self.instances, care=self.care)
