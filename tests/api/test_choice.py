@@ -67,7 +67,7 @@ def plans(draw: st.DrawFn) -> Plan:
 def searching(more: int) -> Any:
     """A search, of one deployment or all of a GPU type, whose check of a whole fleet asks for so many systems more than the best had."""
 
-    def search(asked: Any) -> Plan:
+    def search(asked: Any, rows: bool = True) -> Plan:
         (gpu,), whole = asked.gpus, len(asked.engines) > 1 or asked.engines[0] == FIRST.engines[0]
         alike = [each for each in ALL if each.gpu == gpu.name and (whole or each.engine_preset == asked.engines[0])]
         kept = min(alike, key=lambda each: (each.gpus, each.systems_exact))
@@ -178,7 +178,7 @@ def test_what_all_of_the_load_takes_is_the_cheapest_deployments_though_another_c
         rejected(whole, OverBudget(usd=6.1e5, most_requests_per_second=75.0, **most)),
     )
     said = answer_text(replace(plan, candidates=(), rejected=over))
-    assert said.startswith("not the whole load: 300,000 USD a year pay for about 80.0 requests/s inside the limits")
+    assert said.startswith("not the whole load: 300,000 USD a year pay for 80.0 requests/s inside the limits")
     assert "; all of it takes 610,000 USD a year (b300-sxm-270gb " in said
 
 
