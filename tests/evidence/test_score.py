@@ -352,6 +352,15 @@ def test_the_largest_term_is_said(row: dict[str, object], metric: str, says: str
     assert says in reason(read_point(row), metric, steady=True)
 
 
+def test_requests_at_a_rate_are_explained_by_a_step_of_one_of_them() -> None:
+    """Of prompts so long that the cache of two takes visibly more of a step than that of one."""
+    one, two, rate = (
+        read_point(REASONS_CLOSED | {"isl": 7_000} | load)
+        for load in ({"concurrency": 1}, {"concurrency": 2}, {"concurrency": None, "request_rate": 0.1})
+    )
+    assert reason(rate, "itl_ms", steady=True) == reason(one, "itl_ms", steady=True) != reason(two, "itl_ms", steady=True)
+
+
 def record(**changed: Any) -> Requests:
     """What a closed loop of 50 requests leaves behind."""
     point = read_point(CLOSED | {"requests": 50} | changed)
