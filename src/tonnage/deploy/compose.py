@@ -26,6 +26,7 @@ from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name: of one machine all its services together, of several a file for each, and the router's."""
     gpus = f'{USE[service.gpu.vendor]}{{deployment="{service.name}"}}'
+    one = {"name": "Prometheus", "type": "prometheus", "access": "proxy", "url": "http://prometheus:9090", "isDefault": True}
     found = {
         **{name: yaml_text(made, head=head(service)) for name, made in services(service).items()},
         "gateway.yaml": yaml_text(gateway(service)),
@@ -33,7 +34,7 @@ def files(service: Service) -> dict[str, str]:
         "envoy.yaml": yaml_text(envoy(service)),
         "prometheus.yaml": yaml_text(prometheus(service)),
         "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances, fronted=True)),
-        "grafana/datasource.yaml": yaml_text(_datasource()),
+        "grafana/datasource.yaml": yaml_text({"apiVersion": 1, "datasources": [one]}),
         "grafana/provider.yaml": yaml_text(_provider()),
         "grafana/dashboards/plan.json": dashboard_text(service),
         "README.md": readme(service),
@@ -66,11 +67,6 @@ def prometheus(service: Service) -> dict[str, Any]:
             ),
         ],
     }
-
-
-def _datasource() -> dict[str, Any]:
-    one = {"name": "Prometheus", "type": "prometheus", "access": "proxy", "url": "http://prometheus:9090", "isDefault": True}
-    return {"apiVersion": 1, "datasources": [one]}
 
 
 def _provider() -> dict[str, Any]:

@@ -357,9 +357,7 @@ def obstacle(candidate: Candidate) -> str:
     further = (*pool.launch, *(node_words(family, nodes=2, rank="0") if spans and family in SPANNING else ()))
     if spans and len(candidate.pools) > 1:
         return f"an instance of {pool.parallelism.gpus} GPUs of one of two pools spans several machines, which deploy does not write"
-    if fault := interface.fault(further, pool.launch_file):
-        return fault
-    return ""
+    return interface.fault(further, pool.launch_file) or ""
 
 
 def dns_label(text: str) -> str:

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 # What a calibration found, and the file that predictions read.
 
 
-DETERMINED, PARTLY = 0.6, 0.9
-"""Posterior over prior width below which the data determined a term, or did so in part."""
+DETERMINED, PARTLY = 0.6, 0.9  # Posterior over prior width below which the data determined a term, or did so in part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +121,7 @@ def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {before[name]:.1f} → {after[name]:.1f} %" for name in after)
 
 
-STRENGTHS = (0.5, 1.0)
-"""The multiples of the prior's widths that are tried, from careful to free."""
+STRENGTHS = (0.5, 1.0)  # The multiples of the prior's widths that are tried, from careful to free
 
 TOLERANCE = 1.0
 """By how many standard errors of the paired differences a metric of the left-out points may be worse while their sum is better."""
@@ -131,8 +129,7 @@ TOLERANCE = 1.0
 OWN_STRENGTHS, OWN_ROUNDS = (1.0,), 8
 """The same for own terms, whose prior is wide as it is, and how often all rows are simulated on the way to them."""
 
-FEWEST = 3
-"""The number of points below which leaving one out says nothing."""
+FEWEST = 3  # The number of points below which leaving one out says nothing
 
 Progress = Callable[[int, int, str], None]
 Row = Mapping[str, Any]

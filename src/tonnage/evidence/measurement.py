@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 FOUND = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles of what a calibration may find at which the load of an instance is looked at; between them it is interpolated."""
 
-OUTCOMES = tuple((i + 0.5) / 40 for i in range(40))
-"""Quantiles over which the number of systems is averaged."""
+OUTCOMES = tuple((i + 0.5) / 40 for i in range(40))  # Quantiles over which the number of systems is averaged
 
 HALF_OF = (0.1, 0.9)
 """The quantiles between which the widths of two distributions are compared: the 80 % interval that is calibrated on held-out rows."""
@@ -255,17 +254,14 @@ POINTS = 10
 SHAPES = ((1.0, 1.0), (0.25, 1.0), (1.0, 0.25), (0.25, 4.0))
 """Lengths that may be measured, of prompts and outputs, in times those of the question; no request is longer than its longest."""
 
-SHORTEST = 16
-"""Fewest tokens of a length that is shorter than that of the question."""
+SHORTEST = 16  # Fewest tokens of a length that is shorter than that of the question
 
 ABOVE, MOST_CLIENTS = 2, 512
 """Clients of a point at most: in times the requests in flight at the answer's load, and what one benchmark client is asked to keep up."""
 
-ROUNDS, LOAD_REQUESTS = 3, 1_000
-"""Requests of each client of a simulated point, and those of the load."""
+ROUNDS, LOAD_REQUESTS = 3, 1_000  # Requests of each client of a simulated point, and those of the load
 
-METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s")
-"""What a benchmark measures of each point."""
+METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s")  # What a benchmark measures of each point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment, Slo
 
 
-ROUTER = "least-outstanding"
-"""The router between instances where none is named."""
+ROUTER = "least-outstanding"  # The router between instances where none is named
 
 
 def replay(requests: Requests, deployment: Deployment, *, gpus_per_system: int, instances: int = 1, router: str = ROUTER) -> Requests:
@@ -101,8 +100,7 @@ SURE = ("ttft_ms", "tpot_ms", "e2e_ms")
 """Metrics whose errors are known; those of single gaps (ITL) are not, and rates are what the run sent."""
 
 RATES = ("requests_per_second", "output_tokens_per_second")
-FEW = 0.01
-"""Shares of requests below this are not told."""
+FEW = 0.01  # Shares of requests below this are not told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 SCORED = tuple(name for name in MEASURES if name not in ("request_rate", "window_s"))
 """The measured columns that are compared, in their order."""
 
-Errors = dict[str, "ErrorOf"]
-"""By the name of the measured column."""
+Errors = dict[str, "ErrorOf"]  # By the name of the measured column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +248,7 @@ class ScoreReport(Displayed):
         }
 
 
-Progress = Callable[[int, int, str], None]
-"""Takes the rows done, the rows in all, and what was predicted last."""
+Progress = Callable[[int, int, str], None]  # Takes the rows done, the rows in all, and what was predicted last
 
 
 def score(

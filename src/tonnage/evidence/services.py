@@ -18,8 +18,7 @@ from tonnage.results.store import Run, read_run
 from tonnage.simulator.services import run_service
 from tonnage.spec.service_file import service_of
 
-CHECKED_REQUESTS = 4_000
-"""Requests of the simulation that a measured load is held against."""
+CHECKED_REQUESTS = 4_000  # Requests of the simulation that a measured load is held against
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,7 @@ from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Poi
 LATENCIES = {"time_to_first_token_ms": ("ttft", 1.0), "inter_token_latency_ms": ("tpot", 1.0), "request_latency": ("e2e", 1e3)}
 PERCENTILES = ("p50", "p90", "p95", "p99")
 NS_PER_S = 1e9
-_GROUPS = {"successful": "", "errored": "failed", "incomplete": "cancelled"}
-"""Its groups of single requests, and how ours ended."""
+_GROUPS = {"successful": "", "errored": "failed", "incomplete": "cancelled"}  # Its groups of single requests, and how ours ended
 
 
 def is_guidellm(document: Any) -> bool:

@@ -30,11 +30,9 @@ LENGTHS = ("isl", "osl")
 DRAWN = {name: f"{name}_drawn" for name in LENGTHS}
 """Where a length that varies between requests is kept as it was written; the column itself has its mean."""
 
-VARIES = 0.01
-"""Lengths whose standard deviation is less than this share of their mean count as equal."""
+VARIES = 0.01  # Lengths whose standard deviation is less than this share of their mean count as equal
 
-RATIO = "range_ratio"
-"""Lengths are uniform from this share of the stated one up to it, as InferenceX and SGLang's bench_serving draw them."""
+RATIO = "range_ratio"  # Lengths are uniform from this share of the stated one up to it, as InferenceX and SGLang's bench_serving draw them
 
 LATENCIES = ("ttft", "itl", "tpot", "e2e")
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
@@ -336,8 +334,7 @@ def checked_measure(value: float, where: str) -> float:
 # Reads JSON that another program wrote: the files below a folder, and values by their path; every error names the file and the key.
 
 
-MOST_FILES = 50_000
-"""Most files that are looked at: some thousands of runs, or a second."""
+MOST_FILES = 50_000  # Most files that are looked at: some thousands of runs, or a second
 
 
 def files_below(folder: Path, *patterns: str) -> list[Path]:

@@ -26,8 +26,7 @@ STATISTICS = {"average": "", "p50": "_p50", "p90": "_p90", "p95": "_p95", "p99":
 FORMATS = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "awq", "W4A16_GPTQ": "gptq", "W8A16": "int8-wo", "W4A16": "int4-wo"}
 """Names of its quantisations."""
 IN_FLIGHT = ("request_info", "avg_num_concurrent_requests")
-AT_ONCE = 0.05
-"""Share of a run within which all requests were handed over, where they count as queued at once."""
+AT_ONCE = 0.05  # Share of a run within which all requests were handed over, where they count as queued at once
 
 
 def is_trtllm(document: Any) -> bool:

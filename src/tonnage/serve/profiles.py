@@ -75,9 +75,7 @@ def missing(engine: EnginePreset, machine: Machine, devices: tuple[Device, ...])
 def lacks(engine: EnginePreset, gpu: Gpu, precision: Precision) -> str:
     """Why a GPU under an engine cannot run a number format, as a clause; empty where it can."""
     lacking = gpu.lacks(precision)
-    if lacking:
-        return f"{gpu.name} ({gpu.arch}) has {lacking} for {precision.name}"
-    return engine.lacks(precision)
+    return f"{gpu.name} ({gpu.arch}) has {lacking} for {precision.name}" if lacking else engine.lacks(precision)
 
 
 Kind = Literal["runnable", "low memory", "incompatible"]

@@ -81,9 +81,7 @@ class _Types:
         if kind == "object" and not schema.get("properties"):
             further = schema.get("additionalProperties")
             return dict[str, self.of(further)] if isinstance(further, Mapping) else dict[str, Any]  # type: ignore[misc] # the same
-        if kind == "object":
-            return self._model(schema.get("title", "Body"), schema)
-        return _SIMPLE.get(str(kind), Any)
+        return self._model(schema.get("title", "Body"), schema) if kind == "object" else _SIMPLE.get(str(kind), Any)
 
     def _named(self, name: str) -> Any:
         if name not in self._made:

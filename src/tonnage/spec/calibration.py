@@ -34,14 +34,11 @@ MULTIPLIERS = (
 OWN_TERMS = ("compute", "memory", "attention", *MULTIPLIERS[2:])
 """Terms that loads of one's own can tell without any shipped term: ``perf.terms_file`` says what each of them is."""
 
-SMALLEST_TERM, LARGEST_TERM = 1e-12, 1e6
-"""A term outside these is no calibration but a mistake in the file."""
+SMALLEST_TERM, LARGEST_TERM = 1e-12, 1e6  # A term outside these is no calibration but a mistake in the file
 
-OWN_METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s", "output_tok_s")
-"""Columns whose left-out errors a file may hold."""
+OWN_METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s", "output_tok_s")  # Columns whose left-out errors a file may hold
 
-LARGEST = 20.0
-"""A factor above this, or below its inverse, is no calibration but a mistake in the file."""
+LARGEST = 20.0  # A factor above this, or below its inverse, is no calibration but a mistake in the file
 
 MOST_POINTS = 1_000_000
 

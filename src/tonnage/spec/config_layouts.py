@@ -49,8 +49,7 @@ class Layout:
     experts_optional: bool = False  # without the key of the experts the model is dense
 
 
-ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))
-"""Mixtures of experts as most of them name their numbers."""
+ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))  # Mixtures of experts as most of them name their numbers
 
 MINIMAX_3 = replace(ROUTED, head_dim_required=True, ffn=("intermediate_size",), experts=("num_local_experts",), family="block_sparse")
 KIMI = replace(

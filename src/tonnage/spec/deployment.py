@@ -60,8 +60,7 @@ Method = Literal["draft", "medusa", "redrafter", "eagle", "mtp", "ngram"]
 
 METHODS: tuple[Method, ...] = get_args(Method)
 
-MOST_TOKENS = 16
-"""Guesses per step beyond which no engine goes."""
+MOST_TOKENS = 16  # Guesses per step beyond which no engine goes
 
 EXAMPLE = '"eagle k=3 acceptance=0.7" or "draft=llama-3.2-1b k=5 acceptance=0.8"'
 

@@ -13,11 +13,9 @@ from tonnage.spec.typed_values import Pairs, strict
 # names of ``Parallelism`` and ``EngineKnobs``, and those of ``plan.launch.SETTINGS``.
 
 
-MODEL = "{model}"
-"""Stands in a command where the checkpoint does."""
+MODEL = "{model}"  # Stands in a command where the checkpoint does
 
-FLAGS = "{flags}"
-"""Stands in a command where its flags do; they follow the last word of a command without it."""
+FLAGS = "{flags}"  # Stands in a command where its flags do; they follow the last word of a command without it
 
 
 @strict
@@ -28,11 +26,9 @@ class Switch:
     disable: str = ""
 
 
-DRAFTER = "{drafter}"
-"""Stands in what speculative decoding adds where the drafter's checkpoint does."""
+DRAFTER = "{drafter}"  # Stands in what speculative decoding adds where the drafter's checkpoint does
 
-GUESSES, ONE_MORE = "{k}", "{k+1}"
-"""Stand there for the guesses of a step, and for one more."""
+GUESSES, ONE_MORE = "{k}", "{k+1}"  # Stand there for the guesses of a step, and for one more
 
 
 @strict

@@ -24,11 +24,9 @@ from tonnage.spec.attention_layers import (
 )
 from tonnage.spec.typed_values import strict
 
-CHUNK = 64
-"""Tokens that kernels compute together in prefill (flash-linear-attention)."""
+CHUNK = 64  # Tokens that kernels compute together in prefill (flash-linear-attention)
 
-CONV_BYTES = 2
-"""Bytes of an element of the convolution's state."""
+CONV_BYTES = 2  # Bytes of an element of the convolution's state
 
 
 @strict
@@ -116,8 +114,7 @@ class KimiDeltaAttention(Heads):
 # State-space layers of the second generation (Mamba-2), as in Nemotron-H and Nemotron 3.
 
 
-MAMBA2_CHUNK = 128
-"""Tokens that kernels compute together in prefill (``chunk_size`` of Nemotron's ``config.json``)."""
+MAMBA2_CHUNK = 128  # Tokens that kernels compute together in prefill (``chunk_size`` of Nemotron's ``config.json``)
 
 
 @strict
@@ -183,8 +180,7 @@ KINDS: dict[str, str] = {
 }
 """Every kind of layer, in words."""
 
-WITH_STATE = ("gated-delta", "kda", "mamba2")
-"""Kinds that keep a state per sequence and no cache per token."""
+WITH_STATE = ("gated-delta", "kda", "mamba2")  # Kinds that keep a state per sequence and no cache per token
 
 WITH_LATENT = ("latent", "sparse-latent", "compressed")
 """Kinds whose cache is one vector for all heads, which tensor parallelism cannot divide."""

@@ -426,11 +426,9 @@ def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> tuple[Leaf, .
     return tuple(found)
 
 
-OF_SIZE = ("system", "pp", "load", "deploy_on")
-"""Leaves of the search that one simulated deployment has no use for."""
+OF_SIZE = ("system", "pp", "load", "deploy_on")  # Leaves of the search that one simulated deployment has no use for
 
-OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")
-"""Leaves of other branches that describe it."""
+OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")  # Leaves of other branches that describe it
 
 
 def simulated_leaves() -> Iterator[Leaf]:

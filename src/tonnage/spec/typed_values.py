@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FORBID = {"extra": "forbid"}
-"""pydantic's rule for a class that is read from a file: an unknown key is an error."""
+FORBID = {"extra": "forbid"}  # pydantic's rule for a class that is read from a file: an unknown key is an error
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))

@@ -22,14 +22,11 @@ from tonnage.spec.lengths import MAX_TOKENS, Pairs
 from tonnage.spec.scenario import LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
 from tonnage.spec.written_numbers import number_of
 
-READING_S = 0.200
-"""Seconds a token of a usual reader."""
+READING_S = 0.200  # Seconds a token of a usual reader
 
-READING_P99_S = 0.250
-"""Seconds a token that readers accept in the 99th percentile."""
+READING_P99_S = 0.250  # Seconds a token that readers accept in the 99th percentile
 
-FAST_READING_S = 0.090
-"""Seconds a token of a fast reader."""
+FAST_READING_S = 0.090  # Seconds a token of a fast reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +43,7 @@ class Preset:
 
 
 READING = "p99<=250ms"
-PIECES = 1_000
-"""Pairs that a mixture is made of: shares are exact to a thousandth."""
+PIECES = 1_000  # Pairs that a mixture is made of: shares are exact to a thousandth
 MIXTURE = '"short-in-short-out 0.7, 4000/300 0.3"'
 _PART = re.compile(r"^\s*(?:([a-z-]+)|(\d{1,8})\s*/\s*(\d{1,8}))\s+((?:\d+\.?\d*|\.\d+)\s*%?)\s*$")
 SHORT, LONG = "128", "2048"

@@ -52,17 +52,14 @@ Split = Literal["random", "round-robin"]
 STRETCH_S = 4_000_000
 """Seconds of arrivals of a stretch of slow traffic (46 days); what is left of a simulated run is for a queue to be served."""
 
-STRETCH_REQUESTS = 100
-"""Fewest requests of such a stretch."""
+STRETCH_REQUESTS = 100  # Fewest requests of such a stretch
 
 MANY_CLIENTS = 16
 """Clients of a closed loop from which requests of equal length are said to fall into step: they end, and are admitted, together."""
 
-FAR_PS = 1e300
-"""Largest mean gap in picoseconds, which keeps products with it finite."""
+FAR_PS = 1e300  # Largest mean gap in picoseconds, which keeps products with it finite
 
-LEAST_CV, MOST_CV = 1e-6, 1e6
-"""Least and largest coefficient of variation of gamma arrivals."""
+LEAST_CV, MOST_CV = 1e-6, 1e6  # Least and largest coefficient of variation of gamma arrivals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,8 +335,7 @@ class Trace:
 # The requests of sessions: when each session begins, and which turns of it a run has.
 
 
-MOST_ROWS = 20_000_000
-"""Requests that are drawn at most for the sessions of a run."""
+MOST_ROWS = 20_000_000  # Requests that are drawn at most for the sessions of a run
 
 
 def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:

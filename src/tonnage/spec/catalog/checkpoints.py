@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from tonnage.spec.engine import EnginePreset
 
-HALF = ("fp16", "bf16")
-"""Formats of 16 bits, each of which an engine casts to the other."""
+HALF = ("fp16", "bf16")  # Formats of 16 bits, each of which an engine casts to the other
 
 
 @strict
