@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, head, least_line, summary
+from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, head, least_line, page_text
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
@@ -136,26 +136,19 @@ def deployment(service: Service) -> dict[str, Any]:
 
 def readme(service: Service) -> str:
     """The page in Markdown."""
-    return f"""# {service.served} with Ray Serve
-
-{summary(service)}
-
+    needs = f"""\
 The cluster's nodes need `ray[llm]`, which brings a vLLM of its own: look at `vllm --version`, since the plan is for
-{service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started.
-
-```sh
-serve deploy serve.yaml
-serve status --name {service.name}
-curl --fail http://127.0.0.1:{PORT}/v1/models
-{bench_command(service, f"http://127.0.0.1:{PORT}", instances=service.pool.instances)}
-{compare_command(instances=None)}
-```
-
+{service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started."""
+    further = """\
 `compare` takes the plan's number of instances; say `--instances` if others run. Ray shares requests by the shorter of two queues. Metrics
-and dashboards are Ray's own; rules for its names are not written.
-
-| file | what |
-|---|---|
-| `serve.yaml` | the application: the model, the engine's arguments, {service.least_instances} to {service.pool.instances} replicas |
-| `plan.json` | the plan |
-"""
+and dashboards are Ray's own; rules for its names are not written."""
+    commands = (
+        "serve deploy serve.yaml",
+        f"serve status --name {service.name}",
+        f"curl --fail http://127.0.0.1:{PORT}/v1/models",
+        bench_command(service, f"http://127.0.0.1:{PORT}", instances=service.pool.instances),
+        compare_command(instances=None),
+    )
+    replicas = f"{service.least_instances} to {service.pool.instances} replicas"
+    rows = [("`serve.yaml`", f"the application: the model, the engine's arguments, {replicas}")]
+    return page_text(service, f"{service.served} with Ray Serve", needs, commands, rows=rows, further=further)
