@@ -7,17 +7,7 @@ from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.monitoring import dashboard_text, rules
-from tonnage.deploy.plan_text import (
-    argv_notes,
-    bench_command,
-    compare_command,
-    gpu_words,
-    head,
-    image_note,
-    page_text,
-    paragraph,
-    startup_line,
-)
+from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, gpu_words, head, image_note, page_text, startup_line
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.workload import USE
 from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
@@ -375,7 +365,7 @@ def _needs(service: Service) -> str:
     docker = "Docker" if service.simulated else docker
     if not service.several:
         return f"The machine needs {docker}, and tonnage."
-    return paragraph(
+    return (
         f"Docker Compose manages one machine, and the plan has {len(_placed(service))}: each has a file. Copy this folder to each machine, "
         "and replace `machine-1` and so on in `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Start each machine's file "
         f"on it; the other commands are for the router's machine, which may be one of them. Every machine needs {docker}, and the router's "

@@ -6,20 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.plan_text import WATCHED, bench_command, compare_command, gpu_words, head, keda_too, page_text, paragraph, scaling_rows
+from tonnage.deploy.plan_text import WATCHED, bench_command, compare_command, gpu_words, head, keda_too, page_text, scaling_rows
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.workload import (
-    adapter,
-    bundle,
-    compute_domain,
-    deployment,
-    disruptions,
-    hpa,
-    keda,
-    leader_worker_set,
-    manifest,
-    selector,
-)
+from tonnage.deploy.workload import adapter, bundle, compute_domain, disruptions, hpa, instances, keda, manifest, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 # What stands around the instances: their address, their cache, their configuration, and how many may be disrupted at once.
@@ -76,7 +65,7 @@ plan's instances run."""
     if service.target_in_flight is not None and service.signals.running:
         told = "the same by prometheus-adapter; not applied by the second command"
         rows.append(("`autoscaling-without-keda.yaml`", told))
-    return page_text(service, f"{service.served} on Kubernetes", paragraph(needs), commands, rows=[*rows, *WATCHED], further=further)
+    return page_text(service, f"{service.served} on Kubernetes", needs, commands, rows=[*rows, *WATCHED], further=further)
 
 
 def waits(service: Service) -> str:
@@ -96,10 +85,8 @@ def files(service: Service) -> dict[str, str]:
 
 def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[str, str]:
     """The files of the instances and of what stands around them; ``further`` are labels of a pod."""
-    spans = service.spans > 1
-    made = leader_worker_set(service, further=further) if spans else deployment(service, further=further)
     found = {
-        "leader-worker-set.yaml" if spans else "deployment.yaml": yaml_text(made, head=head(service)),
+        f"{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml": yaml_text(instances(service, further), head=head(service)),
         "service.yaml": yaml_text(network_service(service)),
         **({} if service.simulated else {"model-cache.yaml": yaml_text(model_cache(service))}),
         "disruption-budget.yaml": yaml_text(disruptions(service, selector(service))),

@@ -196,8 +196,8 @@ Rows = Sequence[tuple[str, str]]  # File and what is in it
 
 
 def page_text(service: Service, title: str, needs: str, commands: Sequence[str], *, rows: Rows, further: str = "") -> str:
-    """The page in Markdown: what it ``needs``, ``commands``, ``further`` paragraphs behind them, and ``rows`` of files."""
-    told = f"\n{further}\n" if further else ""
+    """The page in Markdown: a paragraph of what it ``needs`` (lines stay), ``commands``, ``further`` paragraphs, and ``rows`` of files."""
+    needs, told = needs if "\n" in needs else paragraph(needs), f"\n{further}\n" if further else ""
     block, table = "\n".join(commands), "\n".join(f"| {name} | {what} |" for name, what in (*rows, ("`plan.json`", "the plan")))
     return f"# {title}\n\n{summary(service)}\n\n{needs}\n\n```sh\n{block}\n```\n{told}\n| file | what |\n|---|---|\n{table}\n"
 
@@ -228,7 +228,7 @@ def cluster_page(
     measured = (bench_command(service, url, instances=instances), compare_command(instances=asked))
     rows = [*rows, *(scaling_rows(service, scaled) if scaled else ()), *watched]
     told = paragraph(further) if further else ""
-    return page_text(service, f"{service.served} with {runs_on}", paragraph(needs), [*commands, *measured], rows=rows, further=told)
+    return page_text(service, f"{service.served} with {runs_on}", needs, [*commands, *measured], rows=rows, further=told)
 
 
 WATCHED: Rows = (

@@ -322,7 +322,7 @@ def _parts(service: Service) -> tuple[str, Rows]:
         "each step's tokens become a piece of text, and `bench` measures TTFT. Pieces are decoded by themselves; a tokenizer that marks "
         "spaces at the beginning of words may lose some."
     )
-    return paragraph(what), [
+    return what, [
         (f"`repository/{name}`", "the ensemble"),
         (f"`repository/{name}-tokenize`, `-detokenize`", "text to tokens and back, batched, with priorities and time limits"),
         (f"`repository/{name}-engine`", "TensorRT-LLM"),

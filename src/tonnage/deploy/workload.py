@@ -129,8 +129,10 @@ def _in_one_rack(service: Service, placed: Mapping[str, Any]) -> dict[str, Any]:
     return {**placed, "affinity": noted(joined, told), "resourceClaims": claims}
 
 
-def leader_worker_set(service: Service, *, further: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The groups of pods of instances that span several machines; ``further`` are labels of a pod."""
+def instances(service: Service, further: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The pods, or the groups of pods of instances that span several machines; ``further`` are labels of a pod."""
+    if service.spans == 1:
+        return deployment(service, further=further)
     named = {"metadata": {"labels": {**labels(service), **(further or {})}}}
     told = f"One instance: {service.spans} pods with {service.gpus // service.spans} GPUs each. "
     told += RACKED if service.racked else ACROSS
