@@ -116,7 +116,7 @@ def answer(
     runs: Runs | None = None,
     decided: Callable[[Plan], None] | None = None,
 ) -> tuple[Plan, ...]:
-    """One finished plan per question: with its cost, what was asked, and where it came from.
+    """One finished plan per question: with its cost, its question, and its provenance.
 
     The first also holds the answer of the scenario's own benchmarks, where it names some.
 
@@ -316,7 +316,7 @@ def _measured(
 # ``tonnage.size`` for several use cases of one model on one fleet: one pool for all, or one for each.
 
 
-# What is asked of one plan alone, and not of a fleet of several use cases
+# Options of one plan alone, and not of a fleet of several use cases
 OF_ONE_PLAN = ("have", "growth", "benchmarks", "budget", "max_kw", "max_racks", "autoscale", "broken_hours", "start_time")
 
 
@@ -373,7 +373,7 @@ def _names(understood: Sequence[Asked]) -> tuple[str, ...]:
 
 
 def _check(name: str, one: Asked) -> None:
-    """Refuse what is asked of one plan alone. Raises InputError: naming the use case."""
+    """Refuse options of one plan alone. Raises InputError: naming the use case."""
     if len(one.questions) != 1:
         raise InputError(f"{name}: {option('model')} names several models; each use-case file must name exactly one")
     if one.questions[0].sharing is not None:

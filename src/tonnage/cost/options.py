@@ -1,4 +1,4 @@
-"""One load served by systems of one's own, by cloud GPUs by the hour, and by both."""
+"""One load served by owned systems, by cloud GPUs by the hour, and by both."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Rent:
 def rents_of(serving: Serving, prices: Prices) -> tuple[Rent, ...] | NoCost:
     """What may be rented for an instance, by the size of the machine, the smallest first; why nothing is where no price is known.
 
-    Which of them costs least depends on how many instances are needed; those that never do are left out.
+    Which of them costs least depends on how many instances are needed; others are left out.
     """
     tiers = prices.cloud_tiers(serving.gpu, serving.gpus_per_instance)
     if not tiers:
@@ -229,7 +229,7 @@ def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int
 def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the rest rented by the hour.
 
-    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems stands.
+    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems wins.
     """
     rents = rents_of(serving, prices)
     if isinstance(rents, NoCost):
@@ -294,13 +294,13 @@ def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Pric
     return found
 
 
-# One load served by systems of one's own, and by an API for what goes beyond them.
+# One load served by owned systems, and by an API for what goes beyond them.
 
 
 def overflow(traffic: Traffic, serving: Serving, prices: Prices, model: str | None = None) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the requests beyond them sent to an API.
 
-    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems stands.
+    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems wins.
     """
     price = prices.api_price(model)
     if price is None:

@@ -216,7 +216,7 @@ def _footprint(cost: YearlyCost, plan: Plan, prices: Prices) -> Footprint | None
     return footprint(plan.choice.systems, watts, cost.serving.watts_from, rack_kw=rack, pue=prices.pue.value)
 
 
-# What autoscaling saves in the cloud: the instances that a rule holds, hour by hour, beside all of them all year.
+# What autoscaling saves in the cloud: the instances that a rule holds, hour by hour, against all of them all year.
 
 
 def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:

@@ -11,7 +11,7 @@ from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.workload import adapter, bundle, compute_domain, disruptions, hpa, instances, keda, manifest, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
-# What stands around the instances: their address, their cache, their configuration, and how many may be disrupted at once.
+# What surrounds the instances: their address, their cache, their configuration, and how many may be disrupted at once.
 
 
 def network_service(service: Service) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def files(service: Service) -> dict[str, str]:
 
 
 def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The files of the instances and of what stands around them; ``further`` are labels of a pod."""
+    """The files of the instances and of what surrounds them; ``further`` are labels of a pod."""
     found = {
         f"{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml": yaml_text(instances(service, further), head=head(service)),
         "service.yaml": yaml_text(network_service(service)),

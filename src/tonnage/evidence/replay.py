@@ -100,7 +100,7 @@ SURE = ("ttft_ms", "tpot_ms", "e2e_ms")
 """Metrics whose errors are known; those of single gaps (ITL) are not, and rates are what the run sent."""
 
 RATES = ("requests_per_second", "output_tokens_per_second")
-FEW = 0.01  # Shares of requests below this are not told
+FEW = 0.01  # Shares of requests below this are not shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

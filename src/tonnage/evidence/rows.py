@@ -104,7 +104,7 @@ NEAR_P95 = 0.03  # Requests whose TTFT is within this share of the 95th percenti
 
 BIN = 1 << 14  # More than any count of sequences in a step, so that (P, n, B) and a share pack into one integer
 
-SHARES = 64  # Steps of 1/64 by which shares are told apart
+SHARES = 64  # Steps of 1/64 by which shares differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _share(begin: NDArray[np.int64], end: NDArray[np.int64], count: int) -> Floa
 
 
 def _along(span: Floats, seconds: Floats) -> float:
-    """The seconds of a span. A sum and no dot product: BLAS would start threads of its own, whose spinning costs more than a simulation."""
+    """The seconds of a span. A sum and no dot product: BLAS would start threads, whose spinning costs more than a simulation."""
     return float((span * seconds).sum())
 
 

@@ -136,7 +136,7 @@ def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:
     return "tensorrt-llm" if own == "static" else own
 
 
-# Understands what is asked of two pools: their numbers and the link between them.
+# Reads the question of two pools: their numbers and the link between them.
 
 
 MOST_POOL_INSTANCES = 1_000

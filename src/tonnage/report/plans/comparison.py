@@ -113,7 +113,7 @@ def _usd(cost: YearlyCost | None, where: Where) -> str:
     return ABSENT if way is None else usd(way.total_usd_per_year)
 
 
-# The measured answer next to the predicted one, where the question brought measurements of its own.
+# The measured answer next to the predicted one, where the question brought measurements.
 
 
 TITLE = "Measured beside predicted"

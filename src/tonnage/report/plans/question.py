@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # a run is shown by some of these words too, and loads no pla
     from tonnage.results.metrics import Attained, Latencies
     from tonnage.spec.scenario import Objective
 
-# Limits and latencies in words: what was asked, what breaks it, what ends a load, and what requests see.
+# Limits and latencies in words: the limit, what breaks it, what ends a load, and what requests see.
 
 
 METRICS = ("ttft", "itl", "tpot", "e2e")
@@ -181,7 +181,7 @@ def first_text(plan: Plan) -> str:
 
 
 def aim_text(plan: Plan) -> str:
-    """What is to be as little as possible, and what must not be exceeded, in one clause; "" without an aim."""
+    """The objective and the maxima in one clause; "" without an aim."""
     aim = plan.aim
     if aim is None:
         return ""
@@ -218,7 +218,7 @@ def length_text(written: str) -> str:
 
 
 def short_length(written: str) -> str:
-    """A length in words without its unit, "2,000", "500 to 3,500", "600 ± 400 (lognormal)"; what is written in words keeps "words"."""
+    """A length in words without its unit, "2,000", "500 to 3,500", "600 ± 400 (lognormal)"; a length in words keeps "words"."""
     return length_text(written).replace(" tokens", "", 1)
 
 

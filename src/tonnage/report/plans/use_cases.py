@@ -1,4 +1,4 @@
-"""Several use cases on one fleet: what is chosen, what each use case sees there, and what the other arrangement would take."""
+"""Several use cases on one fleet: the choice, what each use case sees there, and what the other arrangement would take."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def use_cases_screen(found: UseCases, page: str = "report") -> Document:
 
 
 def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
-    """The question of each use case, those that by themselves are not sure, the answer, and what each use case sees."""
+    """The question of each use case, the unsure ones, the answer, and what each use case sees."""
     pairs = list(zip(found.names, found.plans, strict=True))
     shown = pairs[: max(room.rows, 1)] if room.clipped else pairs
     asked = tuple((name, "; ".join(text for _, text in question_rows(plan))) for name, plan in shown)
@@ -134,7 +134,7 @@ def _limits(choice: Arrangement, name: str) -> list[str]:
 
 
 def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
-    """A row for each limit of each use case; of more than ``most`` those that are used most."""
+    """A row for each limit of each use case; of more than ``most`` the most used ones."""
     rows: list[tuple[float, tuple[str, ...]]] = []
     for pool in choice.pools:
         for case in pool.cases:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Lengths = NDArray[np.int64] | NDArray[np.float64]
 
 
-# Values put into bins of round numbers: what is in each, and how it is spread.
+# Values put into bins of round numbers: the contents of each, and how it is spread.
 
 
 FAR_APART = 50  # ratio of the largest value to the smallest from which bins grow with the value
@@ -43,7 +43,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """Values whose place lies from ``low`` on and below ``high``; in the last bin ``high`` is included."""
+    """Values whose place is from ``low`` on and below ``high``; in the last bin ``high`` is included."""
 
     # low, high: edges
     low: float
