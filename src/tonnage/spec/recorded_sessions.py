@@ -374,7 +374,7 @@ def same_beginning(one: NDArray[Any], other: NDArray[Any]) -> int:
 
 
 def behind(order: Iterable[int], waits: Callable[[int], Iterable[int]]) -> list[int]:
-    """Places in order, each behind all that it waits for; of those that wait for one another in a circle one goes first."""
+    """Places in order, each behind all that it waits for; of several that wait for one another in a circle one goes first."""
     found: dict[int, None] = {}
     for place in order:
         pending, met = [place], {place}
