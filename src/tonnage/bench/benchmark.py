@@ -82,7 +82,10 @@ def benchmark(
     """
     writer = RunWriter(directory, tokens=wanted.tokens)
     try:
-        observed = _observed(setup, load, writer, watchers, metrics)
+        if setup.workers > 1:
+            observed = measure_by_workers(setup, load, writer, metrics=metrics)
+        else:
+            observed = measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
@@ -132,13 +135,6 @@ def _write_turns(path: Path, log: TurnLog) -> None:
 
     columns = {"id": range(len(log.turn)), "conversation": log.conversation, "turn": log.turn}
     pq.write_table(pa.table({name: pa.array(values, type=pa.int64()) for name, values in columns.items()}), path, compression="zstd")
-
-
-def _observed(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher], metrics: Scraper | None) -> Observed:
-    """Measure by one process or by several."""
-    if setup.workers > 1:
-        return measure_by_workers(setup, load, writer, metrics=metrics)
-    return measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
 
 
 def _further(observed: Observed, validity: Validity) -> Sequence[tuple[str, Any]]:

@@ -17,12 +17,12 @@ and sub-agents run next to their parent.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.prompts import TokenizerFile, text_of_file
+from tonnage.bench.prompts import USERS, TokenizerFile, length_of, share_gpt, text_of_file
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.spec.lengths import Lengths
@@ -133,7 +133,6 @@ def by_turn(requests: Requests, log: TurnLog) -> dict[str, Any]:
     return {"conversations": len(np.unique(log.conversation)), "turns": table}
 
 
-USERS = ("user", "human")
 LONGEST = 10**7  # Neither outputs nor pauses are longer, in tokens and seconds
 
 
@@ -183,17 +182,15 @@ def read_conversations(path: Path, *, counter: TokenizerFile | None, characters:
     where = option("conversation_file")
     text = text_of_file(path, where)
 
-    def length(said: str) -> int:
-        return counter.count(said) if counter is not None else max(1, round(len(said) / characters))
-
     if path.suffix.lower() == ".jsonl":
         lines = [(line, f"{where}: {path}:{at}") for at, line in enumerate(text.splitlines(), start=1) if line.strip()]
         found = [_line(line, place) for line, place in lines]
     else:
-        found = list(_share_gpt(text, f"{where}: {path}", length))
+        each = share_gpt(text, f"{where}: {path}")
+        found = [tuple(Turn(text=ask, osl=length_of(answer, counter, characters)) for ask, answer in pairs) for pairs in each]
     if not found:
         raise InputError(f"{where}: {path} holds no conversation; write one a line, as an object with turns")
-    isl = tuple(length(turn.text) for conversation in found for turn in conversation)
+    isl = tuple(length_of(turn.text, counter, characters) for conversation in found for turn in conversation)
     return ConversationFile(conversations=tuple(found), isl=isl, source=path.name)
 
 
@@ -221,21 +218,3 @@ def _turn(turn: Any, where: str) -> Turn:
     if pause is not None and (isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause <= LONGEST):
         raise InputError(f"{where}: its pause_s is not a number of seconds")
     return Turn(text=text, osl=osl, pause_s=pause)
-
-
-def _share_gpt(text: str, where: str, length: Any) -> Iterator[tuple[Turn, ...]]:
-    """The human's turns that have an answer; conversations that do not begin with one are left out."""
-    try:
-        rows: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InputError(f"{where} is not JSON; give a list of conversations, or lines in a .jsonl") from None
-    for row in rows if isinstance(rows, list) else ():
-        said = [turn for turn in (row.get("conversations") or () if isinstance(row, dict) else ()) if isinstance(turn, dict)]
-        pairs = list(zip(said[::2], said[1::2], strict=False))
-        good = [
-            ask.get("from") in USERS and all(isinstance(t.get("value"), str) and t["value"].strip() for t in (ask, answer))
-            for ask, answer in pairs
-        ]
-        kept = pairs[: good.index(False)] if False in good else pairs
-        if kept:
-            yield tuple(Turn(text=ask["value"], osl=length(answer["value"])) for ask, answer in kept)

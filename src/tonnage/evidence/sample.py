@@ -8,7 +8,7 @@ The client's turnaround shifts arrivals and no step, so it enters by the differe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -192,7 +192,11 @@ class Fitted:
 
     def multipliers(self) -> dict[str, float]:
         """The factors by term, rounded to four digits as a file holds them."""
-        return {name: float(f"{value:.4g}") for name, value in zip(self.names, np.exp(self.x).tolist(), strict=True)}
+        return _rounded(zip(self.names, np.exp(self.x).tolist(), strict=True))
+
+
+def _rounded(values: Iterable[tuple[str, float]]) -> dict[str, float]:
+    return {name: float(f"{value:.4g}") for name, value in values}
 
 
 @dataclass(slots=True)
@@ -305,7 +309,7 @@ class Sample:
 
     def values(self, x: Floats) -> dict[str, float]:
         """The factors of a vector by term, rounded to four digits as a file holds them."""
-        return {name: float(f"{value:.4g}") for name, value in zip(self.names, np.exp(x).tolist(), strict=True)}
+        return _rounded(zip(self.names, np.exp(x).tolist(), strict=True))
 
     def vector(self, values: Mapping[str, float]) -> Floats:
         """The vector of some factors."""
@@ -399,7 +403,7 @@ class OwnSample(Sample):
 
     def values(self, x: Floats) -> dict[str, float]:
         """The terms of a vector, rounded to four digits as a file holds them."""
-        return {name: float(f"{value:.4g}") for name, value in self._all(x).items()}
+        return _rounded(self._all(x).items())
 
     def vector(self, values: Mapping[str, float]) -> Floats:
         """The vector of some terms."""

@@ -16,7 +16,7 @@ from tonnage.errors import InputError, option
 from tonnage.formats.measured_files import InvalidRuns
 from tonnage.results.store import Run, read_run
 from tonnage.simulator.services import run_service
-from tonnage.spec.service_file import service_of
+from tonnage.spec.service import service_of
 
 CHECKED_REQUESTS = 4_000  # Requests of the simulation that a measured load is held against
 

@@ -407,3 +407,6 @@ class CompressedLayer(Heads):
 
     def _entry(self, kv_bits: int) -> float:
         return self.head_dim + self.rope_dim + COMPRESSED_SCALES if kv_bits == BITS_8 else self.head_dim * kv_bits / 8
+
+
+Attention = FullAttention | SlidingAttention | LatentLayer | SparseLatentLayer | CompressedLayer | BlockSparseAttention

@@ -284,21 +284,8 @@ def shared_expert(config: ConfigValues) -> Fields:
 FAMILIES: dict[str, Callable[[ConfigValues], Fields]] = {
     made.__name__: made
     for made in (
-        plain_latent,
-        plain_first,
-        indexed_latent,
-        compressed,
-        block_sparse,
-        delta_hybrid,
-        kimi_hybrid,
-        glm_hybrid,
-        state_space_hybrid,
-        gemma_4,
-        windows_and_experts,
-        mimo_v2,
-        llama_4,
-        minimax_2,
-        shared_expert,
+        *(plain_latent, plain_first, indexed_latent, compressed, block_sparse, delta_hybrid, kimi_hybrid, glm_hybrid),
+        *(state_space_hybrid, gemma_4, windows_and_experts, mimo_v2, llama_4, minimax_2, shared_expert),
     )
 }
 """Every family, by name."""

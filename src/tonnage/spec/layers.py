@@ -9,19 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tonnage.spec.attention_layers import (
-    BlockSparseAttention,
-    Cache,
-    CompressedLayer,
-    FullAttention,
-    Heads,
-    LatentLayer,
-    SlidingAttention,
-    SparseLatentLayer,
-    Work,
-    go_into,
-    of_heads,
-)
+from tonnage.spec.attention_layers import Attention, Cache, Heads, Work, go_into, of_heads
 from tonnage.spec.typed_values import strict
 
 CHUNK = 64  # Tokens that kernels compute together in prefill (flash-linear-attention)
@@ -155,17 +143,7 @@ class Mamba2(Heads):
         return of_heads(self.heads, tp) * self.head_dim * self.state
 
 
-Mixer = (
-    FullAttention
-    | SlidingAttention
-    | LatentLayer
-    | SparseLatentLayer
-    | CompressedLayer
-    | BlockSparseAttention
-    | GatedDeltaNet
-    | KimiDeltaAttention
-    | Mamba2
-)
+Mixer = Attention | GatedDeltaNet | KimiDeltaAttention | Mamba2
 
 KINDS: dict[str, str] = {
     "full": "attention to the whole context",
