@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.client import Client
 from tonnage.bench.conversations import Conversations, History, TurnLog
@@ -195,8 +197,6 @@ class TalkConductor(_Conducting):
     @property
     def log(self) -> TurnLog:
         """Which turn each request was, by its number."""
-        import numpy as np
-
         return TurnLog(conversation=np.array(self._who, dtype=np.int64), turn=np.array(self._turn, dtype=np.int64))
 
     async def run(self, client: Client) -> None:

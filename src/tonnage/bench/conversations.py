@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.bench.prompts import USERS, TokenizerFile, length_of, share_gpt, text_of_file
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
@@ -31,7 +33,6 @@ from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -61,8 +62,6 @@ class Conversations:
 
     def graph(self) -> Follows:
         """Which turns wait for which."""
-        import numpy as np
-
         if self.follows is not None:
             return self.follows
         waits = np.ones(int(self.starts[-1]), np.int64)
@@ -72,8 +71,6 @@ class Conversations:
 
 def recorded(trace: Trace) -> Conversations:
     """The sessions of a trace, made of ``RecordedSessions``."""
-    import numpy as np
-
     if trace.pause_ps is None or trace.contents is None:
         raise ValueError("a trace without sessions")
     firsts = trace.firsts()
@@ -89,8 +86,6 @@ def recorded(trace: Trace) -> Conversations:
 
 def drawn(*, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Pause, seed: int) -> Conversations:
     """So many conversations; ``isl`` and ``osl`` are tokens that each turn adds, and of its answer."""
-    import numpy as np
-
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 1]).spawn(4)]
     each = np.maximum(turns.draw(count, streams[0]).astype(np.int64), 1)
     starts = np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
@@ -115,8 +110,6 @@ class TurnLog:
 
 def by_turn(requests: Requests, log: TurnLog) -> dict[str, Any]:
     """What ``run.json`` says of the turns: of each the requests, prompt tokens, and mean and percentiles of TTFT and E2E in ms."""
-    import numpy as np
-
     done = requests.status == COMPLETED
     table = []
     for turn in range(int(log.turn.max()) + 1 if log.turn.size else 0):
@@ -160,8 +153,6 @@ class ConversationFile:
 
     def drawn(self, *, pause: Pause, osl: Sequence[int] | None, seed: int) -> Conversations:
         """The conversations ready to be sent, with pauses where the file says none, and answers of ``osl`` where that is given."""
-        import numpy as np
-
         starts = np.concatenate([[0], np.cumsum([len(each) for each in self.conversations])]).astype(np.int64)
         pauses = pause.draw(int(starts[-1]), np.random.default_rng(seed))
         said = [-1 if turn.pause_s is None else round(turn.pause_s * 1e9) for turn in self.turns]

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.errors import InputError, in_python, option
 from tonnage.evidence.predict import read_point
 from tonnage.formats.measured_files import STEADY, is_steady
@@ -24,7 +26,6 @@ from tonnage.spec.hardware import is_hardware_file
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.evidence.sample import Fitted, Sample
@@ -219,8 +220,6 @@ class _Calibrating:
     """One calibration: the fit of all points, and the fits without each of them."""
 
     def __init__(self, sample: Sample, *, data: str, set_aside: int, progress: Progress | None) -> None:
-        import numpy as np
-
         from tonnage.evidence.sample import OwnSample
 
         self.sample, self.data, self.set_aside = sample, data, set_aside
@@ -237,8 +236,6 @@ class _Calibrating:
         self.done = 0
 
     def report(self) -> CalibrationReport:
-        import numpy as np
-
         sample = self.sample
         before = sample.shipped_errors(self.all)
         best, chosen, found = float("inf"), 0.0, []
@@ -281,8 +278,6 @@ class _Calibrating:
 
     def _without_each(self, strength: float) -> tuple[Fitted, Errors]:
         """The fit of all points, and the errors of each point or curve under the fit without it."""
-        import numpy as np
-
         from tonnage.evidence.sample import ROUNDS, fit_sample
 
         rounds = OWN_ROUNDS if self.own else ROUNDS
@@ -304,8 +299,6 @@ class _Calibrating:
 
 def _mape(errors: Errors) -> dict[str, float]:
     """The mean absolute error of each metric in percent, over the points that have it."""
-    import numpy as np
-
     return {name: round(float(100 * np.nanmean(np.abs(np.expm1(values)))), 3) for name, values in errors.items()}
 
 
@@ -316,8 +309,6 @@ def _deployments(rows: Sequence[Row]) -> tuple[str, ...]:
 
 def _no_metric_worse(before: Errors, after: Errors) -> bool:
     """Whether no metric's mean error grows by more than its standard error: waves change the TTFT of single points by 20 % either way."""
-    import numpy as np
-
     for name, values in before.items():
         known = np.isfinite(values)
         growth = np.abs(after[name][known]) - np.abs(values[known])
@@ -328,16 +319,12 @@ def _no_metric_worse(before: Errors, after: Errors) -> bool:
 
 def _distance(errors: Errors) -> float:
     """The mean error over all metrics, each in units of its believed scatter."""
-    import numpy as np
-
     from tonnage.evidence.rows import SIGMA
 
     return float(np.mean([np.nanmean(np.abs(values)) / SIGMA[name] for name, values in errors.items()]))
 
 
 def _row(row: Row, place: int, before: Errors, after: Errors) -> dict[str, Any]:
-    import numpy as np
-
     load = {name: row[name] for name in ("batch", "concurrency", "request_rate") if row.get(name) is not None}
     percent = {
         kind: {name: round(float(100 * np.expm1(values[place])), 2) for name, values in errors.items() if np.isfinite(values[place])}

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.errors import InputError, in_python, option
 from tonnage.notebook import InNotebooks
 from tonnage.perf.pipeline import estimated_instance
@@ -19,7 +21,6 @@ from tonnage.spec.workload import Trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.results.metrics import Summary
@@ -64,8 +65,6 @@ def replay(requests: Requests, deployment: Deployment, *, gpus_per_system: int, 
 
 def _trace(requests: Requests) -> tuple[Trace, NDArray[np.int64]]:
     """The completed requests as an open loop from time 0 on, in the order in which they come, and when each was due."""
-    import numpy as np
-
     rows = np.flatnonzero(requests.status == COMPLETED)
     if not rows.size:
         raise InputError("the run has no completed request, so that there is nothing to replay")

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.answer import Answer, Piece
 from tonnage.serve.app import Service
@@ -214,7 +216,6 @@ def _lost(made: Deliveries) -> None:
 
 
 def _tensor(ids: Sequence[int]) -> Any:
-    import numpy as np
     import openvino
 
     return openvino.Tensor(np.array([ids], dtype=np.int64))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from tonnage.errors import InputError, option
 from tonnage.spec.calibration import Calibration
@@ -101,18 +101,9 @@ class Speculation:
         if self.method == "mtp":
             return replace(model.part(1), dense_layers=0, mlp_layers=0)
         if self.method == "eagle":
-            one = model.part(1)
-            return replace(
-                one,
-                ffn=one.inner,
-                experts=1,
-                experts_per_token=1,
-                shared_experts=0,
-                shared_ffn=0,
-                expert_latent=0,
-                dense_layers=0,
-                dense_ffn=0,
-            )
+            one, none = model.part(1), ("shared_experts", "shared_ffn", "expert_latent", "dense_layers", "dense_ffn")
+            without: dict[str, Any] = dict.fromkeys(none, 0)
+            return replace(one, ffn=one.inner, experts=1, experts_per_token=1, **without)
         return None
 
     def projection_parameters(self, model: Model) -> int:
