@@ -93,10 +93,7 @@ def drawn(*, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Paus
     pauses = pause.draw(total, streams[3])
     pauses[starts[:-1]] = 0
     return Conversations(
-        starts=starts,
-        isl=isl.draw(total, streams[1]).astype(np.int64),
-        osl=osl.draw(total, streams[2]).astype(np.int64),
-        pause_ns=pauses,
+        starts=starts, isl=isl.draw(total, streams[1]).astype(np.int64), osl=osl.draw(total, streams[2]).astype(np.int64), pause_ns=pauses
     )
 
 

@@ -40,13 +40,8 @@ RENAMED = {
 """Flags of trtllm-serve as Dynamo's worker of TensorRT-LLM calls them (ai-dynamo 1.6.1, trtllm/backend_args.py, read 2026-11-23)."""
 
 OWN_FLAGS = (
-    "--model",
-    "--model-path",
-    "--served-model-name",
-    "--disaggregation-mode",
-    "--kv-block-size",
-    "--publish-kv-events",
-    "--publish-metrics",
+    *("--model", "--model-path", "--served-model-name", "--disaggregation-mode"),
+    *("--kv-block-size", "--publish-kv-events", "--publish-metrics"),
 )
 """Flags of Dynamo's workers that are not, or not under this name, flags of the engine in them (read as above)."""
 

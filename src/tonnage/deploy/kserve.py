@@ -53,8 +53,7 @@ def inference_service(service: Service) -> dict[str, Any]:
         "labels": labelled(service),
         "template": template(service),
         "router": noted(
-            {"gateway": {}, "route": {}, "scheduler": {}},
-            "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache.",
+            {"gateway": {}, "route": {}, "scheduler": {}}, "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache."
         ),
     }
     return manifest(service, "LLMInferenceService", spec)

@@ -26,10 +26,7 @@ SAID = {
 }
 """Flags that variables and the profile say, the context's first."""
 
-FREE = {
-    "vllm": "nvcr.io/nim/nvidia/vllm-model-free-nim:2.1.0",
-    "sglang": "nvcr.io/nim/nvidia/sglang-model-free-nim:2.1.0",
-}
+FREE = {"vllm": "nvcr.io/nim/nvidia/vllm-model-free-nim:2.1.0", "sglang": "nvcr.io/nim/nvidia/sglang-model-free-nim:2.1.0"}
 """Model-free images, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0, read 2026-11-23)."""
 
 FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}  # What a profile's name calls a number format
@@ -283,11 +280,7 @@ def page(service: Service) -> str:
             "with ReadWriteMany, kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the "
             "key `token`."
         ),
-        commands=(
-            "kubectl apply --kustomize .",
-            waits(service),
-            f"kubectl port-forward deployment/{service.name} 8080:{PORT} &",
-        ),
+        commands=("kubectl apply --kustomize .", waits(service), f"kubectl port-forward deployment/{service.name} 8080:{PORT} &"),
         url="http://127.0.0.1:8080",
         instances=1,
         rows=rows,

@@ -51,26 +51,14 @@ def _value(text: str) -> Value:
     return text
 
 
+_BY_NAME = (
+    *("v100-sxm2-32gb", "t4", "l4", "l40s", "a10g-24gb", "h100-pcie-80gb", "h100-sxm-80gb", "h100-nvl-94gb", "h200-sxm-141gb"),
+    *("h200-nvl-141gb", "h20-96gb", "b200-sxm-180gb", "b300-sxm-270gb", "gb200-186gb", "gb300-279gb"),
+)
 ACCELERATORS = {
-    "v100-sxm2-32gb": "V100",
-    "t4": "T4",
-    "l4": "L4",
-    "l40s": "L40S",
-    "a10g-24gb": "A10G",
-    "a100-pcie-40gb": "A100-40G",
-    "a100-sxm-40gb": "A100-40G",
-    "a100-pcie-80gb": "A100-80G",
-    "a100-sxm-80gb": "A100-80G",
-    "h100-pcie-80gb": "H100",
-    "h100-sxm-80gb": "H100",
-    "h100-nvl-94gb": "H100",
-    "h200-sxm-141gb": "H200",
-    "h200-nvl-141gb": "H200",
-    "h20-96gb": "H20",
-    "b200-sxm-180gb": "B200",
-    "b300-sxm-270gb": "B300",
-    "gb200-186gb": "GB200",
-    "gb300-279gb": "GB300",
+    **{gpu: gpu.partition("-")[0].upper() for gpu in _BY_NAME},
+    **dict.fromkeys(("a100-pcie-40gb", "a100-sxm-40gb"), "A100-40G"),
+    **dict.fromkeys(("a100-pcie-80gb", "a100-sxm-80gb"), "A100-80G"),
     "rtx-pro-6000-blackwell-se": "RTX-PRO-6000",
 }
 """Ray's names of GPUs, by catalog id (Ray 2.60, ``ray/util/accelerators``, read 2026-11-23). For other GPUs the type is left out."""
@@ -95,12 +83,7 @@ def application(service: Service) -> dict[str, Any]:
         "engine_kwargs": noted(engine_arguments(service.pool.launch), argv_notes(service)),
         "deployment_config": deployment(service),
     }
-    one = {
-        "name": service.name,
-        "route_prefix": "/",
-        "import_path": "ray.serve.llm:build_openai_app",
-        "args": {"llm_configs": [config]},
-    }
+    one = {"name": service.name, "route_prefix": "/", "import_path": "ray.serve.llm:build_openai_app", "args": {"llm_configs": [config]}}
     return {"http_options": {"host": "0.0.0.0", "port": PORT}, "applications": [one]}
 
 

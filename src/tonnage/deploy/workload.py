@@ -253,8 +253,10 @@ def scaled_object(service: Service) -> dict[str, str]:
 
 
 API = {
+    **dict.fromkeys(("ConfigMap", "PersistentVolumeClaim", "Service", "ServiceAccount"), "v1"),
+    **dict.fromkeys(("PodMonitor", "PrometheusRule"), "monitoring.coreos.com/v1"),
+    **dict.fromkeys(("Role", "RoleBinding"), "rbac.authorization.k8s.io/v1"),
     "ComputeDomain": "resource.nvidia.com/v1beta1",
-    "ConfigMap": "v1",
     "Deployment": "apps/v1",
     "DynamoGraphDeployment": "nvidia.com/v1beta1",
     "HTTPRoute": "gateway.networking.k8s.io/v1",
@@ -263,15 +265,8 @@ API = {
     "LLMInferenceService": "serving.kserve.io/v1alpha2",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     "NIMService": "apps.nvidia.com/v1alpha1",
-    "PersistentVolumeClaim": "v1",
     "PodDisruptionBudget": "policy/v1",
-    "PodMonitor": "monitoring.coreos.com/v1",
-    "PrometheusRule": "monitoring.coreos.com/v1",
-    "Role": "rbac.authorization.k8s.io/v1",
-    "RoleBinding": "rbac.authorization.k8s.io/v1",
     "ScaledObject": "keda.sh/v1alpha1",
-    "Service": "v1",
-    "ServiceAccount": "v1",
 }
 """Group and version of each kind of object."""
 

@@ -18,17 +18,7 @@ from tonnage.spec.typed_values import read_as, strict
 
 SCHEMA = "tonnage.calibration/1"
 
-MULTIPLIERS = (
-    "compute",
-    "memory",
-    "kv_bandwidth",
-    "allreduce_s",
-    "step_s",
-    "sequence_s",
-    "prefill_s",
-    "frontend_s",
-    "turnaround_s",
-)
+MULTIPLIERS = ("compute", "memory", "kv_bandwidth", "allreduce_s", "step_s", "sequence_s", "prefill_s", "frontend_s", "turnaround_s")
 """Terms that a benchmark of one deployment can tell: ``perf.terms_file`` says what each factor acts on."""
 
 OWN_TERMS = ("compute", "memory", "attention", *MULTIPLIERS[2:])

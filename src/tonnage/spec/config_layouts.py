@@ -169,11 +169,7 @@ LAYOUTS: dict[str, Layout] = {
     "Qwen3_5MoeForConditionalGeneration": replace(QWEN_NEXT, wrapped=True),
     "Qwen3VLForConditionalGeneration": Layout(head_dim_required=True, head_norms=True, wrapped=True),
     "Qwen3VLMoeForConditionalGeneration": Layout(
-        head_dim_required=True,
-        ffn=("moe_intermediate_size",),
-        experts=("num_experts", "num_local_experts"),
-        head_norms=True,
-        wrapped=True,
+        head_dim_required=True, ffn=("moe_intermediate_size",), experts=("num_experts", "num_local_experts"), head_norms=True, wrapped=True
     ),
     "Gemma4ForConditionalGeneration": replace(GEMMA_4, wrapped=True),
     "Gemma4ForCausalLM": GEMMA_4,

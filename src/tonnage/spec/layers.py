@@ -93,9 +93,7 @@ class KimiDeltaAttention(Heads):
         del kv_bits
         heads, d = of_heads(self.heads, tp), self.head_dim
         return Work(
-            token=heads * (CHUNK * 10 * d + 6 * d * d),
-            sequence=7 * heads * d * d,
-            sequence_bytes=2 * heads * d * d * self.state_bytes,
+            token=heads * (CHUNK * 10 * d + 6 * d * d), sequence=7 * heads * d * d, sequence_bytes=2 * heads * d * d * self.state_bytes
         )
 
 

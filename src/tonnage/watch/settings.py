@@ -69,11 +69,7 @@ def _running(url: str, page: Page) -> dict[str, Value]:
     card = _first(_json(f"{url}/v1/models").get("data"))
     said = _json(f"{url}/server_info?config_format=json", timeout_s=INFO_S)
     found: dict[str, Value] = {"engine": family or None, "version": _json(f"{url}/version").get("version") or said.get("version")}
-    found |= {
-        "model": card.get("root") or card.get("id"),
-        "served": card.get("id"),
-        "context": card.get("max_model_len"),
-    }
+    found |= {"model": card.get("root") or card.get("id"), "served": card.get("id"), "context": card.get("max_model_len")}
     info = page.of("vllm:cache_config_info")
     labels: Mapping[str, Any] = info[0].labels if info else {}
     found |= {
