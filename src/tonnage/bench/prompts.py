@@ -255,9 +255,9 @@ def share_gpt(text: str, where: str) -> Iterator[list[tuple[str, str]]]:
         raise InputError(f"{where} is not JSON; give a list of conversations, or lines in a .jsonl") from None
     for row in rows if isinstance(rows, list) else ():
         turns = [turn for turn in (row.get("conversations") or () if isinstance(row, dict) else ()) if isinstance(turn, dict)]
-        pairs = []
+        pairs: list[tuple[str, str]] = []
         for ask, answer in zip(turns[::2], turns[1::2], strict=False):
-            texts = (ask.get("value"), answer.get("value"))
+            texts: Any = (ask.get("value"), answer.get("value"))
             if ask.get("from") not in USERS or not all(isinstance(one, str) and one.strip() for one in texts):
                 break
             pairs.append(texts)

@@ -147,8 +147,8 @@ def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
 
 def _checkpoint(model: _ModelEntry, entry: _CheckpointEntry, method: Method, place: Seen) -> Checkpoint:
     own = {name: value for name, value in asdict(entry).items() if name != "seen"}
-    source = {"source": place.source, "date": place.date}
-    return Checkpoint(model=model.name, licence=model.licence, engines=method.engines, vendors=method.vendors, **own, **source)
+    sources = {"engines": method.engines, "vendors": method.vendors, "source": place.source, "date": place.date}
+    return Checkpoint(**own, model=model.name, licence=model.licence, **sources)  # type: ignore[arg-type]
 
 
 def find_method(name: str) -> Method:
