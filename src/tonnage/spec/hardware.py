@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -287,14 +287,4 @@ def read_system(path: str) -> System:
     InputErrors.raise_if(faults)
     gpu_file = str(Path(path).parent / found.gpu) if is_hardware_file(found.gpu) else ""
     gpu = read_hardware(gpu_file) if gpu_file else find_gpu(found.gpu)
-    return System(
-        name=path,
-        gpu=gpu.name,
-        gpus=found.gpus,
-        max_power_w=found.max_power_w,
-        source=path,
-        date="",
-        notes=found.notes,
-        gpu_file=gpu_file,
-        usd=found.usd,
-    )
+    return System(**asdict(replace(found, gpu=gpu.name)), name=path, source=path, date="", gpu_file=gpu_file)
