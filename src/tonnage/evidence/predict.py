@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.formats.measured_files import InvalidRuns, read_measured
@@ -21,19 +21,15 @@ from tonnage.perf.power import draw, seen_load
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.perf.terms import client_turnaround_s, step_model
 from tonnage.results.metrics import reported_rates, summarize
+from tonnage.results.requests import Requests
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
-from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.deployment import Deployment, Parallelism, Slo
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.precision import find_precision
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
 from tonnage.units import PS_PER_S, to_ps
-
-if TYPE_CHECKING:
-    from tonnage.results.requests import Requests
-    from tonnage.spec.deployment import Slo
-
 
 # A row of a measured table as a point that can be predicted: its deployment and its load.
 

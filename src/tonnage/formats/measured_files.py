@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import InputError, option
 from tonnage.formats.genai_perf import find_reports, is_report, read_report
@@ -35,11 +35,8 @@ from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
 from tonnage.spec.catalog import find_gpu
+from tonnage.spec.deployment import LimitMetric, Statistic
 from tonnage.spec.hardware import is_hardware_file
-
-if TYPE_CHECKING:
-    from tonnage.spec.deployment import LimitMetric, Statistic
-
 
 # Run folders that their own client called INVALID: their latencies may be the client's, so they count only where that is requested.
 
