@@ -357,13 +357,15 @@ def answer_use_cases(
     today: date | None = None,
 ) -> UseCases:
     """The answer of use cases that are understood already, with standby systems; other arguments as in ``size_use_cases``."""
+    from tonnage.cost.options import with_cost_together
     from tonnage.sizing.use_cases import Asked as Case
     from tonnage.sizing.use_cases import use_cases
 
     plans = [answer(one, progress=progress, command=command, today=today)[0] for one in understood]
     cases = [Case(name=name, question=one.questions[0], plan=plan) for name, one, plan in zip(names, understood, plans, strict=True)]
     told = None if progress is None else (lambda text: progress(0, 0, text))
-    return use_cases(cases, reserve=reserve) if told is None else use_cases(cases, told, reserve)
+    found = use_cases(cases, reserve=reserve) if told is None else use_cases(cases, told, reserve)
+    return with_cost_together(found, prices_of(understood[0].scenario), places_of(understood[0].scenario))
 
 
 def _names(understood: Sequence[Asked]) -> tuple[str, ...]:

@@ -70,6 +70,9 @@ class Arrangement:
     systems: tuple[PoolSystems, ...]  # by kind
     # standby systems for failures, of each kind of system or of the instances of each pool; empty where none was requested
     standby: tuple[Standby, ...] = ()
+    # a year of the systems, owned, and of the instances, rented by the hour; None where a price is not known or was not requested
+    owned_usd_per_year: float | None = None
+    rented_usd_per_year: float | None = None
 
     @property
     def gpus(self) -> int:

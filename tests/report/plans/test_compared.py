@@ -295,8 +295,8 @@ def test_with_room_each_alone_has_its_systems_cost_and_risk(monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "120")
     words = " ".join(terminal(use_cases_screen(several(2))).split())
     assert "Alone use case 0 5 × dgx-h100 (40 GPUs; 4.81 systems exactly); use case 1 5 × dgx-h100" in words
-    assert "Cost use case 0 alone: " in words
-    assert "Risk use case 0 alone: " in words
+    assert "Cost alone use case 0: " in words
+    assert "Risk alone use case 0: " in words
 
 
 def test_a_limit_that_breaks_takes_the_line_of_confidence_away() -> None:
