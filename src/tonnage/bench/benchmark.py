@@ -110,8 +110,9 @@ def benchmark(
             energy = metrics.energy(summary.window_s, 0 if math.isnan(tokens) else round(tokens))
         if good:
             run_json["goodput"] = [one.to_json() for one in good]
-        further = (*_further(observed, validity), *([("energy", energy)] if energy else []))
-        summary_json = summary_document(summary, requests, further)
+        kinds, verdict = observed.tally.failures, {"verdict": validity.verdict, "reasons": list(validity.reasons)}
+        further: dict[str, Any] = {"errors": sum(kinds.values()), "errors_by_kind": kinds, "validity": verdict}
+        summary_json = summary_document(summary, requests, (*further.items(), *([("energy", energy)] if energy else [])))
         if keep:
             writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
     finally:
@@ -135,13 +136,6 @@ def _write_turns(path: Path, log: TurnLog) -> None:
 
     columns = {"id": range(len(log.turn)), "conversation": log.conversation, "turn": log.turn}
     pq.write_table(pa.table({name: pa.array(values, type=pa.int64()) for name, values in columns.items()}), path, compression="zstd")
-
-
-def _further(observed: Observed, validity: Validity) -> Sequence[tuple[str, Any]]:
-    """What a reader of ``summary.json`` must not miss: errors and the verdict."""
-    kinds = observed.tally.failures
-    verdict = {"verdict": validity.verdict, "reasons": list(validity.reasons)}
-    return (("errors", sum(kinds.values())), ("errors_by_kind", kinds), ("validity", verdict))
 
 
 def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[str, Any]) -> dict[str, Any]:

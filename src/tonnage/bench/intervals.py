@@ -225,7 +225,8 @@ def other_definitions(requests: Requests, offsets_ns: NDArray[np.int64], lengths
     first, last = starts[good], (starts + lengths - 1)[good]
     n = lengths[good]
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    with_first = np.bincount(owner[offsets_ns == np.repeat(_at(offsets_ns, starts, lengths), lengths)], minlength=len(lengths))[good]
+    first_ns = offsets_ns[starts[lengths > 0]]
+    with_first = np.bincount(owner[offsets_ns == np.repeat(first_ns, lengths[lengths > 0])], minlength=len(lengths))[good]
     decode = (offsets_ns[last] - offsets_ns[first]).astype(np.float64)
     steps = np.diff(offsets_ns)
     inside = np.ones(max(len(offsets_ns) - 1, 0), dtype=bool)
@@ -240,13 +241,6 @@ def other_definitions(requests: Requests, offsets_ns: NDArray[np.int64], lengths
         "request_latency_ms": offsets_ns[last],
     }
     return {name: {**percentiles(found, 1e6), "definition": WORDS[name]} for name, found in values.items()}
-
-
-def _at(offsets_ns: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first moment of each request; 0 where it has none."""
-    found = np.zeros(len(lengths), dtype=np.int64)
-    found[lengths > 0] = offsets_ns[starts[lengths > 0]]
-    return found
 
 
 QUANTILES = tuple(range(1, 100))

@@ -329,7 +329,10 @@ def dashboard_text(service: Service) -> str:
 def dashboard(service: Service) -> dict[str, Any]:
     """The dashboard; its data source is requested when it is opened."""
     source = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
-    placed = [_placed(panel, place) for place, panel in enumerate(_panels(service))]
+    placed = [
+        {"id": i + 1, "gridPos": {"x": i * WIDE % COLUMNS, "y": i // (COLUMNS // WIDE) * HIGH, "w": WIDE, "h": HIGH}, **panel}
+        for i, panel in enumerate(_panels(service))
+    ]
     return {
         "uid": f"tonnage-{service.name}"[:40],
         "title": f"{service.served}: the plan and what is",
@@ -341,11 +344,6 @@ def dashboard(service: Service) -> dict[str, Any]:
         "templating": {"list": [source]},
         "panels": placed,
     }
-
-
-def _placed(panel: dict[str, Any], place: int) -> dict[str, Any]:
-    at = {"x": place * WIDE % COLUMNS, "y": place // (COLUMNS // WIDE) * HIGH, "w": WIDE, "h": HIGH}
-    return {"id": place + 1, "gridPos": at, **panel}
 
 
 def _panels(service: Service) -> Iterator[dict[str, Any]]:

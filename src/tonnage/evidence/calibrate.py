@@ -250,6 +250,7 @@ class _Calibrating:
         after = sample.errors(sample.vector(factors), self.all) if kept else before
         errors = (left_out if kept else before).items()
         known = {name: values[np.isfinite(values)] for name, values in errors if name in OWN_METRICS}
+        deployments = [read_point(row).deployment for row in sample.rows]
         return CalibrationReport(
             calibration=Calibration(
                 preset=sample.preset,
@@ -257,7 +258,7 @@ class _Calibrating:
                 multipliers=tuple(factors.items()) if kept and not self.own else (),
                 terms=tuple(factors.items()) if kept and self.own else (),
                 data=self.data,
-                deployments=_deployments(sample.rows),
+                deployments=tuple(sorted({deployment_key(d.model.name, d.precision.name, d.parallelism.tp) for d in deployments})),
                 left_out=tuple((n, round(float(np.sqrt(np.mean(v**2))), 4), len(v)) for n, v in sorted(known.items()) if len(v)),
                 by_curve=self.units == "curve",
             ),
@@ -300,11 +301,6 @@ class _Calibrating:
 def _mape(errors: Errors) -> dict[str, float]:
     """The mean absolute error of each metric in percent, over the points that have it."""
     return {name: round(float(100 * np.nanmean(np.abs(np.expm1(values)))), 3) for name, values in errors.items()}
-
-
-def _deployments(rows: Sequence[Row]) -> tuple[str, ...]:
-    found = [read_point(row).deployment for row in rows]
-    return tuple(sorted({deployment_key(d.model.name, d.precision.name, d.parallelism.tp) for d in found}))
 
 
 def _no_metric_worse(before: Errors, after: Errors) -> bool:

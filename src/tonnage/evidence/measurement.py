@@ -14,7 +14,7 @@ where Q are the quantiles of the logarithm now. The expected number is the mean 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -345,7 +345,9 @@ def _grid(instance: Instance, clients: float) -> Iterator[ClosedLoad]:
     """Every point that could be measured: what the KV cache and the slots hold, from one client to beyond the load of the answer."""
     traffic, memory, ranks = instance.traffic, instance.memory, instance.deployment.parallelism.dp
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
-    for isl, osl in dict.fromkeys(_shapes(*_lengths(instance))):
+    means = _lengths(instance)
+    shapes = (tuple(max(round(share * mean), min(mean, SHORTEST)) for share, mean in zip(shape, means, strict=True)) for shape in SHAPES)
+    for isl, osl in dict.fromkeys(shapes):
         if isl + osl > longest:
             continue
         held = ranks * min(memory.blocks // memory.request_blocks(isl + osl), instance.knobs.max_batch_size)
@@ -353,11 +355,6 @@ def _grid(instance: Instance, clients: float) -> Iterator[ClosedLoad]:
         while count <= min(held, ABOVE * max(clients, 1.0), MOST_CLIENTS):
             yield ClosedLoad(isl=isl, osl=osl, clients=count)
             count *= 2
-
-
-def _shapes(isl: int, osl: int) -> Iterable[tuple[int, int]]:
-    for prompt, output in SHAPES:
-        yield max(round(prompt * isl), min(isl, SHORTEST)), max(round(output * osl), min(osl, SHORTEST))
 
 
 def _row(point: Point) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -140,12 +140,14 @@ class Pipeline:
             command()
 
     def _begin(self, work: Work) -> None:
+        import openvino
+
         if work.ended:
             return
         try:
             if self.broken:
                 raise TonnageError(self.broken)
-            work.handle = self._pipeline.add_request(self._number, _tensor(work.ids), work.config)
+            work.handle = self._pipeline.add_request(self._number, openvino.Tensor(np.array([work.ids], dtype=np.int64)), work.config)
         except (RuntimeError, TonnageError) as error:
             self._deliver([(work, Piece(error=f"the engine cannot answer: {' '.join(str(error).split())}"))])
             return
@@ -215,12 +217,6 @@ def _lost(made: Deliveries) -> None:
     raise RuntimeError("the pipeline was not started")
 
 
-def _tensor(ids: Sequence[int]) -> Any:
-    import openvino
-
-    return openvino.Tensor(np.array([ids], dtype=np.int64))
-
-
 def _properties(settings: Settings) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if settings.precision == "fp32":
@@ -286,7 +282,7 @@ class OpenvinoEngines:
     def __init__(self, pipeline: Pipeline, model: str, loop: asyncio.AbstractEventLoop) -> None:
         """Start the pipeline of a loaded model; its pieces are taken on the loop's thread."""
         self._pipeline = pipeline
-        self.metrics = Metrics(self._loads, model)
+        self.metrics = Metrics(lambda: [self._pipeline.load()], model)
         pipeline.start(lambda made: _on(loop, made))
 
     @property
@@ -312,9 +308,6 @@ class OpenvinoEngines:
                 source = OpenvinoSource(self._pipeline, prompt.ids, config, frozenset(asked.sampling.stop_token_ids))
                 answers.append(Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt))
         return answers
-
-    def _loads(self) -> Iterator[Load]:
-        yield self._pipeline.load()
 
 
 class OpenvinoSource:

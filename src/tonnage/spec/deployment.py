@@ -122,6 +122,8 @@ def parse_speculation(text: str | None, where: str = option("speculation")) -> S
 
     Raises InputError: no such method, or k or acceptance missing or out of range; UnknownName: no such draft model.
     """
+    from tonnage.spec.catalog import find_model
+
     if text is None or text.strip().lower() == "none":
         return None
     first, *rest = text.split() or [""]
@@ -135,7 +137,7 @@ def parse_speculation(text: str | None, where: str = option("speculation")) -> S
         raise InputError(f"{where}: k={tokens} is not a number of guesses; write 1 to {MOST_TOKENS}")
     if not 0 <= acceptance <= 1:
         raise InputError(f"{where}: acceptance={given['acceptance']} is not a probability; write a number from 0 to 1, such as 0.7")
-    return Speculation(method=found, tokens=int(tokens), acceptance=acceptance, draft=_model(drafter) if drafter else None)
+    return Speculation(method=found, tokens=int(tokens), acceptance=acceptance, draft=find_model(drafter) if drafter else None)
 
 
 def _number(text: str) -> float:
@@ -143,12 +145,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return -1.0
-
-
-def _model(name: str) -> Model:
-    from tonnage.spec.catalog import find_model
-
-    return find_model(name)
 
 
 Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang", "one-prefill", "max-utilization"]

@@ -228,7 +228,13 @@ def released_format(config: Mapping[str, Any], experts: bool) -> str:
         return ""
     if experts and (mixed := _experts_beside_fp8(config, quantized)):
         return mixed
-    found = _method(quantized) or ALGORITHMS.get(str(quantized.get("quant_algo")), "") or _groups(quantized)
+    method = str(quantized.get("quant_method"))
+    found = (
+        METHODS.get(method)
+        or METHODS.get(f"{method} {quantized.get('bits')}")
+        or ALGORITHMS.get(str(quantized.get("quant_algo")), "")
+        or _groups(quantized)
+    )
     return f"{found}+experts" if found and found != "mxfp4" and experts and _leaves_attention(quantized) else found
 
 
@@ -243,11 +249,6 @@ def _experts_beside_fp8(config: Mapping[str, Any], quantized: Mapping[str, Any])
         )
         return "nvfp4+rest-fp8" if named == {"NVFP4"} else ""
     return "mxfp4+rest-fp8" if quantized.get("quant_method") == "fp8" and config.get("expert_dtype") == "fp4" else ""
-
-
-def _method(quantized: Mapping[str, Any]) -> str:
-    method = str(quantized.get("quant_method"))
-    return METHODS.get(method) or METHODS.get(f"{method} {quantized.get('bits')}", "")
 
 
 def _groups(quantized: Mapping[str, Any]) -> str:
