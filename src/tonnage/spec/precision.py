@@ -229,12 +229,8 @@ def released_format(config: Mapping[str, Any], experts: bool) -> str:
     if experts and (mixed := _experts_beside_fp8(config, quantized)):
         return mixed
     method = str(quantized.get("quant_method"))
-    found = (
-        METHODS.get(method)
-        or METHODS.get(f"{method} {quantized.get('bits')}")
-        or ALGORITHMS.get(str(quantized.get("quant_algo")), "")
-        or _groups(quantized)
-    )
+    found = METHODS.get(method) or METHODS.get(f"{method} {quantized.get('bits')}")
+    found = found or ALGORITHMS.get(str(quantized.get("quant_algo"))) or _groups(quantized)
     return f"{found}+experts" if found and found != "mxfp4" and experts and _leaves_attention(quantized) else found
 
 
