@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tonnage
+from tests.deployments import knobs_of
 from tests.strategies import step_models
 from tonnage import api
 from tonnage.errors import InputError
@@ -23,7 +24,7 @@ from tonnage.report.scored import scored
 from tonnage.results.metrics import attained
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.kernel import run
-from tonnage.spec.deployment import EngineKnobs, parse_attainment
+from tonnage.spec.deployment import parse_attainment
 from tonnage.spec.workload import Trace
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -296,15 +297,7 @@ def test_a_row_with_pipeline_stages_takes_rounds_of_all_stages() -> None:
 @settings(max_examples=60, deadline=None)
 @given(step_models(), st.integers(1, 40), st.integers(1, 500), st.integers(1, 60))
 def test_the_closed_form_of_a_static_batch_is_the_simulator(step: StepModel, batch: int, isl: int, osl: int) -> None:
-    knobs = EngineKnobs(
-        scheduler="static",
-        max_batch_size=batch,
-        max_num_tokens=batch * isl,
-        chunked_prefill=False,
-        tokens_per_block=64,
-        kv_rule="free_gpu_memory_fraction",
-        kv_fraction=0.9,
-    )
+    knobs = knobs_of(batch, batch * isl, block=64, scheduler="static")
     equal = np.full(batch, isl), np.full(batch, osl)
     trace = Trace(due_ps=np.zeros(batch, np.int64), isl=equal[0], osl=equal[1], concurrency=0, turnaround_ps=0)
     record = run(trace, step.in_process, knobs, 10**6)
