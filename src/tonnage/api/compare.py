@@ -83,9 +83,6 @@ def compare_plan(
     return replace(beside, notes=(*beside.notes, *invalid.sentences))
 
 
-# ``tonnage import``: single requests of another tool's run, as a run folder.
-
-
 def import_run(
     file: Path, output: Path, *, tokenizer: Path | None = None, provenance: dict[str, Any] | None = None
 ) -> list[tuple[Path, Summary]]:
@@ -105,9 +102,6 @@ def import_run(
         summary, _ = write_imported(run, folder, source=file.name, provenance=provenance or {})
         made.append((folder, summary))
     return made
-
-
-# ``tonnage workload``: recorded traffic described, and fitted by a scenario.
 
 
 def describe_workload(
@@ -183,9 +177,6 @@ def write_scenario(scenario: Scenario, files: Mapping[str, str], target: Path) -
         raise InputError(
             f"{option('output')}: cannot write '{error.filename}': {error.strerror}; name a file in a folder that exists"
         ) from None
-
-
-# The traffic of a deployment over days: read, made a scenario, and laid next to its plan.
 
 
 SHORTEST_S, LONGEST_S = 3_600.0, 400 * 86_400.0

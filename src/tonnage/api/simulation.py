@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from tonnage.spec.workload import Trace, Workload
 
 
-# Runs each load on two pools.
-
-
 def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on both pools."""
     from tonnage.results.metrics import summarize
@@ -223,9 +220,6 @@ def _changes(asks: Simulation, trace: Trace) -> Changes:
     if failures is None:
         return Changes(autoscale=asks.autoscale)
     return Changes(outages=outages_of(failures, asks.instances, last, asks.seed), retry=failures.retry, autoscale=asks.autoscale)
-
-
-# Writes what happened in the slots of an engine to a file.
 
 
 FORMS = (".parquet", ".json", ".html")

@@ -313,9 +313,6 @@ def _measured(
     return replace(plan, notes=(*plan.notes, *(InvalidRun(run=one.run, why=one.why, counts=one.counts) for one in invalid.met)))
 
 
-# ``tonnage.size`` for several use cases of one model on one fleet: one pool for all, or one for each.
-
-
 # What is asked of one plan alone, and not of a fleet of several use cases
 OF_ONE_PLAN = ("have", "growth", "benchmarks", "budget", "max_kw", "max_racks", "autoscale", "broken_hours", "start_time")
 

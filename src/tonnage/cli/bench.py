@@ -151,9 +151,6 @@ def _selftest(server: dict[str, Any], test: dict[str, Any], *, json: bool) -> in
     return DONE
 
 
-# What a person sees on standard error while a measurement runs: rate, in flight, percentiles, errors, time left.
-
-
 EVERY_S = 0.5
 
 

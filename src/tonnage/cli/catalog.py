@@ -54,9 +54,6 @@ def catalog(
     print_answer(lambda: catalogued(found), lambda: found, json=json)
 
 
-# ``tonnage memory``: where an instance's GPU memory goes.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """What runs, and the requests that are counted."""
@@ -97,9 +94,6 @@ def memory(
     print_answer(lambda: document(found.lines()), found.to_json, json=json)
 
 
-# ``tonnage schema``: the JSON Schema of a scenario, for editors and for other programs.
-
-
 def schema() -> int:
     """Print the JSON Schema of a scenario file: every key, the values it takes, and what it means."""
     from tonnage.results.store import json_text
@@ -107,9 +101,6 @@ def schema() -> int:
 
     sys.stdout.write(json_text(json_schema()))
     return 0
-
-
-# ``tonnage completion``: what a shell needs to complete verbs and flags.
 
 
 @with_flags()

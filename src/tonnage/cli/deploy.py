@@ -127,9 +127,6 @@ def rehearse(folder: Path, /, *, duration: str = "60s", request_rate: float | No
     return 0 if found.as_planned else FAULTS
 
 
-# ``tonnage compress``: the checkpoint that a plan assumes, made by another tool and judged next to the original.
-
-
 @with_flags()
 def compress(
     model_dir: Path,

@@ -152,9 +152,6 @@ def _kind(leaf: Leaf) -> Any:
     return next(kind for kind in (bool, int, float) if takes(leaf.kind, kind)) | None
 
 
-# Flags that say what was measured, where the files do not.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """The deployment and the lengths of a benchmark."""

@@ -55,9 +55,6 @@ def score(
             print_answer(lambda: scored(report), report.to_json, json=json)
 
 
-# ``tonnage calibrate``: one's own measurements to a file that predictions take with ``--coefficients``.
-
-
 @with_flags(*flags_of(Said))
 def calibrate(
     *measured: Path,
@@ -94,9 +91,6 @@ def calibrate(
     with progress_bar("calibrating") as progress:
         report = api.calibrate(measured, output=output, plan=plan, date=date, own_terms=own_terms, progress=progress, **given(asked))
     print_answer(lambda: calibrated(report, output), lambda: report.to_json(date), json=json)
-
-
-# ``tonnage compare``: two runs side by side, or a run beside a plan.
 
 
 @with_flags()
@@ -159,9 +153,6 @@ def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) ->
     print_answer(lambda: run_and_plan(found, run.name), lambda: {**values, **found.to_json()}, json=json)
 
 
-# ``tonnage import``: single requests of another tool's run, as a run folder.
-
-
 @with_flags()
 def import_run(
     file: Path,
@@ -186,9 +177,6 @@ def import_run(
     made = make(file, output, tokenizer=tokenizer, provenance=provenance(0))
     runs = [{"folder": str(folder), **summary.to_json()} for folder, summary in made]
     print_answer(lambda: imported(made), lambda: {"runs": runs}, json=json)
-
-
-# ``tonnage workload``: recorded traffic, described or fitted.
 
 
 @with_flags()

@@ -108,9 +108,6 @@ def _drawn(found: Watched) -> RenderableType:
     return Group(*parts)
 
 
-# ``tonnage verify``: running engines next to what their plan counts on.
-
-
 NOT_AS_PLANNED = 3
 
 
@@ -144,9 +141,6 @@ def verify(
     return NOT_AS_PLANNED if found.findings else 0
 
 
-# ``tonnage demo``: the whole chain on GPUs that you do not have, in under a minute.
-
-
 def demo(
     *,
     seconds: Annotated[float, Parameter(help="Seconds under load; starting, comparing and ending take some more.")] = 30.0,
@@ -166,9 +160,6 @@ def demo(
     warm_up()
     found = api.demo(seconds=seconds, seed=seed, told=say, watch=live_view)
     print_answer(lambda: demonstrated(found), found.to_json, json=json)
-
-
-# ``tonnage gateway``: a load balancer before instances that speak the OpenAI API.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,9 +93,6 @@ def _of_runs(folder: Path, output: Path | None, timeline: Path | None, *, markdo
         print_answer(lambda: document, lambda: run_values(runs), json=json)
 
 
-# ``tonnage explain``: why a saved plan chose what it did.
-
-
 @with_flags()
 def explain(plan: Path, /) -> None:
     """Say why a plan chose what it did, what every other kind of deployment would have taken, and where time and memory go.
@@ -112,9 +109,6 @@ def explain(plan: Path, /) -> None:
     several = read_use_cases(plan)
     made = why_text(read_plans(plan)) if several is None else use_cases_why(several)
     print_answer(lambda: made, lambda: None, json=False)
-
-
-# ``tonnage diff``: two saved plans side by side, or a plan and the traffic of its deployment.
 
 
 @with_flags()

@@ -148,9 +148,6 @@ def _write(plans: Sequence[Plan], output: Output) -> None:
     write_page(output.report, lambda: report(*plans))
 
 
-# The six questions, asked one by one on a terminal; each answer is checked at once.
-
-
 Answers = dict[str, Any]
 
 

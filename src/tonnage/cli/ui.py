@@ -47,9 +47,6 @@ def _ready(address: str, *, browser: bool) -> None:
         webbrowser.open(address)
 
 
-# ``tonnage learn``: the lessons, as notebooks in a folder of the user's.
-
-
 @with_flags()
 def learn(folder: Path = Path("tonnage-lessons"), /) -> None:
     """Copy the lessons to a folder: seven notebooks, from the first request to a calibrated plan.
@@ -67,9 +64,6 @@ def learn(folder: Path = Path("tonnage-lessons"), /) -> None:
     for path in sorted(folder.iterdir()):
         print(path)
     print(f"\nOpen them with: pip install jupyterlab && jupyter lab {shlex.quote(str(folder))}")
-
-
-# ``tonnage mcp``: the questions of the command as tools for agents.
 
 
 def mcp() -> None:

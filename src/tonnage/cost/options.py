@@ -294,9 +294,6 @@ def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Pric
     return found
 
 
-# One load served by systems of one's own, and by an API for what goes beyond them.
-
-
 def overflow(traffic: Traffic, serving: Serving, prices: Prices, model: str | None = None) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the requests beyond them sent to an API.
 

@@ -158,9 +158,6 @@ def _course_way(serving: Serving, exact: float, usd: float, ours: float) -> Cour
     )
 
 
-# What the yearly cost of a plan comes to over years, for each user, and in a building.
-
-
 MONTHS = 12
 MOST_MONTHS = 120  # beyond ten years, twice what systems serve, no month is named
 
@@ -214,9 +211,6 @@ def _footprint(cost: YearlyCost, plan: Plan, prices: Prices) -> Footprint | None
         return None
     rack = RACK_KW if plan.aim is None else plan.aim.rack_kw
     return footprint(plan.choice.systems, watts, cost.serving.watts_from, rack_kw=rack, pue=prices.pue.value)
-
-
-# What autoscaling saves in the cloud: the instances that a rule holds, hour by hour, beside all of them all year.
 
 
 def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
@@ -289,9 +283,6 @@ def catalog_id(model: str) -> str:
         return model
 
 
-# What each candidate of a plan costs, to buy and in a year, and what its systems draw: what a choice is made by.
-
-
 OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")  # the ways of serving whose cost hangs on the candidate alone
 
 
@@ -331,9 +322,6 @@ def outlay(
         watts_from=serving.watts_from,
         drawn_watts=highest if highest is None or serving.power is None else highest * serving.power.watts / serving.power.tdp_watts,
     )
-
-
-# A job that is done again and again, such as a nightly run.
 
 
 # Shortest rental of a machine: it covers the minutes of starting and of loading the model, and the minimum that some clouds charge

@@ -104,9 +104,6 @@ def tokens_of(asked: Mapping[str, Any]) -> list[str]:
     return words
 
 
-# What a question may name as a file: nothing outside of the run folder.
-
-
 _TOKENS = re.compile(r"[\s,=:@x×]+")
 
 

@@ -84,9 +84,6 @@ def deploy_links(query: str) -> str:
     return f'<details class="menu"><summary class="button">Deploy</summary><div>{links}</div></details>'
 
 
-# What every request must be: for this server by name, from its own pages, and with the token where it changes anything.
-
-
 COOKIE, HEADER = "tonnage-token", "x-tonnage-token"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "

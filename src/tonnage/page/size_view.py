@@ -206,9 +206,6 @@ def _download(text: str, media: str, name: str) -> Response:
     return Response(text, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
 
 
-# The What-if view: the inputs that move an answer as sliders, and its limits to be dragged in the figure.
-
-
 DRAG = "Drag a dashed limit up or down, or reach it with the tabulator and move it with the arrow keys: the systems follow."
 
 
@@ -253,10 +250,8 @@ def _before_and_now(base: Plan, plan: Plan, query: str) -> str:
     exact = "" if plan.choice is None else f" · {number(plan.choice.systems_exact)} exactly"
     limits = [{"metric": one.metric, "statistic": one.statistic, "ms": one.milliseconds} for one in plan.scenario.limits_that_count]
     drawn, moved = curve(plan), tornado(plan)
-    figure = "" if drawn is None else fragment(section("limits", "Limits", Drawing(figure=drawn, reading=DRAG, numbers=None)))
-    swings = (
-        "" if moved is None else fragment(section("sensitivity", "What moves the answer", Drawing(figure=moved, reading="", numbers=None)))
-    )
+    figure = "" if drawn is None else fragment(section("limits", "Limits", Drawing(drawn, DRAG, None)))
+    swings = "" if moved is None else fragment(section("sensitivity", "What moves the answer", Drawing(moved, "", None)))
     return (
         f'<div class="actions">{button("Size", href=f"/size?{query}", kind="strong")}'
         f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={escape(query)}">Compare</a></div>'
@@ -264,9 +259,6 @@ def _before_and_now(base: Plan, plan: Plan, query: str) -> str:
         f'<div data-limits="{escape(json.dumps(limits))}">{figure}</div>'
         f"{fragment(section('change', 'Before and now', table))}{swings}</div>"
     )
-
-
-# The Compare view: up to four plans side by side, their curves in one figure, and the differences of their questions.
 
 
 MOST = 4  # plans side by side
@@ -340,11 +332,11 @@ def _side_by_side(plans: Sequence[Plan]) -> str:
     names = [f"{letter}: {plan.scenario.model}" for letter, plan in zip(LETTERS, plans, strict=False)]
     columns = "".join(
         f'<div class="column"><h2><span class="place">{letter}</span>{escape(title(plan))}</h2>'
-        f"{fragment(section(f'glance-{letter}', '', Facts(rows=first_glance(plan), big=True)))}</div>"
+        f"{fragment(section(f'glance-{letter}', '', Facts(first_glance(plan), big=True)))}</div>"
         for letter, plan in zip(LETTERS, plans, strict=False)
     )
     figure = curves(plans, names)
-    drawn = None if figure is None else Drawing(figure=figure, reading="The lower and the further right, the better.", numbers=None)
+    drawn = None if figure is None else Drawing(figure, "The lower and the further right, the better.", None)
     found = f'<div class="columns">{columns}</div>'
     found += fragment(section("curves", "Latency against load", drawn)) if drawn is not None else ""
     found += fragment(compared(plans, [in_one(plan) for plan in plans], names))

@@ -250,9 +250,6 @@ Note = Annotated[
 ]
 
 
-# What a reader must know about a cost, and why a way has none.
-
-
 @strict
 class NoCost:
     """Why a way has no cost."""
@@ -344,9 +341,6 @@ CostNote = Annotated[
     TokenPriceRatio | NoProfile | OnlyPeakKnown | SameAs | CourseWay | OwnedElectricity | NotComparable | EstimatedPrice | HostingLeftOut,
     Tagged("code"),
 ]
-
-
-# Rules of thumb that an answer runs against, each with the number behind it.
 
 
 @strict

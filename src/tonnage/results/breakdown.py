@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Limit, Slo
 
 
-# How often limits were broken in a run: by how many requests, and in how many hours.
-
-
 HOUR_NS = 3_600_000_000_000
 
 
@@ -76,9 +73,6 @@ def _above(values: NDArray[np.float64], limit: Limit, most: float, late: float) 
     if limit.share is not None:
         return late > 1 - limit.share + 1e-9
     return bool((values.mean() if limit.statistic == "mean" else np.percentile(values, float(limit.statistic[1:]))) > most)
-
-
-# What the requests of each class of a run saw.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Limit, LimitMetric, Slo
 
 
-# Mean and percentiles of one latency: the one definition, for candidates, curves and checks.
-
-
 @strict
 class Latencies:
     """Mean and percentiles of one metric, in milliseconds; None where a value is undefined or was not measured."""
@@ -52,8 +49,7 @@ def latencies(*, mean: float, p50: float, p90: float, p95: float, p99: float) ->
 
 Window = Literal["run", "steady"]
 
-STEADY = (0.1, 0.9)
-"""Share of the requests, in order of their due times, between which a run counts as steady."""
+STEADY = (0.1, 0.9)  # Share of the requests, in order of their due times, between which a run counts as steady
 
 DEFINITIONS: dict[str, str] = {
     "requests_per_second": "completed requests over the window",
@@ -178,8 +174,7 @@ class SessionLatencies:
     slowdown_ms: Latencies  # how many thousandths of the time that its answers take alone those of a session took, in all
 
 
-FEWEST_ANSWERS = 5
-"""Answers from which on those of a session are compared with the same ones alone."""
+FEWEST_ANSWERS = 5  # Answers from which on those of a session are compared with the same ones alone
 
 
 def session_latencies(requests: Requests, turns: Turns, rows: NDArray[np.int64]) -> SessionLatencies:
@@ -298,9 +293,6 @@ def _gap_at(cumulated: NDArray[np.int64], percentile: float) -> float:
     return float(edges[index] * (1 + GAP_BIN_WIDTH / 2)) if index else float(edges[1] / 2)
 
 
-# Joint attainment: the share of requests that meet several limits at once, and goodput, how many of them there are in a second.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ByRequest:
     """Seconds of every request of a record: infinite where it was not completed in the window; a request of one token has a TPOT of 0."""
@@ -361,8 +353,8 @@ class Attained:
         return asdict(self) | {"holds": self.holds}
 
 
+# Blocks of a run whose shares are compared, and the 97.5th percentile of Student's t with one degree of freedom fewer
 BLOCKS, STUDENT = 20, 2.093
-"""Blocks of a run whose shares are compared, and the 97.5th percentile of Student's t with one degree of freedom fewer."""
 
 
 def student_t(p: float, degrees: int) -> float:

@@ -275,8 +275,7 @@ def _read_gaps(path: Path) -> Any:
 
 TOKENS = "tokens.parquet"
 
-BATCH_ROWS = 4_096
-"""Requests that are written at once."""
+BATCH_ROWS = 4_096  # Requests that are written at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

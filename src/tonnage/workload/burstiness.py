@@ -17,11 +17,7 @@ if TYPE_CHECKING:
     Values = NDArray[np.int64] | NDArray[np.float64]
 
 
-# How values are spread: mean, percentiles and extremes, and how far two such spreads lie apart.
-
-
-COMPARED = ("p50", "p90", "p95", "p99")
-"""The percentiles that a fit has to reproduce."""
+COMPARED = ("p50", "p90", "p95", "p99")  # The percentiles that a fit has to reproduce
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +68,11 @@ def kolmogorov_smirnov(seen: Values, drawn: Values) -> float:
     return float(np.abs(first - second).max())
 
 
-WIDTHS_S = (1, 10, 60)
-"""Widths of the intervals in which requests are counted, in seconds."""
+WIDTHS_S = (1, 10, 60)  # Widths of the intervals in which requests are counted, in seconds
 
-FEWEST_INTERVALS = 10
-"""Whole intervals below which no index of dispersion is given."""
+FEWEST_INTERVALS = 10  # Whole intervals below which no index of dispersion is given
 
-MOST_INTERVALS = 5_000_000
-"""Whole intervals above which none is given: the traffic is too thin for that width."""
+MOST_INTERVALS = 5_000_000  # Whole intervals above which none is given: the traffic is too thin for that width
 
 HOUR_S = 3_600
 

@@ -87,16 +87,13 @@ def engine_limits(isl: Spread, osl: Spread, pairs: Sequence[tuple[int, int]]) ->
 # not far beyond the longest length that was seen. Of several that fit, the one with the smallest distance is taken.
 
 
-TOLERANCE = 0.10
-"""Relative error of a mean or percentile up to which a distribution fits."""
+TOLERANCE = 0.10  # Relative error of a mean or percentile up to which a distribution fits
 
-DRAWS = 100_000
-"""Lengths that are drawn of a candidate; their own p99 then is within about 1 % of the distribution's."""
+DRAWS = 100_000  # Lengths that are drawn of a candidate; their own p99 then is within about 1 % of the distribution's
 
 SEED = 0
 
-Z95 = 1.6449
-"""Standard deviations to the 95th percentile of a normal distribution."""
+Z95 = 1.6449  # Standard deviations to the 95th percentile of a normal distribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,17 +186,13 @@ def _lognormal(mean: float, cv: float, plus: int) -> Iterator[str]:
 # arrivals, while its minutes vary many times more. Where none fits, the moments themselves are kept.
 
 
-ARRIVAL_DRAWS = 200_000
-"""Gaps that are drawn of a candidate."""
+ARRIVAL_DRAWS = 200_000  # Gaps that are drawn of a candidate
 
-NOTHING = 0.001
-"""Gaps are compared relative to this share of the mean gap at least: shorter ones are alike."""
+NOTHING = 0.001  # Gaps are compared relative to this share of the mean gap at least: shorter ones are alike
 
-SIGMAS = 3.0
-"""Standard errors of an index of dispersion, beyond the 10 %, up to which it agrees."""
+SIGMAS = 3.0  # Standard errors of an index of dispersion, beyond the 10 %, up to which it agrees
 
-EVEN = 0.01
-"""Coefficient of variation below which arrivals are evenly spaced."""
+EVEN = 0.01  # Coefficient of variation below which arrivals are evenly spaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

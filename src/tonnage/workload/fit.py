@@ -16,8 +16,7 @@ from tonnage.units import NS_PER_S
 from tonnage.workload.description import Description, FittedLengths
 from tonnage.workload.live_sessions import Chosen, chosen_sessions, written
 
-CORRELATED = 0.1
-"""Rank correlation from which on prompts and outputs are drawn together."""
+CORRELATED = 0.1  # Rank correlation from which on prompts and outputs are drawn together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

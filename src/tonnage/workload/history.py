@@ -24,14 +24,11 @@ if TYPE_CHECKING:
     Values = NDArray[np.float64]
 
 HOUR_S, DAY_H, WEEK_H = 3_600, 24, 168
-SEEN = 0.9
-"""Share of an hour that must be covered by samples."""
-GAP = 3.0
-"""A gap of more than so many steps is one in which nothing was seen."""
+SEEN = 0.9  # Share of an hour that must be covered by samples
+GAP = 3.0  # A gap of more than so many steps is one in which nothing was seen
+# Of NVIDIA's DCGM exporter, of Triton, and of AMD's exporters
 WATTS = ("DCGM_FI_DEV_POWER_USAGE", "nv_gpu_power_usage", "gpu_package_power", "gpu_average_package_power")
-"""Of NVIDIA's DCGM exporter, of Triton, and of AMD's exporters."""
-BINS_PER_DOUBLING = 16
-"""Bounds of lengths that are counted from single requests."""
+BINS_PER_DOUBLING = 16  # Bounds of lengths that are counted from single requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

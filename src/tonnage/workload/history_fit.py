@@ -23,20 +23,13 @@ if TYPE_CHECKING:
 
 DAY_S = 86_400
 MONTH_DAYS = 365.25 / 12
-CONFIDENCE = 0.8
-"""Of the interval of a growth, as of every prediction (docs/intervals.md)."""
-FEWEST_DAYS = 4
-"""Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the week."""
-NEAR = 0.03
-"""Distance of a lognormal distribution from the shares at all bounds up to which it stands for the buckets."""
-LEAST_SHARED = 0.01
-"""Share of the prompt tokens in a prefix cache from which on a scenario shares something."""
-INSIDE = 8
-"""Lengths that a bucket is filled with, where no distribution fits."""
-FINE_S = 900.0
-"""Longest interval whose counts tell bursts: those of longer ones differ by the hours of the day as well."""
-PEAK = 0.999
-"""Quantile of the requests of one second that is called the peak second."""
+CONFIDENCE = 0.8  # Of the interval of a growth, as of every prediction (docs/intervals.md)
+FEWEST_DAYS = 4  # Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the week
+NEAR = 0.03  # Distance of a lognormal distribution from the shares at all bounds up to which it stands for the buckets
+LEAST_SHARED = 0.01  # Share of the prompt tokens in a prefix cache from which on a scenario shares something
+INSIDE = 8  # Lengths that a bucket is filled with, where no distribution fits
+FINE_S = 900.0  # Longest interval whose counts tell bursts: those of longer ones differ by the hours of the day as well
+PEAK = 0.999  # Quantile of the requests of one second that is called the peak second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,9 +264,6 @@ def _quantile(rate: float, dispersion: float) -> float:
     return math.ceil(rate + NormalDist().inv_cdf(PEAK) * math.sqrt(dispersion * rate))
 
 
-# Lengths out of buckets.
-
-
 def _shared(history: History) -> int:
     """Tokens of a common beginning with which a cache finds the share seen, in all but the shortest tenth of the prompts; else 0."""
     hours = history.last_week
@@ -337,9 +327,6 @@ def _filled(found: Buckets) -> list[tuple[int, float]]:
     for value, weight in values(math.exp(lower)):
         merged[max(1, round(value))] = merged.get(max(1, round(value)), 0.0) + weight
     return sorted(merged.items())
-
-
-# Gaps: traffic that no metric shows.
 
 
 def _gaps(

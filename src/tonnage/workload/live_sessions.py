@@ -89,18 +89,12 @@ def _kept(recorded: RecordedSessions) -> NDArray[np.float64]:
     return np.asarray(np.bincount(session, weight * tokens, count) / np.where(total > 0, total, 1.0))
 
 
-# A few sessions that stand for all.
-
-
-TOLERANCE = 0.05
-"""Relative error of each mean up to which some of the sessions stand for all."""
+TOLERANCE = 0.05  # Relative error of each mean up to which some of the sessions stand for all
 
 FEWEST = 8
-DRAWS = 4_000
-"""Choices of sessions that are compared, for each number of them."""
+DRAWS = 4_000  # Choices of sessions that are compared, for each number of them
 
-LONG_PAUSE_S = 600
-"""Pauses count up to this where means are compared: a few that last a day would decide alone."""
+LONG_PAUSE_S = 600  # Pauses count up to this where means are compared: a few that last a day would decide alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +168,7 @@ def _only(recorded: RecordedSessions, sessions: NDArray[np.int64]) -> RecordedSe
     return replace(recorded, **columns, starts=starts, contents=contents, follows=follows, common=common, begins_ns=begins)
 
 
-BLOCK = 64
-"""Tokens of a written block where the file named none."""
+BLOCK = 64  # Tokens of a written block where the file named none
 
 
 def written(recorded: RecordedSessions) -> str:

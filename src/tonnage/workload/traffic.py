@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 
+# Columns of a CSV that say which conversation a request belongs to; BurstGPT's is the first
 SESSION_COLUMNS = ("session id", "session_id", "conversation_id")
-"""Columns of a CSV that say which conversation a request belongs to; BurstGPT's is the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,9 +113,6 @@ def _share(text: float | str) -> float:
     return share
 
 
-# The growth of a load: read from the question, and answered for the chosen deployment by the same search.
-
-
 SIZED_RPS = (1e-6, 1e9)  # least and largest load in requests per second that is looked at
 
 _GROWTH = re.compile(
@@ -182,9 +179,6 @@ def _last(enough: Callable[[int], bool], most: int) -> int:
     return low
 
 
-# The prices that an asker counts with, and the ways of serving whose cost was requested.
-
-
 def overrides_of(scenario: Scenario) -> tuple[dict[str, Any], str]:
     """The asker's own prices, and where they are. Raises InputError: a prices file that cannot be read."""
     from tonnage.spec.catalog.price_list import read_overrides
@@ -239,9 +233,6 @@ def _over(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
         inner = found.get(key)
         found[key] = _over(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
     return found
-
-
-# From the load that systems carry to a working day of it: requests, tokens, and the people whose load that is.
 
 
 OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")  # what is said of a day without saying a load

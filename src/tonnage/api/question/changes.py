@@ -108,9 +108,6 @@ def _count(given: dict[str, str], name: str, default: int, where: str) -> int:
     return int(text)
 
 
-# Texts that say how the limits of an engine change with the hour, such as "8-20 max_num_tokens=2048; drain=60s start=2min".
-
-
 EXAMPLE = '"8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=32768; drain=60s start=2min"'
 KNOBS = ("max_batch_size", "max_num_tokens")
 LENGTH = "max_model_len"
@@ -179,9 +176,6 @@ def _named(word: str, known: tuple[str, ...]) -> tuple[str, str]:
     if not sign or name not in known or not value:
         raise InputError(f"{option('seasons')}: '{word}' is not understood; write for example {EXAMPLE}, with {', '.join(known)}")
     return name, value
-
-
-# How a fleet may be scaled, read from the question, and put into its plan.
 
 
 LONGEST_START_S = 86_400.0

@@ -136,9 +136,6 @@ def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:
     return "tensorrt-llm" if own == "static" else own
 
 
-# Understands what is asked of two pools: their numbers and the link between them.
-
-
 MOST_POOL_INSTANCES = 1_000
 
 
@@ -211,9 +208,6 @@ def link_asked(asked: object) -> float | None:
     if found <= 0:
         raise InputError(f"{option('kv_link')}: '{asked}' is not possible; write bytes per second and GPU above 0, such as 50GB/s")
     return float(found)
-
-
-# The router that is requested, by name.
 
 
 BY_CONTENT = ("prefix-aware", "session")  # routers that look at what requests have in common

@@ -116,9 +116,6 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
     return Workload(isl=lengths.isl, osl=lengths.osl, pairs=lengths.pairs, arrivals=load, requests=count)
 
 
-# Recorded traffic from any file that people have: traces, run folders, and what load clients kept of single requests.
-
-
 def recording_from(path: str, where: str) -> Recording:
     """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client. Raises InputError."""
     from tonnage.formats.sessions import read_sessions
@@ -203,9 +200,6 @@ def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
         failed=len(run.requests) - len(answered),
         began_ns=answered[0].due_ns,
     )
-
-
-# Understands classes of traffic, such as "chat 0.7 ttft=1s, batch 0.3", and what priorities and deadlines go with.
 
 
 EXAMPLE = '"chat 0.7 ttft=1s, batch 0.3"'

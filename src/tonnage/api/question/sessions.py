@@ -110,9 +110,6 @@ def tiers_below(asked: KvTiers, deployment: Deployment, system: System) -> tuple
     return tiers_of(asked, deployment, memory_plan(deployment), memories=system.kv_tiers, gpus_per_system=system.gpus, block_tokens=block)
 
 
-# What the prompts of a sizing question share, and the router that suits it.
-
-
 OF_SESSIONS = ("turns", "shared_prefix")
 
 
@@ -196,9 +193,6 @@ def sized_router(name: str | None, sharing: Sharing | None, deploy_on: str = "")
     raise InputError(
         f"{option('router')}: {deploy_on} has no router like {found}; write {' or '.join(runs.routers)}, or another {option('deploy_on')}"
     )
-
-
-# Understands how many recorded sessions there are, in the units of people, and what goes with them.
 
 
 LONGEST_PAUSE_S = 600.0  # recorded pauses are cut to this for sizing: a person who is away longer holds no session

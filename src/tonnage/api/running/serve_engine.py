@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,19 +216,12 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
     nim = started.argv[0] == "docker"
     if nim and asked.checkpoint is None:
         raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
-    found = loading(
-        pool.model,
-        pool.precision,
-        pool.engine_preset or pool.engine,
-        vendor=find_gpu(pool.gpu).vendor,
-        asked=asked.checkpoint,
-    )
+    preset, vendor = pool.engine_preset or pool.engine, find_gpu(pool.gpu).vendor
+    found = loading(pool.model, pool.precision, preset, vendor=vendor, asked=asked.checkpoint)
     loaded = found.checkpoint
     if loaded.startswith("/") and not found.named and not Path(loaded).is_dir():
-        raise InputError(
-            f"{option('checkpoint')}: no published {pool.precision} checkpoint of {pool.model} is known that {pool.engine} reads; give one "
-            "as owner/name or as a folder"
-        )
+        unknown = f"no published {pool.precision} checkpoint of {pool.model} is known that {pool.engine} reads"
+        raise InputError(f"{option('checkpoint')}: {unknown}; give one as owner/name or as a folder")
     if not nim:
         check_folder(loaded)
     argv = tuple(loaded if word == pool.model else _image(word.replace(f"/{pool.model}", f"/{loaded}")) for word in started.argv)
@@ -303,15 +297,12 @@ def _start(
     notes: tuple[str, ...] = (),
 ) -> Start:
     """The instances of a command."""
-    program = _program(family, asked, dry=dry)
-    environment = {**(more or {}), **asked.environment}
     name = asked.served_model_name or model
     if family == "tensorrt-llm":
         name = started.argv[1].rstrip("/").rsplit("/", 1)[-1]  # it knows no other
-    if family == "nim":
-        instances = nim_started(started, program=program, name=name, groups=groups, environment=environment, ports=ports)
-    else:
-        instances = engine_started(started, family, program=program, name=name, groups=groups, environment=environment, ports=ports)
+    start = nim_started if family == "nim" else partial(engine_started, family=family)
+    environment = {**(more or {}), **asked.environment}
+    instances = start(started, program=_program(family, asked, dry=dry), name=name, groups=groups, environment=environment, ports=ports)
     return Start(
         engine=preset,
         model=name,

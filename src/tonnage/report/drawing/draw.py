@@ -42,9 +42,6 @@ from tonnage.report.drawing.figure import (
 )
 from tonnage.report.numbers import short
 
-# Horizontal bars: laid end to end, and the two-sided bars of a tornado.
-
-
 ROW = 30.0
 THICK = 18.0
 BOLD = 7.3  # mean width of a character of a bold label, in pixels
@@ -138,9 +135,6 @@ def _side(x: Scale, y: float, ends: tuple[float, float], label: str, tone: int) 
     return element("rect", x=begin, y=y, width=max(end - begin, 1.5), height=HALF - 1, class_=f"bar fill{tone}") + words
 
 
-# Box plots: horizontal, one under the other, over one axis.
-
-
 BOX_ROW = 34.0
 
 
@@ -176,9 +170,6 @@ def _box(box: Box, x: Scale, top: float, left: float, stacked: bool) -> str:
     return mark("".join(parts), box.tip)
 
 
-# A Gantt chart: what happened to each request, under one another over one axis of time.
-
-
 LANE = 7.0  # height of one request, in pixels
 NAMED = 10  # every tenth request is named
 
@@ -210,9 +201,6 @@ def _lane(lane: Lane, x: Scale, y: float) -> str:
         width = max(end - begin, 0.6)
         parts.append(element("rect", x=begin, y=y + 0.5, width=width, height=LANE - 1.5, class_=f"span fill{span.tone % TONES}"))
     return mark("".join(parts), lane.tip)
-
-
-# A heat map: how many are in each cell of a grid, darker where there are more.
 
 
 FAINTEST = 0.14  # opacity of a cell that holds next to nothing
@@ -250,9 +238,6 @@ def _cell(cell: Cell, x: float, y: float, size: tuple[float, float], most: int) 
     if tall >= 14 and wide >= len(count) * CHARACTER + 8:
         drawn += text(x + wide / 2, y + tall / 2 + 4, count, "middle", "limit-label")
     return mark(drawn, cell.tip)
-
-
-# Points and lines over two axes.
 
 
 def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:

@@ -46,7 +46,7 @@ def assumptions_section(plan: Plan, warnings: tuple[str, ...]) -> Section:
         items(warnings, "warning"),
         items(tuple(note_text(note) for note in plan.notes if not isinstance(note, Data))),
         *percentile_blocks(plan.percentile_answer),
-        Facts(rows=defined),
+        Facts(defined),
     )
 
 
@@ -65,7 +65,7 @@ def percentile_blocks(answer: PercentileAnswer | None) -> tuple[Table, Text] | t
     )
     header = ("way", "systems exactly", "systems")
     table = Table(caption="Two ways to size for a mean", header=header, rows=rows, chosen=1, mark="decides")
-    return table, Text(text=percentile_text(answer))
+    return table, Text(percentile_text(answer))
 
 
 def arrivals_text(answer: PercentileAnswer) -> str:

@@ -17,7 +17,7 @@ from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.use_cases import UseCases
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Section, Table, Text, drawing, items, section
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Section, Table, Text, document, drawing, items, section
 from tonnage.report.drawing.figure import Figure, Plot
 from tonnage.report.numbers import ABSENT, dollars, number, percent, plain, sentence_of, span, usd
 from tonnage.report.plans import figures
@@ -54,7 +54,7 @@ def report(*plans: Plan) -> Document:
         return Document(title=title(plans[0]), subtitle=made_by(plans[0]), sections=_sections(plans[0]))
     first = compared(plans, tuple(map(in_one, plans)))
     parts = [one for place, plan in enumerate(plans, 1) for one in named_sections(plan, plan.scenario.model, place)]
-    return Document(title=f"{len(plans)} models compared", subtitle=made_by(plans[0]), sections=(first, *parts))
+    return document(first, *parts, title=f"{len(plans)} models compared", subtitle=made_by(plans[0]))
 
 
 def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
@@ -64,7 +64,7 @@ def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
     """
     several = [section("models", "Models compared", compared_table(plans))] if len(plans) > 1 else []
     each = [one for plan in plans for one in full_sections(plan, plot=plot)]
-    return Document(sections=(*several, *each))
+    return document(*several, *each)
 
 
 def full_sections(plan: Plan, *, plot: int | None = None) -> tuple[Section, ...]:
@@ -127,9 +127,9 @@ def first_page(plan: Plan) -> Section:
         "answer",
         "Answer",
         items((sentence_of(not_sure_text(plan)),), "warning"),
-        Text(text=sentence_of(answer), tone="answer"),
-        Facts(rows=cards, big=True) if cards else None,
-        Facts(rows=(*question_rows(plan), *rows)),
+        Text(sentence_of(answer), tone="answer"),
+        Facts(cards, big=True) if cards else None,
+        Facts((*question_rows(plan), *rows)),
         items(warnings_of(plan)[:WARNED], "warning"),
         _chart(plan),
     )
@@ -176,7 +176,7 @@ def _chart(plan: Plan) -> Block | None:
         return None
     key, figure = found
     reading = (CURVE if key == "curve" else OTHER).format(title=PARTS[key])
-    return Drawing(figure=figure, reading=reading, numbers=None)
+    return Drawing(figure, reading, None)
 
 
 def _question(plan: Plan) -> Section:
@@ -191,7 +191,7 @@ def _question(plan: Plan) -> Section:
     )
     day = figures.profile(plan)
     numbers = None if day is None else _hours_table(plan)
-    return section("question", "Question", Facts(rows=tuple(row for row in rows if row[1])), drawing(day, "", numbers))
+    return section("question", "Question", Facts(tuple(row for row in rows if row[1])), drawing(day, "", numbers))
 
 
 def _traffic(plan: Plan) -> str:
@@ -228,11 +228,8 @@ def _repeat(plan: Plan) -> Section:
         ("Schema of the plan", plan.schema),
         *((f"Coefficients of {engine}", words) for engine, words in source.coefficients.items()),
     )
-    command = Command(text=source.command) if source.command else None
-    return section("repeat", "Repeat it", command, Facts(rows=tuple(row for row in rows if row[1])))
-
-
-# Plans from a file that ``tonnage size --output`` wrote: one plan, or a comparison of several.
+    command = Command(source.command) if source.command else None
+    return section("repeat", "Repeat it", command, Facts(tuple(row for row in rows if row[1])))
 
 
 COMPARISON = "tonnage-comparison/3"
@@ -280,9 +277,6 @@ def _document(path: str | Path) -> Any:
         raise InputError(f"cannot read '{path}': {fault.strerror}; give the file that tonnage size wrote as its output") from fault
     except (UnicodeDecodeError, json.JSONDecodeError) as fault:
         raise InputError(f"'{path}' is no JSON: {fault}; give the file that tonnage size wrote as its output") from fault
-
-
-# Plans as CSV: a row for every deployment, chosen, inside the limits or rejected, for a spreadsheet.
 
 
 IDENTITY = ("gpu", "precision", "tp", "pp", "dp", "ep", "engine")

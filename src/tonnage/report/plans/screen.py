@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tonnage.errors import option
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
-from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, items, section
+from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, document, items, section
 from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import answer_text, capacity_text, checkpoint_text, finish_text, serving, smaller_text, standby_text
@@ -137,11 +137,11 @@ def screen(plans: Sequence[Plan], *, page: str = "report", explain: bool = False
 
     ``page`` is the option that writes the page; ``explain`` adds what takes time and memory.
     """
-    more = section("more", "", Text(text=more_text(page)))
+    more = section("more", "", Text(more_text(page)))
     build = _of_one if len(plans) == 1 else _of_several
     *found, last = fitted(lambda room: (*build(plans, room), more))
     beyond = [one for plan in plans for one in (plotted(plan, plot), explained_section(plan) if explain else None) if one is not None]
-    return Document(sections=(*found, *(one for one in beyond if one.blocks), last))
+    return document(*found, *(one for one in beyond if one.blocks), last)
 
 
 def more_text(page: str) -> str:
@@ -156,7 +156,7 @@ def _of_one(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
     (plan,) = plans
     other = nearest_table(plan, room.rows) if plan.choice is None else others_block(plan, room.rows)
     told = isinstance(other, Table) and MARKED_TOO in other.note
-    rests = Text(text=RESTS) if plan.choice is not None and plan.choice.marks and not told else None
+    rests = Text(RESTS) if plan.choice is not None and plan.choice.marks and not told else None
     return (*head(plan, room), section("others", "", other if room.rows else None, rests), _warned(warnings_of(plan), room))
 
 
@@ -170,9 +170,9 @@ def head(plan: Plan, room: Room) -> tuple[Section, ...]:
     """The question, that the answer is not sure where it is not, and the answer."""
     rows = tuple(row for row in answer_rows(plan) if row[0] not in SPARED[: room.spared])
     return (
-        section("question", "", Facts(rows=clipped(question_rows(plan), room))),
+        section("question", "", Facts(clipped(question_rows(plan), room))),
         section("not-sure", "", items((sentence_of(not_sure_text(plan)),), "warning")),
-        section("answer", "", Facts(rows=clipped(rows, room))),
+        section("answer", "", Facts(clipped(rows, room))),
     )
 
 
@@ -185,9 +185,9 @@ def _of_several(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
     answers = (*((plan.scenario.model, in_one(plan)) for plan in shown), *left)
     warnings = tuple(f"{plan.scenario.model}: {text}" for plan in plans for text in warnings_of(plan))
     return (
-        section("question", "", Facts(rows=clipped(asked, room))),
+        section("question", "", Facts(clipped(asked, room))),
         section("not-sure", "", items(unsure[: room.warnings], "warning")),
-        section("answer", "", Facts(rows=clipped(answers, room))),
+        section("answer", "", Facts(clipped(answers, room))),
         section("models", "", None if room.clipped else compared_table(shown, short=True)),
         _warned(warnings, room),
     )
@@ -208,7 +208,7 @@ def plotted(plan: Plan, columns: int | None) -> Section:
     """Latency against load as a plot of characters; empty where it was not requested, or nothing is known of it."""
     figure = None if columns is None else figures.curve(plan)
     text = "" if figure is None or columns is None else plot_text(figure, columns)
-    return section("plot", "Latency against load", Lines(text=text) if text else None)
+    return section("plot", "Latency against load", Lines(text) if text else None)
 
 
 def brief_lines(plans: Sequence[Plan], page: str = "report") -> tuple[str, ...]:

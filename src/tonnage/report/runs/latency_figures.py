@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tonnage.report.document import Drawing, Table
+from tonnage.report.document import Drawing, Table, charted
 from tonnage.report.drawing.figure import Axis, Box, Boxes, Cell, Cloud, HeatMap, Plot, Point, Scatter, Series, log_ticks, nice_ticks
 from tonnage.report.numbers import number, plain
 from tonnage.report.runs.shown_run import load_words, verdict
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from tonnage.report.runs.shown_run import ShownRun
 
     Lengths = NDArray[np.int64] | NDArray[np.float64]
-
-
-# Values put into bins of round numbers: what is in each, and how it is spread.
 
 
 FAR_APART = 50  # ratio of the largest value to the smallest from which bins grow with the value
@@ -104,22 +101,18 @@ HEADER = ("load", "requests/s", "output tokens/s", *(f"{name}, ms" for name, _, 
 CURVE = "More load means more requests in a batch: throughput grows until the server is full, and so does every latency."
 
 
-def boxes(runs: Sequence[ShownRun], key: str, name: str, values: Callable[[ShownRun], NDArray[np.float64]]) -> Drawing | None:
-    """One box for each run; None where no request completed."""
-    found = [(load_words(run), spread(values(run))) for run in runs if run.rows.size]
+def boxes(runs: Sequence[ShownRun], key: str, name: str, latency: str) -> Drawing | None:
+    """One box for each run of its "ttft_ms" or "e2e_ms"; None where no request completed."""
+    found = [(load_words(run), spread(getattr(run, latency))) for run in runs if run.rows.size]
     if not found:
         return None
     least, most = min(s.p1 for _, s in found), max(s.p99 for _, s in found)
     log = least > 0 and most > LOADS_FAR_APART * least
     drawn = tuple(_box(load, name, s) for load, s in found)
-    axis = Axis(title=f"{name}, ms{' (logarithmic)' if log else ''}", log=log)
+    axis = Axis(f"{name}, ms{' (logarithmic)' if log else ''}", log=log)
     header = ("load", "requests", "mean, ms", "p1", "p25", "p50", "p75", "p99")
     rows = tuple((load, f"{s.count:,}", *map(number, (s.mean, s.p1, s.p25, s.p50, s.p75, s.p99))) for load, s in found)
-    return Drawing(
-        figure=Boxes(key=key, title=name, axis=axis, boxes=drawn),
-        reading=BOX,
-        numbers=Table(caption=f"{name} in numbers", header=header, rows=rows, folded=True),
-    )
+    return charted(Boxes(key, name, axis, drawn), BOX, f"{name} in numbers", header, rows)
 
 
 def _box(load: str, name: str, s: Spread) -> Box:
@@ -130,15 +123,9 @@ def _box(load: str, name: str, s: Spread) -> Box:
 
 def swept(runs: Sequence[ShownRun]) -> Drawing:
     """Latency against throughput, one point a load, joined in the order of the loads."""
-    series = tuple(_swept(runs, *each, tone=tone) for tone, each in enumerate(SWEPT))
-    plot = Plot(
-        key="sweep",
-        title="Latency against throughput",
-        x=Axis(title="completed requests per second"),
-        y=Axis(title="latency, ms (logarithmic)", log=True),
-        series=tuple(one for one in series if one.points),
-    )
-    return Drawing(figure=plot, reading=CURVE, numbers=loads_table(runs))
+    series = tuple(one for tone, each in enumerate(SWEPT) if (one := _swept(runs, *each, tone=tone)).points)
+    x, y = Axis("completed requests per second"), Axis("latency, ms (logarithmic)", log=True)
+    return Drawing(Plot("sweep", "Latency against throughput", x, y, series), CURVE, loads_table(runs))
 
 
 def _swept(runs: Sequence[ShownRun], name: str, metric: str, statistic: str, *, tone: int) -> Series:
@@ -147,8 +134,8 @@ def _swept(runs: Sequence[ShownRun], name: str, metric: str, statistic: str, *, 
         value, rate = getattr(getattr(run.summary, f"{metric}_ms"), statistic), run.summary.requests_per_second
         if value is not None and value > 0 and rate > 0:
             tip = f"{load_words(run)}\n{name} {number(value)} ms\n{number(rate)} requests/s\n{verdict(run)}"
-            points.append(Point(x=rate, y=value, tip=tip))
-    return Series(name=name, points=tuple(points), tone=tone, line=True)
+            points.append(Point(rate, value, tip))
+    return Series(name, tuple(points), tone=tone, line=True)
 
 
 def loads_table(runs: Sequence[ShownRun]) -> Table:
@@ -157,18 +144,12 @@ def loads_table(runs: Sequence[ShownRun]) -> Table:
     for run in runs:
         s = run.summary
         values = (getattr(getattr(s, f"{metric}_ms"), statistic) for _, metric, statistic in SWEPT)
-        rows.append(
-            (load_words(run), number(s.requests_per_second), number(s.output_tokens_per_second), *map(number, values), verdict(run))
-        )
+        rows.append((load_words(run), *map(number, (s.requests_per_second, s.output_tokens_per_second, *values)), verdict(run)))
     return Table(caption="The loads in numbers", header=HEADER, rows=tuple(rows), spare=("output tokens/s", "TTFT mean, ms"))
-
-
-# What depends on lengths: prompts against outputs as a heat map, and TTFT against the length of the prompt as a scatter plot.
 
 
 BINS = 12
 DOTS = 2_000  # dots of a scatter plot at most; of more requests an even share is drawn
-HEAT = "Darker cells hold more requests."
 SCATTER = "Each dot is a request; the line joins the means of prompts of like length."
 
 
@@ -191,19 +172,8 @@ def heat_map_of(isl: Lengths, osl: Lengths) -> Drawing:
         for i in range(len(columns) - 1)
         if counts[i].any()
     )
-    return Drawing(
-        figure=HeatMap(
-            key="lengths",
-            title="Prompt lengths and output lengths",
-            x=Axis(title=x),
-            y=Axis(title=y),
-            columns=columns,
-            rows=rows,
-            cells=cells,
-        ),
-        reading=HEAT,
-        numbers=Table(caption="Requests by their lengths", header=header, rows=table, folded=True),
-    )
+    heat = HeatMap("lengths", "Prompt lengths and output lengths", Axis(x), Axis(y), columns=columns, rows=rows, cells=cells)
+    return charted(heat, "Darker cells hold more requests.", "Requests by their lengths", header, table)
 
 
 def _cell(column: int, row: int, count: int, columns: tuple[float, ...], rows: tuple[float, ...]) -> Cell:
@@ -222,34 +192,21 @@ def ttft_by_prompt(run: ShownRun, trends: Mapping[str, Any]) -> Drawing | None:
     ttft, isl = run.ttft_ms, run.isl
     dots = tuple((float(x), float(y)) for x, y in zip(isl[chosen], ttft[chosen], strict=True))
     found = tuple(binned(isl, ttft, edges(isl, BINS)))
-    means = tuple(Point(x=b.middle, y=b.spread.mean, tip=_tip(b.words, b.spread.count, b.spread.mean, b.spread.p95)) for b in found)
-    series = [Series(name="mean of like prompts", points=means, tone=1, line=len(means) > 1)]
-    line = trends["ttft_ms_per_1000_prompt_tokens"]
-    if line is not None:
-        ends = (float(isl.min()), float(isl.max()))
-        points = tuple(Point(x=x, y=line["at_zero"] + line["slope"] * x / 1e3, tip="") for x in ends)
-        series.append(
-            Series(name=f"straight line, {number(line['slope'])} ms per 1,000 tokens", points=points, tone=5, line=True, marks=False)
-        )
+    tip = "prompts of {} tokens\n{:,} requests\nTTFT mean {} ms\np95 {} ms"
+    tips = (tip.format(b.words, b.spread.count, number(b.spread.mean), number(b.spread.p95)) for b in found)
+    means = tuple(Point(b.middle, b.spread.mean, words) for b, words in zip(found, tips, strict=True))
+    trend = straight_line(trends["ttft_ms_per_1000_prompt_tokens"], float(isl.min()), float(isl.max()))
+    series = (Series("mean of like prompts", means, tone=1, line=len(means) > 1), *trend)
     rows = tuple((b.words, f"{b.spread.count:,}", *map(number, (b.spread.mean, b.spread.p50, b.spread.p95))) for b in found)
-    return Drawing(
-        figure=Scatter(
-            key="ttft-by-prompt",
-            title="Time to first token against prompt length",
-            x=Axis(title="prompt length, tokens"),
-            y=Axis(title="time to first token, ms"),
-            series=tuple(series),
-            clouds=(Cloud(name="one request", dots=dots, tone=0),),
-        ),
-        reading=SCATTER,
-        numbers=Table(
-            caption="Time to first token by prompt length",
-            header=("prompt tokens", "requests", "TTFT mean, ms", "p50", "p95"),
-            rows=rows,
-            folded=True,
-        ),
-    )
+    x, y, clouds = Axis("prompt length, tokens"), Axis("time to first token, ms"), (Cloud("one request", dots, 0),)
+    plot = Scatter("ttft-by-prompt", "Time to first token against prompt length", x, y, series, clouds=clouds)
+    header = ("prompt tokens", "requests", "TTFT mean, ms", "p50", "p95")
+    return charted(plot, SCATTER, "Time to first token by prompt length", header, rows)
 
 
-def _tip(words: str, count: int, mean: float, p95: float) -> str:
-    return f"prompts of {words} tokens\n{count:,} requests\nTTFT mean {number(mean)} ms\np95 {number(p95)} ms"
+def straight_line(trend: Mapping[str, float] | None, low: float, high: float) -> tuple[Series, ...]:
+    """The line of a trend from ``low`` to ``high`` tokens; none without one."""
+    if trend is None:
+        return ()
+    points = tuple(Point(x, trend["at_zero"] + trend["slope"] * x / 1e3, "") for x in (low, high))
+    return (Series(f"straight line, {number(trend['slope'])} ms per 1,000 tokens", points, tone=5, line=True, marks=False),)

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Reads what a server said of itself while a run lasted.
-
-
 FILE = "server_metrics.parquet"
-
 # By name without labels: seconds of the run, and the values of all labels at that moment, one after the other
 Readings = Mapping[str, tuple[tuple[float, float], ...]]
 
@@ -163,9 +159,6 @@ def _load(run: ShownRun) -> tuple[float, str]:
     said = arrivals if isinstance(arrivals, Mapping) else {}
     value = said.get("concurrency") or said.get("rate")
     return (float(value) if isinstance(value, int | float) else float("inf"), run.name)
-
-
-# A run in words: what ran, under which load, and what a reader must know of it.
 
 
 NO_TOKENS = (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.steady import positions_of_gaps
-from tonnage.report.document import Drawing, Table
+from tonnage.report.document import Drawing, charted
 from tonnage.report.drawing.figure import Axis, Cloud, Gantt, Lane, Plot, Point, Scatter, Series, Span
-from tonnage.report.numbers import ABSENT, number
-from tonnage.report.runs.latency_figures import Bin, binned, every_nth
+from tonnage.report.numbers import number
+from tonnage.report.runs.latency_figures import Bin, binned, every_nth, straight_line
 from tonnage.results.metrics import gap_percentile_ns
 from tonnage.results.requests import COMPLETED, POSITION_BUCKETS, STATUS_NAMES, gap_edges_ns
 
@@ -37,17 +37,12 @@ def percentiles_over_time(run: ShownRun, key: str, name: str, values: NDArray[np
     count = min(WINDOWS, run.rows.size // WINDOW_REQUESTS)
     bounds = tuple(float(edge) for edge in np.linspace(run.due_s.min(), run.due_s.max(), count + 1))
     found = tuple(binned(run.due_s, values, bounds))
-    series = tuple(
-        Series(name=label, points=tuple(_point(b, name, label) for b in found), tone=tone, line=True) for label, tone in PERCENTILES
-    )
+    series = tuple(Series(label, tuple(_point(b, name, label) for b in found), tone=tone, line=True) for label, tone in PERCENTILES)
     rows = tuple((_window(b), f"{b.spread.count:,}", *map(number, (b.spread.p50, b.spread.p95, b.spread.p99))) for b in found)
     title = f"{name} over the run"
     reading = "Requests by the moment at which they were due. Lines that rise to the right mean that the server did not keep up."
-    return Drawing(
-        figure=Plot(key=key, title=title, x=Axis(title=SECONDS), y=Axis(title=f"{name}, ms"), series=series),
-        reading=reading,
-        numbers=Table(caption=f"{title} in numbers", header=("due, s", "requests", "p50, ms", "p95", "p99"), rows=rows, folded=True),
-    )
+    plot, header = Plot(key, title, Axis(SECONDS), Axis(f"{name}, ms"), series), ("due, s", "requests", "p50, ms", "p95", "p99")
+    return charted(plot, reading, f"{title} in numbers", header, rows)
 
 
 def _window(window: Bin) -> str:
@@ -57,7 +52,7 @@ def _window(window: Bin) -> str:
 def _point(window: Bin, name: str, label: str) -> Point:
     value = getattr(window.spread, label)
     tip = f"{name} {label} {number(value)} ms\n{window.spread.count:,} requests due at {_window(window)} s"
-    return Point(x=window.middle, y=value, tip=tip)
+    return Point(window.middle, value, tip)
 
 
 def in_flight(run: ShownRun) -> Drawing | None:
@@ -71,21 +66,11 @@ def in_flight(run: ShownRun) -> Drawing | None:
     sent, ended = np.sort(requests.sent_ns[whole]) / 1e9, np.sort(requests.last_token_ns[whole]) / 1e9
     moments = np.linspace(sent[0], ended[-1], 2 * WINDOWS + 1)
     held = np.searchsorted(sent, moments, side="right") - np.searchsorted(ended, moments, side="right")
-    points = tuple(
-        Point(x=float(x), y=float(y), tip=f"{int(y):,} in flight at {number(float(x))} s") for x, y in zip(moments, held, strict=True)
-    )
+    points = tuple(Point(float(x), float(y), f"{int(y):,} in flight at {number(float(x))} s") for x, y in zip(moments, held, strict=True))
     rows = tuple((number(float(x)), f"{int(y):,}") for x, y in zip(moments, held, strict=True))
-    return Drawing(
-        figure=Plot(
-            key="in-flight",
-            title="Requests in flight",
-            x=Axis(title=SECONDS),
-            y=Axis(title="requests sent and not yet answered"),
-            series=(Series(name="in flight", points=points, tone=0, line=True),),
-        ),
-        reading="",
-        numbers=Table(caption="Requests in flight in numbers", header=("seconds", "in flight"), rows=rows, folded=True),
-    )
+    line = (Series("in flight", points, tone=0, line=True),)
+    plot = Plot("in-flight", "Requests in flight", Axis(SECONDS), Axis("requests sent and not yet answered"), line)
+    return charted(plot, "", "Requests in flight in numbers", ("seconds", "in flight"), rows)
 
 
 def request_gantt(run: ShownRun) -> Drawing | None:
@@ -102,22 +87,9 @@ def request_gantt(run: ShownRun) -> Drawing | None:
     lanes = tuple(_lane(run, int(row)) for row in chosen)
     which = "All requests" if order.size <= LANES else f"{LANES} consecutive requests from the middle of the run"
     rows = tuple(_row(run, int(row)) for row in chosen)
-    return Drawing(
-        figure=Gantt(
-            key="requests",
-            title="Requests one by one",
-            axis=Axis(title=SECONDS),
-            start=float(requests.due_ns[chosen].min()) / 1e9,
-            lanes=lanes,
-        ),
-        reading=f"{which}, in the order in which they were due.",
-        numbers=Table(
-            caption="These requests in numbers",
-            header=("request", "due, s", "sent after, ms", "TTFT, ms", "E2E, ms", "tokens in", "tokens out", "status"),
-            rows=rows,
-            folded=True,
-        ),
-    )
+    gantt = Gantt("requests", "Requests one by one", Axis(SECONDS), start=float(requests.due_ns[chosen].min()) / 1e9, lanes=lanes)
+    header = ("request", "due, s", "sent after, ms", "TTFT, ms", "E2E, ms", "tokens in", "tokens out", "status")
+    return charted(gantt, f"{which}, in the order in which they were due.", "These requests in numbers", header, rows)
 
 
 def _moments(run: ShownRun, row: int) -> tuple[int, int, int, int]:
@@ -129,13 +101,13 @@ def _moments(run: ShownRun, row: int) -> tuple[int, int, int, int]:
 def _lane(run: ShownRun, row: int) -> Lane:
     due, sent, first, last = _moments(run, row)
     stretches = (("due, not yet sent", due, sent, 4), ("waits for its first token", sent, first, 0), ("receives tokens", first, last, 2))
-    spans = tuple(Span(name=name, start=a / 1e9, end=b / 1e9, tone=tone) for name, a, b, tone in stretches if 0 <= a < b)
+    spans = tuple(Span(name, a / 1e9, b / 1e9, tone) for name, a, b, tone in stretches if 0 <= a < b)
     status = STATUS_NAMES[run.requests.status[row]]
     if run.requests.status[row] != COMPLETED and not spans:
-        spans = (Span(name=status, start=due / 1e9, end=due / 1e9, tone=1),)
-    number_, due_s, after, ttft, e2e, isl, osl, _ = _row(run, row)
-    tip = f"request {number_}, {status}\ndue at {due_s} s, sent {after} ms later\nTTFT {ttft} ms, E2E {e2e} ms\n{isl} tokens in, {osl} out"
-    return Lane(name=f"{row}", spans=spans, tip=tip)
+        spans = (Span(status, due / 1e9, due / 1e9, 1),)
+    _, due_s, after, ttft, e2e, isl, osl, _ = _row(run, row)
+    tip = f"request {row}, {status}\ndue at {due_s} s, sent {after} ms later\nTTFT {ttft} ms, E2E {e2e} ms\n{isl} tokens in, {osl} out"
+    return Lane(f"{row}", spans, tip)
 
 
 def _row(run: ShownRun, row: int) -> tuple[str, ...]:
@@ -143,9 +115,6 @@ def _row(run: ShownRun, row: int) -> tuple[str, ...]:
     after, ttft, e2e = (number((moment - due) / 1e6) if moment >= 0 else number(None) for moment in (sent, first, last))
     r = run.requests
     return (f"{row}", number(due / 1e9, 4), after, ttft, e2e, f"{r.isl[row]:,}", f"{r.osl[row]:,}", STATUS_NAMES[r.status[row]])
-
-
-# Token-to-token latency against the position in the output.
 
 
 REQUESTS, DOTS = 300, 2_000  # requests whose gaps are drawn, and dots, at most: an even share of all
@@ -162,46 +131,22 @@ def gaps_by_position(run: ShownRun, trends: Mapping[str, Any]) -> Drawing | None
     means = {b: float((gaps[b] * middles).sum() / gaps[b].sum()) for b in used}
     highs = {b: gap_percentile_ns(gaps[b : b + 1], 99.0) / 1e6 for b in used}
     counts = {b: int(gaps[b].sum()) for b in used}
-    tips = {b: _tip(b, counts[b], means[b], highs[b]) for b in used}
+    tips = {b: f"after token {_range(b)}\n{counts[b]:,} gaps\nmean {number(means[b])} ms\np99 {number(highs[b])} ms" for b in used}
     series = [
-        Series(name=name, points=tuple(Point(x=places[b], y=of[b], tip=tips[b]) for b in used), tone=tone, line=len(used) > 1)
+        Series(name, tuple(Point(places[b], of[b], tips[b]) for b in used), tone=tone, line=len(used) > 1)
         for name, of, tone in (("mean", means, 1), ("p99", highs, 3))
     ]
-    line = trends["itl_ms_per_1000_output_tokens"]
-    if line is not None:
-        ends = (1.0, float(run.osl.max()))
-        points = tuple(Point(x=x, y=line["at_zero"] + line["slope"] * x / 1e3, tip="") for x in ends)
-        series.append(
-            Series(name=f"straight line, {number(line['slope'])} ms per 1,000 tokens", points=points, tone=5, line=True, marks=False)
-        )
+    series += straight_line(trends["itl_ms_per_1000_output_tokens"], 1.0, float(run.osl.max()))
     rows = tuple((_range(b), f"{counts[b]:,}", number(means[b]), number(highs[b])) for b in used)
-    dots = _dots(run)
-    return Drawing(
-        figure=Scatter(
-            key="gaps-by-position",
-            title="Token-to-token latency against output position",
-            x=Axis(title="position in the output, tokens"),
-            y=Axis(title="token-to-token latency, ms"),
-            series=tuple(series),
-            clouds=(Cloud(name="one gap", dots=dots, tone=0),) if dots else (),
-        ),
-        reading=READING,
-        numbers=Table(
-            caption="Token-to-token latency by output position",
-            header=("after token", "gaps", "mean, ms", "p99, ms"),
-            rows=rows,
-            folded=True,
-        ),
-    )
+    dots, x, y = _dots(run), Axis("position in the output, tokens"), Axis("token-to-token latency, ms")
+    clouds = (Cloud("one gap", dots, 0),) if dots else ()
+    plot = Scatter("gaps-by-position", "Token-to-token latency against output position", x, y, tuple(series), clouds=clouds)
+    header = ("after token", "gaps", "mean, ms", "p99, ms")
+    return charted(plot, READING, "Token-to-token latency by output position", header, rows)
 
 
 def _range(bucket: int) -> str:
     return f"{2**bucket:,}" if bucket == 0 else f"{2**bucket:,}–{2 ** (bucket + 1) - 1:,}"
-
-
-def _tip(bucket: int, count: int, mean: float, high: float) -> str:
-    gaps = f"{count:,} gaps" if count else ABSENT
-    return f"after token {_range(bucket)}\n{gaps}\nmean {number(mean)} ms\np99 {number(high)} ms"
 
 
 def _dots(run: ShownRun) -> tuple[tuple[float, float], ...]:
@@ -221,13 +166,10 @@ def _dots(run: ShownRun) -> tuple[tuple[float, float], ...]:
     return tuple((float(x), float(y)) for x, y in zip(places[chosen], values[chosen], strict=True))
 
 
-# What the server said of itself while a run lasted: requests running and waiting, KV cache, GPU, over the time of the run.
-
-
 MOST = 120  # readings of a line at most; of a longer run an even share is drawn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Gauge:
     """One line of a figure."""
 
@@ -237,40 +179,16 @@ class Gauge:
     scale: float = 1.0  # by which a value is multiplied
 
 
-# By figure: key, title, unit and lines. Names as vLLM, SGLang, TensorRT-LLM, Triton and the DCGM exporter write them.
+# Names as vLLM, SGLang, TensorRT-LLM, Triton and the DCGM exporter write them
+RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running")
+WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting", "nv_inference_pending_request_count")
+KV_CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "trtllm_kv_cache_utilization")
+# By figure: key, title, unit and lines
 GAUGES: tuple[tuple[str, str, str, tuple[Gauge, ...]], ...] = (
-    (
-        "server-requests",
-        "Requests inside the server",
-        "requests",
-        (
-            Gauge(name="running", series=("vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running")),
-            Gauge(
-                name="waiting",
-                series=(
-                    "vllm:num_requests_waiting",
-                    "sglang:num_queue_reqs",
-                    "trtllm_num_requests_waiting",
-                    "nv_inference_pending_request_count",
-                ),
-            ),
-        ),
-    ),
-    (
-        "server-kv",
-        "KV cache in use",
-        "per cent",
-        (
-            Gauge(
-                name="KV cache in use",
-                series=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "trtllm_kv_cache_utilization"),
-                summed=False,
-                scale=100.0,
-            ),
-        ),
-    ),
-    ("server-power", "GPU power", "W", (Gauge(name="power of all GPUs", series=("DCGM_FI_DEV_POWER_USAGE", "nv_gpu_power_usage")),)),
-    ("server-gpu", "GPU use", "per cent", (Gauge(name="use of the GPUs, mean", series=("DCGM_FI_DEV_GPU_UTIL",), summed=False),)),
+    ("server-requests", "Requests inside the server", "requests", (Gauge("running", RUNNING), Gauge("waiting", WAITING))),
+    ("server-kv", "KV cache in use", "per cent", (Gauge("KV cache in use", KV_CACHE, summed=False, scale=100.0),)),
+    ("server-power", "GPU power", "W", (Gauge("power of all GPUs", ("DCGM_FI_DEV_POWER_USAGE", "nv_gpu_power_usage")),)),
+    ("server-gpu", "GPU use", "per cent", (Gauge("use of the GPUs, mean", ("DCGM_FI_DEV_GPU_UTIL",), summed=False),)),
 )
 
 
@@ -295,19 +213,11 @@ def _line(server: Readings, gauge: Gauge) -> tuple[tuple[float, float], ...]:
 
 def _drawing(key: str, title: str, unit: str, lines: Mapping[str, tuple[tuple[float, float], ...]]) -> Drawing:
     series = tuple(
-        Series(
-            name=name,
-            points=tuple(Point(x=x, y=y, tip=f"{name}: {number(y)} {unit}\nat {number(x)} s") for x, y in line),
-            tone=tone,
-            line=True,
-        )
+        Series(name, tuple(Point(x, y, f"{name}: {number(y)} {unit}\nat {number(x)} s") for x, y in line), tone=tone, line=True)
         for tone, (name, line) in enumerate(lines.items())
     )
     rows = tuple(
         (name, number(min(v)), number(sum(v) / len(v)), number(max(v))) for name, line in lines.items() if (v := [y for _, y in line])
     )
-    return Drawing(
-        figure=Plot(key=key, title=title, x=Axis(title=SECONDS), y=Axis(title=unit), series=series),
-        reading="",
-        numbers=Table(caption=f"{title} in numbers, {unit}", header=("", "least", "mean", "most"), rows=rows, folded=True),
-    )
+    plot = Plot(key, title, Axis(SECONDS), Axis(unit), series)
+    return charted(plot, "", f"{title} in numbers, {unit}", ("", "least", "mean", "most"), rows)
