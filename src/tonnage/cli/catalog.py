@@ -75,12 +75,7 @@ class Instance:
 
 
 @with_flags(*flags_of(Instance))
-def memory(
-    *,
-    model: str,
-    json: bool = False,
-    **asked: Any,
-) -> None:
+def memory(*, model: str, json: bool = False, **asked: Any) -> None:
     """Show where an instance's GPU memory goes, with the arithmetic.
 
     Args:

@@ -65,13 +65,7 @@ def deploy(
                 bar()(done, total, name)
 
             found = api.deploy(
-                plan,
-                target=target,
-                output=output,
-                checkpoint=checkpoint,
-                drafter=drafter,
-                simulated=simulated,
-                progress=sized,
+                plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter, simulated=simulated, progress=sized
             )
     if json:
         from tonnage.results.store import json_text

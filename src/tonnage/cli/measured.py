@@ -154,14 +154,7 @@ def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) ->
 
 
 @with_flags()
-def import_run(
-    file: Path,
-    /,
-    *,
-    output: Path,
-    tokenizer: Path | None = None,
-    json: bool = False,
-) -> None:
+def import_run(file: Path, /, *, output: Path, tokenizer: Path | None = None, json: bool = False) -> None:
     """Make run folders of a file with single requests: AIPerf's or GenAI-Perf's profile_export, vLLM bench's or GuideLLM's JSON.
 
     Args:

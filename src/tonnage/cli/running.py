@@ -112,13 +112,7 @@ NOT_AS_PLANNED = 3
 
 
 @with_flags()
-def verify(
-    *url: str,
-    plan: Path,
-    seconds: float = 120,
-    coefficients: Path | None = None,
-    json: bool = False,
-) -> int:
+def verify(*url: str, plan: Path, seconds: float = 120, coefficients: Path | None = None, json: bool = False) -> int:
     """Ask running engines whether they run what their plan counts on, then send them the plan's load.
 
     Asked are /v1/models, /version, /server_info and the metrics: engine and version, model, context, degrees, number format, slots, step

@@ -151,7 +151,7 @@ def _write(plans: Sequence[Plan], output: Output) -> None:
 Answers = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One way to answer: what it is called, and the leaves that it asks for with their defaults."""
 
@@ -160,12 +160,10 @@ class Choice:
 
 
 LENGTHS = {
-    "tokens": Choice(
-        title="as tokens, words or a distribution", leaves=(("isl", "Prompt length", "2000"), ("osl", "Output length", "200"))
-    ),
+    "tokens": Choice("as tokens, words or a distribution", (("isl", "Prompt length", "2000"), ("osl", "Output length", "200"))),
     "parts": Choice(
-        title="as a question, with system prompt, passages and history added up",
-        leaves=(
+        "as a question, with system prompt, passages and history added up",
+        (
             ("isl", "Question of the user", "100"),
             ("system_prompt", "System prompt", "500"),
             ("retrieved", "Retrieved passages", "5x400"),
@@ -173,18 +171,18 @@ LENGTHS = {
             ("osl", "Output length", "200"),
         ),
     ),
-    "file": Choice(title="as a CSV of isl,osl pairs", leaves=(("pairs", "File", "lengths.csv"),)),
+    "file": Choice("as a CSV of isl,osl pairs", (("pairs", "File", "lengths.csv"),)),
 }
 
 DEMAND = {
-    "peak": Choice(title="requests per second at the peak", leaves=(("peak_rps", "Requests/s at the peak", "20"),)),
+    "peak": Choice("requests per second at the peak", (("peak_rps", "Requests/s at the peak", "20"),)),
     "mean": Choice(
-        title="mean requests per second",
-        leaves=(("mean_rps", "Mean requests/s", "10"), ("peak_percentile", "Percentile of per-second arrivals to size for", "95")),
+        "mean requests per second",
+        (("mean_rps", "Mean requests/s", "10"), ("peak_percentile", "Percentile of per-second arrivals to size for", "95")),
     ),
     "users": Choice(
-        title="users and what they ask a day",
-        leaves=(
+        "users and what they ask a day",
+        (
             ("users", "Users", "5000"),
             ("requests_per_user_day", "Requests per user per day", "30"),
             ("working_hours", "Hours a day over which they come", "8"),
@@ -192,36 +190,32 @@ DEMAND = {
         ),
     ),
     "calls": Choice(
-        title="calls a year",
-        leaves=(
+        "calls a year",
+        (
             ("calls_per_year", "Calls a year", "30e6"),
             ("requests_per_call", "Requests of one call", "30"),
             ("peak_factor", "Peak over mean", "7"),
         ),
     ),
-    "profile": Choice(title="an hourly profile (24 or 168 values)", leaves=(("profile", "File", "profile.csv"),)),
-    "trace": Choice(title="a file of recorded requests", leaves=(("trace", "File", "trace.csv"),)),
-    "job": Choice(title="a job to be done in a time", leaves=(("requests", "Requests", "1e6"), ("within", "Time", "8h"))),
+    "profile": Choice("an hourly profile (24 or 168 values)", (("profile", "File", "profile.csv"),)),
+    "trace": Choice("a file of recorded requests", (("trace", "File", "trace.csv"),)),
+    "job": Choice("a job to be done in a time", (("requests", "Requests", "1e6"), ("within", "Time", "8h"))),
 }
 
 MODES = {
     "streaming": Choice(
-        title="users read along: the first token and the pace count",
-        leaves=(
+        "users read along: the first token and the pace count",
+        (
             ("ttft", "Limit on the time to first token", "p95<=500ms"),
             ("itl", "Limit on the gap between tokens (reading: p99<=250ms)", "p99<=250ms"),
         ),
     ),
-    "sequential": Choice(title="the whole answer counts", leaves=(("e2e", "Limit on the time to the last token", "p95<=10s"),)),
+    "sequential": Choice("the whole answer counts", (("e2e", "Limit on the time to the last token", "p95<=10s"),)),
 }
 
 PLACES = {
-    "new": Choice(
-        title="how many systems are needed", leaves=(("gpu", "GPUs to try, with commas", "h100,h200,l40s"), ("spare", "Spare systems", "0"))
-    ),
-    "have": Choice(
-        title="what systems that exist can carry", leaves=(("have", "Systems", "3xdgx-h100"), ("growth", "Growth of the load", "5%/month"))
-    ),
+    "new": Choice("how many systems are needed", (("gpu", "GPUs to try, with commas", "h100,h200,l40s"), ("spare", "Spare systems", "0"))),
+    "have": Choice("what systems that exist can carry", (("have", "Systems", "3xdgx-h100"), ("growth", "Growth of the load", "5%/month"))),
 }
 
 

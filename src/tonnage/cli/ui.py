@@ -13,13 +13,7 @@ from tonnage.errors import InputError
 
 
 @with_flags()
-def ui(
-    folder: Path = Path("tonnage-page"),
-    /,
-    *,
-    port: int = 8765,
-    browser: bool = False,
-) -> None:
+def ui(folder: Path = Path("tonnage-page"), /, *, port: int = 8765, browser: bool = False) -> None:
     """Serve a local page: size with sliders, compare plans, see batching at work, measure an endpoint and calibrate.
 
     The same answers are there for programs under /api/v1. The page listens on 127.0.0.1 alone, and reads and writes files of its folder

@@ -40,7 +40,11 @@ def page(active: str, title: str, inside: str, *, query: str = "", scripts: tupl
         query: of the question, which the links to the other views that take one carry along.
         scripts, styles: names of further ones.
     """
-    links = "".join(_link(path, name, active, query) for path, name in VIEWS)
+    links = ""
+    for path, name in VIEWS:
+        carried = f"?{escape(query)}" if query and path in ("size", "what-if") else ""
+        current = ' aria-current="page"' if path == active else ""
+        links += f'<li><a href="/{path}{carried}"{current}>{name}</a></li>'
     more = "".join(f'<script src="/static/{name}" defer></script>\n' for name in scripts)
     more += "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in styles)
     return (
@@ -59,12 +63,6 @@ def page(active: str, title: str, inside: str, *, query: str = "", scripts: tupl
         f'<footer class="foot">Tonnage {VERSION} · runs on this machine, asks no other</footer>\n'
         '<div id="tip" role="status" hidden></div>\n</body>\n</html>\n'
     )
-
-
-def _link(path: str, name: str, active: str, query: str) -> str:
-    carried = f"?{escape(query)}" if query and path in ("size", "what-if") else ""
-    current = ' aria-current="page"' if path == active else ""
-    return f'<li><a href="/{path}{carried}"{current}>{name}</a></li>'
 
 
 def faults(lines: list[str] | tuple[str, ...]) -> str:

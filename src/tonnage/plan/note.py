@@ -226,28 +226,11 @@ class Judged:
     code: Literal["judged"] = "judged"
 
 
-Note = Annotated[
-    UseCaseDefaults
-    | LengthInWords
-    | LengthInCharacters
-    | LengthsVary
-    | PromptParts
-    | Routed
-    | RestsOn
-    | LimitsDoNotCount
-    | KnobsChanged
-    | FrontEnds
-    | TiersNotStarted
-    | QueuedFromStart
-    | NoLimit
-    | BenchmarkAsMeasured
-    | PointsLeftOut
-    | GpusNotMeasured
-    | UnsteadyPoints
-    | InvalidRun
-    | Judged,
-    Tagged("code"),
-]
+OfQuestion = UseCaseDefaults | LengthInWords | LengthInCharacters | LengthsVary | PromptParts | LimitsDoNotCount | QueuedFromStart | NoLimit
+OfChoice = Routed | RestsOn | KnobsChanged | FrontEnds | TiersNotStarted
+Data = PointsLeftOut | GpusNotMeasured | UnsteadyPoints | InvalidRun  # what is wrong with measured points, or which were left out
+Measured = BenchmarkAsMeasured | Judged | Data
+Note = Annotated[OfQuestion | OfChoice | Measured, Tagged("code")]
 
 
 @strict

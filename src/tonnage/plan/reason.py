@@ -254,33 +254,12 @@ class OverRacks(Most):
     code: Literal["over-racks"] = "over-racks"
 
 
-Reason = Annotated[
-    VendorUnsupported
-    | PrecisionUnsupported
-    | TargetLacks
-    | WiderThanSystem
-    | TooManyStages
-    | CannotRun
-    | Outdone
-    | Behind
-    | NeedsMoreGpus
-    | NotSure
-    | BrokenAtAnyLoad
-    | AboveSaturation
-    | BrokenEarly
-    | BrokenInVerification
-    | BrokenOnManyInstances
-    | TooSlowForJob
-    | DoesNotDivide
-    | ThroughputNotMeasured
-    | StatisticNotMeasured
-    | NoMeasuredLoadHolds
-    | NothingMeetsLimits
-    | OverBudget
-    | OverPower
-    | OverRacks,
-    Tagged("code"),
-]
+Impossible = VendorUnsupported | PrecisionUnsupported | TargetLacks | WiderThanSystem | TooManyStages | CannotRun
+Worse = Outdone | Behind | NeedsMoreGpus | NotSure
+Broken = BrokenAtAnyLoad | AboveSaturation | BrokenEarly | BrokenInVerification | BrokenOnManyInstances | TooSlowForJob | NothingMeetsLimits
+Measured = DoesNotDivide | ThroughputNotMeasured | StatisticNotMeasured | NoMeasuredLoadHolds
+TooMuch = OverBudget | OverPower | OverRacks
+Reason = Annotated[Impossible | Worse | Broken | Measured | TooMuch, Tagged("code")]
 
 
 @strict

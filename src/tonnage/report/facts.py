@@ -21,43 +21,36 @@ if TYPE_CHECKING:
     from tonnage.sizing.precisions import FormatGain
     from tonnage.spec.deployment import Deployment
 
-# By kind, the fields that are shown and what their columns are called
-COLUMNS: dict[str, dict[str, str]] = {
-    "models": {
-        "name": "name",
-        "parameters_billions": "billion parameters",
-        "layers": "layers",
-        "hidden": "hidden",
-        "kv_heads": "KV heads",
-        "experts": "experts",
-        "max_context": "max context",
-        "source": "source",
-    },
-    "checkpoints": {
-        "model": "model",
-        "repository": "repository",
-        "format": "format",
-        "engines": "read by",
-        "licence": "licence",
-        "gated": "gated",
-        "source": "source",
-    },
-    "gpus": {
-        "name": "name",
-        "arch": "arch",
-        "fp16_tflops": "FP16 TFLOPS",
-        "fp8_tflops": "FP8 TFLOPS",
-        "int8_tops": "INT8 TOPS",
-        "fp4_tflops": "FP4 TFLOPS",
-        "memory_gb": "memory GB",
-        "memory_bandwidth_gb_s": "GB/s",
-        "link": "link",
-        "tdp_w": "TDP W",
-        "source": "source",
-    },
-    "systems": {"name": "name", "gpu": "GPU", "gpus": "GPUs", "max_power_w": "max power W", "source": "source"},
-    "engines": {"name": "name", "family": "family", "since": "since", "notes": "notes"},
-    "quality": {"model": "model", "benchmark": "benchmark", "score": "%", "setting": "setting", "date": "of", "source": "source"},
+# By kind, the fields that are shown
+COLUMNS = {
+    "models": ("name", "parameters_billions", "layers", "hidden", "kv_heads", "experts", "max_context", "source"),
+    "checkpoints": ("model", "repository", "format", "engines", "licence", "gated", "source"),
+    "gpus": (
+        *("name", "arch", "fp16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops", "memory_gb", "memory_bandwidth_gb_s"),
+        *("link", "tdp_w", "source"),
+    ),
+    "systems": ("name", "gpu", "gpus", "max_power_w", "source"),
+    "engines": ("name", "family", "since", "notes"),
+    "quality": ("model", "benchmark", "score", "setting", "date", "source"),
+}
+# The columns that are not called as their fields
+CALLED = {
+    "parameters_billions": "billion parameters",
+    "kv_heads": "KV heads",
+    "max_context": "max context",
+    "engines": "read by",
+    "fp16_tflops": "FP16 TFLOPS",
+    "fp8_tflops": "FP8 TFLOPS",
+    "int8_tops": "INT8 TOPS",
+    "fp4_tflops": "FP4 TFLOPS",
+    "memory_gb": "memory GB",
+    "memory_bandwidth_gb_s": "GB/s",
+    "tdp_w": "TDP W",
+    "gpu": "GPU",
+    "gpus": "GPUs",
+    "max_power_w": "max power W",
+    "score": "%",
+    "date": "of",
 }
 TITLES = {
     "models": "Models",
@@ -115,9 +108,8 @@ def _price_table(first: str, prices: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
-    columns = COLUMNS[kind]
-    rows = tuple(tuple(_cell(entry.get(field)) for field in columns) for entry in entries)
-    header = tuple(columns.values())
+    rows = tuple(tuple(_cell(entry.get(field)) for field in COLUMNS[kind]) for entry in entries)
+    header = tuple(CALLED.get(field, field) for field in COLUMNS[kind])
     cut = any(cell.endswith("…") for row in rows for name, cell in zip(header, row, strict=True) if name not in SPARED)
     return Table(header=header, rows=rows, spare=SPARED, note=CUT if cut else "")
 

@@ -249,7 +249,8 @@ def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
 def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
     import numpy as np
 
-    drawn = _drawn(arrivals, np.random.default_rng(SEED))
+    made: NDArray[np.float64] = unit_gaps(arrivals, ARRIVAL_DRAWS, np.random.default_rng(SEED)) / arrivals.rate
+    drawn = burstiness(made.cumsum())
     error = seen.gaps.farthest(drawn.gaps, NOTHING * seen.gaps.mean)
     ratios = [
         (one.index / other.index, (TOLERANCE + SIGMAS * math.sqrt(2 / one.intervals + 2 / other.intervals)))
@@ -267,11 +268,6 @@ def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
         disagreement="gaps" if error > TOLERANCE else "counts" if apart else "",
         nearest=arrivals.process if arrivals.process != "gamma" else f"gamma arrivals with a CV of {arrivals.cv:.3g}",
     )
-
-
-def _drawn(arrivals: OpenLoop, rng: np.random.Generator) -> Burstiness:
-    gaps: NDArray[np.float64] = unit_gaps(arrivals, ARRIVAL_DRAWS, rng) / arrivals.rate
-    return burstiness(gaps.cumsum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

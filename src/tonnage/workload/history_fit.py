@@ -237,7 +237,8 @@ def _usual(history: History, period: int) -> NDArray[np.float64]:
     import numpy as np
 
     place = _place(history, period, len(history.requests))
-    means = np.array([_mean(history.requests[(place == one) & history.seen]) for one in range(period)])
+    each = [history.requests[(place == one) & history.seen] for one in range(period)]
+    means = np.array([float(values.mean()) if values.size else math.nan for values in each])
     return np.where(np.isfinite(means), means, np.nanmean(means))
 
 
@@ -253,10 +254,6 @@ def _profile(history: History) -> tuple[float, ...]:
     last, shape = history.requests[-period:], usual[_place(history, period, period)]
     level = float(np.nansum(last) / shape[np.isfinite(last)].sum())
     return tuple(float(one) for one in usual * level / HOUR_S)
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    return float(values.mean()) if values.size else math.nan
 
 
 def _quantile(rate: float, dispersion: float) -> float:

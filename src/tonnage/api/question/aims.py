@@ -73,7 +73,9 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
     """Standby systems; None where nothing was said of it. Raises InputError."""
     if asked == StandbyAsked():
         return None
-    share = None if asked.availability is None else _share(asked.availability)
+    share, written = (None, "") if asked.availability is None else share_of(asked.availability)
+    if share is not None and not 0.5 <= share <= 0.999_999_999:
+        raise InputError(f"{option('availability')}: '{written}' is not a probability; write 50% to 99.9999999%, such as 99.9%")
     if (asked.mtbf is None) != (asked.repair_time is None):
         missing, given = ("mtbf", "repair_time") if asked.mtbf is None else ("repair_time", "mtbf")
         raise InputError(
@@ -87,12 +89,8 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
     spare = asked.spare_instances or 0
     if not 0 <= spare <= MOST_SPARE_INSTANCES:
         raise InputError(f"{option('spare_instances')}: {spare} is not a number of instances to add; write 0 to {MOST_SPARE_INSTANCES:,}")
-    return Reserve(unit=_unit(asked), asked=share, failures=_failures(asked), spare_instances=spare)
-
-
-def _unit(asked: StandbyAsked) -> Unit:
-    """What fails at once; instances where only spare ones were requested."""
-    return asked.failing or ("instance" if asked.spare_instances is not None and asked.mtbf is None else "system")
+    only_spare: Unit = "instance" if asked.spare_instances is not None and asked.mtbf is None else "system"
+    return Reserve(unit=asked.failing or only_spare, asked=share, failures=_failures(asked), spare_instances=spare)
 
 
 def _failures(asked: StandbyAsked) -> Failures | None:
@@ -103,14 +101,6 @@ def _failures(asked: StandbyAsked) -> Failures | None:
         if not 1e-6 <= value <= 1e9:
             raise InputError(f"{option(name)}: '{getattr(asked, name)}' is not a time that failures take; write for example 8000h or 24h")
     return Failures(mtbf_hours=hours["mtbf"], repair_hours=hours["repair_time"], repairers=asked.repairers)
-
-
-def _share(text: float | str) -> float:
-    """Read 99.9, "99.9%" or 0.999 as the share 0.999. Raises InputError: no number, or no probability below 1."""
-    share, written = share_of(text)
-    if not 0.5 <= share <= 0.999_999_999:
-        raise InputError(f"{option('availability')}: '{written}' is not a probability; write 50% to 99.9999999%, such as 99.9%")
-    return share
 
 
 SIZED_RPS = (1e-6, 1e9)  # least and largest load in requests per second that is looked at

@@ -8,7 +8,7 @@ from tonnage.plan import reason as why
 from tonnage.plan.candidate import Candidate, Identity
 from tonnage.plan.limit import Breach
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Reachable, Reached, Rejected
+from tonnage.plan.reason import Reachable, Reached, Rejected, TooMuch
 from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
 from tonnage.report.plans.deployments import deployment_text, exactly_text, measured_load_text, of_pools, split, unlike
@@ -297,9 +297,6 @@ def _value(one: Reached) -> str:
         return f"{one.limit}: {value_text(one.limit, one.value_ms)}"
     name = "one request" if one.limit is None else one.limit.name
     return f"{name} {format_duration(one.value_ms / 1e3)} (asked: {format_duration(one.asked_ms / 1e3)})"
-
-
-TooMuch = why.OverBudget | why.OverPower | why.OverRacks
 
 
 def most_text(reason: TooMuch) -> str:

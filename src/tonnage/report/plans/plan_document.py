@@ -17,7 +17,22 @@ from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.use_cases import UseCases
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Section, Table, Text, document, drawing, items, section
+from tonnage.report.document import (
+    Block,
+    Command,
+    Document,
+    Drawing,
+    Facts,
+    Section,
+    Table,
+    Text,
+    charted,
+    document,
+    drawing,
+    facts_known,
+    items,
+    section,
+)
 from tonnage.report.drawing.figure import Figure, Plot
 from tonnage.report.numbers import ABSENT, dollars, number, percent, plain, sentence_of, span, usd
 from tonnage.report.plans import figures
@@ -151,23 +166,16 @@ def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
     else:
         rows.insert(0, ("until the job is done", span(plan.job.finish_seconds)))
         rows.append(("of the time allowed, used", percent(plan.job.finish_seconds / plan.job.allowed_seconds)))
-    way = next(iter(owned_and_cheapest(yearly(plan))), None)
-    if way is not None:
-        rows += [
-            (f"USD a year, {NAMES[way.where]}", dollars(way.total_usd_per_year)),
-            ("USD per 1,000 requests", usd(way.usd_per_1000_requests)),
-        ]
+    for way in owned_and_cheapest(yearly(plan))[:1]:
+        rows.append((f"USD a year, {NAMES[way.where]}", dollars(way.total_usd_per_year)))
+        rows.append(("USD per 1,000 requests", usd(way.usd_per_1000_requests)))
     return tuple(row for row in rows if row[1] != ABSENT)
 
 
 def figure_of(plan: Plan) -> tuple[str, Figure] | None:
     """The figure that the first page shows, by the key of the section that holds its numbers."""
     makers = {"curve": figures.curve, "cost": figures.cost, "sensitivity": figures.tornado}
-    for key, make in makers.items():
-        figure = make(plan)
-        if figure is not None:
-            return key, figure
-    return None
+    return next(((key, figure) for key, make in makers.items() if (figure := make(plan)) is not None), None)
 
 
 def _chart(plan: Plan) -> Block | None:
@@ -184,26 +192,17 @@ def _question(plan: Plan) -> Section:
     asked = plan.scenario
     tried = " × ".join(", ".join(names) for names in (asked.gpus, asked.precisions, asked.engines) if names)
     tps = ", ".join(map(str, asked.tps))
+    how = f", {asked.arrivals.replace('poisson', 'Poisson')} arrivals" if asked.arrivals and asked.load == "open" else ""
+    traffic = asked.load if asked.load == "measured" else f"{asked.load} loop{how}"
     rows = (
         ("Lengths", f"{length_text(asked.isl)} in, {length_text(asked.osl)} out"),
-        ("Traffic", "" if plan.demand.offline else _traffic(plan)),
+        ("Traffic", "" if plan.demand.offline else traffic),
         ("Tried", tried + (f" × TP {tps}" if tps else "")),
     )
     day = figures.profile(plan)
-    numbers = None if day is None else _hours_table(plan)
-    return section("question", "Question", Facts(tuple(row for row in rows if row[1])), drawing(day, "", numbers))
-
-
-def _traffic(plan: Plan) -> str:
-    load, arrivals = plan.scenario.load, plan.scenario.arrivals
-    how = f", {arrivals.replace('poisson', 'Poisson')} arrivals" if arrivals and load == "open" else ""
-    return load if load == "measured" else f"{load} loop{how}"
-
-
-def _hours_table(plan: Plan) -> Table:
-    rates = enumerate(plan.demand.profile or ())
-    rows = tuple((f"{hour % 24}:00–{hour % 24 + 1}:00", number(rate)) for hour, rate in rates)
-    return Table(caption="The load in numbers", header=("hour", "requests per second"), rows=rows, folded=True)
+    hours = ((f"{hour % 24}:00–{hour % 24 + 1}:00", number(rate)) for hour, rate in enumerate(plan.demand.profile or ()))
+    drawn = None if day is None else charted(day, "", "The load in numbers", ("hour", "requests per second"), hours)
+    return section("question", "Question", facts_known(rows), drawn)
 
 
 def points_table(plot: Plot, caption: str) -> Table:
@@ -229,7 +228,7 @@ def _repeat(plan: Plan) -> Section:
         *((f"Coefficients of {engine}", words) for engine, words in source.coefficients.items()),
     )
     command = Command(source.command) if source.command else None
-    return section("repeat", "Repeat it", command, Facts(tuple(row for row in rows if row[1])))
+    return section("repeat", "Repeat it", command, facts_known(rows))
 
 
 COMPARISON = "tonnage-comparison/3"
@@ -301,14 +300,8 @@ def plan_csv(plans: Sequence[Plan]) -> str:
 
 def _rows(plan: Plan) -> Iterator[tuple[object, ...]]:
     for place, (candidate, a_year) in enumerate(zip(plan.candidates, yearly_costs(plan), strict=True)):
-        yield (
-            plan.scenario.model,
-            "candidate" if place else "chosen",
-            *_candidate(candidate),
-            _plain(a_year),
-            bound_text(candidate.binds),
-            "",
-        )
+        status, end = "candidate" if place else "chosen", (_plain(a_year), bound_text(candidate.binds), "")
+        yield (plan.scenario.model, status, *_candidate(candidate), *end)
     for one in plan.rejected:
         names = tuple(getattr(one, name) for name in IDENTITY)
         yield (plan.scenario.model, "rejected", *names, *("",) * (len(HEADER) - len(names) - 3), reason_text(one.reason))

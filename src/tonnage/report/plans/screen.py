@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tonnage.errors import option
-from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, document, items, section
 from tonnage.report.numbers import sentence_of
@@ -34,20 +33,8 @@ BRIEF = 10  # lines of --brief at most
 WARNED = 3  # warnings that a first screen and a first page show
 # Lines that go where there are too many, the first to go first
 SPARED = (
-    "Smaller",
-    "Capacity",
-    "Measured",
-    "Measuring",
-    "Router",
-    "Power",
-    "Prefix hits",
-    "Runner-up",
-    "Start",
-    "A day",
-    "Autoscaling",
-    "Standby",
-    "Growth",
-    "Risk",
+    *("Smaller", "Capacity", "Measured", "Measuring", "Router", "Power", "Prefix hits", "Runner-up", "Start"),
+    *("A day", "Autoscaling", "Standby", "Growth", "Risk"),
 )
 RESTS = "The answer rests in part on values that were not measured on this GPU and engine."
 LABEL = 13  # letters of the column of names in --brief
@@ -61,7 +48,7 @@ def answer_rows(plan: Plan) -> Rows:
     if best is None:
         reached = ("Reachable", "" if plan.reachable is None else reachable_text(plan.reachable))
         return _filled((exists, ("Answer", answer_text(plan)), reached, ("Measured", measured_text(plan))))
-    day = None if plan.existing is None else plan.existing.a_day
+    day, peak = None if plan.existing is None else plan.existing.a_day, best.at_peak
     return _filled(
         (
             exists,
@@ -71,7 +58,8 @@ def answer_rows(plan: Plan) -> Rows:
             ("Caution", beyond_text(plan.beyond)),
             ("Checkpoint", checkpoint_text(plan, best)),
             ("Finish", "" if plan.job is None else finish_text(plan.job)),
-            _seen(plan, best),
+            ("At the peak", "" if peak is None else at_peak_text(peak, plan.scenario.limits_that_count)),
+            ("Latency", "" if peak is not None or plan.demand.offline else "; ".join(latency(best, ("ttft", "tpot", "e2e")))),
             ("Cost", cost_text(plan)),
             ("Power", power_text(plan)),
             ("Runner-up", runner_up_text(plan)),
@@ -93,13 +81,6 @@ def answer_rows(plan: Plan) -> Rows:
 
 def _filled(rows: Rows) -> Rows:
     return tuple(row for row in rows if row[1])
-
-
-def _seen(plan: Plan, best: Candidate) -> tuple[str, str]:
-    """The latencies at the peak; where no peak is known, those at the highest load inside the limits."""
-    if best.at_peak is not None:
-        return "At the peak", at_peak_text(best.at_peak, plan.scenario.limits_that_count)
-    return "Latency", "" if plan.demand.offline else "; ".join(latency(best, ("ttft", "tpot", "e2e")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tonnage.errors import option
@@ -49,14 +49,11 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
 
 def use_cases_text(found: UseCases) -> Document:
     """Everything for a terminal: the choice, each use case by itself in short, and then in full."""
-    return document(*_sections(found), _alone(found), *_in_full(found))
-
-
-def _in_full(found: UseCases) -> Iterator[Section]:
+    whole = list[Section]()
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = full_sections(plan)
-        yield replace(first, title=f"{name}, by itself")
-        yield from rest
+        whole += [replace(first, title=f"{name}, by itself"), *rest]
+    return document(*_sections(found), _alone(found), *whole)
 
 
 def use_cases_report(found: UseCases) -> Document:
@@ -73,14 +70,16 @@ def use_cases_why(found: UseCases) -> Document:
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = why_text((plan,)).sections
         sections += [replace(first, title=f"{name}, by itself"), *rest]
-    return Document(sections=tuple(sections))
+    return document(*sections)
 
 
 def brief_lines(found: UseCases) -> tuple[str, ...]:
     """The answer in ten lines at most, none of them folded."""
     rows = [*_answer(found)]
     if found.choice is not None:
-        rows += [(name, "; ".join(_limits(found.choice, name)) or "no limits") for name in found.names]
+        cases = [case for pool in found.choice.pools for case in pool.cases]
+        uses = {name: [use_text(use) for case in cases if case.name == name for use in case.limits] for name in found.names}
+        rows += [(name, "; ".join(texts) or "no limits") for name, texts in uses.items()]
     if len(rows) > BRIEF:
         rows = [*rows[: BRIEF - 1], ("…", f"and {len(rows) - BRIEF + 1} more use cases")]
     column = max(13, *(len(name) + 2 for name, _ in rows))
@@ -127,10 +126,6 @@ def _sections(found: UseCases) -> tuple[Section, ...]:
     if found.choice is not None:
         parts.append(section("seen", "Limits and latencies", _seen(found.choice), Text(BOUND, tone="note")))
     return tuple(parts)
-
-
-def _limits(choice: Arrangement, name: str) -> list[str]:
-    return [use_text(use) for pool in choice.pools for case in pool.cases if case.name == name for use in case.limits]
 
 
 def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
@@ -192,14 +187,9 @@ def standbys_text(found: Arrangement) -> str:
 
 def use_text(use: LimitUse) -> str:
     """A limit with its value, such as "TTFT p95 ≤ 500 ms: 329 ms"."""
-    value = (
-        "nothing to measure"
-        if use.value_ms is None
-        else f"{number(use.value_ms)} ms"
-        if use.limit.share is None
-        else value_text(use.limit, use.value_ms)
-    )
-    return f"{use.limit}: {value}"
+    if use.value_ms is None:
+        return f"{use.limit}: nothing to measure"
+    return f"{use.limit}: {f'{number(use.value_ms)} ms' if use.limit.share is None else value_text(use.limit, use.value_ms)}"
 
 
 def not_shared_text(why: NotShared) -> str:
