@@ -28,10 +28,8 @@ from tonnage.spec.scenario_file import json_schema
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
-if TYPE_CHECKING:
     from pydantic import BaseModel
+    from starlette.requests import Request
 
 LARGEST_BODY = 16 * 2**20  # bytes
 DEEPEST = 30  # levels of a document

@@ -6,6 +6,8 @@ import os.path
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tonnage.report.document import Command, Document, Drawing, Section, Table, Text, charted, document, items, section
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
 from tonnage.report.numbers import STATISTICS, counted, number, plain, span, statistics, whole
@@ -61,8 +63,6 @@ def _lengths(found: Description, *, figures: bool) -> Section:
     recording = found.traffic.recording
     drawn: tuple[Drawing, ...] = ()
     if figures:
-        import numpy as np
-
         heat = heat_map_of(np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64))
         drawn = (heat, _distribution("ISL", found.fitted_isl, recording.isl), _distribution("OSL", found.fitted_osl, recording.osl))
     return section("lengths", "Lengths", table, items(lines), *drawn)
@@ -80,8 +80,6 @@ def distribution_words(name: str, fitted: FittedLengths) -> str:
 
 def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> Drawing:
     """The shares of requests up to each length, as seen and as drawn of the fitted distribution."""
-    import numpy as np
-
     from tonnage.workload.description import DRAWS, SEED
 
     shares = np.linspace(0, 99.9, POINTS + 1)
@@ -135,8 +133,6 @@ def process_words(fitted: FittedArrivals) -> str:
 
 
 def _over_time(found: Description) -> Drawing:
-    import numpy as np
-
     from tonnage.workload.burstiness import counts
 
     due = np.array(found.traffic.recording.due_ns) / NS_PER_S
@@ -152,7 +148,8 @@ def _over_time(found: Description) -> Drawing:
 
 
 def _sharing(found: Description) -> tuple[str, ...]:
-    cached, measured = found.traffic.cached_tokens, ()
+    cached = found.traffic.cached_tokens
+    measured: tuple[str, ...] = ()
     if cached is not None:
         measured = (f"The server said that it had {cached / sum(found.traffic.recording.isl):.1%} of the prompt tokens in its cache.",)
     if found.sharing is None:

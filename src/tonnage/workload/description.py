@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from tonnage.notebook import InNotebooks
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import LEAST_CV, MOST_CV, OpenLoop, unit_gaps
@@ -16,9 +18,7 @@ from tonnage.workload.live_sessions import LiveSessions, live_sessions
 from tonnage.workload.traffic import Sharing, Traffic, sharing
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
-
 
 # The lengths that an engine has to be built or started for, and the KV memory that this gains over the model's whole context. An engine
 # that reserves for the longest request that it admits, and any guarantee of how many requests run at once, pays for the context that it is
@@ -142,8 +142,6 @@ def fitted_lengths(values: NDArray[np.int64]) -> FittedLengths:
 
 
 def _compared(written: str, seen: Spread, values: NDArray[np.int64]) -> FittedLengths:
-    import numpy as np
-
     drawn = parse_lengths(written, "the fitted lengths").draw(DRAWS, np.random.default_rng(SEED))
     found = spread(drawn)
     distance = kolmogorov_smirnov(values, drawn)
@@ -163,8 +161,6 @@ def _candidates(values: NDArray[np.int64], seen: Spread) -> Iterator[str]:
 
 def _lognormals(values: NDArray[np.int64], plus: int) -> Iterator[str]:
     """Lognormal distributions on top of a fixed part of ``plus`` tokens, which is below the least length."""
-    import numpy as np
-
     own = values - plus
     logs = np.log(own)
     yield from _lognormal(math.exp(float(logs.mean() + logs.var() / 2)), math.sqrt(math.expm1(float(logs.var()))), plus)
@@ -247,8 +243,6 @@ def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
 
 
 def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
-    import numpy as np
-
     made: NDArray[np.float64] = unit_gaps(arrivals, ARRIVAL_DRAWS, np.random.default_rng(SEED)) / arrivals.rate
     drawn = burstiness(made.cumsum())
     error = seen.gaps.farthest(drawn.gaps, NOTHING * seen.gaps.mean)
@@ -312,8 +306,6 @@ class Description(InNotebooks):
 
 def describe(traffic: Traffic) -> Description:
     """Everything but what a model's memory says."""
-    import numpy as np
-
     recording = traffic.recording
     isl, osl = np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64)
     arrivals = burstiness(np.array(recording.due_ns) / NS_PER_S)
@@ -336,16 +328,12 @@ def describe(traffic: Traffic) -> Description:
 
 def rank_correlation(first: NDArray[np.int64], second: NDArray[np.int64]) -> float | None:
     """Spearman's: Pearson's correlation of the ranks, where equal values share their mean rank; None where one has no variance."""
-    import numpy as np
-
     if first.min() == first.max() or second.min() == second.max():
         return None
     return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
 
 
 def _ranks(values: NDArray[np.int64]) -> NDArray[np.float64]:
-    import numpy as np
-
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     middle = counts.cumsum() - (counts - 1) / 2
     return np.asarray(middle[places], dtype=np.float64)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.errors import InputError, option
 from tonnage.formats.prometheus import Buckets
 from tonnage.results.metrics import student_t
@@ -18,7 +20,6 @@ from tonnage.spec.workload import MOST_CV
 from tonnage.workload.history import DAY_H, HOUR_S, WEEK_H, History
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 DAY_S = 86_400
@@ -152,8 +153,6 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
     asked = (("isl", isl, shared), ("osl", osl, 0))
     sides = {name: _lengths(history, name, given, f"{stem}.{name}.csv", files, less=less) for name, given, less in asked}
     peak = max(profile) if profile else float(history.requests[history.seen].max()) / HOUR_S
-    import numpy as np
-
     steps = np.diff(history.fine)
     steps = steps[np.isfinite(steps)]
     mean = float(np.nanmean(history.fine))
@@ -194,8 +193,6 @@ def growth_of(history: History) -> Growth | None:
     Days are 24 hours, counted back from the end. One of which half and more was seen counts with what the hours of the week that were
     not seen usually have.
     """
-    import numpy as np
-
     hours = np.concatenate([np.full(-len(history.requests) % DAY_H, math.nan), history.requests])
     period = WEEK_H if len(hours) >= WEEK_H else DAY_H
     usual = _usual(history, period)[_place(history, period, len(hours))]
@@ -226,16 +223,12 @@ def growth_of(history: History) -> Growth | None:
 
 def _place(history: History, period: int, count: int) -> NDArray[np.int64]:
     """The hour of the week, Monday first, or of the day, of each of the last so many hours."""
-    import numpy as np
-
     first = history.at(len(history.requests) - count)
     return (np.arange(count) + first.hour + (DAY_H * first.weekday() if period == WEEK_H else 0)) % period
 
 
 def _usual(history: History, period: int) -> NDArray[np.float64]:
     """Mean requests of each hour of the week, or of the day."""
-    import numpy as np
-
     place = _place(history, period, len(history.requests))
     each = [history.requests[(place == one) & history.seen] for one in range(period)]
     means = np.array([float(values.mean()) if values.size else math.nan for values in each])
@@ -244,8 +237,6 @@ def _usual(history: History, period: int) -> NDArray[np.float64]:
 
 def _profile(history: History) -> tuple[float, ...]:
     """Requests per second by the hour of the week, or of the day below a week; the mean of all, at the level of the last such period."""
-    import numpy as np
-
     seen = history.seen
     period = next((one for one in (WEEK_H, DAY_H) if seen.sum() >= one), 0)
     if not period:

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from tonnage.csv_file import named_rows
 from tonnage.errors import InputError
 from tonnage.spec.lengths import number
@@ -55,8 +57,6 @@ def read_traffic(path: str, where: str) -> Traffic:
 
 def _of_run(folder: Path, where: str) -> Traffic:
     """The requests of a run folder that were due at a moment; in a closed loop the moments are those of sending."""
-    import numpy as np
-
     from tonnage.results.store import read_run
 
     run = read_run(folder).requests

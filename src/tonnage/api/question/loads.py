@@ -263,16 +263,11 @@ def with_classes(
         whose = ", ".join(option(name) for name in ("classes", "queue_order", "shed"))
         raise InputError(f"{whose}: classes are simulated on one instance by itself so far, and without sessions; leave the others out")
     for workload in workloads:
-        if is_for_reference(knobs, drafted=drafted, shares=workload.shares):
-            _check_size(workload)
+        outputs = (workload.osl if workload.pairs is None else workload.pairs.lengths()[1]).mean
+        plain = is_for_reference(knobs, drafted=drafted, shares=workload.shares)
+        if plain and workload.requests * outputs > MOST_LENGTH:
+            raise InputError(
+                f"{option('requests')}: {workload.requests:,} with {outputs:,.0f} output tokens each are more than the {MOST_LENGTH:,} for "
+                "which the readable simulator runs priorities and deadlines with speculative decoding or shared prompts; ask for fewer"
+            )
     return tuple(replace(workload, classes=classes) for workload in workloads)
-
-
-def _check_size(workload: Workload) -> None:
-    """Refuse more tokens than the readable simulator is given. Raises InputError: there are too many."""
-    outputs = (workload.osl if workload.pairs is None else workload.pairs.lengths()[1]).mean
-    if workload.requests * outputs > MOST_LENGTH:
-        raise InputError(
-            f"{option('requests')}: {workload.requests:,} with {outputs:,.0f} output tokens each are more than the {MOST_LENGTH:,} for "
-            "which the readable simulator runs priorities and deadlines with speculative decoding or shared prompts; ask for fewer"
-        )

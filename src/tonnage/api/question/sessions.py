@@ -42,7 +42,9 @@ def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
         return None
     words = scenario.lengths.words_per_token or WORDS_PER_TOKEN
     prefix = _prefix(asked, words)
-    turns = Lengths(mean=1.0) if asked.turns is None else _turns(asked.turns)
+    turns = Lengths(mean=1.0) if asked.turns is None else parse_lengths(as_text(asked.turns), option("turns"))
+    if turns.longest > MOST_TURNS:
+        raise InputError(f"{option('turns')}: '{asked.turns}' is more than {MOST_TURNS:,} turns of one conversation; write fewer")
     calls = 0 if asked.tool_calls is None else asked.tool_calls
     if not 0 <= calls <= MOST_CALLS:
         raise InputError(f"{option('tool_calls')}: {calls} is not possible; write 0 to {MOST_CALLS}")
@@ -78,13 +80,6 @@ def _prefix(asked: SessionsAsked, words: float) -> int:
     if number is not None and not 1 <= number <= MOST_PREFIXES:
         raise InputError(f"{option('shared_prefixes')}: {number} is not possible; write 1 to {MOST_PREFIXES:,}")
     return round(count * tokens)
-
-
-def _turns(value: float | str) -> Lengths:
-    turns = parse_lengths(as_text(value), option("turns"))
-    if turns.longest > MOST_TURNS:
-        raise InputError(f"{option('turns')}: '{value}' is more than {MOST_TURNS:,} turns of one conversation; write fewer")
-    return turns
 
 
 def _pause(text: str | None, name: str) -> Pause:
@@ -268,9 +263,9 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
 
     given = [name for name in UNITS if getattr(asked, name) is not None]
     if len(given) != 1:
-        named = ", ".join(map(option, UNITS))
-        what = "none is given" if not given else "several are given"
-        raise InputError(f"{named}: {what}; say with one of them how many recorded sessions there are, such as {option('sessions')} 400")
+        what = "several are given" if given else "none is given"
+        such = f"say with one of them how many recorded sessions there are, such as {option('sessions')} 400"
+        raise InputError(f"{', '.join(map(option, UNITS))}: {what}; {such}")
     if asked.share_active is not None and asked.engineers is None:
         raise InputError(f"{option('share_active')}: goes with {option('engineers')}; add for example {option('engineers')} 400")
     lasts_h = float(held.lasts_s.mean()) / 3600
@@ -298,9 +293,8 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
         session_requests=held.requests,
     )
     mean = math.fsum(week) / len(week)
-    return replace(
-        Demand(peak_requests_per_second=rate, sizing_requests_per_second=rate, source=source), mean_requests_per_second=mean, profile=week
-    )
+    rates = {"peak_requests_per_second": rate, "sizing_requests_per_second": rate, "mean_requests_per_second": mean}
+    return Demand(**rates, source=source, profile=week)
 
 
 def served_by(held: RecordedSessions, model: Model) -> RecordedSessions:

@@ -40,7 +40,7 @@ INSTRUCTIONS = (
 Answer = tuple[Document, Any]  # What a tool says in words and as JSON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """One tool: what it is for, the JSON Schema of its arguments, and who answers."""
 
@@ -188,30 +188,19 @@ def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
 
 
 MEMORY = ("model", "gpu", "precision", "tp", "dp", "ep", "engine", "isl", "osl", "speculation", "lora")
-
+# What an agent reads of each tool
+SIZE = (
+    "How many GPU systems an LLM's traffic needs inside latency limits, with confidence, cost and alternatives. Takes seconds to minutes. "
+    'Name the model, prompt and output lengths, the demand (such as demand.peak_rps) and limits (such as limits.ttft "p95<=500ms").'
+)
+SIMULATE = "TTFT, ITL, TPOT, E2E and throughput of one deployment under one load or several: give request_rate or concurrency."
+MEMORIES = "Where the memory of an instance's GPUs goes, with the arithmetic, and how many requests fit at once."
+COMPARE = "Two questions sized, and what differs: in the question, the answer, its cost and the prices behind it."
 
 QUESTIONS = {
-    "size": Question(
-        about="How many GPU systems an LLM's traffic needs inside latency limits, with confidence, cost and alternatives. Takes seconds to "
-        "minutes. Name the model, prompt and output lengths, the demand (such as demand.peak_rps) and limits (such as limits.ttft "
-        '"p95<=500ms").',
-        schema=_scenario_and_full,
-        answer=_size,
-    ),
-    "simulate": Question(
-        about="TTFT, ITL, TPOT, E2E and throughput of one deployment under one load or several: give request_rate or concurrency.",
-        schema=_arguments,
-        answer=_simulate,
-    ),
-    "memory": Question(
-        about="Where the memory of an instance's GPUs goes, with the arithmetic, and how many requests fit at once.",
-        schema=partial(_arguments, MEMORY),
-        answer=_memory,
-    ),
-    "compare": Question(
-        about="Two questions sized, and what differs: in the question, the answer, its cost and the prices behind it.",
-        schema=_two,
-        answer=_compare,
-    ),
-    "catalog": Question(about="Models, GPUs, systems, engines and prices known by name.", schema=_text, answer=_catalog),
+    "size": Question(SIZE, _scenario_and_full, _size),
+    "simulate": Question(SIMULATE, _arguments, _simulate),
+    "memory": Question(MEMORIES, partial(_arguments, MEMORY), _memory),
+    "compare": Question(COMPARE, _two, _compare),
+    "catalog": Question("Models, GPUs, systems, engines and prices known by name.", _text, _catalog),
 }

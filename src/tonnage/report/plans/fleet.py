@@ -283,15 +283,13 @@ def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
     said = [f"{percent(found.hit_rate)} of prompt tokens come from the cache{shown}"]
     if found.other_hit_rate is not None:
         said.append(f"behind {_named(found.other_router)} {percent(found.other_hit_rate)}")
-    return "; ".join([*said, _without(found, systems)])
-
-
-def _without(found: PrefixCache, systems: int) -> str:
     if found.without_systems is None:
-        return "without a cache no number of systems of this deployment would hold the limits"
-    if found.without_systems == systems:
-        return f"without a cache as many, {counted(systems, 'system')}"
-    return f"without a cache {counted(found.without_systems, 'system')} of this deployment in place of {systems}"
+        without = "no number of systems of this deployment would hold the limits"
+    elif found.without_systems == systems:
+        without = f"as many, {counted(systems, 'system')}"
+    else:
+        without = f"{counted(found.without_systems, 'system')} of this deployment in place of {systems}"
+    return "; ".join([*said, f"without a cache {without}"])
 
 
 MEMORIES = {"host": "host memory", "disk": "local NVMe", "store": "the shared store"}

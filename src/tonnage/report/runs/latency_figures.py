@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.report.document import Drawing, Table, charted
 from tonnage.report.drawing.figure import Axis, Box, Boxes, Cell, Cloud, HeatMap, Plot, Point, Scatter, Series, log_ticks, nice_ticks
 from tonnage.report.numbers import number, plain
 from tonnage.report.runs.shown_run import load_words, verdict
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.report.runs.shown_run import ShownRun
@@ -69,16 +70,12 @@ def edges(values: NDArray[np.float64] | NDArray[np.int64], most: int) -> tuple[f
 
 def spread(values: NDArray[np.float64]) -> Spread:
     """Mean and percentiles of at least one value."""
-    import numpy as np
-
     p1, p25, p50, p75, p95, p99 = (float(v) for v in np.percentile(values, (1, 25, 50, 75, 95, 99)))
     return Spread(count=int(values.size), mean=float(values.mean()), p1=p1, p25=p25, p50=p50, p75=p75, p95=p95, p99=p99)
 
 
 def binned(places: NDArray[np.float64] | NDArray[np.int64], values: NDArray[np.float64], bounds: tuple[float, ...]) -> Iterator[Bin]:
     """The bins that hold anything, in order."""
-    import numpy as np
-
     which = np.clip(np.searchsorted(bounds, places, side="right") - 1, 0, len(bounds) - 2)
     for place in range(len(bounds) - 1):
         inside = which == place
@@ -89,8 +86,6 @@ def binned(places: NDArray[np.float64] | NDArray[np.int64], values: NDArray[np.f
 
 def every_nth(values: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """At most so many of the values, evenly taken."""
-    import numpy as np
-
     return values if values.size <= most else values[np.linspace(0, values.size - 1, most).astype(np.int64)]
 
 
@@ -160,8 +155,6 @@ def heat_map(run: ShownRun) -> Drawing | None:
 
 def heat_map_of(isl: Lengths, osl: Lengths) -> Drawing:
     """How many of the pairs have which lengths; there is one pair at least."""
-    import numpy as np
-
     columns, rows = edges(isl, BINS), edges(osl, BINS)
     counts, _, _ = np.histogram2d(isl, osl, bins=(columns, rows))
     cells = tuple(_cell(int(i), int(j), int(counts[i, j]), columns, rows) for i, j in np.argwhere(counts > 0))
@@ -184,8 +177,6 @@ def _cell(column: int, row: int, count: int, columns: tuple[float, ...], rows: t
 
 def ttft_by_prompt(run: ShownRun, trends: Mapping[str, Any]) -> Drawing | None:
     """TTFT against prompt length, with the straight line whose slope is its ms per 1,000 prompt tokens."""
-    import numpy as np
-
     if not run.rows.size:
         return None
     chosen = every_nth(np.arange(run.rows.size), DOTS)

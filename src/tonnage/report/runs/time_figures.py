@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.bench.steady import positions_of_gaps
 from tonnage.report.document import Drawing, charted
 from tonnage.report.drawing.figure import Axis, Cloud, Gantt, Lane, Plot, Point, Scatter, Series, Span
@@ -15,7 +17,6 @@ from tonnage.results.metrics import gap_percentile_ns
 from tonnage.results.requests import COMPLETED, POSITION_BUCKETS, STATUS_NAMES, gap_edges_ns
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.report.runs.shown_run import Readings, ShownRun
@@ -30,8 +31,6 @@ PERCENTILES = (("p50", 0), ("p95", 1), ("p99", 3))
 
 def percentiles_over_time(run: ShownRun, key: str, name: str, values: NDArray[np.float64]) -> Drawing | None:
     """p50, p95 and p99 of a latency in windows of due time; None where there are too few requests."""
-    import numpy as np
-
     if run.rows.size < FEWEST or run.due_s.max() <= run.due_s.min():
         return None
     count = min(WINDOWS, run.rows.size // WINDOW_REQUESTS)
@@ -57,8 +56,6 @@ def _point(window: Bin, name: str, label: str) -> Point:
 
 def in_flight(run: ShownRun) -> Drawing | None:
     """How many requests had been sent and not yet answered, at evenly spaced moments."""
-    import numpy as np
-
     requests = run.requests
     whole = (requests.sent_ns >= 0) & (requests.last_token_ns >= 0)
     if whole.sum() < FEWEST:
@@ -75,8 +72,6 @@ def in_flight(run: ShownRun) -> Drawing | None:
 
 def request_gantt(run: ShownRun) -> Drawing | None:
     """Consecutive requests from the middle of the run: when each was due, sent, first answered and done."""
-    import numpy as np
-
     requests = run.requests
     order = np.argsort(requests.due_ns, kind="stable")
     order = order[requests.due_ns[order] >= 0]
@@ -151,8 +146,6 @@ def _range(bucket: int) -> str:
 
 def _dots(run: ShownRun) -> tuple[tuple[float, float], ...]:
     """Position and latency of single gaps: of tokens that came in one event, the gap before it in equal parts."""
-    import numpy as np
-
     if run.tokens is None:
         return ()
     starts = np.concatenate([[0], np.cumsum(run.tokens.lengths)])
