@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from cyclopts import App, CycloptsError, Parameter
@@ -210,8 +210,7 @@ def _unknown(typed: str, app: App, verb: Sequence[str]) -> str:
     """What to type in place of an option that a verb does not have; "" where nothing is known of it."""
     if not verb:
         return ""
-    known = {name for argument in app[verb[0]].assemble_argument_collection() for name in argument.names}
-    name = typed.lstrip("-").replace("_", "-").lower()
+    known, name = set(_options(app, verb[0])), typed.lstrip("-").replace("_", "-").lower()
     if f"--{name}" in known:
         return f"{typed}: unknown option; type --{name}"
     for ours, theirs in ELSEWHERE.items():
@@ -219,3 +218,8 @@ def _unknown(typed: str, app: App, verb: Sequence[str]) -> str:
             example = next((one for one in ours if one.split()[0] in known), "")
             return f"{typed}: unknown option; type {example}" if example else ""
     return ""
+
+
+def _options(app: App, verb: str) -> Iterator[str]:
+    for argument in app[verb].assemble_argument_collection():
+        yield from argument.names

@@ -11,7 +11,7 @@ import numpy as np
 from tonnage.report.document import Command, Document, Drawing, Section, Table, Text, charted, document, items, section
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
 from tonnage.report.numbers import STATISTICS, counted, number, plain, span, statistics, whole
-from tonnage.report.runs.latency_figures import every_nth, heat_map_of
+from tonnage.report.runs.figures import every_nth, heat_map_of
 from tonnage.units import NS_PER_S, format_gb
 from tonnage.workload.description import FittedArrivals
 

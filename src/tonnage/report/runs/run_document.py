@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 from tonnage.bench.steady import DEFINITIONS, trends
 from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text, document, facts_known, items, section
 from tonnage.report.numbers import ABSENT, STATISTICS, number, plain, sentence_of, statistics
-from tonnage.report.runs.latency_figures import boxes, heat_map, loads_table, swept, ttft_by_prompt
+from tonnage.report.runs.figures import (
+    boxes,
+    gaps_by_position,
+    heat_map,
+    in_flight,
+    loads_table,
+    percentiles_over_time,
+    request_gantt,
+    server_figures,
+    swept,
+    ttft_by_prompt,
+)
 from tonnage.report.runs.shown_run import NO_GAPS, NO_TOKENS, load_words, name, reasons, remarks, verdict
-from tonnage.report.runs.time_figures import gaps_by_position, in_flight, percentiles_over_time, request_gantt, server_figures
 from tonnage.report.simulated import timeline_page
 
 if TYPE_CHECKING:
