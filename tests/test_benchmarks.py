@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import importlib.util
 import re
 import subprocess
@@ -12,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import utilisation
+from benchmarks.claims import SENSITIVITY, Claim, claims, drawn_at, of_the_sensitivity, planned
+from tonnage.errors import InputError
+from tonnage.perf.residuals import shipped_residuals
+from tonnage.perf.terms_file import shipped
 from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY
 from tonnage.sizing.loads.runs import Runs
 from tools.fit.processes import Processes
@@ -89,3 +92,81 @@ def test_an_unknown_one_is_one_line_and_exit_code_2() -> None:
     done = benchmark("speed")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "benchmark: there is no benchmark 'speed'; ./benchmark lists those that there are\n"
+
+
+# Figures of the fit's report that pages quote outside the generated ones: they follow the shipped coefficients, or a test fails.
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def table_rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the table of a page that begins with the given heading, without the heading and the line below it."""
+    lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
+    found = []
+    for line in lines[lines.index(heading) + 2 :]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def test_the_page_on_intervals_has_the_coverage_of_the_shipped_table() -> None:
+    kinds = {
+        "static batches": "static",
+        "NIM, 0.15 throughput": "loaded",
+        "current engines, a model left out": "current",
+        "calibrated on another curve": "calibrated",
+    }
+    coverage = shipped_residuals().report["coverage"]
+    columns = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s")
+    rows = table_rows("intervals.md", "| | TTFT | p95 TTFT | TPOT | E2E | requests/s |")
+    assert [row[0] for row in rows] == list(kinds)
+    for name, *cells in rows:
+        shares = [coverage[column].get(kinds[name]) for column in columns]
+        assert cells == ["" if share is None else f"{share:.0f}" for share in shares], name
+
+
+def test_the_page_on_calibration_has_what_the_fit_found_with_groups_left_out() -> None:
+    held_out = shipped()["report"]["held_out"]
+    title = "NIM, the other five curves of a group that was left out, {} on each curve in turn"
+    means = [held_out[title.format(way)]["mean"] for way in ("shipped", "calibrated")]
+    rows = table_rows("calibrate.md", "| | TTFT | E2E | requests/s | TPOT |")
+    assert [row[1:] for row in rows] == [[f"{mean[m]:.1f}" for m in ("ttft_ms", "e2e_ms", "requests_s", "itl_ms")] for mean in means]
+
+
+def test_the_page_on_the_fit_counts_the_free_terms_and_the_rows_that_were_read() -> None:
+    report = shipped()["report"]
+    rows = table_rows("fit.md", "| stage | free terms |")
+    assert {name: int(count) for name, count in rows} == report["free_terms"]
+    of_steps = sum(list(report["free_terms"].values())[:5])
+    read = sum(report["rows"].values()) + report["modern"]["rows"]
+    assert f"The first five decide step times: {of_steps} numbers for {read:,} rows" in (DOCS / "fit.md").read_text(encoding="utf-8")
+
+
+# Every claim of the plans of drawn questions, asked directly: none is false (``./check --claims``).
+
+QUESTIONS, SEED = 40, 1
+
+
+def false(found: list[Claim]) -> list[str]:
+    return [f"{claim.what}: said {claim.said}; asked directly {claim.found}" for claim in found if not claim.true]
+
+
+@pytest.mark.claims
+@pytest.mark.parametrize("place", range(QUESTIONS))
+def test_no_claim_of_a_plan_is_false(place: int) -> None:
+    arguments = drawn_at(SEED, place)
+    try:
+        found = list(claims(arguments))
+    except InputError as refused:
+        pytest.fail(f"{arguments} was refused: {refused}")
+    assert false(found) == [], arguments
+
+
+@pytest.mark.claims
+@pytest.mark.parametrize("place", [0, 1, 2, 5])
+def test_the_sensitivity_is_what_the_question_would_be_answered(place: int) -> None:
+    """Within one system and 10 %."""
+    found = list(of_the_sensitivity(*planned(SENSITIVITY[place])))
+    assert len(found) >= 8
+    assert false(found) == []

@@ -42,18 +42,18 @@ PAGES = {
 """Of README.md and docs/, without their console blocks."""
 
 STRINGS = {
-    "whoever": 4,
+    "whoever": 1,
     "anew": 0,
-    "beside": 57,
-    "stands or lies for is": 82,
+    "beside": 27,
+    "stands or lies for is": 27,
     "as many times as long": 3,
-    "is to be as little": 2,
-    "those that": 131,
-    "of its own": 70,
-    "so far for yet": 41,
-    "without an actor": 131,
-    "nothing of, none of": 4,
-    "what for the noun": 88,
+    "is to be as little": 0,
+    "those that": 12,
+    "of its own": 20,
+    "so far for yet": 13,
+    "without an actor": 24,
+    "nothing of, none of": 2,
+    "what for the noun": 34,
 }
 """Of the docstrings, comments and messages in src/tonnage."""
 

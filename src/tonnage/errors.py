@@ -9,7 +9,7 @@
     └── DataError             a file that Tonnage ships or wrote is damaged
         └── DataErrors        everything that is wrong with it, one line each
 
-A message is one line and says what is wrong, where, and what would be right. Where it names something that was asked,
+A message is one line and says what is wrong, where, and what would be right. Where it names an argument,
 such as the tensor-parallel degree, it holds ``option("tp")``: the error knows the path (``error.path``), and anyone who shows
 the message spells it, the command as ``--tp``, a scenario file as ``search.tp``, Python as ``tp``.
 """
@@ -38,13 +38,13 @@ EXIT_CODES = {
 """What a command's exit code says."""
 
 Path = tuple[str, ...]
-"""Where something is in what was asked, such as ("search", "tp"), or its name alone where no other has it."""
+"""The place of an argument, such as ("search", "tp"), or its name alone where no other has it."""
 
 _OPTION = re.compile("\ue000([^\ue000\ue001]*)\ue001")
 
 
 def option(*path: str) -> str:
-    """Something that was asked, by its path, as a message names it; anyone who shows the message spells it."""
+    """An argument by its path, as a message names it; the edge that shows the message spells it."""
     return f"\ue000{'.'.join(path)}\ue001"
 
 
@@ -150,7 +150,7 @@ class InputErrors(Several, InputError):
 
 
 def _near(name: str, names: Sequence[str]) -> list[str]:
-    """At most three names that ``name`` may have been meant for: those that begin with it, or else the most similar ones."""
+    """At most three names that ``name`` may have been meant for: names that begin with it, or else the most similar ones."""
     begun = [known for known in names if len(name) > 1 and known.startswith(name)]
     return begun[:3] or difflib.get_close_matches(name, names, n=3, cutoff=0.4)
 

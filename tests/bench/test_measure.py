@@ -13,6 +13,7 @@ import pytest
 
 from tests.bench.corpus import HEAD, PLAIN, STREAM, chat, chunked, sse
 from tests.bench.live import question, read_request, run, scripted
+from tonnage.bench import measure
 from tonnage.bench.exact_server import Fault, Schedule, exact_server, server_log
 from tonnage.bench.receiver import HELD_UP_NS
 from tonnage.results.metrics import summarize
@@ -163,6 +164,17 @@ def test_warm_up_is_not_recorded(tmp_path: Path) -> None:
         found = run(url, tmp_path / "run", question(requests=6), warmup=8)
         assert len(server_log(url)) == 14
     assert len(found.requests) == 6
+
+
+@pytest.mark.parametrize("arrivals", [ClosedLoop(concurrency=2), OpenLoop(rate=50.0)], ids=["clients", "rate"])
+def test_ctrl_c_in_the_warm_up_ends_the_run_before_its_first_request(
+    arrivals: ClosedLoop | OpenLoop, fast: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(measure, "_warm_up", interrupted)
+    assert len(run(fast, tmp_path / "run", question(arrivals), warmup=8).requests) == 0
 
 
 def test_tokens_are_counted_from_the_text_where_the_server_does_not_say(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import date
 
 import pytest
@@ -14,13 +14,17 @@ from hypothesis import strategies as st
 from tests.cost.cost_cases import COURSE_PEAK, COURSE_PRICES, COURSE_SERVING, candidate, price_lists, servings
 from tests.plan.candidates import plan_of
 from tonnage.cost.cost import serving_of, traffic_of
+from tonnage.cost.options import summed, with_cost_together
 from tonnage.cost.planned import compare, cost_of, in_proportion, job_cost, with_cost
+from tonnage.plan.candidate import Identity
 from tonnage.plan.cost import JobCost, Serving, YearlyCost
 from tonnage.plan.demand import JobDone
 from tonnage.plan.document import json_of
 from tonnage.plan.note import NoCost
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import pareto
+from tonnage.plan.use_cases import Arrangement, CaseAtPeak, PoolSystems, UseCasePool, UseCases
+from tonnage.results.metrics import Latencies
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
@@ -41,6 +45,60 @@ def test_a_year_of_the_choice_costs_what_its_traffic_and_its_systems_do() -> Non
     owned = cost.way("on-prem")
     assert owned.total_usd_per_year == pytest.approx(595_000)
     assert cost.way("cloud") is None
+
+
+def _arranged(plan: Plan, systems: int, *pools: tuple[str, ...]) -> Arrangement:
+    """Equal pools of the plan's choice for these use cases, each with as many instances as the choice, on so many systems in all."""
+    best = plan.choice
+    assert best is not None
+    names = {part: getattr(best, part) for part in (*(part.name for part in fields(Identity)), "system", "gpus_per_system", "knobs")}
+    none = Latencies()
+    cases = {
+        name: CaseAtPeak(name=name, requests_per_second=1.0, limits=(), ttft_ms=none, tpot_ms=none, e2e_ms=none)
+        for pool in pools
+        for name in pool
+    }
+    made = tuple(
+        UseCasePool(**names, instances=best.instances, instances_exact=1.0, cases=tuple(cases[name] for name in pool)) for pool in pools
+    )
+    return Arrangement(pools=made, systems=(PoolSystems(system=best.system, systems=systems, gpus=systems * best.gpus_per_system),))
+
+
+def test_use_cases_on_one_fleet_cost_what_their_systems_and_rented_instances_do() -> None:
+    """One use case costs what its plan does; two equal pools on the systems of one rent twice as much, and own no more."""
+    plan = plan_of(YEAR, candidate())
+    alone = cost_of(plan, PRICES)
+    assert isinstance(alone, YearlyCost)
+    systems = plan.choice.systems if plan.choice is not None else 0
+    found = UseCases(
+        names=("chat", "rag"),
+        plans=(plan, plan),
+        separate=_arranged(plan, systems, ("chat",), ("rag",)),
+        shared=_arranged(plan, systems, ("chat",)),
+        not_shared=None,
+        chosen="shared",
+    )
+    paid = with_cost_together(found, PRICES)
+    assert paid.shared is not None
+    assert paid.separate is not None
+    assert paid.shared.owned_usd_per_year == pytest.approx(alone.way("on-prem").total_usd_per_year)
+    assert paid.shared.rented_usd_per_year == pytest.approx(alone.way("cloud").total_usd_per_year)
+    assert paid.separate.owned_usd_per_year == pytest.approx(paid.shared.owned_usd_per_year)
+    assert paid.separate.rented_usd_per_year == pytest.approx(2 * paid.shared.rented_usd_per_year)
+    only = with_cost_together(found, PRICES, ("on-prem",)).shared
+    assert only is not None
+    assert only.rented_usd_per_year is None
+    assert UseCases.from_json(json.loads(json.dumps(paid.to_json()))) == paid
+
+
+def test_loads_together_are_summed_hour_by_hour() -> None:
+    day, night = (replace(traffic_of(plan_of(YEAR, candidate())), profile=hours) for hours in ((4.0, 0.0), (1.0, 3.0)))
+    both = summed([day, replace(night, input_tokens=3 * day.input_tokens)])
+    assert both.profile == (5.0, 3.0)
+    assert both.peak_requests_per_second == 2 * day.peak_requests_per_second
+    assert both.mean_requests_per_second == pytest.approx(2 * (day.mean_requests_per_second or 0))
+    assert both.input_tokens == pytest.approx(2 * day.input_tokens)
+    assert summed([day, replace(night, profile=())]).profile == ()
 
 
 def test_the_cloud_keeps_an_instance_of_each_pool() -> None:

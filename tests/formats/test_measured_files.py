@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any
@@ -7,9 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tonnage import api
+from tonnage.api.compare import read_history
+from tonnage.api.question.loads import traffic_from
 from tonnage.cli.main import run
-from tonnage.errors import TonnageError
+from tonnage.errors import InputError, TonnageError
+from tonnage.formats.lm_eval import TASKS, TaskScore, task_scores
 from tonnage.formats.measured_files import InvalidRuns, read_measured, why_invalid
+from tonnage.spec.catalog.accuracy import listed_scores
 
 GIVEN: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
 
@@ -302,3 +308,132 @@ def test_two_runs_are_compared_all_the_same_where_asked(sweep: Path, capsys: pyt
 def test_the_flag_needs_measured_points(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["size", "--model=llama-3-8b", "--isl=200", "--osl=20", "--peak-rps=20", "--include-invalid"]) == 2
     assert "--benchmarks" in capsys.readouterr().err
+
+
+# Results of lm-evaluation-harness: the scores that count, and the files that are none.
+
+WRITTEN: dict[str, Any] = {
+    "results": {
+        "tiny_a": {"name": "tiny_a", "alias": "tiny_a", "sample_len": 20, "acc,none": 0.5, "acc_stderr,none": 0.11},
+        "tiny_b": {"name": "tiny_b", "alias": "tiny_b", "sample_len": 20, "acc,none": 0.7, "acc_stderr,none": 0.1},
+        "tiny_gen": {
+            "alias": "tiny_gen",
+            "exact_match,strict-match": 0.25,
+            "exact_match_stderr,strict-match": 0.1,
+            "exact_match,flexible-extract": 0.3,
+            "exact_match_stderr,flexible-extract": 0.1,
+        },
+        "tiny": {"alias": "tiny", "name": "tiny", "acc,none": 0.6, "acc_stderr,none": 0.075, "sample_count": {"acc,none": 40}},
+    },
+    "group_subtasks": {"tiny": ["tiny_a", "tiny_b"]},
+}
+"""The keys that lm-eval 0.4.13 wrote for two tasks in a group and one by itself, with other numbers."""
+
+
+def test_a_group_counts_in_place_of_its_tasks_and_the_first_metric_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "out" / "model"
+    folder.mkdir(parents=True)
+    (folder / "results_2026-11-24.json").write_text("{}", encoding="utf-8")
+    (folder / "results_2026-11-25.json").write_text(json.dumps(WRITTEN), encoding="utf-8")
+    assert task_scores(tmp_path / "out") == {
+        "tiny": TaskScore(metric="acc,none", score=0.6, error=0.075),
+        "tiny_gen": TaskScore(metric="exact_match,strict-match", score=0.25, error=0.1),
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"results": {"mmlu": {"acc,none": 0.5}}}', "[1]", '{"results": {"mmlu": 1}, "group_subtasks": []}']
+)
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "results_x.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="give what lm_eval wrote"):
+        task_scores(tmp_path / "results_x.json")
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no results"):
+        task_scores(tmp_path)
+
+
+def test_every_benchmark_of_the_catalog_has_its_task() -> None:
+    assert all(score.benchmark.startswith(tuple(TASKS)) for score in listed_scores())
+
+
+# Access logs of single requests: LiteLLM's, a gateway's, and responses of the OpenAI API, read as traffic and as a history.
+
+BEGAN = 1_793_577_600.0
+
+
+def lite(place: int) -> dict[str, Any]:
+    at = BEGAN + 10 * place
+    tokens = {"prompt_tokens": 100 + place, "completion_tokens": 20, "total_tokens": 120 + place}
+    return {"startTime": at, "completionStartTime": at + 0.5, "endTime": at + 2, "status": "success", "model": "llama", **tokens}
+
+
+def gateway(place: int) -> dict[str, Any]:
+    at = f"2026-11-02T00:{place // 6:02d}:{10 * place % 60:02d}.000+00:00"
+    tokens = {"gen_ai.usage.input_tokens": 100 + place, "gen_ai.usage.output_tokens": 20}
+    return {"start_time": at, "duration": 2000, "response_code": 200, **tokens}
+
+
+def response(place: int) -> dict[str, Any]:
+    usage = {"prompt_tokens": 100 + place, "completion_tokens": 20}
+    return {"id": f"x{place}", "object": "chat.completion", "created": int(BEGAN) + 10 * place, "model": "llama", "usage": usage}
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    path = folder / "access.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("line", [lite, gateway, response])
+def test_each_form_is_read_as_the_same_traffic(line: Any, tmp_path: Path) -> None:
+    recording = traffic_from(str(written(tmp_path, [line(place) for place in range(60)])), "x").recording
+    assert recording.due_ns == tuple(10**10 * place for place in range(60))
+    assert recording.isl == tuple(100 + place for place in range(60))
+    assert set(recording.osl) == {20}
+    assert recording.began_ns == round(1e9 * BEGAN)
+
+
+def test_spans_of_opentelemetry_are_a_history_too(tmp_path: Path) -> None:
+    def span(place: int) -> dict[str, Any]:
+        at = round(1e9 * (BEGAN + 10 * place))
+        counts = {"gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 20}
+        attributes = [{"key": key, "value": {"intValue": str(value)}} for key, value in counts.items()]
+        names = {"traceId": f"{place:032x}", "spanId": f"{place:016x}", "name": "chat"}
+        return {**names, "startTimeUnixNano": str(at), "endTimeUnixNano": str(at + 10**9), "attributes": attributes}
+
+    path = tmp_path / "spans.json"
+    spans = [span(place) for place in range(2 * 360 + 1)]
+    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    found = read_history(str(path))
+    assert found.at(0).isoformat() == "2026-11-02T00:00:00+00:00"
+    assert found.requests.tolist() == [360, 361]
+    assert found.mean("isl") == 100
+
+
+def test_failed_lines_are_left_out_and_counted_and_the_order_is_that_of_time(tmp_path: Path) -> None:
+    rows = [lite(2), lite(0), {**lite(1), "status": "failure"}, {**lite(3), "completion_tokens": 0}]
+    recording = traffic_from(str(written(tmp_path, rows)), "x").recording
+    assert (recording.isl, recording.failed) == ((100, 102), 2)
+
+
+def test_a_day_of_them_is_a_history(tmp_path: Path) -> None:
+    found = read_history(str(written(tmp_path, [lite(place) for place in range(3 * 360 + 1)])))
+    assert found.at(0).isoformat() == "2026-11-02T00:00:00+00:00"
+    assert found.requests.tolist() == [360, 360, 361]
+
+
+def test_latencies_come_with_the_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, [lite(place) for place in range(20)])
+    assert run(["import", str(path), "--output", str(tmp_path / "run"), "--json"]) == 0
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["ttft_ms"]["mean"] == pytest.approx(500)
+    assert summary["e2e_ms"]["mean"] == pytest.approx(2_000)
+    capsys.readouterr()
+
+
+def test_a_line_without_a_time_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="line 2: has no time"):
+        traffic_from(str(written(tmp_path, [lite(0), {"prompt_tokens": 1}])), "x")

@@ -1,13 +1,24 @@
+from __future__ import annotations
+
 import itertools
+import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.deployments import array, deployment
-from tonnage.perf.step import batch_seconds, step_seconds
-from tonnage.perf.terms import client_turnaround_s, resolve, step_model
+from tonnage import api, perf
+from tonnage.errors import DataError
+from tonnage.perf import step_terms as at
+from tonnage.perf.prediction_error import run_noise
+from tonnage.perf.ranges import marks
+from tonnage.perf.step import batch_seconds, context_seconds, step_seconds
+from tonnage.perf.terms import client_turnaround_s, coefficients, resolve, step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import engines, find_engine, find_gpu, gpus
+from tonnage.spec.deployment import Parallelism
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import PRECISIONS, find_precision
 
@@ -108,3 +119,230 @@ def test_what_vllm_published_of_0_19_comes_out(gpu: str, precision: str, alone_m
 def test_only_the_closed_loop_of_nim_has_a_serial_turnaround() -> None:
     assert client_turnaround_s(deployment()) == pytest.approx(1.6e-3)
     assert client_turnaround_s(deployment(engine="tensorrt-llm-0.15")) == 0.0
+
+
+def test_damaged_coefficients_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(text: str) -> object:
+        raise json.JSONDecodeError("Expecting value", text, 0)
+
+    monkeypatch.setattr(perf.json, "loads", broken)
+    shipped.cache_clear()
+    try:
+        with pytest.raises(DataError, match=r"terms\.json: Expecting value.*/fit"):
+            shipped()
+    finally:
+        shipped.cache_clear()
+
+
+def test_a_preset_without_terms_is_named() -> None:
+    d = deployment()
+    with pytest.raises(DataError, match="no terms of the engine preset 'ghost'"):
+        resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "ghost")
+
+
+def test_an_unmeasured_card_takes_after_its_measured_sibling() -> None:
+    """H100 PCIe is slower than the SXM per datasheet FLOP, as the other H100 card of 400 W is."""
+    shares = {}
+    for gpu in ("h100-pcie-80gb", "h100-nvl-94gb", "h100-sxm-80gb"):
+        d = deployment(gpu=gpu)
+        shares[gpu] = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "nim-2024").matrices.compute
+    assert shares["h100-pcie-80gb"] == pytest.approx(shares["h100-nvl-94gb"], rel=0.05)  # 0.46 and 0.48 W per TFLOP/s
+    assert shares["h100-nvl-94gb"] < shares["h100-sxm-80gb"]
+    assert marks(deployment(gpu="h100-pcie-80gb")) == ("h100-pcie-80gb: no measurements; efficiencies transferred from h100-nvl-94gb",)
+    for sibling, measured in shipped()["siblings"].items():
+        assert find_gpu(sibling).arch == find_gpu(measured).arch
+        assert measured in shipped()["gpus"]
+        assert sibling not in shipped()["gpus"]
+
+
+def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:
+    d = deployment(model="kimi-k2.5", gpu="b200-sxm-180gb", precision="nvfp4+experts", tp=8, engine="vllm")
+    wide = replace(d, knobs=replace(d.knobs, graph_tokens=2048))
+    plain, graphed = (step_model(each).coefficients for each in (d, wide))
+    assert (plain[at.GRAPHED_TO], graphed[at.GRAPHED_TO]) == (512, 2048)
+    assert plain[at.EAGER] == graphed[at.EAGER] > 0
+    assert step_seconds(plain, 1024, 1, 0, 0, 0) > step_seconds(graphed, 1024, 1, 0, 0, 0) + plain[at.EAGER] - 1e-12
+    assert step_seconds(plain, 4096, 1, 0, 0, 0) == step_seconds(graphed, 4096, 1, 0, 0, 0)
+    assert step_model(deployment(engine="vllm")).coefficients[at.EAGER] == 0.0
+
+
+def test_only_tensorrt_llm_saves_what_it_spends_on_handing_out_tokens_when_it_is_called_from_its_own_process() -> None:
+    """Served and in its own process it was measured apart: some 6 µs a sequence and step of a dense model, less where experts hide it."""
+    saved = {}
+    for engine, model in (("tensorrt-llm", "llama-3.1-8b"), ("tensorrt-llm", "qwen3-30b-a3b"), ("vllm", "llama-3.1-8b")):
+        served = step_model(deployment(engine=engine, model=model))
+        saved[engine, model] = (served.seconds(0, 0, 256, 0, 0) - served.in_process.seconds(0, 0, 256, 0, 0)) / 256
+    assert 4e-6 < saved["tensorrt-llm", "llama-3.1-8b"] < 9e-6
+    assert 0 < saved["tensorrt-llm", "qwen3-30b-a3b"] < saved["tensorrt-llm", "llama-3.1-8b"]
+    assert saved["vllm", "llama-3.1-8b"] == 0
+
+
+def test_the_noise_of_a_run_is_the_scatter_between_seeds_and_shrinks_with_its_length() -> None:
+    asked = {"model": "llama-3-8b", "isl": 500, "osl": 50, "engine": "nim-2024", "request_rate": 8}
+    runs = [api.simulate(**asked, seed=seed, requests=2000) for seed in range(12)]
+    means = np.array([run.summary.ttft_ms.mean for run in runs])
+    told = np.mean([run_noise(run.requests)["ttft_ms"] for run in runs])
+    assert told == pytest.approx(means.std(ddof=1) / means.mean(), rel=0.6)
+    long = api.simulate(**asked, seed=3, requests=20_000)
+    assert run_noise(long.requests)["ttft_ms"] < 0.6 * told
+    assert run_noise(api.simulate(**asked, requests=20).requests) == {}
+
+
+def test_all_reduces_over_pcie_are_dearer() -> None:
+    assert array(gpu="l40s", tp=4)[at.COMM_TOKEN] > 3 * array(gpu="h100-sxm-80gb", tp=4)[at.COMM_TOKEN]
+    assert array(gpu="h100-nvl-94gb", tp=4)[at.COMM_TOKEN] > 3 * array(gpu="h100-nvl-94gb", tp=2)[at.COMM_TOKEN]
+
+
+def test_an_all_reduce_of_an_odd_width_is_left_with_few_blocks() -> None:
+    """Falcon's 14,848 is 512 · 29: at TP 8 a two-shot message above 70 tokens and below 8 MB has one block per 29 · 16 KB and rank."""
+    falcon = array(model="falcon-180b", tp=8, engine="tensorrt-llm-0.9")
+    assert falcon[at.STARVED_FROM] == pytest.approx(16 * 1024 * 16 * 8 / (2 * 14848))
+    assert falcon[at.STARVED_TO] == pytest.approx(8e6 / (2 * 14848))
+    rate = shipped()["engines"]["tensorrt-llm-0.9"]["block_bytes_s"]
+    assert falcon[at.STARVED] == pytest.approx(80 * 2 * 29 * 1024 * 16 * 8 / rate)
+    assert array(model="falcon-180b", tp=4, engine="tensorrt-llm-0.9")[at.STARVED] == pytest.approx(falcon[at.STARVED] / 2)
+    for what in (
+        {"model": "llama-2-70b"},  # a power of two
+        {"model": "falcon-180b", "tp": 2},  # one-shot up to 16 MB
+        {"model": "falcon-180b", "gpu": "l40s"},  # NCCL over PCIe
+        {"model": "falcon-180b", "engine": "vllm"},  # another kernel
+    ):
+        assert array(**({"tp": 8, "engine": "tensorrt-llm-0.9"} | what))[at.STARVED] == 0.0
+
+
+def test_two_bridged_pairs_are_slow_below_64_mib() -> None:
+    """4,096 tokens of Llama 2 70B are 64 MiB; below, an all-reduce reaches what one of eight GPUs does."""
+    pairs, eight = (array(model="llama-2-70b", gpu="h100-nvl-94gb", precision="fp8", tp=tp, engine="tensorrt-llm-0.9") for tp in (4, 8))
+    assert pairs[at.SLOW_TO] == 4096
+    moved = (2 * 3 / 4) / (2 * 7 / 8)
+    assert pairs[at.COMM_TOKEN] + pairs[at.COMM_SLOW] == pytest.approx(eight[at.COMM_TOKEN] * moved)
+    assert batch_seconds(pairs, 4096, 1) < batch_seconds(pairs, 4095, 1)
+    for what in ({"gpu": "h100-nvl-94gb", "tp": 2}, {"gpu": "l40s", "tp": 4}, {"gpu": "h100-sxm-80gb", "tp": 4}):
+        assert array(**({"model": "llama-2-70b", "precision": "fp8"} | what))[at.COMM_SLOW] == 0.0
+
+
+@pytest.mark.parametrize(("gpu", "tp"), [("h100-sxm-80gb", 4), ("l40s", 4), ("h100-nvl-94gb", 2), ("b200", 8), ("mi300x", 8)])
+def test_small_messages_reach_less_than_large_ones(gpu: str, tp: int) -> None:
+    d = deployment(gpu=gpu, precision="fp8", tp=tp, engine="tensorrt-llm-0.9")
+    links = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, d.engine).links
+    assert 0 < links.small_bytes_s < links.bytes_s
+
+
+def test_two_gpus_of_a_mesh_have_the_wires_between_them() -> None:
+    def reached(tp: int, gpu: str) -> float:
+        d = deployment(gpu=gpu, precision="fp8", tp=tp, engine="tensorrt-llm-0.9")
+        return resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9").links.bytes_s
+
+    assert reached(2, "gh200-96gb-hbm3") == 150e9
+    assert reached(4, "gh200-96gb-hbm3") == reached(4, "h200-sxm-141gb")
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "engine", "passes"),
+    [
+        ("gpt-j-6b", "fp16", "tensorrt-llm-0.9", 20),  # written, pow, 6 products and sums, tanh (8 kernels), read
+        ("falcon-180b", "fp16", "nim-2024", 20),
+        ("gpt-j-6b", "fp16", "tensorrt-llm-0.15", 20),
+        ("gpt-j-6b", "fp16", "tensorrt-llm-1.1", 4),  # torch's GELU is one kernel
+        ("gpt-j-6b", "fp16", "vllm", 4),
+        ("gpt-j-6b", "fp8", "tensorrt-llm-0.9", 1),
+        ("llama-2-7b", "fp16", "tensorrt-llm-0.9", 6),
+    ],
+)
+def test_elements_of_the_inner_width_are_those_of_the_kernels_between_two_matrices(
+    model: str, precision: str, engine: str, passes: int
+) -> None:
+    d = deployment(model=model, precision=precision, engine=engine)
+    per_element = shipped()["shared"]["activation"] * 2 * d.model.layers / (d.gpu.memory_bandwidth_gb_s * 1e9)
+    elements = array(model=model, precision=precision, engine=engine)[at.ACTIVATION] / per_element
+    assert (elements - 8 * d.model.hidden - d.model.heads * d.model.head_dim) / d.model.inner == pytest.approx(passes)
+
+
+def test_linear_work_is_split_over_the_gpus() -> None:
+    one, four = array(tp=1), array(tp=4)
+    for place in (at.LINEAR_FLOPS, at.LINEAR_BYTES, at.HEAD_BYTES, at.ATTENTION):
+        assert four[place] == pytest.approx(one[place] / 4)
+    assert one[at.COMM_STEP] == one[at.COMM_TOKEN] == 0.0
+    assert four[at.COMM_STEP] > 0.0
+    assert four[at.HOST_STEP] == one[at.HOST_STEP]
+
+
+def test_fp8_halves_the_weights_and_helps_large_batches() -> None:
+    wide, narrow = array(precision="fp16"), array(precision="fp8")
+    assert narrow[at.LINEAR_BYTES] == pytest.approx(wide[at.LINEAR_BYTES] / 2, rel=0.15)
+    assert batch_seconds(narrow, 8192, 8) < 0.75 * batch_seconds(wide, 8192, 8)
+
+
+def test_a_lower_power_limit_lowers_the_efficiencies() -> None:
+    """Half the watts on the same chip: arithmetic loses about a fifth (the cube root of power), reading less; watts unknown, nothing."""
+    d = deployment(gpu="h100-sxm-80gb")
+
+    def efficiencies(watts: float | None) -> tuple[float, float]:
+        gpu = replace(d.gpu, tdp_w=watts)
+        t = resolve(shipped(), d.model, gpu, d.precision, d.parallelism, "nim-2024")
+        return t.matrices.compute, t.matrices.memory
+
+    whole, half, unknown = efficiencies(700.0), efficiencies(350.0), efficiencies(None)
+    assert 0.7 < half[0] / whole[0] < half[1] / whole[1] < 1.0
+    generation = shipped()["architectures"]["*"] | shipped()["architectures"]["Hopper"]
+    plain = efficiencies(generation["watts_compute"] * d.gpu.fp16_tflops)
+    assert unknown[0] == pytest.approx(plain[0])
+
+
+def test_a_generation_known_by_one_card_has_its_efficiencies_at_that_card() -> None:
+    d = deployment(gpu="b200-sxm-180gb", precision="fp8", engine="vllm")
+    card, unknown = (resolve(shipped(), d.model, gpu, d.precision, d.parallelism, "vllm") for gpu in (d.gpu, replace(d.gpu, tdp_w=None)))
+    assert (card.matrices.compute, card.matrices.memory) == pytest.approx((unknown.matrices.compute, unknown.matrices.memory), rel=1e-3)
+
+
+def test_kv_heads_are_not_split_below_one() -> None:
+    """Llama 3 8B has 8 KV heads: TP 16 reads as much per GPU as TP 8."""
+    d = deployment(precision="fp16", engine="tensorrt-llm-0.15")
+    values = {}
+    for tp in (4, 8, 16):
+        t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(tp=tp), "tensorrt-llm-0.15")
+        values[tp] = coefficients(t, d.model, d.gpu, d.precision, Parallelism(tp=tp))[at.CONTEXT]
+    assert values[4] == pytest.approx(2 * values[8])
+    assert values[16] == pytest.approx(values[8])
+
+
+def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
+    """A context token costs Llama 3 8B (groups of 4) more than its bytes on engines of 2024, and the 70B (groups of 8) only its bytes."""
+    for model, dearer in (("llama-3-8b", True), ("llama-3-70b", False)):
+        d = deployment(model=model, precision="fp8")
+        t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(), "nim-2024")
+        together = replace(t, attention=tuple(replace(of, head_arithmetic=math.inf) for of in t.attention))
+        bytes_only = coefficients(together, d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT]
+        assert (coefficients(t, d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT] > 1.2 * bytes_only) == dearer
+
+
+def test_few_sequences_leave_old_kernels_head_by_head() -> None:
+    """70B on 4 H100: 16 query heads and 2 KV heads a GPU. Up to 16 sequences the 132 multiprocessors walk 16 blocks each; then groups."""
+    old, now = (array(model="llama-3-70b", precision="fp8", tp=4, engine=e) for e in ("nim", "tensorrt-llm-0.15"))
+    assert old[at.WAVE] == pytest.approx(16 / 132)
+    assert old[at.GROUPED_FROM] == pytest.approx(132 / 4 / 2)
+    one_wave, two_waves = (context_seconds(old, b) * b for b in (8, 9))
+    assert two_waves > 1.3 * one_wave
+    assert context_seconds(old, 17) < 0.7 * context_seconds(old, 16)
+    assert [context_seconds(now, b) for b in (1, 8, 9, 17)] == [now[at.CONTEXT]] * 4
+    assert array(model="llama-3-8b")[at.GROUPED_FROM] > 1e6  # groups of 4 never are
+
+
+def test_current_kernels_read_a_context_at_most_at_the_bandwidth() -> None:
+    d = deployment(precision="fp8", engine="tensorrt-llm-0.15")
+    per_token = d.model.kv_elements_per_gpu(1) / (d.gpu.memory_bandwidth_gb_s * 1e9)
+    assert context_seconds(step_model(d).coefficients, 64) == pytest.approx(per_token, rel=0.25)
+    assert context_seconds(step_model(d).coefficients, 64) >= per_token
+
+
+def test_latent_attention_is_bytes_or_arithmetic_whichever_takes_longer() -> None:
+    """On 8 GPUs a token of DeepSeek is 16 heads of arithmetic over 576 bytes: bandwidth decides; on one GPU the 128 heads do."""
+    for tp, bound in ((8, "bytes"), (1, "arithmetic")):
+        d = deployment(model="deepseek-r1", gpu="h200-sxm-141gb", precision="fp8", tp=tp, engine="vllm")
+        t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine("vllm").coefficients)
+        read = 61 * 576 / (d.gpu.memory_bandwidth_gb_s * 1e9 * t.attention[0].kv_bandwidth)
+        work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention[0].head_arithmetic)
+        assert (read > work) == (bound == "bytes")
+        c = coefficients(t, d.model, d.gpu, d.precision, d.parallelism)
+        assert max(read, work) <= c[at.CONTEXT] <= read + work
+        assert c[at.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention[0].prefill))

@@ -15,16 +15,24 @@ from statistics import geometric_mean
 import numpy as np
 import pytest
 
+from benchmarks.chain import PAGE, run_chain
 from tests.test_docs import ROOT, Example, examples_of
 from tests.tolerance import words_and_numbers
+from tonnage import simulate
+from tonnage.api.bench import bench
 from tonnage.api.running.plans import planned
 from tonnage.cli.main import run
-from tonnage.results.metrics import summarize
+from tonnage.report.measured import demonstrated
+from tonnage.report.writers.terminal import terminal
+from tonnage.results.metrics import attained, summarize
 from tonnage.results.requests import Requests
 from tonnage.results.store import write_run
+from tonnage.serve.demonstration import Beside, Demonstration, Failure
 from tonnage.simulator.simulate import simulate_many
+from tonnage.spec.deployment import Limit, parse_attainment
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.workload import ClosedLoop, OpenLoop, Workload
+from tonnage.testing import simulated_engine
 
 SLOWER = 1.15
 """What the page hides in its server."""
@@ -102,3 +110,117 @@ def test_the_commands_find_a_slow_down_within_3_percent(tmp_path: Path, monkeypa
     for example, text in (printed[0], printed[-1]):
         real = {words_and_numbers(line)[0] for line in text.splitlines()}
         assert {words_and_numbers(line)[0] for line in example.shown.values()} <= real
+
+
+# The chain of docs/chain.md with a real server, client and wire between them, on fewer and shorter loads than the page's.
+
+SHORTER = {
+    "1,2,4,8,16,24,32,48": "1,8,32",
+    "--benchmark-duration 2s": "--benchmark-duration 1s",
+    "--request-count 75": "--request-count 40",
+}
+
+
+@pytest.mark.engines
+def test_every_command_runs_and_the_slow_down_is_seen(tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert all(old in page for old in SHORTER)
+    chain = run_chain(tmp_path, SHORTER)
+    assert len(chain.printed) == len(list(examples_of(PAGE)))
+    assert (tmp_path / "deployment" / "deployment.yaml").is_file()
+    assert {one.load for one in chain.loads} == {"1 client", "8 clients", "32 clients"}
+    for metric in ("TPOT", "E2E"):
+        assert chain.measured(metric) > 1.1  # late on a busy machine, never early
+        assert 1.05 < chain.found(metric) < 1.05 * chain.measured(metric)
+
+
+# What a demonstration says of agreement and of the failure.
+
+FAILURE = Failure(
+    instance="instance-0", after_s=3.75, back_s=1.52, sent=180, completed=177, failed=3, retried=2, ttft_p95_ms=51.2
+)  # fmt: skip
+FOUND = Demonstration(
+    fleet="4 × llama-3.1-8b",
+    load="12 requests/s",
+    requests=1234,
+    beside=(
+        Beside(metric="ttft_ms", predicted=41.0, measured=43.0),
+        Beside(metric="tpot_ms", predicted=4.69, measured=4.70),
+        Beside(metric="requests_per_second", predicted=12.0, measured=11.9),
+    ),
+    client="VALID",
+    client_reasons=(),
+    failure=FAILURE,
+)
+
+
+@pytest.mark.parametrize(
+    ("metric", "predicted", "measured", "agrees"),
+    [
+        ("ttft_ms", 41.0, 44.9, True),  # 9.5 %, but less than 4 ms
+        ("ttft_ms", 41.0, 45.1, False),
+        ("ttft_ms", 1000.0, 1049.0, True),
+        ("ttft_ms", 1000.0, 1051.0, False),
+        ("tpot_ms", 10.0, 10.19, True),
+        ("tpot_ms", 10.0, 10.21, False),
+        ("tpot_ms", 10.0, 9.79, False),
+        ("requests_per_second", 12.0, 11.7, False),
+    ],
+)
+def test_what_agrees(metric: str, predicted: float, measured: float, agrees: bool) -> None:
+    assert Beside(metric=metric, predicted=predicted, measured=measured).agrees is agrees
+
+
+def test_one_metric_that_differs_decides() -> None:
+    late = replace(FOUND, beside=(*FOUND.beside[:1], Beside(metric="tpot_ms", predicted=4.69, measured=6.0), *FOUND.beside[2:]))
+    assert (FOUND.verdict, late.verdict) == ("agree", "differ")
+    assert FOUND.to_json()["predicted"] == {"ttft_ms": 41.0, "tpot_ms": 4.69, "requests_per_second": 12.0}
+    assert late.to_json()["measured"]["tpot_ms"] == 6.0
+
+
+def test_the_text_says_what_happened() -> None:
+    text = " ".join(terminal(demonstrated(FOUND)).split())
+    assert "does what the simulator predicts" in text
+    assert "served again 1.5 s later. Of 180 requests 177 completed." in text
+    assert "on the killed instance: 3." in text
+    gone = replace(FOUND, client="INVALID", client_reasons=("the client was late",), failure=replace(FAILURE, back_s=None))
+    text = " ".join(terminal(demonstrated(gone)).split())
+    assert "it was not back when the load ended" in text
+    assert "The client calls its measurement INVALID: the client was late" in text
+
+
+# Joint attainment of a simulated engine: what its clients measure is what the simulator says of the same requests.
+
+SPEED = 0.25
+"""The engine's clock is slower than the wall's, so that milliseconds of the machine are quarters of one of the engine's."""
+
+
+NEAR = 0.03
+"""Error of a measured time: the clients' own lateness, and six tokens of the chat's form in each prompt."""
+
+
+def limit(ttft_ms: float, tpot_ms: float) -> Limit:
+    return parse_attainment(f"50%: ttft<={ttft_ms:.4f}ms & tpot<={tpot_ms:.4f}ms")
+
+
+@pytest.mark.engines
+def test_measured_attainment_is_the_simulated(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    due, isl = np.cumsum(rng.exponential(1 / 12, 150)), rng.integers(200, 3_000, 150)
+    for name, factor in (("engine", 1.0), ("wall", 1 / SPEED)):
+        rows = "".join(f"{at * factor:.6f},{n},60\n" for at, n in zip(due, isl, strict=True))
+        (tmp_path / f"{name}.csv").write_text("timestamp,isl,osl\n" + rows)
+    asked = {"model": "llama-3.1-8b", "gpu": "l40s", "precision": "fp8", "tp": 1}
+    run = simulate(**asked, engine="vllm", arrivals="trace", trace=str(tmp_path / "engine.csv"), requests=150)
+    with simulated_engine(**asked, speed=SPEED, prefix_caching=False) as url:
+        sent = {"trace": str(tmp_path / "wall.csv"), "metrics_url": ["none"], "selftest": False, "characters_per_token": 4}
+        (found,) = bench(url=url, model="llama-3.1-8b", output=tmp_path / "run", **sent)
+    first = (run.requests.first_token_ns - run.requests.due_ns) / 1e6
+    tpot = (run.requests.last_token_ns - run.requests.first_token_ns) / 59 / 1e6
+    for quantile in (50, 70, 85):
+        ttft, each = np.percentile(first, quantile), np.percentile(tpot, quantile)
+        served = attained(found.requests, (limit(ttft / SPEED, each / SPEED),))[0].share
+        low, simulated, high = (attained(run.requests, (limit(f * ttft, f * each),))[0].share for f in (1 - NEAR, 1, 1 + NEAR))
+        print(f"simulated {simulated:.3f} ({low:.3f} to {high:.3f} with limits {NEAR:.0%} off), measured {served:.3f}")
+        assert 0.05 < simulated < 0.95
+        assert low - 0.02 <= served <= high + 0.02

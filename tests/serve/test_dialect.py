@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tonnage.errors import InputError
 from tonnage.formats.prometheus import SIGNALS, Page
+from tonnage.serve.answer import StopTexts
 from tonnage.serve.dialect import DIALECTS, Refused
 from tonnage.serve.metrics import Ended, Load, Metrics
 from tonnage.serve.published import TENSORRT_LLM, VLLM
+from tonnage.serve.request import Asked, Kind, Limits, asked_of
+from tonnage.serve.tokens import PER_CHAT, PER_MESSAGE, Fours, TokenReader
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.catalog.interfaces import Interface, find_interface
 from tonnage.watch.expected import counts_of, signals_on
@@ -103,3 +110,133 @@ def test_an_engine_that_nobody_emulates_is_refused() -> None:
 
     with pytest.raises(InputError, match="there are vllm, tensorrt-llm, sglang"):
         serve_simulated(model="llama-3.1-8b", emulate="lmdeploy")
+
+
+# What a body of the API asks for; what is refused, and how, is in tests/engines/test_conformance.py.
+
+READER = TokenReader(Fours(8_000))
+
+
+def read(kind: Kind, body: Any, max_context: int = 1000, **more: Any) -> Asked:
+    limits = Limits(models=("m",), max_context=max_context, vocabulary=8_000, **more)
+    return asked_of(kind, body, reader=READER, limits=limits)
+
+
+def test_a_chat_counts_its_messages_and_what_a_template_adds() -> None:
+    body = {
+        "model": "m",
+        "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": [{"type": "text", "text": "one two three"}]}],
+        "max_completion_tokens": 7,
+        "max_tokens": 9,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "stop": "x",
+        "n": 2,
+    }
+    asked = read("chat", body)
+    assert asked.isl == 2 + 4 + 2 * PER_MESSAGE + PER_CHAT
+    assert (asked.osl, asked.choices, asked.stream, asked.usage, asked.stop) == (7, 2, True, True, ("x",))
+
+
+@pytest.mark.parametrize(("prompt", "isl"), [("a b c", (2,)), ([5, 6, 7, 8], (4,)), (["a b", "c"], (1, 1)), ([[1, 2], [3]], (2, 1))])
+def test_a_prompt_is_text_or_token_ids_or_a_list_of_them(prompt: Any, isl: tuple[int, ...]) -> None:
+    assert tuple(one.tokens for one in read("completions", {"prompt": prompt}).prompts) == isl
+
+
+def test_an_output_that_the_context_cuts_short_is_as_long_as_it_leaves_room_for() -> None:
+    """vLLM 0.32 answered 2,000 tokens after a prompt of 100 with 1,948, in a context of 2,048."""
+    assert read("completions", {"prompt": list(range(90)), "max_tokens": 20}, max_context=100).osl == 10
+    assert read("completions", {"prompt": list(range(90)), "max_tokens": 10}, max_context=100).osl == 10
+    assert read("completions", {"prompt": [1] * 300}).osl == 16
+    assert read("chat", {"messages": [{"role": "user", "content": "x" * 400}]}).osl == 1000 - 106
+    assert read("chat", {"messages": [{"role": "user", "content": "x"}]}, default_osl=64).osl == 64
+
+
+def test_a_chat_that_goes_on_begins_with_the_tokens_of_what_was_said() -> None:
+    first = [{"role": "user", "content": "one two three"}]
+    then = [*first, {"role": "assistant", "content": " day way"}, {"role": "user", "content": "four"}]
+    before, after = (read("chat", {"messages": said}).prompts[0].ids for said in (first, then))
+    assert after[: len(before)] == before
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=8,
+)
+NAMES = [
+    *("prompt", "messages", "max_tokens", "temperature", "top_k", "seed", "min_tokens", "stop_token_ids", "tools", "logprobs"),
+    *("n", "stream", "stream_options", "stop", "user", "model", "tool_choice", "response_format", "structured_outputs", "logit_bias"),
+]
+
+
+@given(kind=st.sampled_from(["chat", "completions"]), body=st.dictionaries(st.sampled_from(NAMES), JSON) | JSON)
+def test_any_body_is_understood_or_refused(kind: Kind, body: Any) -> None:
+    try:
+        asked = read(kind, body)
+    except Refused as error:
+        status = error.status
+    else:
+        assert min(one.tokens for one in asked.prompts) >= 1
+        assert asked.osl >= 1
+        return
+    assert status in (400, 404)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"logprobs": 3}, {"response_format": {"type": "json_object"}}, {"echo": True}, {"structured_outputs": {"regex": "a"}}],
+    ids=lambda field: next(iter(field)),
+)
+def test_a_real_engine_refuses_what_it_does_not_heed(field: dict[str, Any]) -> None:
+    body = {"prompt": "x", **field}
+    assert read("completions", body).osl == 16
+    with pytest.raises(Refused) as refused:
+        read("completions", body, real=True)
+    assert refused.value.param in field
+
+
+def test_what_changes_nothing_is_taken_by_a_real_engine_too() -> None:
+    assert read("completions", {"prompt": "x", "logprobs": None, "response_format": {"type": "text"}}, real=True).osl == 16
+
+
+# A text ends where a stop text begins, however it is cut into pieces.
+
+LETTERS = st.text("ab", max_size=12)
+
+
+@given(pieces=st.lists(LETTERS, max_size=8), stops=st.lists(st.text("ab", min_size=1, max_size=4), max_size=3))
+def test_pieces_give_what_the_whole_text_gives(pieces: list[str], stops: list[str]) -> None:
+    texts, given_out = StopTexts(stops), ""
+    whole = "".join(pieces)
+    for i, piece in enumerate(pieces):
+        given_out += texts.take(piece)
+        if texts.found:
+            break
+        # Nothing given out may have to be taken back, and no more is held than may begin a stop text.
+        assert whole.startswith(given_out)
+        assert len("".join(pieces[: i + 1])) - len(given_out) < max((len(stop) for stop in stops), default=1)
+    given_out += texts.rest()
+    # A stop text ends the text as soon as it is complete; of those that one piece completes, the one that begins first counts.
+    seen = ""
+    expected = whole
+    for piece in pieces:
+        seen += piece
+        begins = [place for stop in stops if (place := seen.find(stop)) >= 0]
+        if begins:
+            expected = seen[: min(begins)]
+            break
+    assert given_out == expected
+
+
+def test_what_comes_after_a_stop_text_is_not_given_out() -> None:
+    texts = StopTexts(["END"])
+    assert [texts.take(piece) for piece in ("so E", "N", "Das ", "more")] == ["so ", "", "", ""]
+    assert texts.found
+    assert texts.rest() == ""
+
+
+def test_without_stop_texts_nothing_is_held() -> None:
+    texts = StopTexts(())
+    assert texts.take("abc") == "abc"
+    assert not texts.found

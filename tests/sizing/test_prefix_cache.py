@@ -105,7 +105,11 @@ def test_what_shares_nothing_is_the_question_without_a_cache(tmp_path: Path) -> 
     assert found.recording.blocks == ()
     lines[7]["hash_ids"] = [0, 99]
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert question(trace=str(trace), isl=None, osl=None, peak_rps=None).sharing is not None
+    shared = question(trace=str(trace), isl=None, osl=None, peak_rps=None).sharing
+    assert shared is not None
+    best = shared.best(Lengths(mean=20))
+    assert best.isl.mean == 1_000
+    assert best.computed == pytest.approx(990)  # half of one prompt of 50
 
 
 def test_a_share_of_all_turns_is_of_every_place_in_the_conversations_that_were_asked_for() -> None:

@@ -1,9 +1,16 @@
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
 
+from tests.deployments import deployment
 from tonnage.errors import InputError, InputErrors, UnknownName
-from tonnage.spec.catalog import find_gpu, search, system_of
+from tonnage.perf.memory import memory_plan
+from tonnage.simulator.tiers import resolved_tiers, tiers_of
+from tonnage.spec.catalog import find_gpu, find_system, search, system_of, systems
+from tonnage.spec.catalog.entries import offloadings
+from tonnage.spec.kv_tiers import OFF, USUAL, AskedTier, KvTiers, parse_kv_tiers
 
 LEAST = "name: One Core\nfp16_tflops: 0.2\nmemory_gb: 8\nmemory_bandwidth_gb_s: 20\n"
 
@@ -80,3 +87,92 @@ def test_a_mig_slice_has_its_shares_of_the_gpu(name: str, compute: float, memory
 def test_a_profile_that_no_gpu_has_is_unknown(name: str) -> None:
     with pytest.raises(UnknownName):
         find_gpu(name)
+
+
+# Memory below the KV cache: how it is written, what a system says of it, and what an offloader makes of it.
+
+NAMES = tuple(each.name for each in offloadings())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("none", OFF),
+        ("lmcache", KvTiers(offloader="lmcache")),
+        ("host=256GB@50GB/s", KvTiers(tiers=(AskedTier(name="host", size=256 * 10**9, speed=50 * 10**9),))),
+        (
+            "kvbm: host , disk=4TB@6GB/s+100us",
+            KvTiers(
+                tiers=(AskedTier(name="host"), AskedTier(name="disk", size=4 * 10**12, speed=6 * 10**9, latency_s=pytest.approx(1e-4))),
+                offloader="kvbm",
+            ),
+        ),
+    ],
+)
+def test_what_is_written_is_read(text, found):
+    assert parse_kv_tiers(text, NAMES) == found
+
+
+@pytest.mark.parametrize("text", ["", "tape", "hots:host", "host=1GB@0GB/s", "host=,disk", "shelf=4TB", "host@fast/s", "host=256GB@50GB"])
+def test_what_is_no_tier_is_refused(text):
+    with pytest.raises(InputError, match="kv_tiers"):
+        parse_kv_tiers(text, NAMES)
+
+
+def asked(text, model="glm-4.6", gpu="h200", engine="vllm-0.32", system="dgx-h200", **split):
+    one = deployment(model, gpu, "fp8", engine=engine, **split)
+    below = find_system(system)
+    tiers = parse_kv_tiers(text, NAMES) or USUAL
+    return (
+        one,
+        resolved_tiers(tiers, one, below.kv_tiers, below.gpus),
+        lambda: tiers_of(
+            tiers, one, memory_plan(one), memories=below.kv_tiers, gpus_per_system=below.gpus, block_tokens=one.knobs.tokens_per_block
+        ),
+    )
+
+
+def test_an_instance_has_its_share_of_its_systems_memory():
+    one, (rules, (host,)), tiers = asked(None, tp=4)
+    assert (rules.name, host.size, host.speed) == ("vllm", 800 * 10**9, 445 * 10**9 // 2)
+    plan = memory_plan(one)
+    block = plan.kv_bytes_per_token * one.knobs.tokens_per_block * 4
+    (made,) = tiers()
+    assert made.blocks == host.size // block - plan.blocks, "a copy of what the GPUs have is no room"
+    assert made.block_ps == -(-block * 10**12 // host.speed)
+    assert made.overlaps
+
+
+def test_a_latent_cache_is_kept_once_by_offloaders_that_do():
+    blocks = {}
+    for name in ("lmcache", "kvbm"):
+        _, _, tiers = asked(f"{name}:host", model="kimi-k2.5", gpu="b200", system="dgx-b200", tp=8)
+        blocks[name] = tiers()[0].blocks
+    assert blocks["lmcache"] > 4 * blocks["kvbm"]
+
+
+def test_tiers_by_name_need_a_system_that_says_them():
+    with pytest.raises(InputError, match="no size"):
+        asked("store")
+    with pytest.raises(InputError, match="nothing of the host"):
+        asked("host", gpu="l40s", system="8xl40s")
+    assert asked(None, gpu="l40s", system="8xl40s")[1][1] == ()
+
+
+def test_every_offloader_serves_an_engine_and_every_memory_has_a_source():
+    assert {family for each in offloadings() for family in each.engines} >= {"vllm", "sglang", "tensorrt-llm"}
+    for system in systems():
+        for memory in system.kv_tiers:
+            assert memory.source
+            assert memory.gb_s > 0
+            assert (memory.gb is None) == (memory.kind == "store")
+
+
+@pytest.mark.parametrize(
+    ("engine", "offloader"),
+    [("vllm-0.32", "vllm"), ("sglang-0.5", "hicache"), ("tensorrt-llm-1.2", "tensorrt-llm"), ("vllm-0.10", ""), ("tensorrt-llm-0.15", "")],
+)
+def test_what_the_command_of_an_engine_does_not_switch_on_counts_only_where_it_is_asked_for(engine, offloader):
+    _, (rules, tiers), _ = asked(None, model="llama-3.1-8b", engine=engine)
+    assert (rules.name, bool(tiers)) == (offloader, bool(offloader))
+    assert asked("host", model="llama-3.1-8b", engine=engine)[1][1]

@@ -118,7 +118,7 @@ def describe_workload(
 
 
 def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, engine: str) -> KvGain:
-    """KV memory of a sequence as long as the limits admit, beside one as long as the model's context."""
+    """KV memory of a sequence as long as the limits admit, and of one as long as the model's context."""
     from tonnage.api.facts import memory
     from tonnage.workload.description import KvGain
 

@@ -149,8 +149,8 @@ def calibrate(
         output: file for the factors, which ``coefficients`` of ``simulate``, ``size`` and ``score`` take.
         date: of the measurements or of today, for the file.
         plan: file of the plan whose choice was measured, in place of model, gpu, precision, tp and engine; its engine's limits (slots,
-            token budget) are those that the measured engine is taken to have run with, where they are the preset's otherwise.
-        own_terms: whether to fit terms of one's own, from eight loads or more, instead of factors on the shipped ones; where the GPU is
+            token budget) are the measured engine's settings, where they are the preset's otherwise.
+        own_terms: whether to fit new terms, from eight loads or more, instead of factors on the shipped ones; where the GPU is
             described by a YAML file if not given.
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
         progress: called with (done, total, name).

@@ -153,7 +153,7 @@ def precisions(
 
 
 def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
-    """Every model, GPU, system, engine and price, or those that match a text; models with their published quality and checkpoints.
+    """Every model, GPU, system, engine and price, or the ones that match a text; models with their published quality and checkpoints.
 
     "models", "gpus", "systems", "engines", "prices", "quality" and "checkpoints" match all of that kind and nothing else.
 

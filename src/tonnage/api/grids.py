@@ -1,4 +1,4 @@
-"""A grid of simulations over all cores, or over a Ray cluster; what is written stays written, and the rest is done when it is run again.
+"""A grid of simulations over all cores, or over a Ray cluster; written points are kept, and the next run does the rest.
 
     base: {model: llama-3.1-8b, isl: 2000, osl: 200, requests: 500}
     over:
@@ -47,7 +47,7 @@ class Grid:
     base: dict[str, Value]  # what all points have in common
 
     def points(self) -> Iterator[tuple[str, dict[str, Value]]]:
-        """Every point: its folder's name, such as "tp-2,engine-vllm,request_rate-5", and what ``simulate`` is asked."""
+        """Every point: its folder's name, such as "tp-2,engine-vllm,request_rate-5", and the arguments of ``simulate``."""
         names = list(self.over)
         for values in product(*self.over.values()):
             chosen = dict(zip(names, values, strict=True))
@@ -71,7 +71,7 @@ def read_grid(path: Path | str) -> Grid:
     if points > MOST_POINTS:
         faults.append(f"{where}: {points:,} points are more than {MOST_POINTS:,}; make several sweeps")
     if len({name for name, _ in grid.points()}) < points:
-        faults.append(f"{where}: over: a value stands there twice; every point is written once")
+        faults.append(f"{where}: over: it has a value twice; every point is written once")
     InputErrors.raise_if(faults)
     return grid
 

@@ -51,7 +51,7 @@ def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | Non
 
 VARIED = 0.2  # share by which lengths vary where a fleet's requests of equal length are simulated once more
 
-DECIDES = 0.2  # change of the p95 TTFT from which equal lengths are said to decide it
+DECIDES = 0.2  # change of the p95 TTFT from which a remark says that equal lengths decide it
 
 COMPARED = (200, 20_000)  # fewest requests that are compared, whose p95 is not chance, and most, which take seconds
 

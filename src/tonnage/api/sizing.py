@@ -116,7 +116,7 @@ def answer(
     runs: Runs | None = None,
     decided: Callable[[Plan], None] | None = None,
 ) -> tuple[Plan, ...]:
-    """One finished plan per question: with its cost, what was asked, and where it came from.
+    """One finished plan per question: with its cost, its question, and its provenance.
 
     The first also holds the answer of the scenario's own benchmarks, where it names some.
 
@@ -306,7 +306,7 @@ def _measured(
     return replace(plan, notes=(*plan.notes, *(InvalidRun(run=one.run, why=one.why, counts=one.counts) for one in invalid.met)))
 
 
-# What is asked of one plan alone, and not of a fleet of several use cases
+# Options of one plan alone, and not of a fleet of several use cases
 OF_ONE_PLAN = ("have", "growth", "benchmarks", "budget", "max_kw", "max_racks", "autoscale", "broken_hours", "start_time")
 
 
@@ -347,12 +347,15 @@ def answer_use_cases(
     today: date | None = None,
 ) -> UseCases:
     """The answer of use cases that are understood already, with standby systems; other arguments as in ``size_use_cases``."""
+    from tonnage.cost.options import with_cost_together
     from tonnage.sizing.use_cases import Asked as Case
     from tonnage.sizing.use_cases import use_cases
 
     plans = [answer(one, progress=progress, command=command, today=today)[0] for one in understood]
     cases = [Case(name=name, question=one.questions[0], plan=plan) for name, one, plan in zip(names, understood, plans, strict=True)]
-    return use_cases(cases, reserve=reserve) if progress is None else use_cases(cases, lambda text: progress(0, 0, text), reserve)
+    told = None if progress is None else (lambda text: progress(0, 0, text))
+    found = use_cases(cases, reserve=reserve) if told is None else use_cases(cases, told, reserve)
+    return with_cost_together(found, prices_of(understood[0].scenario), places_of(understood[0].scenario))
 
 
 def _names(understood: Sequence[Asked]) -> tuple[str, ...]:
@@ -362,7 +365,7 @@ def _names(understood: Sequence[Asked]) -> tuple[str, ...]:
 
 
 def _check(name: str, one: Asked) -> None:
-    """Refuse what is asked of one plan alone. Raises InputError: naming the use case."""
+    """Refuse options of one plan alone. Raises InputError: naming the use case."""
     if len(one.questions) != 1:
         raise InputError(f"{name}: {option('model')} names several models; each use-case file must name exactly one")
     if one.questions[0].sharing is not None:

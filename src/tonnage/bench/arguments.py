@@ -26,7 +26,7 @@ class ServerArguments:
     endpoint_type: str = about(
         "chat, completions, responses, embeddings, generate, or infer for any model (default: chat).", default="chat"
     )
-    streaming: bool = about("Whether replies are streamed (default: on).", default=True)
+    streaming: bool = about("Stream replies (default: on).", default=True)
     pin_output: bool = about(
         "Force the exact output length with min_tokens and ignore_eos; turn off for hosted APIs, which reject them (default: on).",
         default=True,
@@ -130,9 +130,9 @@ class ExactArguments:
     port: int = about("Port that it listens on, on 127.0.0.1 (default: any free port).", default=0)
     ttft: str = about("Its time to the first token (default: 50ms).", default="50ms")
     itl: str = about("Its time between two tokens (default: 10ms).", default="10ms")
-    tokens_per_event: int = about("How many tokens one of its events carries (default: 1).", default=1)
-    slots: int = about("How many requests it serves at once, while the others wait (default: no limit).", default=0)
-    freeze_at: str = about("How long after the first request it freezes, such as 10s.", default="0s")
-    freeze_for: str = about("How long it does nothing then.", default="0s")
-    fault: Fault = about("What happens to some of the requests.", default="none")
+    tokens_per_event: int = about("Tokens in one of its events (default: 1).", default=1)
+    slots: int = about("Most requests that it serves at once, while the others wait (default: no limit).", default=0)
+    freeze_at: str = about("Time from the first request until it freezes, such as 10s.", default="0s")
+    freeze_for: str = about("Length of the freeze.", default="0s")
+    fault: Fault = about("Fault of some of the requests.", default="none")
     fault_every: int = about("Number of requests of which the last meets the fault.", default=0)

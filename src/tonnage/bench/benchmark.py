@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class Wanted:
     """What is to be said of a run next to its metrics."""
 
-    percentiles: tuple[int, ...] = ()  # those that the run must have samples enough for
+    percentiles: tuple[int, ...] = ()  # percentiles that the run must have samples enough for
     error_rate: float = ERROR_RATE  # share of requests that may fail
     slo: Slo = ()  # limits that goodput is counted against
     tokens: bool = True  # whether the moments of single tokens are kept

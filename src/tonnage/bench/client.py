@@ -14,7 +14,7 @@ from tonnage.bench.infer import Http2
 from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import COMPLETED, TIMED_OUT, Exchange, Reply
 
-SWEEP_S = 0.1  # How often requests are looked through for those that have taken too long
+SWEEP_S = 0.1  # Interval of the search for requests that have taken too long
 
 REFUSED = "connection refused"
 

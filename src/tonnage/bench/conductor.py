@@ -34,7 +34,7 @@ class _Conducting:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, taken: Callable[[Exchange], None], due: Callable[[], None]) -> None:
         """Nothing is sent yet; ``taken`` gets each exchange that is over, on the loop's thread, and ``due`` is called at its time."""
-        self._loop, self.load, self._taken = loop, load, taken  # load: what is sent and when
+        self._loop, self.load, self._taken = loop, load, taken  # load: requests with their times
         self._client: Client | None = None
         self._ended = asyncio.Event()
         self._closing = False
@@ -49,7 +49,7 @@ class _Conducting:
         return self.start_ns
 
     def stop(self) -> None:
-        """Send nothing more and give up what is in flight; what was measured stays."""
+        """Send nothing more and cancel requests in flight; measurements stay."""
         self.stopped = True
         self._end_late()
 
@@ -167,14 +167,14 @@ class TurnMaker(Protocol):
     def __call__(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
         """The exchange of one turn, by its place among all, with tokens of its new part and of its answer.
 
-        ``text`` is what is said, "" where it is made of the ``pieces`` of a recorded session (``Pieces``); ``before`` are the tokens of the
-        conversation so far, which ``history`` holds.
+        ``text`` is the user's message, "" where it is made of the ``pieces`` of a recorded session (``Pieces``); ``before``
+        are the tokens of the conversation until then, which ``history`` holds.
         """
 
 
 @dataclass(slots=True)
 class _Talk:
-    """A conversation under way: its number, its requests that are planned or in flight, and what was said."""
+    """A conversation under way: its number, its requests that are planned or in flight, and its messages."""
 
     number: int
     open: int = 0
@@ -295,7 +295,7 @@ class TalkConductor(_Conducting):
             self._alarm.set(self._due[0][0])
 
     def _time_over(self) -> None:
-        """Nothing more is asked; what is in flight is waited for."""
+        """Send nothing more; wait for requests in flight."""
         self._closing = True
         self._due.clear()
         self._check()

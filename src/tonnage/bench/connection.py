@@ -106,7 +106,7 @@ class Connection:
         self.socket = connected  # connected, and not blocking
         self.receive = connected.recvmsg
         self._loop = loop
-        self._done = done  # is told that an exchange is over; ``usable`` says whether the connection can carry another
+        self._done = done  # called when an exchange is over; ``usable`` says whether the connection can carry another
         self._receiver = receiver
         self._secured = secured
         self._open = self.usable = True  # usable: whether it can carry another

@@ -1,6 +1,6 @@
 """Conversations of several turns: who asks what after how long a pause, drawn before anything is sent.
 
-A turn is due when the answer before it has come and its pause is over. It carries the whole conversation so far, with the answers that
+A turn is due when the answer before it has come and its pause is over. It carries the whole conversation, with the answers that
 really came; so prompts grow, and a server's prefix cache may find all but the new part.
 
 A file says the user's turns; the answers come from the server that is measured:
@@ -139,7 +139,7 @@ LONGEST = 10**7  # Neither outputs nor pauses are longer, in tokens and seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One turn of a file: what is said, the answer's length (0 where it is not known), and the pause before it (None likewise)."""
+    """One turn of a file: the message, the answer's length (0 where it is not known), and the pause before it (None likewise)."""
 
     text: str
     osl: int = 0

@@ -15,7 +15,7 @@ class Delta:
     """What one document says: an event of a stream, or a whole reply."""
 
     text: str = ""  # output that it carries: content, reasoning, a refusal, or the name and arguments of a tool call
-    tokens: int = -1  # output tokens of the reply so far, as the server counts them; -1 where it does not say
+    tokens: int = -1  # current output tokens of the reply, as the server counts them; -1 where it does not say
     prompt: int = -1  # prompt tokens, likewise
     cached: int = -1  # prompt tokens that the server found in its cache; -1 where it does not say
     finished: bool = False  # whether it ends the output
@@ -233,7 +233,7 @@ class Embeddings(Endpoint):
 
 
 def model_path(model: str, verb: str = "") -> str:
-    """The path of a model in the v2 protocol, or of something that is asked of it."""
+    """The path of a model in the v2 protocol, or of one of its resources."""
     return f"/v2/models/{quote(model, safe='')}" + (f"/{verb}" if verb else "")
 
 

@@ -48,7 +48,7 @@ class Answer:
 
 
 class Threshold:
-    """Where loads begin to fail, as far as the answers so far tell."""
+    """Where loads begin to fail, as far as the answers tell."""
 
     def __init__(self, start: float, *, whole: bool = False, precision: float = 0.05) -> None:
         """Begin at a load that may pass or fail; ``precision`` is the width of the interval over its middle at which the search may end."""
@@ -185,7 +185,7 @@ class Maximum:
     load: float  # the highest load inside the limits; NaN where none was
     # between which loads it is with a confidence of 0.9; wider than what the search believes by what its runs cannot tell (``_widened``)
     interval: tuple[float, float]
-    precise: bool  # whether the interval is as narrow as was asked
+    precise: bool  # whether the interval is as narrow as requested
     client_limited: bool  # whether the client was too slow before the server was: then the server can do more
     unit: str  # "requests/s" or "clients"
     limits: tuple[str, ...]  # in words

@@ -107,7 +107,7 @@ class HttpResponse:
         elif self._bytes > MAX_HEAD:
             self._refused = "headers too long"
         elif headers.get("content-encoding", "identity").lower() not in ("identity", "") or transfer not in ([], ["chunked"]):
-            self._refused = "a compressed body, which was not asked for"
+            self._refused = "a compressed body, which the client does not accept"
         self._bytes, self._before_size = 0, bool(transfer)
         self._until_close = not transfer and "content-length" not in headers and self.status not in _NO_BODY
         self.keep_alive = not self._until_close and "close" not in tokens and (version == "1.1" or "keep-alive" in tokens)

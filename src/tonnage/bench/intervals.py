@@ -251,7 +251,7 @@ QUANTILES = tuple(range(1, 100))
 class Ratio:
     """One statistic of two runs."""
 
-    metric: str  # and statistic: what is compared
+    metric: str  # and statistic: the compared values
     statistic: str
     first: float  # and second: its value in either run
     second: float
@@ -344,7 +344,7 @@ def _ratios(metric: str, first: NDArray[np.float64], second: NDArray[np.float64]
 
 
 def _notes(first: Requests, second: Requests) -> tuple[str, ...]:
-    """Where the two were not asked the same."""
+    """Where the two questions differ."""
     notes = []
     for name, column in (("prompts", "isl"), ("outputs", "osl")):
         a, b = (float(getattr(run, column)[run.status == 0].mean()) if (run.status == 0).any() else math.nan for run in (first, second))

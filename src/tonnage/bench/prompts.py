@@ -249,7 +249,7 @@ def _line(line: str, where: str) -> Found:
 
 
 def _conversations(text: str, path: Path, where: str) -> list[Found]:
-    """The first question and answer of each conversation; those that do not begin with a question are left out."""
+    """The first question and answer of each conversation; others are left out."""
     try:
         rows: Any = json.loads(text)
     except (ValueError, RecursionError):

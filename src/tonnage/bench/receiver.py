@@ -2,7 +2,7 @@
 
 A client that stamps what it reads itself is late by what its loop was late, and must wake for every piece. Linux notes when each packet
 came in (``SO_TIMESTAMPNS``, socket(7)) and says so with the bytes (``recvmsg``): the stamp is true however late it is read. So a
-receiver that pieces come to quickly reads them in rounds, a pause apart, and wakes once for many of them. The pause is short beside
+receiver that pieces come to quickly reads them in rounds, a pause apart, and wakes once for many of them. The pause is short compared with
 how long requests take and how far their pieces lie apart; sparse pieces, and all of them where there are no such stamps, are read at once.
 
 Two pieces of one stream that are read together have one stamp. So replies that are complete are parsed a millisecond at a time, and the

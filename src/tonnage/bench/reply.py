@@ -135,7 +135,7 @@ class Reply:
                 self.texts.append(delta.text)
 
     def _learn(self, event: bytes, text: str) -> None:
-        """Remember what stands around the text of an event, once it is proved that only the text is between.
+        """Remember what surrounds the text of an event, once it is proved that only the text is between.
 
         With a probe in the text's place the document must say the probe: then every other plain text in this place
         is the output of its event, and need not be read as JSON.
@@ -233,7 +233,7 @@ class Exchange:
         self.data = data
         self.reply = reply
         # due_ns: when it was due: its scheduled time in an open loop, in a closed one the moment its client was free; begun_ns: when the
-        # client turned to it; sent_ns: when its bytes were handed over, on a connection that stood
+        # client turned to it; sent_ns: when its bytes were handed over, on an open connection
         self.due_ns = self.begun_ns = self.sent_ns = -1
         self.outcome = COMPLETED  # "" where it completed, otherwise why not, in the same few words for the same reason
         self.detail = ""  # the server's own words on it

@@ -75,7 +75,7 @@ def _line(
 
 BLOCKS = 10
 MOST_LEFT_OUT = 5  # Blocks at the beginning that may belong to the start of the run
-FEWEST = 50  # Completed requests below which nothing is said
+FEWEST = 50  # Completed requests below which there is no statement
 DRIFT = 0.2  # Change over the window, as a share of its mean, that is no longer steady
 SURE = 3.0  # Standard errors by which a drift must stand out
 DEVIATION = 1.4826  # Standard deviation of a normal distribution over its median absolute deviation
@@ -115,7 +115,7 @@ def find_steady(requests: Requests) -> Steady:
 
 
 def ttft_rise_ms(requests: Requests) -> float:
-    """Rise of TTFT over the last seven tenths of a run, in ms; 0 where it does not stand out. It shows a queue that grows slowly."""
+    """Rise of TTFT over the last seven tenths of a run, in ms; 0 where it is not significant. It shows a queue that grows slowly."""
     rows = np.flatnonzero(requests.status == COMPLETED)
     if rows.size < FEWEST:
         return 0.0

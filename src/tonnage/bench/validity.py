@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MEAN_MS, MEAN_SHARE = 2.0, 0.02  # Mean lateness that is let pass: 2 ms, or 2 % of the mean TTFT where that is more
 P99_MS, P99_SHARE = 10.0, 0.10  # Its 99th percentile: 10 ms, or 10 % of the p99 of TTFT
-CPU_SHARE = 0.85  # Share of a core that one client process may take over the run; above it, queues of its own build up
+CPU_SHARE = 0.85  # Share of a core that one client process may take over the run; above it, queues inside it build up
 CPU_PEAK, CPU_PEAKS = 0.95, 0.05  # No more than 5 % of the seconds may be above 95 % of a core
 REACHED = 0.95  # Share of the concurrency, and of the request rate, that must have been reached
 

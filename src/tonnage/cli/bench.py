@@ -160,7 +160,7 @@ def live_view(words: str) -> LiveView | None:
 
 
 class LiveView(Live):
-    """A table that a thread of its own draws twice a second; the loop only adds numbers to it."""
+    """A table that a separate thread draws twice a second; the loop only adds numbers to it."""
 
     def __init__(self, words: str, console: Console | None = None) -> None:
         """Set up for a load, described in words."""
@@ -192,7 +192,7 @@ class LiveView(Live):
                 drawn.update(self.picture(), refresh=True)
 
     def picture(self) -> RenderableType:
-        """The table as it stands."""
+        """The current table."""
         from rich.table import Table
 
         table = Table(title=self._words, title_justify="left", box=None, pad_edge=False)

@@ -1,4 +1,4 @@
-"""``tonnage catalog``: what is known by name."""
+"""``tonnage catalog``: models, GPUs, systems, engines and prices by name."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ _OF_ARGS = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
 
 
 def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A verb with these flags beside its own, which it gets as ``**asked``; its docstring then describes all of them.
+    """A verb with these flags in addition to its own, which it gets as ``**asked``; its docstring then describes all of them.
 
     Its own arguments are described under ``Args`` there; help folds each text at the width of the terminal alone.
     """

@@ -37,7 +37,7 @@ def score(
         json: Print one JSON object with overall, groups and worst; of several step models with models, errors and disagreement.
         attain: Share of requests that must meet several limits at once, such as "95%: ttft<=500ms & tpot<=50ms", compared where rows are
             run folders; may be repeated.
-        worst: How many of the worst rows to show.
+        worst: Number of the worst rows to show.
     """
     from tonnage import api
     from tonnage.report.scored import scored, scored_models

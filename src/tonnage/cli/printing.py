@@ -34,7 +34,7 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
 
 
 def write_page(path: Path | None, document: Callable[[], Document]) -> None:
-    """Write a document as a page where one was asked for."""
+    """Write a document as a page where one was requested."""
     if path is not None:
         from tonnage.report.writers.html import write_page as write
 
@@ -48,7 +48,7 @@ def say(line: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How plans are printed; the first screen where nothing else is asked for."""
+    """How plans are printed; the first screen by default."""
 
     # json, markdown, csv: one JSON object, a report in Markdown, a line of CSV for each deployment
     json: bool = False
@@ -79,7 +79,7 @@ FORMS_OF_USE_CASES = ("json", "markdown", "full", "brief", "quiet")
 
 
 def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> None:
-    """Print plans in the form that was asked for; ``page`` is the option that writes the page."""
+    """Print plans in the requested form; ``page`` is the option that writes the page."""
     if form.csv:
         from tonnage.report.plans.plan_document import plan_csv
 

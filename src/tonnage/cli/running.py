@@ -82,7 +82,7 @@ def _live(looks: Iterator[Watched]) -> None:
 
 
 def _drawn(found: Watched) -> RenderableType:
-    """The document of a look with its tables drawn by rich; a broken limit is red, a measurement beside its interval yellow."""
+    """The document of a look with its tables drawn by rich; a broken limit is red, a measurement outside its interval yellow."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -184,7 +184,7 @@ def gateway(**asked: Any) -> None:
 
 
 def _become(proxy: str, settings: Settings) -> None:
-    """Run another program in place of this one: signals reach it, and nothing stands between."""
+    """Run another program in place of this one: signals reach it, without a process in between."""
     from tonnage import api
 
     command = api.proxy_command(proxy, settings)

@@ -30,7 +30,7 @@ class Apart:
 class Launched:
     """Of an engine that is started on this machine."""
 
-    checkpoint: str | None = about("What the engine loads: a folder or owner/name (default: the model's published one, in its format).")
+    checkpoint: str | None = about("Checkpoint that the engine loads, a folder or owner/name (default: the published one, in its format).")
     drafter: str | None = about("Checkpoint of the drafter, for a plan with speculative decoding.")
     profile: str | None = about("Profile of --list-profiles to run (default: the first, by NIM's order).")
     gpus: str | None = about("Numbers of the GPUs to use, such as 0,1 (default: those that nobody uses).")

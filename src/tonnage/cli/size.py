@@ -285,7 +285,7 @@ class _Asking:
             self.say(f"  '{text}' is not one of them; write a number from 1 to {len(names)}", "red")
 
     def leaf(self, name: str, words: str, default: str, context: Answers) -> None:
-        """Ask for one leaf until it can be used; ``context`` are the leaves of the same form so far."""
+        """Ask for one leaf until it can be used; ``context`` are the leaves of the same form until now."""
         while True:
             text = self.line(words, default)
             fault = problem(name, text, context)

@@ -148,7 +148,7 @@ def power_per_request(serving: Serving, prices: Prices) -> float:
 
 
 def _owned_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float) -> Curve | None:
-    """A jump at every volume where the systems owned so far are full."""
+    """A jump at every volume where the owned systems are full."""
     parts = system_parts(serving, prices, 1)
     volume = traffic.requests_per_year
     if isinstance(parts, NoCost) or not volume:

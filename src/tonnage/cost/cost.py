@@ -1,4 +1,4 @@
-"""What a year of serving costs: what is owned, and how a cost is spread over requests and tokens.
+"""What a year of serving costs: owned systems, and how a cost is spread over requests and tokens.
 
 One year is 365 days. The cost of an owned system is linear depreciation plus what it takes to run:
 price / years + hosting + GPUs × licence, and the electricity where hosting does not pay for it already.

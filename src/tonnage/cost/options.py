@@ -1,4 +1,4 @@
-"""One load served by systems of one's own, by cloud GPUs by the hour, and by both."""
+"""One load, or several use cases together, served by owned systems, by cloud GPUs by the hour, and by both."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from tonnage.cost.cost import (
     serving_of,
     spread,
     system_parts,
+    system_watts,
     token_part,
+    traffic_of,
 )
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.cost import CostPart, Energy, Hours, Serving, Traffic, WayCost, Where
+from tonnage.plan.cost import WAYS, CostPart, Energy, Hours, Serving, Traffic, WayCost, Where
 from tonnage.plan.note import NoCost
+from tonnage.plan.use_cases import Arrangement, PoolSystems, UseCasePool, UseCases
 from tonnage.spec.prices import ApiPrice, CloudOffer, CloudTier, Figure, Prices, amount
 
 MOST_SPLITS = 1_000  # numbers of owned systems that are looked at one by one
@@ -147,7 +150,7 @@ class Rent:
 def rents_of(serving: Serving, prices: Prices) -> tuple[Rent, ...] | NoCost:
     """What may be rented for an instance, by the size of the machine, the smallest first; why nothing is where no price is known.
 
-    Which of them costs least depends on how many instances are needed; those that never do are left out.
+    Which of them costs least depends on how many instances are needed; others are left out.
     """
     tiers = prices.cloud_tiers(serving.gpu, serving.gpus_per_instance)
     if not tiers:
@@ -223,7 +226,7 @@ def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int
 def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the rest rented by the hour.
 
-    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems stands.
+    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems wins.
     """
     rents = rents_of(serving, prices)
     if isinstance(rents, NoCost):
@@ -295,7 +298,7 @@ def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Pric
 def overflow(traffic: Traffic, serving: Serving, prices: Prices, model: str | None = None) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the requests beyond them sent to an API.
 
-    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems stands.
+    Where systems are owned, the spare ones are owned next to them. Of equal costs the one with fewer systems wins.
     """
     price = prices.api_price(model)
     if price is None:
@@ -340,3 +343,65 @@ def _split(traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, 
     asked = (price.usd_per_million_input_tokens, price.usd_per_million_output_tokens) if requests else ()
     more: dict[str, Any] = {"owned": owned if systems else (), "rest": rest, "figures": asked, "api_requests_per_year": requests}
     return _year("hybrid-api", traffic, serving, prices, bought=bought, energy=energy, **more)
+
+
+def with_cost_together(found: UseCases, prices: Prices, where: tuple[Where, ...] = WAYS) -> UseCases:
+    """Use cases with the yearly cost of both arrangements: systems owned for the peak, and instances rented as each hour needs them."""
+    traffic = dict(zip(found.names, map(traffic_of, found.plans), strict=True))
+
+    def priced(one: Arrangement | None) -> Arrangement | None:
+        if one is None:
+            return None
+        loads = [summed([traffic[case.name] for case in pool.cases]) for pool in one.pools]
+        pools = [(_pool_serving(pool, peak_of(load)), load, pool.instances) for pool, load in zip(one.pools, loads, strict=True)]
+        rented = [cloud(load, serving, prices).total_usd_per_year for serving, load, _ in pools]
+        owned = [_owned_systems(each, [pool for pool in pools if pool[0].system == each.system], prices) for each in one.systems]
+        return replace(
+            one,
+            owned_usd_per_year=_total(owned) if "on-prem" in where else None,
+            rented_usd_per_year=_total(rented) if "cloud" in where else None,
+        )
+
+    return replace(found, shared=priced(found.shared), separate=priced(found.separate))
+
+
+def summed(traffics: Sequence[Traffic]) -> Traffic:
+    """Several loads as one, with all peaks at once; its hours are known where all profiles are equally long."""
+    peaks = [one.peak_requests_per_second for one in traffics]
+    means = [one.mean_requests_per_second for one in traffics]
+    mean = math.fsum(one for one in means if one is not None) if None not in means else None
+    weights = [one or peak for one, peak in zip(means, peaks, strict=True)]
+    alike = len({len(one.profile) for one in traffics}) == 1
+    return Traffic(
+        peak_requests_per_second=math.fsum(peaks),
+        mean_requests_per_second=mean,
+        input_tokens=math.fsum(one.input_tokens * weight for one, weight in zip(traffics, weights, strict=True)) / math.fsum(weights),
+        output_tokens=math.fsum(one.output_tokens * weight for one, weight in zip(traffics, weights, strict=True)) / math.fsum(weights),
+        profile=tuple(map(math.fsum, zip(*(one.profile for one in traffics), strict=True))) if alike else (),
+    )
+
+
+def _pool_serving(pool: UseCasePool, peak: float) -> Serving:
+    watts, source = system_watts(pool.gpu, pool.system)
+    return Serving(
+        gpu=pool.gpu,
+        system=pool.system,
+        gpus_per_instance=pool.parallelism.gpus,
+        gpus_per_system=pool.gpus_per_system,
+        requests_per_second_per_instance=peak / pool.instances,
+        system_watts=watts,
+        watts_from=source,
+    )
+
+
+def _owned_systems(held: PoolSystems, pools: Sequence[tuple[Serving, Traffic, int]], prices: Prices) -> float | None:
+    """USD a year of the systems of one kind, with the electricity of their pools; None without a price."""
+    parts = system_parts(pools[0][0], prices, held.systems)
+    if isinstance(parts, NoCost):
+        return None
+    powers = (energy_part(energy_of(serving, load, prices, instances)) for serving, load, instances in pools)
+    return math.fsum(part.usd_per_year for part in (*parts, *(each for power in powers for each in power)))
+
+
+def _total(usd: Sequence[float | None]) -> float | None:
+    return None if None in usd else math.fsum(one for one in usd if one is not None)

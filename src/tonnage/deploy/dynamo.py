@@ -25,7 +25,7 @@ manifests, whose tags are versions of Dynamo (2026-11-25)."""
 MODULES = {"vllm": "dynamo.vllm", "sglang": "dynamo.sglang", "tensorrt-llm": "dynamo.trtllm"}
 MODELS = {"vllm": "--model", "sglang": "--model-path", "tensorrt-llm": "--model"}
 SERVERS = ("--api-server-count", "--tokenizer-worker-num", "--num_postprocess_workers")
-"""Flags of an engine's own front ends, in whose place Dynamo's stands."""
+"""Flags of an engine's own front ends, that Dynamo's replaces."""
 
 RENAMED = {
     "--tp_size": "--tensor-parallel-size",

@@ -23,7 +23,7 @@ from tonnage.deploy.workload import (
 )
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
-# What stands around the instances: their address, their cache, their configuration, and how many may be disrupted at once.
+# What surrounds the instances: their address, their cache, their configuration, and how many may be disrupted at once.
 
 
 def network_service(service: Service) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def files(service: Service) -> dict[str, str]:
 
 
 def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The files of the instances and of what stands around them; ``further`` are labels of a pod."""
+    """The files of the instances and of what surrounds them; ``further`` are labels of a pod."""
     spans = service.spans > 1
     made = leader_worker_set(service, further=further) if spans else deployment(service, further=further)
     found = {

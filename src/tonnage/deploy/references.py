@@ -64,7 +64,7 @@ class Pods:
 
     @property
     def containers(self) -> list[Mapping[str, Any]]:
-        """Those that start first, and the others."""
+        """The pods that start first, and the others."""
         return [*(self.spec.get("initContainers") or ()), *(self.spec.get("containers") or ())]
 
     @property

@@ -333,7 +333,7 @@ class Service:
 
     @property
     def least_instances(self) -> int:
-        """Instances that stay: as the plan's rule says, else those that carry the mean load, or the peak where the plan knows no mean."""
+        """Instances that stay: as the plan's rule says, else enough for the mean load, or the peak where the plan knows no mean."""
         if self.scaling is not None:
             return min(self.pool.instances, self.scaling.least + self.scaling.warm)
         demand = self.plan.demand

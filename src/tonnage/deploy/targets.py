@@ -186,7 +186,7 @@ The page in each folder says what the cluster needs, what else starts it, and ho
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Write files into a folder that does not exist yet, or is empty.
 
-    They are written next to it first and moved there when all of them stand, so that a failure leaves nothing behind.
+    They are written next to it first and moved there when all of them are complete, so that a failure leaves nothing behind.
     Raises InputError: there is something at that place already, or it cannot be written.
     """
     where = option("output")

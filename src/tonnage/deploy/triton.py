@@ -23,7 +23,7 @@ from tonnage.spec.precision import find_precision
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """The name of a value of an enumeration, which stands without quotation marks."""
+    """The name of a value of an enumeration, which is written without quotation marks."""
 
     name: str
 

@@ -319,7 +319,7 @@ def bundle(
     endpoint: Mapping[str, Any] | None = None,
     autoscaled: bool = False,
 ) -> dict[str, str]:
-    """The text of each file by its name: those that kubectl ``applied``, what every target has in addition, and those ``beside`` them.
+    """The text of each file by its name: what kubectl ``applied``, what every target has in addition, and files ``beside`` them.
 
     ``monitored`` and ``endpoint`` are as for ``pod_monitor``; where ``autoscaled``, fewer instances than the plan's may run on purpose.
     """
@@ -408,7 +408,7 @@ def _bounds(service: Service, least: str, most: str) -> dict[str, Any]:
 
 
 def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A ScaledObject of KEDA, which asks Prometheus and drives a HorizontalPodAutoscaler of its own."""
+    """A ScaledObject of KEDA, which asks Prometheus and drives a HorizontalPodAutoscaler."""
     trigger = {
         "type": "prometheus",
         "metricType": "AverageValue",
@@ -443,7 +443,7 @@ def hpa(service: Service) -> dict[str, Any]:
 
 
 def adapter(service: Service) -> str:
-    """The comment before the HorizontalPodAutoscaler: what prometheus-adapter is told."""
+    """The comment before the HorizontalPodAutoscaler: the configuration of prometheus-adapter."""
     signals = service.signals
     return "\n".join(
         [

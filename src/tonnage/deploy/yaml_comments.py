@@ -14,7 +14,7 @@ STEP = "  "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """A value with what is said about it."""
+    """A value with its comment."""
 
     value: Any  # of a key or an item
     note: str = ""  # the comment before it; empty for none

@@ -47,7 +47,7 @@ class CalibrationReport(Displayed):
     kept: bool  # whether it has factors
     own: bool = False  # whether own terms were fitted, not factors on the shipped ones
     strength: float  # the multiple of the prior's widths that was chosen; 0 where the shipped terms stay
-    factors: dict[str, float]  # the fitted factor of every term, or its value where it is one of their own, whether kept or not
+    factors: dict[str, float]  # the fitted factor of every term, or its value where it is a new one, whether kept or not
     shrinkage: dict[str, float]  # the width that is left of each, as a share of the prior's: 1 where the points say nothing about it
     # before, after: MAPE in percent by metric over the points that were used, without and with the factors
     before: dict[str, float]

@@ -70,7 +70,7 @@ def with_measurement(plan: Plan, question: Question, runs: Runs) -> Plan:
 def measurement(question: Question, plan: Plan, runs: Runs) -> Measurement | None:
     """What measuring the choice would buy; None where it cannot be said.
 
-    It is said of a choice whose number of systems is predicted with the shipped terms, at a confidence. A job and a replayed recording are
+    It applies to a choice whose number of systems is predicted with the shipped terms, at a confidence. A job and a replayed recording are
     left out: their loads are not read from runs of one instance.
     """
     choice = plan.choice
@@ -98,7 +98,7 @@ def _measurable(question: Question, choice: Candidate) -> bool:
         return False
     try:
         return find_gpu(choice.gpu).name == choice.gpu
-    except InputError:  # hardware that a file describes gets terms of its own
+    except InputError:  # hardware that a file describes gets new terms
         return False
 
 
@@ -141,7 +141,7 @@ class _Outcomes:
     points: Design  # that are measured
 
     def measurement(self, deciding: str) -> Measurement:
-        """All that is said of them; ``deciding`` is the metric that ends the load."""
+        """The statements about them; ``deciding`` is the metric that ends the load."""
         question, sweeps = self.contender.question, tuple(self._sweeps())
         asked, now = question.confidence, self._now()
         found = {level: self._systems(self._rate(self._after(level, 0.5))) for level in sorted({*BESIDE, asked})}
@@ -226,7 +226,7 @@ class _Outcomes:
         return float(np.mean(counts))
 
     def _sweeps(self) -> list[Sweep]:
-        """The points by their lengths, those that were chosen first first."""
+        """The points by their lengths, in the order of their choice."""
         kinds: dict[tuple[int, int], list[int]] = {}
         for place, point in enumerate(self.points.points):
             kinds.setdefault((point.isl, point.osl), []).append(place)
@@ -259,7 +259,7 @@ SHORTEST = 16
 """Fewest tokens of a length that is shorter than that of the question."""
 
 ABOVE, MOST_CLIENTS = 2, 512
-"""Clients of a point at most: in times the requests in flight at the answer's load, and what one benchmark client is asked to keep up."""
+"""Clients of a point at most: in times the requests in flight at the answer's load, and of what one benchmark client can keep up."""
 
 ROUNDS, LOAD_REQUESTS = 3, 1_000
 """Requests of each client of a simulated point, and those of the load."""
@@ -304,7 +304,7 @@ def design(instance: Instance, deciding: str, *, rate: float | None, clients: fl
     """The points that tell most about a metric of an instance under the load of an answer; None where fewer than six can be measured.
 
     Args:
-        instance: what is measured.
+        instance: the measured instance.
         deciding: the metric, such as "itl_ms" or "requests_s".
         rate: requests per second of the instance's open loop; None where it is a closed one.
         clients: requests in flight under that load.
@@ -365,7 +365,7 @@ def _shapes(isl: int, osl: int) -> Iterable[tuple[int, int]]:
 
 
 def _row(point: Point) -> dict[str, Any]:
-    """A row of a calibration in which each metric is said to be measured, which its slopes do not look at."""
+    """A row of a calibration in which each metric counts as measured, which its slopes do not look at."""
     d = point.deployment
     load = {"batch": None, "concurrency": point.concurrency, "request_rate": point.request_rate}
     return {"point": point, "model": d.model.name, "isl": point.isl, "osl": point.osl, **load, **dict.fromkeys(METRICS, 1.0)}

@@ -102,7 +102,7 @@ SURE = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 RATES = ("requests_per_second", "output_tokens_per_second")
 FEW = 0.01
-"""Shares of requests below this are not told."""
+"""Shares of requests below this are not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

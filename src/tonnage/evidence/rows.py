@@ -109,7 +109,7 @@ BIN = 1 << 14
 """More than any count of sequences in a step, so that (P, n, B) and a share pack into one integer."""
 
 SHARES = 64
-"""Steps of 1/64 by which shares are told apart."""
+"""Steps of 1/64 by which shares differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _share(begin: NDArray[np.int64], end: NDArray[np.int64], count: int) -> Floa
 
 
 def _along(span: Floats, seconds: Floats) -> float:
-    """The seconds of a span. A sum and no dot product: BLAS would start threads of its own, whose spinning costs more than a simulation."""
+    """The seconds of a span. A sum and no dot product: BLAS would start threads, whose spinning costs more than a simulation."""
     return float((span * seconds).sum())
 
 

@@ -82,7 +82,7 @@ def least_squares(residuals: Residuals, start: Floats, *, scale: Floats, evaluat
         evaluations: how often the residuals may be asked for, those of the finite differences not counted.
 
     Returns:
-        A local minimum, or the best vector so far where the evaluations were used up.
+        A local minimum, or the best vector found where the evaluations were used up.
 
     Raises:
         ValueError: the residuals are not finite at ``start``.
@@ -278,7 +278,7 @@ class Sample:
     def slopes(self) -> dict[str, Floats]:
         """How much the logarithm of every metric changes per unit of the logarithm of each factor, as shipped: float64 (rows, terms).
 
-        The rows are simulated for it; what was measured does not count.
+        The rows are simulated for it; measurements do not count.
         """
         shipped = np.zeros(len(self.names))
         self.simulate(shipped)
@@ -376,7 +376,7 @@ def fit_sample(
     return Fitted(names=sample.names, x=x, shrinkage=posterior / width)
 
 
-# Terms of their own that explain eight or more loads of one deployment: the same least squares, from starts that the loads suggest. What
+# New terms that explain eight or more loads of one deployment: the same least squares, from starts that the loads suggest. What
 # moves is the logarithm of a term over its start. The prior is wide, a factor of three to four either way: it holds only what the loads
 # cannot tell, such as how much of a step's constant part is weights and how much the host. Starts come from the lightest and the heaviest
 # load, so that the simulations, around which the rows are linear, begin near the measured machine. The turnaround is not searched: it is

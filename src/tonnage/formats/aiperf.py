@@ -100,7 +100,7 @@ def write_aiperf(run: FinishedRun, folder: Path) -> list[Path]:
 
 
 def _config(run: FinishedRun) -> dict[str, Any]:
-    """What was asked, as AIPerf's own configuration says it."""
+    """The question, as AIPerf's configuration says it."""
     load, endpoint = run.run["load"], run.run["endpoint"]
     count, closed = len(run.requests), bool(load["concurrency"])
     pattern = load.get("pattern")

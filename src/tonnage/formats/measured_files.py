@@ -80,7 +80,7 @@ class InvalidRuns:
 
     Attributes:
         include: whether they count all the same.
-        met: those that were met, in order.
+        met: the met ones, in order.
     """
 
     def __init__(self, *, include: bool = False) -> None:
@@ -127,7 +127,7 @@ class Measurement:
     values: Values  # by canonical column name (``columns``); what was not measured is absent. Latencies are in milliseconds.
     where: str  # the file and the line or benchmark, for messages
     line: int  # the line in the file, or the place of the point in its source, from 1
-    soft: frozenset[str] = frozenset()  # columns that hold a measured mean where the nominal value was not said
+    soft: frozenset[str] = frozenset()  # columns that hold a measured mean where the nominal value is missing
     whole_run: bool = False  # whether the source is the report of one run, not a line of a table
 
     def completed(self, given: Values) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def measurements(path: Path | str, given: Values | None = None, invalid: Invalid
 
     Args:
         given: what the caller knows: any of model, gpu, precision, tp, pp, isl, osl, engine and a load.
-        invalid: what is done with run folders that are INVALID, and hears of them; they are left out if not given.
+        invalid: called with each INVALID run folder; they are left out without it.
 
     Raises:
         InputError: naming file, line or key, and what would be right.

@@ -112,7 +112,7 @@ class Buckets:
         return Buckets(bounds=self.bounds, counts=counts, total=self.total - before.total)
 
     def bracket(self, share: float) -> tuple[float, float]:
-        """The bounds of the bucket in which the quantile lies, in seconds; NaN without observations."""
+        """The bounds of the bucket of the quantile, in seconds; NaN without observations."""
         if not self.count:
             return math.nan, math.nan
         rank = share * self.count
@@ -249,7 +249,7 @@ class Signals:
     # isl, osl: histograms of the prompt and output tokens of single requests
     isl: str = ""
     osl: str = ""
-    # cache_queries, cache_hits: counters of the prompt tokens that a prefix cache was asked for, and had
+    # cache_queries, cache_hits: counters of the prompt tokens that a prefix cache looked up, and had
     cache_queries: str = ""
     cache_hits: str = ""
     ended: str = ""  # counter of the requests that ended, where no histogram counts them

@@ -60,7 +60,7 @@ class Upstream(asyncio.Protocol):
         self.deadline = math.inf  # the loop's time at which the response is too late
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands."""
+        """The connection is open."""
         self._transport = transport  # type: ignore[assignment] # what a stream connection always gives
         self.usable = True
 
@@ -139,7 +139,7 @@ class Upstream(asyncio.Protocol):
         self.fail(why, again=False)
 
     def fail(self, why: str, *, again: bool) -> None:
-        """Give the response up and close; the receiver is told."""
+        """Give the response up, close, and tell the receiver."""
         receiver, self._receiver = self._receiver, None
         self.close()
         if receiver is not None:
@@ -159,7 +159,7 @@ class Upstream(asyncio.Protocol):
             self.fail("the connection was lost", again=True)
 
     def close(self) -> None:
-        """End the connection at once; nobody is told."""
+        """End the connection at once without telling anyone."""
         self.usable = False
         self._receiver = None
         if self._transport is not None:

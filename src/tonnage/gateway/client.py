@@ -113,7 +113,7 @@ class Exchange:
         return counted
 
     def _came(self, tokens: int) -> None:
-        """Take tokens off those that are still to come."""
+        """Take tokens off the expected ones."""
         tokens = min(tokens, self._left)
         self._left -= tokens
         self._core.backends[self._at].tokens -= tokens
@@ -242,7 +242,7 @@ class Client(asyncio.Protocol):
         return self._exchange is not None or self._owned is not None
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what has become complete is served."""
+        """Read on, and serve complete requests."""
         if self._lingering or self._last or self._refused is not None:
             return
         reader, began, in_body = self._reader, self._reader.begun, self._reader.in_body
@@ -390,7 +390,7 @@ class Client(asyncio.Protocol):
             self._exchange.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has left; what was running for it ends."""
+        """The client has left; its requests end."""
         self.deadline, self._owned = math.inf, None
         self._core.clients.discard(self)
         exchange, self._exchange = self._exchange, None

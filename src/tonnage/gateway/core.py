@@ -116,7 +116,7 @@ class Core:
         self.balancer = Balancer(self.backends, settings.policy, settings.seed)
         self.clients: set[Swept] = set()
         self.draining = False  # whether the gateway is about to end
-        # held: bytes of bodies that are held, including those that still arrive; in_flight: requests that are being served; retries:
+        # held: bytes of bodies that are held, including partly received ones; in_flight: requests that are being served; retries:
         # requests that went to a second backend
         self.held = self.in_flight = self.retries = 0
         self.refused: Counter[int] = Counter()  # requests that the gateway answered itself with an error, by status

@@ -55,7 +55,7 @@ class GatewayArguments:
         "Host of one of the plan's systems, once for each (default: this machine for a plan of one).", default=()
     )
     policy: str = about(
-        "Which instance gets a request: round-robin, weighted, least-tokens, power-of-two, prefix-aware, session and others "
+        "Router between the instances: round-robin, weighted, least-tokens, power-of-two, prefix-aware, session and others "
         "(default: least-outstanding).",
         default="least-outstanding",
     )

@@ -193,12 +193,12 @@ def compiled(tables: Tables) -> Any:
             return EngineHandle.compile(path, tables.system, tables.backend, tp_size=tables.parallelism.tp, **formats(tables))
     except InputError:
         raise
-    except Exception as error:  # the wheel raises many kinds, and some are of no module of its own
+    except Exception as error:  # the wheel raises many kinds, and some come from other packages
         raise tables.refuse(error) from None
 
 
 def formats(tables: Tables) -> dict[str, Any]:
-    """Formats, those that the wheel infers of such checkpoints, and for experts how they are split."""
+    """Formats that the wheel infers from such checkpoints, and for experts how they are split."""
     narrow = tables.backend == "trtllm" and tables.kv == "fp8" and not tables.model.has_latent_cache
     attention = "fp8" if narrow else "bfloat16"
     found: dict[str, Any] = {"gemm_quant_mode": tables.gemm, "kvcache_quant_mode": tables.kv, "fmha_quant_mode": attention}

@@ -5,7 +5,7 @@ datasheet. Kinds that read a bounded number of entries, or a state, cost the sam
 
 Decode attention is limited by bandwidth where the kernel takes the query heads of a KV head together. The kernels of 2024
 (TensorRT-LLM 0.9 and 0.10) did so for groups of eight heads and above a number of sequences; otherwise each query
-head of each sequence was a block of its own, and blocks ran in waves.
+head of each sequence was a separate block, and blocks ran in waves.
 """
 
 from __future__ import annotations

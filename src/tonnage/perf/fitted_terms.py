@@ -59,7 +59,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(name="compute_blocks", about="share of the FP8 rate with a scale per block of weights"),
     FittedTerm(name="norm", about="exponent of the norm that joins arithmetic and weight traffic", groups=("shared",)),
     FittedTerm(name="activation", about="passes of the activations through memory", groups=("shared",)),
-    FittedTerm(name="gelu", about="elements that GELU reads and writes per element, in kernels of its own"),
+    FittedTerm(name="gelu", about="elements that GELU reads and writes per element, in a separate kernel"),
     # attention
     FittedTerm(
         name="attention",
@@ -103,7 +103,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(name="efficiency", about="share of the links' bandwidth that large all-reduces reach", groups=("links",)),
     FittedTerm(name="tp", about="correction of that share for a number of GPUs", groups=("links",), keys=("tp{gpus}",)),
     FittedTerm(name="small", about="share of the links' bandwidth that small all-reduces reach", groups=("links",)),
-    FittedTerm(name="one_shot", about="the same where an engine has one-shot kernels of its own"),
+    FittedTerm(name="one_shot", about="the same where an engine brings its one-shot kernels"),
     FittedTerm(name="one_shot_tokens", about="tokens of a step up to which every all-reduce is a small one", unit="tokens"),
     FittedTerm(name="allreduce_s", about="latency of a small all-reduce of two GPUs", unit="s", factor=("allreduce_s", 1)),
     FittedTerm(name="latency", about="that latency, relative to NVLink and to Hopper", groups=("architectures", "links")),
@@ -148,7 +148,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     ),
     FittedTerm(
         name="generation_sequence",
-        about="host seconds per sequence beside a GPU generation, relative to others",
+        about="host seconds per sequence with a GPU generation, relative to others",
         groups=("architectures",),
         keys=("sequence",),
     ),
@@ -174,14 +174,14 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(name="step_s", about="host seconds per step", unit="s", factor=("step_s", 1)),
     FittedTerm(name="schedule_s", about="scheduling that an engine does not do while the step before runs", unit="s"),
     FittedTerm(name="sequence_s", about="host seconds per sequence of a step", unit="s", factor=("sequence_s", 1)),
-    FittedTerm(name="sequence_generation", about="the same beside a GPU generation, relative to others", keys=("sequence_{generation}",)),
+    FittedTerm(name="sequence_generation", about="the same with a GPU generation, relative to others", keys=("sequence_{generation}",)),
     FittedTerm(name="prefill_s", about="host seconds of a step with prefill", unit="s", factor=("prefill_s", 1)),
     FittedTerm(name="prefill_ranks_s", about="what such a step takes longer among several GPUs", unit="s", factor=("prefill_s", 1)),
     FittedTerm(name="prefill_layer_s", about="what such a step takes longer per layer", unit="s"),
     FittedTerm(
         name="launch_layer_s", about="least seconds per layer of a step with prefill whose kernels are launched one by one", unit="s"
     ),
-    FittedTerm(name="launch_layer", about="the same beside a GPU generation, relative to others", keys=("launch_layer_{generation}",)),
+    FittedTerm(name="launch_layer", about="the same with a GPU generation, relative to others", keys=("launch_layer_{generation}",)),
     FittedTerm(name="latent_prefill_s", about="what latent attention launches in such a step, per layer", unit="s"),
     # front end and client
     FittedTerm(name="frontend_s", about="front end, once per request", unit="s", factor=("frontend_s", 1), in_step=False),

@@ -29,10 +29,10 @@ WITH_INDEXER = tuple(CHOOSING)
 
 STREAMS_LAYER = 0.4
 """What hyper-connections launch in a layer, relative to a whole one: mixing the residual streams before and after attention and MLP is
-four to six kernels beside about twelve (counted in DeepSeek V4's model file of transformers 5.23.0; an estimate)."""
+four to six kernels instead of about twelve (counted in DeepSeek V4's model file of transformers 5.23.0; an estimate)."""
 
 SPARSE_LATENT = ("sparse-latent", "compressed")
-"""Those that launch what latent attention does, too."""
+"""Kinds that launch the kernels of latent attention, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def _launched_layers(groups: TermGroups, model: Model) -> float:
 def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
     """Seconds to launch a layer, with the kernels that narrow its activations and those that normalise query and key heads.
 
-    Kernels that narrow to 4 bits or scale by blocks are fused with fewer of their neighbours than those that narrow to 8 bits, and some
+    Kernels that narrow to 4 bits or scale by blocks are fused with fewer of their neighbours than kernels that narrow to 8 bits, and some
     attention kernels have queries, keys and values narrowed before them for a cache of 8 bits.
     """
     engine = groups.engine

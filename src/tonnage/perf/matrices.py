@@ -119,7 +119,7 @@ BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
 
 GELU = 2.0
-"""Elements that a kernel of its own for GELU reads and writes per element, where an engine's terms do not say otherwise."""
+"""Elements that a separate kernel for GELU reads and writes per element, where an engine's terms do not say otherwise."""
 
 GRACE_W = 250.0
 """Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
@@ -224,7 +224,7 @@ def _passes(terms: MatrixTerms, model: Model, precision: Precision) -> float:
     """Elements of the inner width that a token writes or reads in the MLP of a layer.
 
     A gated MLP writes the outputs of two matrices, reads both, writes their product and reads that. Without a gate the output of one
-    matrix is written and the result of GELU is read; in 16 bits GELU moves ``terms.gelu`` elements of its own between them, and in
+    matrix is written and the result of GELU is read; in 16 bits GELU moves ``terms.gelu`` elements more between them, and in
     8 bits it is fused with the kernel that narrows, as Falcon and GPT-J show.
     """
     if model.gated:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # belongs to the one deployment of the question.
 
 COUNTS = {"prefill_tokens": 0, "decode_sequences": 0, "context_tokens": 0, "prefill_sequences": 1, "past_tokens": 0}
-"""Columns of whole numbers, and what stands where an optional one is absent."""
+"""Columns of whole numbers, and the value of an absent optional one."""
 
 NEEDED = ("prefill_tokens", "decode_sequences", "context_tokens", "seconds")
 MOST = 1e12
@@ -320,7 +320,7 @@ def reduction(deployment: Deployment) -> Reduction:
     """
     source = deployment.step_source
     if source is None:
-        raise InputError(f"{option('step_model')}: none is asked for")
+        raise InputError(f"{option('step_model')}: no step model is named")
     check_stages(deployment)
     if source.name == AICONFIGURATOR:
         return _reduced(aiconfigurator.timed_steps(deployment), aiconfigurator.described(deployment))

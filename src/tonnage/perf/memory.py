@@ -130,7 +130,7 @@ def expert_weights(model: Model) -> int:
 def drafter_bytes(deployment: Deployment) -> int:
     """Bytes of a drafter's weights on each GPU; 0 without speculative decoding.
 
-    Its layers are in the model's format and split like the model's; heads of its own are in 16 bits.
+    Its layers are in the model's format and split like the model's; its separate heads are in 16 bits.
     """
     asked, model, split = deployment.speculation, deployment.model, deployment.parallelism
     if asked is None:

@@ -59,7 +59,7 @@ def estimated_instance(deployment: Deployment, *, gpus_per_system: int, prompt_t
     """An instance with any number of pipeline stages, as one engine.
 
     Args:
-        deployment: what is deployed; its knobs are per micro-batch.
+        deployment: model, GPUs and engine; its knobs are per micro-batch.
         gpus_per_system: stages that do not fit into one system are joined by the network.
         prompt_tokens: mean prompt.
 
@@ -130,8 +130,8 @@ LINK_BYTES_S = 1.25e9
 """Bytes per second over which the weights of an instance are read where nothing is given: a network of 10 Gbit/s."""
 
 BOOT_S = 60.0
-"""Seconds next to the weights where nothing is said: the container, CUDA, compilation and the capture of CUDA graphs. An assumption of this
-project, not a measurement: give ``boot`` or ``start`` as you measured it."""
+"""Seconds next to the weights where the question gives none: the container, CUDA, compilation and the capture of CUDA graphs. An
+assumption of this project, not a measurement: give ``boot`` or ``start`` as you measured it."""
 
 
 def weight_bytes(deployment: Deployment) -> int:

@@ -144,7 +144,7 @@ HOST_PREFILL = _term(
     "host",
     fed_by=("prefill_s", "prefill_ranks_s", "prefill_layer_s", "expert_prefill_s"),
 )
-EXPERT_UNEVEN = _term("1", "how far the touched share f of the fullest GPU lies above the mean, in units of the root of f · (1 − f)")
+EXPERT_UNEVEN = _term("1", "how far the touched share f of the fullest GPU exceeds the mean, in units of the root of f · (1 − f)")
 EXPERT_FLOPS = _term(
     "s/token",
     "arithmetic of the routed experts' matrices",
@@ -154,9 +154,7 @@ EXPERT_FLOPS = _term(
 STARVED = _term("s", "large all-reduces whose kernel is left with few blocks", "link", stages="times", fed_by=("block_bytes_s",))
 STARVED_FROM = _term("tokens", "tokens of a step above which they are", stages="times")
 STARVED_TO = _term("tokens", "most tokens of a step for which they are", stages="times")
-HEADS = _term(
-    "s/token", "decode attention, per context token, while each query head is a block of its own", "kv", fed_by=(*DECODE, "walk_s")
-)
+HEADS = _term("s/token", "decode attention, per context token, while each query head is a separate block", "kv", fed_by=(*DECODE, "walk_s"))
 WAVE = _term("1", "waves of such blocks per decode sequence: query heads per multiprocessor", stages="share", fed_by=("walk_s",))
 GROUPED_FROM = _term(
     "sequences", "decode sequences from which a block takes the query heads of a KV head together", stages="times", fed_by=("walk_s",)
@@ -199,7 +197,7 @@ SPARSE_MOST = _term(
 )
 SCAN = _term(
     "s/token",
-    "prefill of layers with a state or with windows beside compressed entries, per new token",
+    "prefill of layers with a state or with windows and compressed entries, per new token",
     "attention",
     fed_by=("scan", "attention", "latent_attention"),
 )

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 # What a mixture of experts adds to a step: its matrices, the copies of its tokens, and the tokens' way to their experts. Each rank of data-
 # parallel attention (``Parallelism.dp``) brings T tokens to a step, so that dp · T tokens choose experts together; where ranks bring
-# different numbers, T is the mean (``share`` of ``step_seconds``). Of E experts of which a token chooses k, those that no token chose are
-# not read. With random choices the expected touched share after t tokens is 1 − (1 − k/E)^t; with choices that resemble each other
+# different numbers, T is the mean (``share`` of ``step_seconds``). Of E experts of which a token chooses k, experts that no token chose
+# are not read. With random choices the expected touched share after t tokens is 1 − (1 − k/E)^t; with choices that resemble each other
 # (``spread`` below 1) it is less. The experts of one of the ``ep`` groups are at times touched more than the mean, and the step waits for
 # the fullest group: with n = E/ep experts in each, the counts are binomial, and the largest of ep such counts lies some standard deviations
 # above the mean (``largest_of``, ``EXPERT_UNEVEN``). Routers also favour some experts, so that the arithmetic and the copies of tokens on
-# the fullest GPU are ``skew`` above the mean per doubling of ``ep``. The experts' matrices are kernels of their own: their arithmetic and
+# the fullest GPU are ``skew`` above the mean per doubling of ``ep``. The experts' matrices are separate kernels: their arithmetic and
 # reading are joined apart from those of the dense matrices. With tensor parallelism alone the experts' outputs are summed by the all-reduce
 # of ``links``. With data-parallel attention, tokens travel to the GPUs of their experts and back: one dispatch and one combine per layer.
 
@@ -190,7 +190,7 @@ def drafting(deployment: Deployment, coefficients: Callable[[Model], list[float]
     """The deployment's speculative decoding, as far as it decides how long steps take; None without.
 
     Args:
-        deployment: what is deployed.
+        deployment: the model on its GPUs and engine.
         coefficients: gives the coefficient array of a model on the deployment's GPUs, without what the host does once per step.
     """
     import numpy as np

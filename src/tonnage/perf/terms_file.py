@@ -83,7 +83,7 @@ def with_own_terms(terms: Mapping[str, Any], own: Mapping[str, float], preset: s
 
 
 def _cleared(name: str) -> bool:
-    """Whether a shipped term of an engine is among those that the own terms stand for."""
+    """Whether a shipped term of an engine is replaced by the own terms."""
     return (name.endswith("_s") and name != "allreduce_s") or any(name == term or name.startswith(f"{term}_") for term in CLEARED)
 
 
@@ -167,7 +167,7 @@ AGAIN = "reinstall, or write it again with ./fit"
 
 @strict
 class EngineRows:
-    """The GPUs that an engine's rows cover, and what is said of it on other GPUs."""
+    """The GPUs that an engine's rows cover, and the note for other GPUs."""
 
     gpus: tuple[str, ...]
     elsewhere: str
@@ -189,7 +189,7 @@ class Origins:
     latent: dict[str, int] = field(default_factory=dict)
     front_end: tuple[str, ...] = ()  # engines whose seconds per streamed token were chosen by rows
     gpus: dict[str, int] = field(default_factory=dict)  # by GPU whose generation was fitted as a whole, its points of 2026
-    models: tuple[str, ...] = ()  # those that rows are of
+    models: tuple[str, ...] = ()  # the models of the rows
 
 
 @strict

@@ -1,9 +1,9 @@
 """Seconds of many steps at once: the twin of ``perf.step`` on numpy arrays.
 
 Explanations, calibrations and fits estimate thousands of steps and cannot afford a scalar call for each. Every formula of
-``step`` therefore stands here once more, operation by operation, and in smaller pieces, so that a caller can take a step apart
+``step`` therefore is written here once more, operation by operation, and in smaller pieces, so that a caller can take a step apart
 (``parts``) or weigh its pieces apart (``calibration.rows``). The two agree but for the last bits of powers, which numpy computes
-by another routine: to a relative 1e-13 (``tests/perf/test_vectorised_step.py``).
+by another routine: to a relative 1e-13 (``tests/perf/test_step.py``).
 
 Throughout, ``k`` holds coefficients by place: of shape (COEFFICIENTS,) where all steps are of one deployment, or of shape
 (COEFFICIENTS, steps) where each step has its own deployment; both may be longer by a table. The other arguments are float64
@@ -74,7 +74,7 @@ def parts(k: Floats, steps: Steps, drafting: Drafting | None = None) -> dict[str
     """Seconds of each step by the parts of ``step_terms.PARTS``; they add up to the step's, with drafts to what is not the drafter's.
 
     The p-norm that joins arithmetic and weight traffic is divided between the two in proportion to their p-th powers. What a step
-    waits for its kernels to be launched one by one is the host's. A table behind the coefficients is a part of its own.
+    waits for its kernels to be launched one by one is the host's. A table behind the coefficients is a separate part.
     """
     prefill, starts, decodes = steps.prefill_tokens, steps.prefill_sequences, steps.decode_sequences
     verified = decodes if drafting is None else decodes * (drafting.tokens + 1)

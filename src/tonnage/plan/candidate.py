@@ -124,7 +124,7 @@ CONFIDENCE = 0.8  # the confidence that decides where none is requested
 
 CONFIDENCES = (0.5, 0.99)  # the lowest and the highest that can be asked for: beyond, no held-out error says anything
 
-BESIDE = (0.5, 0.8, 0.95)  # those that a plan always names, next to the requested one
+BESIDE = (0.5, 0.8, 0.95)  # levels that a plan always names, next to the requested one
 
 MOST_TIMES = 2  # A confidence above the asked one that takes more than this many times the systems is not reached: nobody would buy them
 
@@ -213,7 +213,7 @@ class Candidate(Shown):
     load: Load  # how requests reach an instance at that load
     # which parts of the prediction rest on something other than measurements of this GPU and engine, each with its source
     marks: tuple[str, ...] = ()
-    # accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is
+    # accuracy_impact, calibration: published findings on the number format: "very low" to "high", and how long; "" where nothing is
     accuracy_impact: str = ""
     calibration: str = ""
     confidence: Confidence | None = None  # how sure the number of systems is; None where nothing was predicted
@@ -293,7 +293,7 @@ class Candidate(Shown):
         return sum(one.fleet.gpus for one in self._shared())
 
     def _shared(self) -> list[Pool]:
-        """Of the pools on each kind of system the one with most of them, in which the others stand too."""
+        """Of the pools on each kind of system the one with most of them, which houses the others too."""
         most: dict[str, Pool] = {}
         for pool in self.pools:
             most[pool.system] = max(most.get(pool.system, pool), pool, key=lambda one: one.systems)
@@ -326,7 +326,7 @@ def mean_latency(candidate: Candidate) -> float:
 
 
 def by_gpus_needed(candidate: Candidate) -> tuple[bool, float, float, float]:
-    """Sort key: first those that reach the asked confidence; then fewest whole GPUs, fewest exactly, lowest latency."""
+    """Sort key: first whether one reaches the confidence; then fewest whole GPUs, fewest exactly, lowest latency."""
     per_system, sure = candidate.gpus / candidate.systems, candidate.confidence
     return (sure is not None and not sure.reached, candidate.gpus, candidate.systems_exact * per_system, mean_latency(candidate))
 

@@ -193,12 +193,12 @@ class WayCost(Shown):
     usd_per_million_output_tokens: float | None = None
     parts: tuple[CostPart, ...] = ()  # what the cost consists of
     purchase_usd: float | None = None  # price of the systems on the day they are bought
-    # systems, systems_exact, instances, gpus: what is owned; None or 0 where nothing is
+    # systems, systems_exact, instances, gpus: owned ones; None or 0 where nothing is
     systems: int = 0
     systems_exact: float | None = None
     instances: int = 0
     gpus: int = 0
-    # cloud_gpu_hours_per_year, cloud_gpus_at_peak: what is rented
+    # cloud_gpu_hours_per_year, cloud_gpus_at_peak: rented ones
     cloud_gpu_hours_per_year: float = 0.0
     cloud_gpus_at_peak: int = 0
     api_requests_per_year: float = 0.0  # what owned systems leave to an API

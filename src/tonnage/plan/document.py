@@ -1,7 +1,7 @@
 """Values as JSON, and back: one rule for every class of a plan.
 
 A class that derives from ``Shown`` names properties in ``DERIVED`` that its JSON shows next to its fields, for readers who want the
-answer without following it, such as ``choice.gpu`` beside ``choice.pools[0].gpu``. They are never a second source: reading compares
+answer without following it, such as ``choice.gpu`` for ``choice.pools[0].gpu``. They are never a second source: reading compares
 the whole document with the values that were read from it.
 """
 

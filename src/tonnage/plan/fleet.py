@@ -75,7 +75,7 @@ HOURS_PER_YEAR = 8_760.0
 
 @strict
 class Standby:
-    """Units that fail one by one, and how many of them there are beyond those that the peak needs."""
+    """Units that fail one by one, and how many of them there are beyond the need of the peak."""
 
     unit: Unit  # what fails at once: a whole system, or one instance
     needed: int  # units that carry the peak inside the limits
@@ -209,7 +209,7 @@ class LimitOverHours:
     """What became of one limit, hour by hour."""
 
     limit: Limit
-    share: float  # of all requests, those that took longer than the limit's time
+    share: float  # of all requests that took longer than the limit's time
     broken_hours: int  # hours in which the limit's statistic, over the requests that were due in them, was above it
     hours: int  # those in which a request was due
     worst_hour: int  # the one with the largest share of such requests, counted from 0
@@ -230,7 +230,7 @@ class OverHours(Shown):
 
     DERIVED: ClassVar[tuple[str, ...]] = ("instance_hours",)
 
-    held: tuple[Held, ...]  # instances that were held, with those that start, stand by and leave, the fewest first
+    held: tuple[Held, ...]  # instances that were held, with starting, standby and leaving ones, the fewest first
     limits: tuple[LimitOverHours, ...]  # what became of each limit but those on single gaps
 
     @property
@@ -265,7 +265,7 @@ class AutoscalingCost:
     """Cloud GPUs for a year at this pace, in USD."""
 
     fixed_usd_per_year: float  # all instances all the time
-    scaled_usd_per_year: float  # those that the first proposal holds
+    scaled_usd_per_year: float  # the cost of instances that the first proposal holds
     offer: str  # what is rented, in words
 
 

@@ -1,4 +1,4 @@
-"""Latency limits: what was asked, how far it is used, by what it is broken, and what ends the load of an instance."""
+"""Latency limits: how far they are used, what breaks them, and what ends the load of an instance."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ RACK_KW = 42.0
 class Aim:
     """What a choice aims at."""
 
-    # what is to be as little as possible: GPUs, the cost of a year, the power of the systems, or the latency at the peak
+    # what to minimise: GPUs, the cost of a year, the power of the systems, or the latency at the peak
     objective: Objective = "gpus"
     # most that may be spent; None for no limit. ``budget_of`` says on what: the purchase, or a year of serving.
     budget_usd: float | None = None

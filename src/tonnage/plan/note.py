@@ -77,7 +77,7 @@ class PromptPart:
 
 @strict
 class PromptParts:
-    """Every prompt is longer by these parts than what is asked; ``tokens`` is their sum."""
+    """These parts make every prompt longer than the question's; ``tokens`` is their sum."""
 
     tokens: int
     parts: tuple[PromptPart, ...]
@@ -351,7 +351,7 @@ class WideOverPcie:
 class LengthToShorten:
     """Shortening prompts, or answers, saves much more than shortening the other: read off the sensitivity of the plan."""
 
-    value: float  # systems that the one saves, over those that the other does, or over 1 % of all where it saves less
+    value: float  # systems that the one saves, over the savings of the other, or over 1 % of all where it saves less
     which: Literal["isl", "osl"]
     change: float  # by which each was shortened, such as −0.2
     # saved, other_saved: systems saved, without rounding; those of another size are counted by their GPUs

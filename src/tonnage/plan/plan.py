@@ -1,4 +1,4 @@
-"""The answer of a sizing: what was chosen, what it rests on, what else was possible, why the rest was not, and what it costs.
+"""The answer of a sizing: the choice, what it rests on, what else was possible, why the rest was not, and what it costs.
 
 A plan is one JSON object; later commands read it and nothing else carries a decision.
 """
@@ -111,7 +111,7 @@ class Understood:
     osl: str
     mean_isl: float
     mean_osl: float
-    limits: tuple[Limit, ...]  # latency limits as asked; ``limits_that_count`` are those that count in this mode
+    limits: tuple[Limit, ...]  # latency limits as asked; ``limits_that_count`` has the ones of this mode
     limits_that_count: tuple[Limit, ...]
     mode: Mode | None = None  # who waits for what; None for a plan from measured points
     step_factor: float = 1.0  # on the time of every step; 1 for the model as it is
@@ -123,7 +123,7 @@ class Understood:
     spare_systems: int = 0  # added to what the load needs
     confidence: float | None = None  # with which the number of systems is to meet the limits, as a share; None for measured points
     seed: int | None = None  # of every random draw; None for measured points
-    speculation: str = ""  # speculative decoding that was tried beside none; "" for none
+    speculation: str = ""  # speculative decoding that was tried as well; "" for none
     router: str = ""  # what gives requests to the instances; "" for measured points
     shares: str = ""  # what prompts share; "" for nothing. ``mean_isl`` is then that of whole prompts, and ``isl`` what was requested.
     benchmarks: str = ""  # the file of measured points; "" where the plan was simulated
@@ -168,7 +168,7 @@ class Plan(Saved, InNotebooks):
     job: JobDone | None = None  # when a job is done on the choice; None where it asks for no job, or nothing was chosen
     existing: Existing | None = None  # what systems that exist carry; None unless asked
     cost: Cost | None = None  # of the choice; None where nothing was chosen
-    aim: Aim | None = None  # what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen
+    aim: Aim | None = None  # objective and maxima; None without one, and the fewest GPUs are chosen
     runner_up: RunnerUp | None = None  # the best deployment on another GPU type; None where none was tried or meets the limits
     measurement: Measurement | None = None  # what measuring the choice would buy; None where that cannot be said
     measured: Measured | None = None  # the answer of the scenario's own benchmarks; None where it names none

@@ -277,7 +277,7 @@ class Provenance:
     benchmarks: str = ""  # the file of measured points that the plan rests on; "" where it was simulated
     sources: tuple[str, ...] = ()  # what that file says of its points, each once
     seed: int | None = None  # of every random draw; None where nothing was simulated
-    calibration: Calibration | None = None  # factors of one's own on the fitted terms; None for the terms as shipped
+    calibration: Calibration | None = None  # the user's factors on the fitted terms; None for the terms as shipped
     step_model: str = ""  # whose step times were used in place of the fitted terms; "" for the fitted ones
     command: str = ""  # as it was typed; "" where the plan was not made by the command
     date: str = ""  # the day on which it was made, as YYYY-MM-DD; "" where it is not known

@@ -30,7 +30,7 @@ class CaseAtPeak:
     # each of its limits, with the value at the asked confidence and the share of the limit that it uses. The percentile of single gaps
     # (ITL) is an upper bound where several use cases share a pool: the record pools their gaps.
     limits: tuple[LimitUse, ...]
-    # ttft_ms, tpot_ms, e2e_ms: of its own requests, by the prediction as it is
+    # ttft_ms, tpot_ms, e2e_ms: of its requests, by the prediction as it is
     ttft_ms: Latencies
     tpot_ms: Latencies
     e2e_ms: Latencies
@@ -70,6 +70,9 @@ class Arrangement:
     systems: tuple[PoolSystems, ...]  # by kind
     # standby systems for failures, of each kind of system or of the instances of each pool; empty where none was requested
     standby: tuple[Standby, ...] = ()
+    # a year of the systems, owned, and of the instances, rented by the hour; None where a price is not known or was not requested
+    owned_usd_per_year: float | None = None
+    rented_usd_per_year: float | None = None
 
     @property
     def gpus(self) -> int:

@@ -51,7 +51,7 @@ class Table:
     mark: str = "chosen"
     folded: bool = False  # whether it is closed at first, where the reader can open it
     note: str = ""  # what a reader must know of the cells
-    # names of the columns that a narrow page may leave out, the first to go first. The others say which row it is, or what was asked, and
+    # names of the columns that a narrow page may leave out, the first to go first. The others identify the row or the question, and
     # never go.
     spare: tuple[str, ...] = ()
 

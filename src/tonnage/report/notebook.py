@@ -47,7 +47,7 @@ def plot(
     limits: Mapping[str, float] | None = None,
     log: bool = False,
 ) -> Plot:
-    """A figure of one's own in the form of the report's, such as two measured curves next to each other.
+    """A user's figure in the form of the report's, such as two measured curves next to each other.
 
     Args:
         title: above the figure.

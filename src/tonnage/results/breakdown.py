@@ -27,7 +27,7 @@ class Violation:
     """What became of one limit."""
 
     limit: str  # such as "TTFT p95 ≤ 500 ms"
-    share: float  # of all requests, those that took longer than the limit's time, or were not completed
+    share: float  # of all requests that took longer than the limit's time, or were not completed
     broken_hours: int  # hours of the run in which the limit's statistic, over the requests that were due in them, was above it
     hours: int  # those in which a request was due
     worst_hour: int  # the hour with the largest share of such requests, counted from 0
@@ -84,7 +84,7 @@ class ClassResult:
     share: float
     ttft_limit_s: float | None  # the time to first token that its requests should have, in seconds; None where none was given
     requests: int  # all that were sent …
-    # completed, rejected: … of these; what was shed is rejected
+    # completed, rejected: … of these; shed ones are rejected
     completed: int
     rejected: int
     preemptions: int  # times that one of them lost its KV blocks

@@ -247,7 +247,7 @@ def _statistics(nanoseconds: NDArray[np.int64] | NDArray[np.float64]) -> Latenci
     if not nanoseconds.size:
         return Latencies()
     mean = float(nanoseconds.mean()) / 1e6
-    p50, p90, p95, p99 = (value / 1e6 for value in percentiles(nanoseconds, _PERCENTILES))  # of an array of its own, made for this
+    p50, p90, p95, p99 = (value / 1e6 for value in percentiles(nanoseconds, _PERCENTILES))  # of an array made for this
     return latencies(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99)
 
 
@@ -321,7 +321,7 @@ class ByRequest:
 
 
 def latencies_by_request(requests: Requests, counted: NDArray[np.bool_] | None = None) -> ByRequest:
-    """The latencies of the requests of a record that count, those that ``summarize`` counts where None; the ITL of one is its TPOT."""
+    """The latencies of the requests of a record that count, ``summarize``'s where None; the ITL of one is its TPOT."""
     import numpy as np
 
     due, first, last, gaps = requests.due_ns, requests.first_token_ns, requests.last_token_ns, requests.osl - 1

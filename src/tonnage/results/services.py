@@ -16,7 +16,7 @@ class StreamResult:
     asked: str  # the traffic in words
     answered_per_second: float  # answers over the time from the first request to the last answer
     items_per_second: float  # the same in items, such as images: inferences per second
-    latencies: Latencies  # from request to answer, in milliseconds, of those that were answered
+    latencies: Latencies  # from request to answer, in milliseconds, of answered requests
     # requests, rejected, expired: how many came, found a full queue, or waited too long
     requests: int
     rejected: int

@@ -2,7 +2,7 @@
 
 A run folder holds five files; nothing in it depends on the clock, so the same seed gives the same bytes.
 
-    scenario.yaml      what was asked
+    scenario.yaml      the inputs
     requests.parquet   one row per request: id, due_ns, sent_ns, first_token_ns, last_token_ns, isl, osl,
                        cached_tokens, instance, status, preemptions; window_ns in the file's metadata
     gaps.parquet       histogram of single gaps: bucket, bin_low_ns, count, where the count is not zero

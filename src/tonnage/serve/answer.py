@@ -115,7 +115,7 @@ class Answer:
     asked: Asked  # its request
     prompt: Prompt
     script: Script | None = None  # what it says, where that is known beforehand
-    made: int = 0  # output tokens so far, of which ``reasoned`` were thought
+    made: int = 0  # current output tokens, of which ``reasoned`` were thought
     reasoned: int = 0
     finish: str = ""  # "stop" or "length" once it has ended, "abort" when its client left
     stopped_by: str | int = ""  # the stop text or the token that ended it, if one did
@@ -140,7 +140,7 @@ class Answer:
             self._queue.put_nowait(Piece(finish=LEFT, silent=True))
 
     def abort(self) -> None:
-        """The engine gives it up; its client is told."""
+        """The engine gives it up, and the client gets an error."""
         if not self.finish:
             self._queue.put_nowait(Piece(finish=LEFT))
 

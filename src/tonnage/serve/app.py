@@ -106,7 +106,7 @@ class Stream(Response):
         self.ended: Callable[[], None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send every event as a body part of its own."""
+        """Send every event as a separate body part."""
         watch = asyncio.ensure_future(left(receive, self._answers))
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -42,7 +42,7 @@ class SimulatedArguments(FleetArguments):
     tp: int | None = about("Tensor-parallel degree (default: 1).")
     plan: Path | None = about("A plan that tonnage size --output wrote: its choice is served.")
     rules: str | None = about("Engine preset whose scheduler and step times are simulated (default: the newest of vLLM).")
-    speed: float = about("How many times as fast as a clock on the wall the simulated time runs (default: 1).", default=1.0)
+    speed: float = about("Speed of the simulated time, as a multiple of wall-clock time (default: 1).", default=1.0)
     tokenizer: Path | None = about("Local tokenizer.json; without one, 4 characters are a token.")
     osl: str | None = about("Length of answers that end by themselves, such as 200 or lognormal:211,163 (default: as in Azure's traces).")
     reasoning_parser: str | None = about("Any name, as in vLLM: the model thinks before it answers.")
@@ -52,13 +52,13 @@ class SimulatedArguments(FleetArguments):
     kv_events_topic: str = about("Topic before each batch of them (default: none).", default="")
     kv_role: str | None = about("Side of prefill and decode apart, as vLLM's NIXL connector: producer or consumer (default: neither).")
     kv_link: str | None = about("Bytes per second that a GPU sends to the other side (default: 50GB/s, a port of 400 Gb/s).")
-    kv_overlap: bool = about("Whether a layer's KV cache is sent as soon as it is computed (default: no).", default=False)
+    kv_overlap: bool = about("Send a layer's KV cache as soon as it is computed (default: no).", default=False)
     rank_ports: bool = about("Give every instance or attention rank a separate port, from the given one on.", negative=False, default=False)
     emulate: str = about(
         "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm, sglang, nim or triton (default: vllm).",
         default="vllm",
     )
-    fault: Sequence[str] = about('What goes wrong, such as "slow factor=5 instance=1 from=10s"; once for each (docs/serve.md).', default=())
+    fault: Sequence[str] = about('Fault to inject, such as "slow factor=5 instance=1 from=10s"; once for each (docs/serve.md).', default=())
     seed: int = about("Seed of which requests faults meet (default: 0).", default=0)
     coefficients: Path | None = about("File that tonnage calibrate wrote; its factors are applied to the shipped terms.")
 

@@ -51,7 +51,7 @@ class Failure:
 class Demonstration:
     """A demonstration."""
 
-    fleet: str  # and load: what was served and what was sent, in words
+    fleet: str  # and load: deployment and requests, in words
     load: str
     requests: int  # completed ones of the first load, which are compared
     beside: tuple[Beside, ...]

@@ -121,7 +121,7 @@ def of_header(text: str) -> Fault:
 
 
 def clock_changes(faults: Sequence[Fault], instance: int) -> tuple[tuple[float, float], ...]:
-    """(Seconds from now, factor by which an instance is slower from then on); infinity stands still, faults that overlap multiply."""
+    """(Seconds from now, factor by which an instance is slower from then on); infinity stops it, faults that overlap multiply."""
     found = [one for one in faults if one.kind in ("slow", "stall") and one.instance in (None, instance)]
     moments = {0.0, *(moment for one in found for moment in (one.start_s, one.end_s) if 0 < moment < math.inf)}
     changes = []
@@ -164,7 +164,7 @@ class Faults:
         self._change(now)
 
     def written(self) -> list[str]:
-        """Those that were set, with times from now."""
+        """The faults that were set, with times from now."""
         now = self._now_s()
         left = [_moved(one, -now) for one in self._set if one.end_s > now]
         return [replace(one, start_s=max(one.start_s, 0.0)).words() for one in left]

@@ -1,4 +1,4 @@
-"""Stands between a supervisor and one engine, so that the engine ends when the supervisor does, however that ends.
+"""A process between a supervisor and one engine, so that the engine ends when the supervisor does, however that ends.
 
     python guard.py FD GRACE_S -- COMMAND …
 
@@ -36,7 +36,7 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def guard(pipe: int, grace_s: float, command: list[str]) -> int:
-    """Run a command, in a process group of its own, until it ends or ``pipe`` is readable as its supervisor has gone; its exit code."""
+    """Run a command, in a new process group, until it ends or ``pipe`` is readable as its supervisor has gone; its exit code."""
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     asked: list[int] = []

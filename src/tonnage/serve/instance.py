@@ -45,7 +45,7 @@ class WallClock:
         return self._from_ps[part] + int((moment_ns - self._from_ns[part]) * self._pace[part])
 
     def moment_ns(self, at: int) -> int:
-        """The first nanosecond of the monotonic clock with simulated time at ``at``; a year away where the clock stands still for ever."""
+        """The first nanosecond of the monotonic clock with simulated time at ``at``; a year away where the clock never advances."""
         part = max(bisect.bisect_left(self._from_ps, at) - 1, 0)
         if not self._pace[part]:
             return self._from_ns[part] + 366 * 86_400 * NS_PER_S
@@ -213,8 +213,8 @@ class Fleet:
     ) -> int:
         """Send a request to an instance, or to the ``rank`` that the client chose; its number.
 
-        Arguments are those of ``Instance.submit``, the client's ``session`` for session affinity (-1 for none), and ``sent``, which is told
-        number and instance before anything is delivered: on a slow machine before this returns.
+        Arguments are those of ``Instance.submit``, the client's ``session`` for session affinity (-1 for none), and ``sent``, which is
+        called with number and instance before anything is delivered: on a slow machine before this returns.
         """
         number = next(self._numbers)
         if rank is None:

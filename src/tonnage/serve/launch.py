@@ -48,7 +48,7 @@ def folder_bytes(text: str) -> int:
 class Started:
     """One instance."""
 
-    argv: tuple[str, ...]  # its command, with ``FILE`` where its configuration file stands
+    argv: tuple[str, ...]  # its command, with ``FILE`` in place of its configuration file
     environment: Mapping[str, str]  # variables next to those of this process
     devices: tuple[Device, ...]  # its GPUs; none on a machine without
     port: int  # on 127.0.0.1
@@ -216,7 +216,7 @@ SETTINGS = {"max_model_len": "max_context", "max_batch_size": "max_batch_size", 
 
 
 def cpu_command(checkpoint: str, asked: Mapping[str, int]) -> Command:
-    """The command of an instance; what is not asked (``SETTINGS``) is left to vLLM."""
+    """The command of an instance; absent settings (``SETTINGS``) are left to vLLM."""
     launch = find_engine("vllm").launch
     if launch is None:
         raise InputError(f"{option('engine')}: no command of vllm is known")
@@ -244,7 +244,7 @@ def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instanc
 
 
 def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
-    """The GPUs that were named, else those that nobody else uses. Raises InputError: one was named that is not there or not free."""
+    """The GPUs that were named, else the unused ones. Raises InputError: one was named that is not there or not free."""
     if asked is None:
         return machine.free
     found = []

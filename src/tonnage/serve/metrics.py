@@ -41,7 +41,7 @@ _CONFIG = (
 class Prompts:
     """Prompt tokens of one instance by where their KV came from."""
 
-    computed: int = 0  # and cached, received: in a step of its own, in its prefix cache, and from another instance
+    computed: int = 0  # and cached, received: in a step, in its prefix cache, and from another instance
     cached: int = 0
     received: int = 0
 

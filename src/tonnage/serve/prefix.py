@@ -330,7 +330,7 @@ class Publisher:
         self._encode = msgspec.msgpack.Encoder().encode
         self._topic, self._rank, self._size = topic.encode(), rank, block_tokens
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
-        self.sent, self._open = 0, True  # sent: batches so far
+        self.sent, self._open = 0, True  # sent: number of batches
         context: zmq.Context[Any] = zmq.Context.instance()
         self._socket = context.socket(zmq.PUB)
         self._socket.set_hwm(MOST_WAITING)

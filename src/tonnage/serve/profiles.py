@@ -241,8 +241,8 @@ RULE = (
     "those that do not run here are left out; then TensorRT-LLM before vLLM before SGLang, fewer bits before more, latency before "
     "throughput, more GPUs before fewer"
 )
-"""NVIDIA NIM for LLMs, "Automatic Profile Selection" (read 2026-11-22; that more GPUs come first among equals is recalled, and where SGLang
-stands is ours)."""
+"""NVIDIA NIM for LLMs, "Automatic Profile Selection" (read 2026-11-22; that more GPUs come first among equals is recalled, and the place
+of SGLang is ours)."""
 
 
 def ordered(found: Sequence[Profile]) -> tuple[Profile, ...]:

@@ -78,7 +78,7 @@ ABOUT: Mapping[Gauge | Counter | Histogram, str] = {
 class Published:
     """The metrics of one family of engines."""
 
-    path: str  # where they are, beside ``/metrics``
+    path: str  # where they are, next to ``/metrics``
     labels: Mapping[str, str]  # that every metric has next to the model's name, with their values
     instance: str  # the label that tells instances apart; "" where they are one series, which holds their sum
     # and counters: names by what they are of; a counter's without the ending "_total" that Prometheus' format adds

@@ -56,7 +56,7 @@ class Asked:
     choices: int = 1  # answers to the same prompt (``n``)
     stream: bool = False  # and usage: whether tokens are streamed, and whether the stream ends with the usage
     usage: bool = False
-    usage_each: bool = False  # whether every event of it has the usage so far (vLLM's ``continuous_usage_stats``)
+    usage_each: bool = False  # whether every event of it has the current usage (vLLM's ``continuous_usage_stats``)
     stop: tuple[str, ...] = ()  # texts at which an answer ends
     keeps_stop: bool = False  # whether such a text is given out
     session: int = -1  # a number for session affinity, made of ``user``; -1 without

@@ -171,7 +171,7 @@ Servable = Served | OpenvinoServed
 
 
 def serve(served: Servable, ready: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM, and then streams for ``DRAIN_S`` seconds; ``ready`` is told the port once connections are taken.
+    """Serve until SIGINT or SIGTERM, and then streams for ``DRAIN_S`` seconds; ``ready`` is called with the port once it takes connections.
 
     Raises InputError: the port is taken, or the address is none of this machine; TonnageError: the server failed while it started.
     """

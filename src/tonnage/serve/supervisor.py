@@ -31,7 +31,7 @@ class Program:
     name: str  # of the child, in messages and as the name of its log
     argv: tuple[str, ...]
     address: str  # "host:port" where it answers HTTP
-    path: str = "/health"  # what is asked to see whether it serves; any status below 500 says that it does
+    path: str = "/health"  # the address of the health check; any status below 500 says that it does
     environment: Mapping[str, str] = field(default_factory=dict)  # variables next to those of this process
 
     @property
@@ -82,7 +82,7 @@ class Child:
         return None if self._guard is None else self._guard.poll()
 
     def serves(self, timeout_s: float = 1.0) -> bool:
-        """Whether it answers HTTP without an error of its own."""
+        """Whether it answers HTTP without a server error."""
         host, _, port = self.program.address.rpartition(":")
         connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
         try:

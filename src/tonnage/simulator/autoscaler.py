@@ -1,19 +1,19 @@
 """Autoscaling: how many instances serve, decided again and again from what a controller sees.
 
 At every look, ``interval`` apart, the controller asks for load / target instances, rounded up, where the load is the requests that are
-outstanding at those that serve, or the requests that came in a second. A load within a tenth of what those that serve are meant for changes
-nothing. More are requested at once, fewer only when no look within ``hold`` asked for more. These are the rules and defaults of Kubernetes'
-HorizontalPodAutoscaler (kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, read 2026-11-22: a look every 15 s, a tolerance
-of 0.1, a stabilization window of 300 s downwards), without its limit of pods per period.
+outstanding at the serving instances, or the requests that came in a second. A load within a tenth of what the serving instances are
+meant for changes nothing. More are requested at once, fewer only when no look within ``hold`` asked for more. These are the rules and
+defaults of Kubernetes' HorizontalPodAutoscaler (kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, read 2026-11-22: a
+look every 15 s, a tolerance of 0.1, a stabilization window of 300 s downwards), without its limit of pods per period.
 
-Beside requested ones, ``warm`` instances are kept started: they take no requests until the controller puts them into service,
+In addition to requested ones, ``warm`` instances are kept started: they take no requests until the controller puts them into service,
 at once. A new instance takes ``start`` until it can. One that is not needed any more takes no new requests and is released when its last
 one has ended; until then it is held, and counts against the most that there may be. At a look the lowest numbers start and enter service
 first, and the highest leave it first.
 
 An instance is in a place of its number. Where a place breaks (``failures.py``), what was there is gone: it is neither held nor paid for,
 and nothing is started there until the place works again. The controller is not notified of failures; at its next look it sees fewer that
-serve, and starts others in places that are free. In a place that works again nothing stands until something is started there.
+serve, and starts others in places that are free. A place that works again is empty until an instance is started there.
 
 ``look`` reads and writes by index alone: one source for plain Python and, compiled, for the loop of a fleet, as the routers.
 """
@@ -70,16 +70,16 @@ class Autoscale:
 
 
 class Scaler(NamedTuple):
-    """What a controller is told, and what it keeps."""
+    """What a controller observes, and what it keeps."""
 
     rule: Sequence[int]  # int64: code of the metric, least, most, warm, and in picoseconds start, hold and interval
     target: Sequence[float]  # float64, in an array of one
     phase: MutableSequence[int]  # int64, of each instance
     ready: MutableSequence[int]  # int64, the instant at which a starting one is ready
     asked: MutableSequence[int]  # int64, a ring of the numbers asked for at the last looks within ``hold``
-    counts: MutableSequence[int]  # int64: looks so far; requests that came since the last one
+    counts: MutableSequence[int]  # int64: number of looks; requests that came since the last one
     held: MutableSequence[MutableSequence[int]]  # int32 of shape (looks, 2): instances that serve, and that are held, after each look
-    released: MutableSequence[int]  # int64, 1 for those that were released at this look
+    released: MutableSequence[int]  # int64, 1 for instances released at this look
     broken: MutableSequence[int]  # int64, 1 for places in which nothing can be started
 
 
@@ -144,7 +144,7 @@ def look(s: Scaler, requests: Sequence[int], available: MutableSequence[int], at
 
 
 def wake_and_release(s: Scaler, requests: Sequence[int], at: int) -> int:
-    """Those that are ready by now are on standby, and those that have ended their last requests are released; how many serve."""
+    """Put ready instances on standby and release those without requests; how many serve."""
     serving = 0
     for i in range(len(s.phase)):
         if s.phase[i] == STARTING and s.ready[i] <= at:
@@ -182,7 +182,7 @@ def asked_for(s: Scaler, requests: Sequence[int], serving: int) -> int:
 
 
 def scale_up(s: Scaler, wanted: int, at: int) -> None:
-    """Start what is missing, the lowest free numbers first, and put those that are ready into service."""
+    """Start what is missing, the lowest free numbers first, and put ready instances into service."""
     active, serving = 0, 0
     for i in range(len(s.phase)):
         active += 1 if s.phase[i] in (STARTING, STANDBY, SERVING) else 0

@@ -58,7 +58,7 @@ class Outages:
 
     at: NDArray[np.int64]  # picoseconds
     instance: NDArray[np.int64]
-    # ``RETURNS``, ``FAILS``, or ``DRAINS`` where it takes no new requests any more and ends those that it has
+    # ``RETURNS``, ``FAILS``, or ``DRAINS`` where it takes no new requests any more and finishes its own
     back: NDArray[np.int64]
 
     def failures(self, until: int) -> int:
@@ -113,7 +113,7 @@ def outages_of(failures: Failures, instances: int, until: int, seed: int) -> Out
 class Changed:
     """What failures and the controller did, from time 0 to the arrival of the last request."""
 
-    failures: int  # of instances; with a controller, of those that were held
+    failures: int  # of instances; with a controller, of held instances
     restarts: int  # of instances between seasons
     retried: int  # times that a request in flight was sent to another instance
     availability: float  # share of the instances' time in which they worked; with a controller, of the time of their places
@@ -192,7 +192,7 @@ NO_CHANGES = Changes()
 
 # Engines whose limits change with the hour of the day: each instance is drained and started again with other settings. At the hour at
 # which a season begins, the instances are restarted a quarter of them at a time, as Kubernetes rolls a Deployment (maxUnavailable 25 %).
-# One that is restarted takes no new requests for ``drain_s`` and ends those that it has; what is still in flight then is taken from it,
+# One that is restarted takes no new requests for ``drain_s`` and finishes its own; requests still in flight then are taken from it,
 # and sent again or lost by the rule of failures. After ``start_s`` more it serves with the settings of the season,
 # empty.
 

@@ -61,7 +61,7 @@ def sent_bytes_s(gpu: Gpu, *, together: bool) -> float:
 
 
 def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = False) -> Requests:
-    """Simulate requests on both pools; every attention rank of an instance is an engine of its own.
+    """Simulate requests on both pools; every attention rank of an instance is a separate engine.
 
     ``plain`` takes the readable simulator, which gives the same record.
 
@@ -120,7 +120,7 @@ def decode_knobs(knobs: EngineKnobs) -> EngineKnobs:
 
 
 def pool_engines(spec: EngineSpec, count: int, *, inside: bool = False, plain: bool = False) -> list[Any]:
-    """The engines of a pool; those that get requests ``inside``, from other engines, are reached without a front end."""
+    """The engines of a pool; engines that get requests ``inside``, from other engines, are reached without a front end."""
     if inside:
         spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
     return [spec.plain_engine(seed=place) if plain else spec.engine(seed=place, ends_only=inside) for place in range(count)]

@@ -225,7 +225,7 @@ class Engine:
         return int(self._machine.state["queued"] + self._machine.state["coming"]) + len(self._new)
 
     def preemptions(self, request: int | None = None) -> int:
-        """How often a request has lost its blocks so far; without one, how often any has."""
+        """How often a request has lost its blocks; without one, how often any has."""
         self._send()
         counts = self._machine.rows.preemptions
         if request is None:
@@ -261,7 +261,7 @@ class Engine:
         self._machine.state["free"] += blocks
 
     def requests(self) -> Requests:
-        """The record so far, in the order in which requests were sent; a cancelled one is unfinished."""
+        """The record until now, in the order in which requests were sent; a cancelled one is unfinished."""
         self._send()
         return requests_of(copied(self._machine.rows), self._sent(), self._machine.tallies.gaps.copy())
 
@@ -329,5 +329,5 @@ def _read(m: Machine) -> NDArray[np.int64]:
 
 
 def _was_full(m: Machine, read: int) -> bool:
-    """Whether the engine stood still because the log might not have held what came next."""
+    """Whether the engine stopped because the log might not have held what came next."""
     return m.state["phase"] == BETWEEN and read > 0 and read + int(m.state["coming"]) + int(m.cfg["slots"]) > m.log.at.size

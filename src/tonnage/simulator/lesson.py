@@ -87,7 +87,7 @@ class LessonResult(InNotebooks):
     """What happened; times in ticks, a mean over nothing is NaN."""
 
     e2e: float  # mean time from the request's making to its last token, over complete requests
-    ttft: float  # mean time from its making to its first token, over those that have one
+    ttft: float  # mean time from its making to its first token, over requests that have one
     itl: float  # mean duration of a step, over each step of each request that had more than one token
     requests_per_1k_ticks: float  # complete requests per 1,000 ticks
     tokens_per_1k_ticks: float  # tokens per 1,000 ticks, those of requests still running included
@@ -164,7 +164,7 @@ class _Mean:
 
 
 class _Engine:
-    """Slots, a queue and what has been measured so far."""
+    """Slots, a queue and the current measurements."""
 
     def __init__(self, config: LessonConfig) -> None:
         self.config = config

@@ -2,7 +2,7 @@
 
 Each pool has its own router (``router.py``), which sees the requests that were sent to its engines and have not come back. A request
 goes to a prefill engine, which computes the prompt and makes the first token. Then its cache is sent to a decode engine, which lets the
-request in by its own rules: a slot, and blocks of its own. The client is answered by the decode engine alone, as behind Dynamo, llm-d and
+request in by its own rules: a slot and blocks. The client is answered by the decode engine alone, as behind Dynamo, llm-d and
 SGLang's router: it has the first token together with the first one that is decoded, after the transfer and after the wait for a slot. The
 source keeps its blocks until the transfer has ended. An engine sends one cache after another; with ``overlap`` the layers that are computed
 are sent while the others still are.
@@ -68,7 +68,7 @@ class PooledEngine(Protocol):
         """How long the last step took."""
 
     def requests(self) -> Requests:
-        """The record so far."""
+        """The record until now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

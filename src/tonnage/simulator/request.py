@@ -64,7 +64,7 @@ CANCELLED = 4
 class Happened:
     """One entry for each time a request got tokens or ended without one, in the order in which the engine came to it.
 
-    A step's entries stand together, those who entered the engine first in front.
+    A step's entries are together, in the order in which requests entered the engine.
     """
 
     ids: NDArray[np.int64]  # the requests

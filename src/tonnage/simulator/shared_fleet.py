@@ -47,7 +47,7 @@ def simulate_shared_fleet(trace: Trace, engines: Sequence[Engine], router: str =
     firsts = trace.firsts()
     check_fleet(replace(trace, due_ps=trace.due_ps[firsts]), engines, router)
     if trace.contents is None or int(trace.osl.sum()) > MOST_TOKENS:
-        raise InputError(f"instances with prefix caches: simulated up to {MOST_TOKENS:,} output tokens so far; ask for fewer requests")
+        raise InputError(f"instances with prefix caches: simulated up to {MOST_TOKENS:,} output tokens in all; ask for fewer requests")
     clients = _Clients(trace, engines, router, seed)
     for row in firsts.tolist():
         heapq.heappush(clients.pending, (int(trace.due_ps[row]), row))
@@ -58,7 +58,7 @@ def simulate_shared_fleet(trace: Trace, engines: Sequence[Engine], router: str =
 
 
 class _Clients:
-    """Those who send the requests of a trace to the engines, through a router."""
+    """The senders of a trace's requests to the engines, through a router."""
 
     def __init__(self, trace: Trace, engines: Sequence[Engine], router: str, seed: int) -> None:
         members: Any = [Member(engine) for engine in engines]  # type: ignore[arg-type] # the plain engine has the same methods

@@ -33,10 +33,10 @@ class EqualLengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRun(InNotebooks):
-    """One simulated point: what was run, what happened to each request, and the metrics of it.
+    """One simulated point: the deployment and load, what happened to each request, and the metrics of it.
 
     Attributes:
-        deployment, workload, seed: what was run.
+        deployment, workload, seed: inputs of the run.
         requests, summary: what happened.
         plain: of speculative decoding, the metrics of the same point without it; None otherwise.
         instances: that shared the load.

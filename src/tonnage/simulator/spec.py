@@ -1,7 +1,7 @@
 """What an engine is when it runs, assembled once for everybody who simulates one, and the runs of an instance of it.
 
 The attention ranks of an instance (``Parallelism.dp``) have separate requests and KV caches, and go in lockstep
-(``reference.Ranks``); a router inside the instance gives them requests, or clients, in turn. Where ranks are endpoints of their own, in
+(``reference.Ranks``); a router inside the instance gives them requests, or clients, in turn. Where ranks are separate endpoints, in
 ``serve``, ``demo`` and two pools, each is an engine by itself and its step is priced as if all ranks were alike.
 """
 
@@ -57,7 +57,7 @@ class EngineSpec:
         return reference.Engine(self.step, self.knobs, self.blocks, windows=self.windows, max_context=self.max_context, **more)
 
     def run(self, trace: Trace, *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None) -> Requests:
-        """The requests of a trace on an instance: on each attention rank those that it gets. Raises InputError: what cannot be run.
+        """The requests of a trace on an instance: on each attention rank its share. Raises InputError: what cannot be run.
 
         ``window_ps`` says when the run stops; -1 to run to the end. ``plain`` takes the reference, which needs no compiler and gives the
         same record. ``stop`` is that of ``kernel.run_recorded``.
@@ -157,7 +157,7 @@ def _pooled_turns(parts: Sequence[Requests], order: NDArray[np.int64]) -> Turns 
 
 
 def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[Trace]:
-    """The requests of an open loop over instances; those that get none are left out."""
+    """The requests of an open loop over instances; instances without any are left out."""
     import numpy as np
 
     count = len(trace)

@@ -262,7 +262,7 @@ def _from_trace(trace: Recording, given: list[str], percentile: float | None, fa
     if others:
         raise InputError(
             f"{option('trace')} and {others[0]}: a trace brings its own peaks; "
-            f"give at most {option('mean_rps')} beside it, to which it is stretched"
+            f"give at most {option('mean_rps')} with it, to which it is stretched"
         )
     mean, cv, peak = trace.mean_rps, trace.cv, trace.peak_second
     _positive(mean, option("mean_rps"))

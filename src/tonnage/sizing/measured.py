@@ -1,7 +1,7 @@
 """Sizing from measured benchmarks, the classic way of NVIDIA's course, kept exact.
 
 Of each measured curve (one deployment and one pair of lengths over growing load) take the point with
-the most requests per second among those that meet every limit. Then
+the most requests per second among loads that meet every limit. Then
 
     requests/s per 8 GPUs = requests/s × 8 / (tp × pp)        systems = peak / that, rounded up
 
@@ -53,7 +53,7 @@ GPUS_PER_SYSTEM = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredQuestion:
-    """What is asked of a set of measured points; None leaves a choice open.
+    """A question to a set of measured points; None leaves a choice open.
 
     Attributes:
         demand: requests per second at the peak.

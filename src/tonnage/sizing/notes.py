@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 FRONT_END_ENDS = 0.85
-"""Share of its time from which a single front end is said to end the load of an instance."""
+"""Share of its time from which the notes say that a single front end limits the load of an instance."""
 
 
 def understood(question: Question) -> Understood:

@@ -43,12 +43,12 @@ def size(
     """Answer the question.
 
     Args:
-        question: what is asked.
-        progress: called after each deployment that was tried, and after each part of what is said of the choice.
+        question: load, limits and what may be bought.
+        progress: called after each deployment that was tried, and after each part about the choice.
         workers: threads to simulate on; the answer does not depend on it.
         prune: as for ``search.Search``; the choice does not depend on it.
         runs: the memory of an earlier question, whose runs are not made again.
-        decided: called with the plan as soon as the choice is made, without what is said of the choice alone (``_parts``).
+        decided: called with the plan as soon as the choice is made, without the parts about the choice alone (``_parts``).
 
     Raises:
         InputError: the question contradicts itself.
@@ -99,7 +99,7 @@ Parts = dict[str, Callable[[], Any]]
 
 
 def _parts(search: Search, best: Sized) -> Parts:
-    """What is said of the choice alone, and what would change it."""
+    """The plan's parts about the choice alone, and what would change it."""
     question = search.question
     if question.sharing is not None and question.sharing.recorded is not None:
         return {"explain": lambda: explained(best), "curve": lambda: load_curve(best), "sessions": lambda: held_sessions(best)}

@@ -16,7 +16,7 @@ def no_progress(done: int, total: int, name: str) -> None:
 
 
 class Steps:
-    """The steps of a search that are done, of those that are known to come; neither number ever falls."""
+    """Finished and expected steps of a search; neither number ever falls."""
 
     def __init__(self, progress: Progress = no_progress) -> None:
         """``progress`` learns of every step."""

@@ -1,4 +1,4 @@
-"""What a sizing is asked: the scenario, validated, before anything is simulated."""
+"""The question of a sizing: the scenario, validated, before anything is simulated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # What the prompts of a question have in common, and what closed forms make of it before anything is simulated. Prompts share a system
 # prompt, the earlier turns of their conversation, or the blocks that a recording names. How much of that an instance finds in its cache
-# is simulated; here stands only the best that a cache without end could do, which bounds what an instance carries.
+# is simulated; this is only the best that a cache without end could do, which bounds what an instance carries.
 
 
 SAMPLED = 4_000
@@ -274,7 +274,7 @@ class Question:
     """One sizing question.
 
     Attributes:
-        model: what is served.
+        model: the served model.
         gpus: what it may be served on.
         precisions, tps, engines: what may be combined; every combination is tried.
         isl, osl: lengths in tokens.
@@ -299,12 +299,12 @@ class Question:
         systems: servers to buy in, at most one of each GPU; those of the catalog where none is named.
         have: systems that exist; what they carry is then the question. Empty to ask how many are needed.
         growth_per_month: of the load, as a share; None where it is not given.
-        remarks: what was understood that the asker did not write, for the plan's notes.
+        remarks: assumptions that the asker did not write, for the plan's notes.
         tune: whether the engine's knobs are searched for the best few deployments.
         deepen: whether the plan also holds the curve, the explanation, the sensitivity and the fleet check.
         step_factor: every engine step takes this many times as long as the step model says.
-        calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
-        speculation: speculative decoding that is tried beside none; None to try none.
+        calibration: factors on the fitted terms from the user's measurements; None for the terms as shipped.
+        speculation: speculative decoding that is tried as well; None to try none.
         adapters: LoRA adapters that requests use; None without.
         images: of every prompt; None without.
         step_source: whose step times price the candidates; None for the fitted terms.

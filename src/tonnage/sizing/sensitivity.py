@@ -80,7 +80,7 @@ def changed_question(question: Question, name: Input, change: float) -> Question
 
 
 def again(search: Search, question: Question, best: Sized | None = None, *, care: Care = SURE) -> Answer:
-    """The answer to another question, without what is said next to the best, which ``best`` is likely to be.
+    """The answer to another question, without the parts about the best, which ``best`` is likely to be.
 
     With ``care`` QUICK short runs choose the deployment and its knobs; where rounding up to systems leaves a doubt about their number, or
     it differs much from that of ``best``, the longest count them, and search again where that deployment does not hold.

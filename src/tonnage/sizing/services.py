@@ -39,7 +39,7 @@ class Met:
 
     Attributes:
         stream: name of the model or pipeline.
-        limit: what was asked.
+        limit: the limit of the question.
         seconds: what the statistic is; infinite where so many requests were not answered.
     """
 
@@ -101,7 +101,7 @@ class Tried:
 def choose_settings(
     service: Service, *, requests: int, seed: int, progress: Callable[[str], None] | None = None
 ) -> tuple[ServiceAnswer, tuple[Tried, ...]]:
-    """The settings that need the fewest servers, of these those that use the least of their limits, and all that were tried.
+    """The settings that need the fewest servers, of these the ones that use the least of their limits, and all that were tried.
 
     Raises InputError: as ``size_service``, or too many combinations.
     """

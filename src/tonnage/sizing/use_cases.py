@@ -205,7 +205,7 @@ def _pool(candidate: Candidate, instances: int, exactly: float, cases: tuple[Cas
 
 
 def _arranged(pools: Sequence[UseCasePool], spare: int, reserve: Reserve | None = None) -> Arrangement:
-    """The pools on whole systems: those on one kind share its systems, and ``spare`` systems of it stand by, or more for failures.
+    """The pools on whole systems: those on one kind share its systems, and ``spare`` systems of it are on standby, or more for failures.
 
     The asked availability is that of all kinds of systems together, or where single instances fail of all pools: each has its root.
     """

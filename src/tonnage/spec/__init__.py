@@ -1,1 +1,1 @@
-"""Frozen values that say what exists and what is asked; nothing here reads a clock or a network."""
+"""Frozen values of hardware, models and questions; nothing here reads a clock or a network."""

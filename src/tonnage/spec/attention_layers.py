@@ -132,7 +132,7 @@ class FullAttention(GroupedHeads):
 
 @strict
 class SlidingAttention(GroupedHeads):
-    """Every token attends to the last ``window`` tokens (arXiv 2004.05150); often beside layers that attend to all."""
+    """Every token attends to the last ``window`` tokens (arXiv 2004.05150); often mixed with layers that attend to all."""
 
     kind: Literal["sliding"] = "sliding"
     window: int  # tokens
@@ -153,7 +153,7 @@ class SlidingAttention(GroupedHeads):
         return Cache() if self.shared_cache else Cache(window_token=self._entry(kv_bits, tp), window=self.window)
 
     def work(self, kv_bits: int, tp: int) -> Work:
-        """Arithmetic and traffic on each of ``tp`` GPUs; contexts are taken to be longer than the window, an upper bound."""
+        """Arithmetic and traffic on each of ``tp`` GPUs; assumes contexts longer than the window, an upper bound."""
         pair = 2 * self.heads * (self.head_dim + self._values) / tp
         return Work(token=pair * self.window, sequence=pair * self.window, sequence_bytes=self._entry(kv_bits, tp) * self.window)
 
@@ -183,7 +183,7 @@ class BlockSparseAttention(GroupedHeads):
         return Cache(token=self._entry(kv_bits, tp), index=self.index_dim * kv_bits / 8)
 
     def work(self, kv_bits: int, tp: int) -> Work:
-        """Arithmetic and traffic; contexts are taken to be longer than what is chosen, an upper bound."""
+        """Arithmetic and traffic; assumes contexts longer than the choice, an upper bound."""
         pair, chosen = 4 * self.heads * self.head_dim / tp, self.block * self.topk_blocks
         scores = 2 * self.index_heads * self.index_dim
         return Work(
@@ -301,7 +301,7 @@ class SparseLatentLayer(LatentHeads):
     index_dim: int
     topk: int  # tokens that a query attends to at most
     pooled: int = 1  # tokens that one index key stands for (``index_kpool`` of GLM-5.3-Flash)
-    reuses_choice: bool = False  # the layer has no indexer of its own and takes the choice of an earlier layer (GLM-5.2)
+    reuses_choice: bool = False  # the layer has no indexer and takes the choice of an earlier layer (GLM-5.2)
 
     def parameters(self, hidden: int) -> int:
         """Weights of the projections of one layer and of its indexer: queries, one key for all heads, a weight per head."""
@@ -388,7 +388,7 @@ class CompressedLayer(Heads):
         )
 
     def work(self, kv_bits: int, tp: int) -> Work:
-        """Arithmetic and traffic; contexts are taken to be long enough for ``topk`` entries, an upper bound."""
+        """Arithmetic and traffic; assumes contexts long enough for ``topk`` entries, an upper bound."""
         each = 4 * self.heads * self.head_dim / tp
         entry, kept = self._entry(kv_bits), self.cache(kv_bits, tp)
         bounded = self.window + self.topk

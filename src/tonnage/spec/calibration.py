@@ -32,7 +32,7 @@ MULTIPLIERS = (
 """Terms that a benchmark of one deployment can tell: ``perf.terms_file`` says what each factor acts on."""
 
 OWN_TERMS = ("compute", "memory", "attention", *MULTIPLIERS[2:])
-"""Terms that loads of one's own can tell without any shipped term: ``perf.terms_file`` says what each of them is."""
+"""Terms that the user's loads determine without any shipped term: ``perf.terms_file`` says what each of them is."""
 
 SMALLEST_TERM, LARGEST_TERM = 1e-12, 1e6
 """A term outside these is no calibration but a mistake in the file."""

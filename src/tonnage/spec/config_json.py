@@ -116,7 +116,7 @@ class _Reader(ConfigValues):
                 self.config = inner | self.config
 
     def checked(self, model: Model) -> Model:
-        """The model, once its layers by kind and its plain ones go into those that it has."""
+        """The model, once its layers by kind and its plain ones go into its own."""
         if model.dense_layers > model.inner_layers or (model.is_moe and model.expert_layers == 0):
             self.fail("first_k_dense_replace", f"{model.dense_layers} plain layers leave none of the {model.layers} for experts")
         if model.mixing_layers > model.layers or model.mixing_layers == 0 or not model.growing_layers:

@@ -100,7 +100,7 @@ def _compressed(config: ConfigValues, ratio: int) -> CompressedLayer:
 
 
 def block_sparse(config: ConfigValues) -> Fields:
-    """Grouped attention to chosen blocks beside layers that attend to all (MiniMax-M3)."""
+    """Grouped attention to chosen blocks, and layers that attend to all (MiniMax-M3)."""
     layers, sparse = config.required("num_hidden_layers"), config.part("sparse_attention_config")
     chosen = sum(sparse.numbers("sparse_attention_freq"))
     heads = _heads(config)
@@ -145,7 +145,7 @@ def delta_hybrid(config: ConfigValues) -> Fields:
 
 
 def kimi_hybrid(config: ConfigValues) -> Fields:
-    """Kimi delta attention beside latent attention (Kimi Linear, Kimi K3)."""
+    """Kimi delta attention and latent attention (Kimi Linear, Kimi K3)."""
     linear = config.part("linear_attn_config")
     sizes = linear.sizes(heads="num_heads", head_dim="head_dim", conv_kernel="short_conv_kernel_size")
     delta = KimiDeltaAttention(**sizes, full_gate=linear.flag("use_full_rank_gate", False))
@@ -156,7 +156,7 @@ def kimi_hybrid(config: ConfigValues) -> Fields:
 
 
 def glm_hybrid(config: ConfigValues) -> Fields:
-    """Kimi delta attention beside latent attention with an indexer (GLM-5.3-Flash)."""
+    """Kimi delta attention and latent attention with an indexer (GLM-5.3-Flash)."""
     layers, full = _layers_and_full(config)
     delta = KimiDeltaAttention(
         heads=config.required("linear_num_heads", "num_attention_heads"),
@@ -181,7 +181,7 @@ def pattern_of(config: ConfigValues) -> list[str]:
 
 
 def state_space_hybrid(config: ConfigValues) -> Fields:
-    """State-space layers, attention, and MLPs or experts, each a layer of its own (Nemotron-H, Nemotron 3)."""
+    """State-space layers, attention, and MLPs or experts, each a separate layer (Nemotron-H, Nemotron 3)."""
     layers, words = config.required("num_hidden_layers"), pattern_of(config)
     if len(words) != layers:
         config.fail("num_hidden_layers", f"{layers} layers, but their pattern has {len(words)}")
@@ -241,7 +241,7 @@ def gemma_4(config: ConfigValues) -> Fields:
 
 
 def windows_and_experts(config: ConfigValues) -> Fields:
-    """Windows beside full attention, a shared expert and plain first layers (Step-3.7, Inkling)."""
+    """Windows and full attention, a shared expert and plain first layers (Step-3.7, Inkling)."""
     layers, heads = config.required("num_hidden_layers"), _heads(config)
     kinds = config.kinds("layer_types", layers, (SLIDING, FULL)) or config.fail("layer_types", "missing")
     own = config.optional_or("swa_num_key_value_heads", absent=heads["kv_heads"])
@@ -279,7 +279,7 @@ def minimax_2(config: ConfigValues) -> Fields:
 
 
 def shared_expert(config: ConfigValues) -> Fields:
-    """A shared expert of a width of its own next to the routed ones (Qwen2 MoE)."""
+    """A shared expert of another width next to the routed ones (Qwen2 MoE)."""
     return {"shared_ffn": config.required("shared_expert_intermediate_size")}
 
 

@@ -1,6 +1,6 @@
 """Where each supported architecture keeps its numbers in a ``config.json``, and why others are refused.
 
-Every layout says which key holds which number, and which of its own library's defaults stands for an absent key. Source of both:
+Every layout says which key holds which number, and its library's default for an absent key. Source of both:
 the configuration classes of ``transformers`` (``models/*/configuration_*.py``, read 2026-11-21 and 2026-11-22).
 """
 
@@ -45,7 +45,7 @@ class Layout:
     used: tuple[str, ...] = ("num_experts_per_tok",)  # keys of the experts that a token uses
     wrapped: bool = False  # the numbers of the text decoder are in ``text_config``, next to those of an encoder of images
     halved: bool = False  # the MLP's width in the file is that of gate and product together (Qwen 1)
-    inside: tuple[str, ...] = ()  # object that holds further keys, which are read as if they stood outside
+    inside: tuple[str, ...] = ()  # object that holds further keys, which are read as if they were outside
     experts_optional: bool = False  # without the key of the experts the model is dense
 
 

@@ -260,9 +260,9 @@ class EngineKnobs:
     # TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests
     front_ends: int = 1
     # which waiting request goes first: the one that came first, or the one with the shortest prompt (SGLang ``--schedule-policy
-    # shortest-prefill-first``); those that have lost their blocks keep their place in front. With "priority" the lowest class (vLLM
-    # ``--scheduling-policy priority``), with "deadline" the one whose first token should come soonest; these two hold for those that have
-    # lost their blocks as well.
+    # shortest-prefill-first``); pre-empted requests keep their place in front. With "priority" the lowest class (vLLM
+    # ``--scheduling-policy priority``), with "deadline" the one whose first token should come soonest; these two hold for pre-empted
+    # requests as well.
     queue_order: QueueOrder = "fcfs"
     # whether a request finds the KV blocks of its prompt that earlier ones left (vLLM ``enable_prefix_caching``, SGLang without
     # ``disable_radix_cache``, TensorRT-LLM ``enable_block_reuse``); static batching has none
@@ -301,7 +301,7 @@ class Deployment:
     parallelism: Parallelism
     engine: str  # name of the engine preset, such as "tensorrt-llm" or "nim-2024"
     knobs: EngineKnobs
-    calibration: Calibration | None = None  # factors on the fitted terms from measurements of one's own; None for the terms as shipped
+    calibration: Calibration | None = None  # factors on the fitted terms from the user's measurements; None for the terms as shipped
     speculation: Speculation | None = None  # speculative decoding; None without
     step_source: StepSource | None = None  # whose step times price it; None for the fitted terms
     adapters: Adapters | None = None  # LoRA adapters that requests use; None without

@@ -14,10 +14,10 @@ from tonnage.spec.typed_values import Pairs, strict
 
 
 MODEL = "{model}"
-"""Stands in a command where the checkpoint does."""
+"""Placeholder of the checkpoint in a command."""
 
 FLAGS = "{flags}"
-"""Stands in a command where its flags do; they follow the last word of a command without it."""
+"""Placeholder of a command's flags; they follow the last word of a command without it."""
 
 
 @strict
@@ -29,10 +29,10 @@ class Switch:
 
 
 DRAFTER = "{drafter}"
-"""Stands in what speculative decoding adds where the drafter's checkpoint does."""
+"""Placeholder of the drafter's checkpoint in the flags of speculative decoding."""
 
 GUESSES, ONE_MORE = "{k}", "{k+1}"
-"""Stand there for the guesses of a step, and for one more."""
+"""Placeholders of the guesses of a step there, and of one more."""
 
 
 @strict
@@ -103,7 +103,7 @@ class EnginePreset(EngineKnobs):
     # further activations per token of a full step and element of the residual stream, in bytes, where weights are narrower than 16 bits
     narrow_activation_bytes_per_hidden: float
     logit_bytes_per_vocabulary_row: float  # logits and sampling buffers per slot and row of the vocabulary, in bytes
-    reserve_bytes: int  # workspaces and CUDA graphs beside context and communication, in bytes per GPU
+    reserve_bytes: int  # workspaces and CUDA graphs in addition to context and communication, in bytes per GPU
     # buffers between the first two GPUs of an instance, in bytes per GPU; None where those measured on TensorRT-LLM stand for them
     communication_bytes: int | None = None
     by_memory: tuple[MemoryDefault, ...] = ()  # batch limits by GPU memory; the first that applies wins

@@ -189,7 +189,7 @@ class System:
 SUFFIXES = (".yaml", ".yml")
 
 ANY_VENDOR = "other"
-"""The vendor of hardware that its file does not name; it is taken to run the engine that it is asked about."""
+"""The vendor of hardware that its file does not name; it runs the engine of the question."""
 
 MOST_BYTES = 100_000
 """The largest file that is read."""
@@ -268,10 +268,10 @@ MOST_GPUS = 1_024
 class SystemFile:
     """The file as it was written."""
 
-    gpu: str  # a catalog id, or the path of the YAML file of an accelerator of one's own, from the folder of this file
+    gpu: str  # a catalog id, or the path of the YAML file of the user's accelerator, from the folder of this file
     gpus: int  # how many it holds
     max_power_w: float | None = None  # of the whole server, in watts; null where it is not known
-    usd: float | None = None  # what one costs to buy; null where that is not known, or is said as a price
+    usd: float | None = None  # what one costs to buy; null where that is unknown, or given as a price
     notes: str = ""  # anything a reader should know
 
 

@@ -107,7 +107,7 @@ class AskedTier:
 class KvTiers:
     """What a question asks for."""
 
-    tiers: tuple[AskedTier, ...] = ()  # the nearest first; empty for those that the offloader usually has, or with ``off`` for none
+    tiers: tuple[AskedTier, ...] = ()  # the nearest first; empty for the offloader's usual ones, or with ``off`` for none
     offloader: str = ""  # its name; "" for the engine's usual one where the system has a say, and for plain rules where it has none
     off: bool = False  # no memory at all
     # the question leaves it to the system: memories that the catalog does not know, or that the engine's command does not switch on, are

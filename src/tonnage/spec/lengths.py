@@ -51,7 +51,7 @@ class Lengths:
     bins: tuple[tuple[float, float], ...] = ()  # (tokens, weight) of a "histogram", weights summing to 1
     plus: float = 0.0  # fixed tokens inside ``mean`` that do not vary, such as a system prompt
     written: str = field(default="", compare=False)  # how it was written, where that is not the tokens themselves; not compared
-    exact: bool = False  # whether a "fixed" length was asked to be just so; otherwise it is a mean where systems are sized
+    exact: bool = False  # whether a "fixed" length is exact; otherwise it is a mean where systems are sized
 
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """``count`` lengths as int64 tokens, each at least 1."""

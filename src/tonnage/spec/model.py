@@ -129,7 +129,7 @@ class Model:
 
     @property
     def linear_parameters(self) -> int:
-        """All weights of the decoder layers: what is read when every expert is touched."""
+        """All weights of the decoder layers: the bytes read when every expert is touched."""
         return self.common_parameters + (self.experts * self.expert_parameters if self.is_moe else 0)
 
     @property
@@ -195,7 +195,7 @@ class Model:
 
 @cache
 def _alike(sizes: tuple[int, int, int, int], latent: LatentAttention | None, windows: tuple[int, int]) -> tuple[Layers, ...]:
-    """The layers of a model of one kind, or of windows (tokens, layers) beside layers without; made once, as fits ask often."""
+    """The layers of a model of one kind, or of windows (tokens, layers) and layers without; made once, as fits ask often."""
     (layers, heads, kv_heads, head_dim), (window, windowed) = sizes, windows
     if latent is not None:
         return (Layers(layers=layers, mixer=LatentLayer(heads=heads, widths=latent)),)

@@ -194,7 +194,7 @@ FINE_GROUPS = 32
 """Weights of a group in INT4 checkpoints of quantization-aware training (Kimi K2.5)."""
 
 UNQUANTIZED = "bf16"
-"""The format of a checkpoint that says nothing of one."""
+"""The format of a checkpoint that names none."""
 
 SIXTEEN_BITS = {"bfloat16": "bf16", "float16": "fp16"}
 
@@ -237,7 +237,7 @@ def released_format(config: Mapping[str, Any], experts: bool) -> str:
 
 
 def _experts_beside_fp8(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> str:
-    """The format of experts in 4 bits beside other matrices in FP8 (DeepSeek V4, MiniMax-M3 of NVIDIA); empty for other checkpoints."""
+    """The format of experts in 4 bits and other matrices in FP8 (DeepSeek V4, MiniMax-M3 of NVIDIA); empty for other checkpoints."""
     if quantized.get("quant_algo") == "MIXED_PRECISION":
         layers = quantized.get("quantized_layers")
         named = (

@@ -349,7 +349,7 @@ class PrefixTree:
         self.branches: dict[tuple[int, int, int], int] = {}
 
     def path(self, ids: Ints) -> list[tuple[int, int]]:
-        """The pieces of a prompt, and the blocks up to which each reaches; what was not known of it is added."""
+        """The pieces of a prompt, and the blocks up to which each reaches; unknown pieces of it are added."""
         found: list[tuple[int, int]] = []
         piece, depth = -1, 0
         while depth < len(ids):

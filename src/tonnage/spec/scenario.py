@@ -78,7 +78,7 @@ class SessionsAsked:
 
     shared_prefix: Length = leaf("Length of a prefix that prompts share, in tokens or words; it is added to them and may be cached.")
     shared_prefix_share: Number = leaf("Share of the conversations that begin with it, from 0 to 1 (default: 1).", unit="share")
-    shared_prefixes: int | None = leaf("How many different shared prefixes there are (default: 1).")
+    shared_prefixes: int | None = leaf("Number of different shared prefixes (default: 1).")
     turns: Length = leaf(
         "Turns of a conversation, such as 5 or uniform:2-8: each prompt is the whole history and a question of the prompt length."
     )
@@ -190,8 +190,8 @@ class SearchAsked:
     max_num_tokens: Counts = leaf(
         "Token budgets of a step, to try (default: the engine's own).", one="Token budget of one step (default: the engine's own)."
     )
-    chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
-    prefix_caching: bool | None = leaf("Whether KV blocks of earlier prompts are used again (default: yes, but for static batching).")
+    chunked_prefill: bool | None = leaf("Split prompts over several steps (default: the engine's own).")
+    prefix_caching: bool | None = leaf("Use KV blocks of earlier prompts again (default: yes, but for static batching).")
     kv_tiers: Text = leaf(
         "Memory of an instance below its KV cache, the nearest first: sizes such as host=256GB@50GB/s,disk=4TB@6GB/s, the system's own by "
         "name (host,disk), an offloader (vllm, hicache, tensorrt-llm, lmcache, kvbm), both (lmcache:host,disk), or none."
@@ -206,7 +206,7 @@ class SearchAsked:
         "Classes of the traffic, the highest priority first, with their shares and limits on the first token, for simulate: "
         '"chat 0.7 ttft=1s, batch 0.3".'
     )
-    shed: bool | None = leaf("Whether simulate rejects requests whose first token cannot come within its limit any more (default: no).")
+    shed: bool | None = leaf("Reject requests whose first token can no longer meet its limit, simulate only (default: no).")
     disaggregated: bool | str | None = leaf(
         "Prefill and decode apart: true for size, which finds the ratio, such as 1:2 for simulate.",
         one="Prefill and decode apart: instances of each pool, such as 1:2.",
@@ -214,7 +214,7 @@ class SearchAsked:
     kv_link: Text = leaf(
         "Bytes per second that a GPU sends to the other pool, such as 50GB/s (default: NVLink within one domain, else a port of 400 Gb/s)."
     )
-    kv_overlap: bool | None = leaf("Whether a layer's KV cache is sent as soon as it is computed (default: no).")
+    kv_overlap: bool | None = leaf("Send a layer's KV cache as soon as it is computed (default: no).")
     stream_interval: int | None = leaf("Output tokens in one streamed message (default: the engine's own, 1).")
     front_ends: int | None = leaf("API servers of an instance (default: 1, and with data-parallel attention one for each rank).")
     speculation: Text = leaf(
@@ -262,7 +262,7 @@ class SearchAsked:
 class ChoiceAsked:
     """Which of the deployments that meet the limits is chosen, and what it must not exceed."""
 
-    objective: Objective | None = leaf("What to minimise: gpus (default), cost (per year), power, or latency (mean E2E at the peak).")
+    objective: Objective | None = leaf("Objective to minimise: gpus (default), cost (per year), power, or latency (mean E2E at the peak).")
     budget: Text = leaf('Most that may be spent, such as "500k USD" to buy the systems, or "200k USD/year" for a year of serving.')
     max_kw: Number = leaf("Most kW that the systems may draw together.", unit="kilowatts")
     max_racks: int | None = leaf("Most racks that the systems may stand in.")
@@ -279,7 +279,7 @@ class StandbyAsked:
     mtbf: Text = leaf("Mean time between failures of one system (or instance), such as 8000h or 300d.")
     repair_time: Text = leaf("Mean time until a failed one works again, such as 24h.")
     repairers: int | None = leaf("Repairs that go on at once (default: as many as there are failures).")
-    failing: Literal["system", "instance"] | None = leaf("What fails at once: a whole system (default) or one instance.")
+    failing: Literal["system", "instance"] | None = leaf("Unit that fails at once: a whole system (default) or one instance.")
     spare_instances: int | None = leaf("Instances in addition to those that the load needs; 1 is N+1 by instances.", unit="spare")
 
 
@@ -287,10 +287,7 @@ class StandbyAsked:
 class ScalingAsked:
     """How the fleet may be scaled over its hours."""
 
-    autoscale: bool | None = leaf(
-        "Whether the plan proposes by which rule a controller starts and releases instances over the profile or the trace, and what that "
-        "saves (docs/autoscaling.md)."
-    )
+    autoscale: bool | None = leaf("Propose an autoscaling rule for the profile or the trace, and say what it saves (docs/autoscaling.md).")
     broken_hours: Length = leaf("Share of the hours in which limits may be broken then, such as 5% (default: 0%).")
     start_time: Text = leaf(
         "Time from the controller's decision until a new instance takes requests, such as 3min (default: its weights over 10 Gbit/s, and "
@@ -302,7 +299,7 @@ class ScalingAsked:
 class Scenario:
     """The whole question; None leaves a part to its default."""
 
-    title: Text = leaf("What the question is about, in a few words.")
+    title: Text = leaf("Subject of the question, in a few words.")
     model: Texts = leaf(
         "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared.",
         one="Catalog id (see tonnage catalog) or path of a Hugging Face config.json.",
@@ -336,9 +333,7 @@ class Scenario:
     benchmarks: Text = leaf(
         "Measured points: a CSV with the columns of docs/size.md, a run folder, or the report of a benchmark tool.", file=True
     )
-    include_invalid: bool | None = leaf(
-        "Whether measured runs that their own client called INVALID count as measured points; they are left out otherwise."
-    )
+    include_invalid: bool | None = leaf("Count measured runs that their client called INVALID; they are left out otherwise.")
     search: SearchAsked = field(default_factory=SearchAsked)
     seed: int | None = leaf("Seed of every random draw (default: 0).", one="Seed of every random draw (default: 0; in the lesson 42).")
 
@@ -361,16 +356,16 @@ class SimulationAsked:
         "TensorRT-LLM: steps for which prompts wait to be batched while others decode (its batch_wait_timeout_iters; default: 0)."
     )
     batch_wait_ratio: Number = leaf("TensorRT-LLM: share of the token budget at which they stop waiting (its batch_wait_max_tokens_ratio).")
-    overlap_schedule: bool | None = leaf("Whether a step is scheduled while the one before it runs, so that requests wait a step longer.")
+    overlap_schedule: bool | None = leaf("Schedule a step while the one before it runs, so that requests wait a step longer.")
     graph_tokens: int | None = leaf(
         "Tokens up to which steps with prompts run as CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none)."
     )
     instances: int | None = leaf("Instances behind a router that share each open loop (default: 1).")
     fail: Text = leaf(
-        'How instances fail, such as "mtbf=30d repair=2h"; crews=N and retry=none, unanswered or all may follow (docs/load-balancing.md).'
+        'Failures of instances, such as "mtbf=30d repair=2h"; crews=N and retry=none, unanswered or all follow (docs/load-balancing.md).'
     )
     autoscale: Text = leaf(
-        'How a controller scales them, such as "metric=outstanding target=20 min=1 max=8"; metric=rate; start, hold, interval, warm, link '
+        'Autoscaling rule, such as "metric=outstanding target=20 min=1 max=8"; metric=rate; start, hold, interval, warm, link '
         "and boot may follow (docs/load-balancing.md)."
     )
     seasons: Text = leaf(
@@ -381,7 +376,7 @@ class SimulationAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """Where a leaf stands, what may stand there, and what it says."""
+    """The place of a leaf, its type, and its help."""
 
     path: tuple[str, ...]  # branch and name, such as ("limits", "ttft")
     kind: Any  # its annotation
@@ -402,13 +397,13 @@ class Leaf:
 
     @property
     def number(self) -> type[int] | type[float] | None:
-        """Whether only a whole number or only a number may stand there; None where something else may."""
+        """Whether only a whole number or only a number is allowed; None where something else is."""
         if takes(self.kind, str) or takes(self.kind, bool):
             return None
         return int if takes(self.kind, int) else float if takes(self.kind, float) else None
 
     def read(self, text: str) -> float | None:
-        """The number that a text says; None where it is none, or where none is asked for."""
+        """The number that a text says; None where it is none, or where the leaf takes none."""
         found = None if self.number is None else number_of(text, self.unit)
         if found is None or self.number is float:
             return found
@@ -443,7 +438,7 @@ def simulated_leaves() -> Iterator[Leaf]:
 
 
 def takes(kind: Any, wanted: type) -> bool:
-    """Whether values of a type may stand at a leaf of that annotation."""
+    """Whether a leaf of that annotation takes values of a type."""
     return kind is wanted or any(takes(part, wanted) for part in get_args(kind) if isinstance(part, type) or get_args(part))
 
 

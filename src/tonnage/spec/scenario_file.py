@@ -101,7 +101,7 @@ def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
 
 
 def _as_numbers(leaf: Leaf, value: Any) -> Any:
-    """The numbers that a text says where they may stand; any other value as it is."""
+    """The numbers that a text says where numbers are allowed; any other value as it is."""
     if not isinstance(value, str):
         return value
     found = numbers_of(value) if list[float] in get_args(leaf.kind) else leaf.read(value)
@@ -222,7 +222,7 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     "isl": ("pairs", "mixture"),
     "osl": ("pairs", "mixture"),
 }
-"""What a value given by name takes the place of in a file, next to the key of its own name: the other ways to say the same."""
+"""What a value given by name takes the place of in a file, next to the key of that name: the other ways to say the same."""
 
 
 def displaced(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class QueuePolicy:
 
     timeout_action: TimeoutAction = "REJECT"  # REJECT ends a request that has waited too long; DELAY puts it behind the others of its level
     default_timeout_microseconds: int = 0  # how long a request may wait
-    allow_timeout_override: bool = False  # whether a request may bring a shorter timeout of its own
+    allow_timeout_override: bool = False  # whether a request may bring a shorter timeout
     max_queue_size: int = 0  # requests that wait at once; a further one is rejected; 0 for any number
 
 
@@ -147,7 +147,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Models on the GPUs of one server, and what is asked of them."""
+    """Models on the GPUs of one server, and the limits of their latencies."""
 
     title: str  # in a few words
     gpus: int  # of the server; its models share one queue each over all of them

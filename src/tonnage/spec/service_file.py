@@ -289,7 +289,7 @@ def _tensors(written: dict[str, str]) -> tuple[Tensor, ...]:
 
 
 def _stages(steps: tuple[str | _Step, ...]) -> tuple[Stage, ...]:
-    """The steps with the places of those that they wait for: the one before, unless a step says which."""
+    """The steps with the places of the steps that they wait for: the one before, unless a step says which."""
     found: list[Stage] = []
     places: dict[str, int] = {}
     for place, step in enumerate(steps):

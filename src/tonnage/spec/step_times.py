@@ -39,7 +39,7 @@ class TimedStep:
 
     @property
     def attention_pairs_2(self) -> float:
-        """Twice the pairs of a new prompt token and a token it attends to; prompts are taken to be equal."""
+        """Twice the pairs of a new prompt token and a token it attends to; assumes equal prompts."""
         if self.prefill_tokens == 0:
             return 0.0
         return self.prefill_tokens * (2 * self.past_tokens + self.prefill_tokens / self.prefill_sequences)

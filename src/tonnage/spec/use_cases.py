@@ -109,9 +109,9 @@ class Defaults:
 def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
     """The scenario with what its use case sets, and what that was; None where it sets nothing.
 
-    Lengths stand where neither lengths, pairs nor a trace are given; a limit stands where its metric has none. Parts of the prompt that
+    Lengths apply where neither lengths, pairs nor a trace are given; a limit applies where its metric has none. Parts of the prompt that
     are given take the place of the use case's own part, and are added to a prompt that it does not split.
-    Where another mode was requested, only limits that count in it stand: the use case's own are left out.
+    Where another mode was requested, only limits that count in it apply: the use case's own are left out.
     """
     if scenario.use_case is None:
         return scenario, None

@@ -50,13 +50,13 @@ Process = Literal["poisson", "constant", "gamma"]
 Split = Literal["random", "round-robin"]
 
 STRETCH_S = 4_000_000
-"""Seconds of arrivals of a stretch of slow traffic (46 days); what is left of a simulated run is for a queue to be served."""
+"""Seconds of arrivals of a stretch of slow traffic (46 days); the rest of a simulated run is for a queue to be served."""
 
 STRETCH_REQUESTS = 100
 """Fewest requests of such a stretch."""
 
 MANY_CLIENTS = 16
-"""Clients of a closed loop from which requests of equal length are said to fall into step: they end, and are admitted, together."""
+"""Clients of a closed loop from which a remark says that requests of equal length fall into step: they end, and are admitted, together."""
 
 FAR_PS = 1e300
 """Largest mean gap in picoseconds, which keeps products with it finite."""
@@ -209,7 +209,7 @@ class Workload:
         return Trace(due_ps=due, isl=isl[: len(due)], osl=osl[: len(due)], concurrency=0, turnaround_ps=0, seed=seed)
 
     def too_long(self, rate: float) -> InputError:
-        """What is said of requests that come over more time than can be simulated."""
+        """The remark on requests that come over more time than can be simulated."""
         return InputError(
             f"{option('requests')}: {self.requests:,} at {rate:g} a second come over more than {LONGEST_S:,} s (104 days), "
             f"the longest simulated run; ask for fewer requests, or for a higher {option('request_rate')}"
@@ -286,7 +286,7 @@ class Trace:
     seed: int = 0  # of what is drawn while they are served: which guesses of a drafter are right
     contents: Contents | None = None  # what the requests have in common; None where they have nothing in common, or it is not known
     # of the further turns of conversations: the time from the end of the request in the row before until this one is sent, whose
-    # ``due_ps`` counts for nothing; -1 of first turns, behind which those of their session stand. None where every request stands for
+    # ``due_ps`` counts for nothing; -1 of first turns, which come before the others of their session. None where every request stands for
     # itself. With it ``contents`` are given too.
     pause_ps: NDArray[np.int64] | None = None
     follows: Follows | None = None  # which requests others wait for where that is not the row before; None where it is

@@ -1,6 +1,6 @@
 """Numbers as people write them: "20,000", "20k", "1.5 million", "300/min", "50%", "p95", "3x", "8h", "10 kW", "N+1", "$400k".
 
-Which units may follow depends on what is asked (``Unit``); without a unit the number is in the first of them.
+Which units may follow depends on the quantity (``Unit``); without a unit the number is in the first of them.
 """
 
 from __future__ import annotations

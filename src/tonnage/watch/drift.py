@@ -189,7 +189,7 @@ class Today:
 
 
 def today(plan: Plan, deployment: Deployment, fit: HistoryFit, *, gpus_per_system: int, forecast_s: float | None = None) -> Today:
-    """A plan next to a history of its deployment, and where a forecast is asked its load so many seconds after the history's end."""
+    """A plan next to a history of its deployment, and for a forecast its load so many seconds after the history's end."""
     choice, history = plan.candidates[0], fit.history
     predictor = Predictor(plan, deployment, gpus_per_system=gpus_per_system)
     asked, planned_load = plan.scenario, plan.demand.sizing_requests_per_second

@@ -47,7 +47,7 @@ class Counts:
 
 
 def signals_on(page: Page) -> Signals | None:
-    """The engine whose metrics a page has; None for none of those that are known."""
+    """The engine whose metrics a page has; None for an unknown one."""
     return next((one for one in SIGNALS.values() if f"{one.histograms['e2e']}_count" in page), None)
 
 
@@ -89,7 +89,7 @@ class Reading:
 
     at_s: float  # seconds of a clock that never goes back
     instances: Mapping[str, Counts]  # what each instance that answered says, by its address
-    asked: tuple[str, ...]  # the addresses that were asked
+    asked: tuple[str, ...]  # the addresses
     ended: Mapping[str, float]  # requests that a gateway has passed on, by how they ended; empty without one
     use: tuple[float, ...] = ()  # share of the time in which each GPU worked, one value a GPU; empty where nobody says it
     watts: tuple[float, ...] = ()  # power of each GPU
@@ -169,7 +169,7 @@ def _address(text: str, name: str) -> str:
     return url
 
 
-NEAR = 0.1  # Mean lengths that differ by less than this share from the plan's are taken to be the plan's: those of a short stretch vary
+NEAR = 0.1  # Mean lengths that differ by less than this share from the plan's count as the plan's: those of a short stretch vary
 STEP = 1.05  # Lengths are rounded to powers of this, so that the capacity is not searched again at every look
 
 
@@ -241,7 +241,7 @@ class Predictor:
 
 
 def _lengths(text: str, mean: float) -> Lengths:
-    """The plan's lengths; of those that were read from a file, their mean."""
+    """The plan's lengths; of lengths from a file, their mean."""
     try:
         return parse_lengths(text, "")
     except InputError:

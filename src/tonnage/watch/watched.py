@@ -75,7 +75,7 @@ class Watched:
     present: Present  # what was measured
     expected: Expected  # what was predicted for the same load
     latencies: tuple[Latency, ...]  # statistics, those with a limit among them
-    instances: int  # that the present load is shared by: those that answer
+    instances: int  # that answer, and so share the present load
     attained: tuple[AttainedBounds, ...] = ()  # joint attainment of the plan's limits, as far as histograms of single metrics tell it
     # requests per second of one instance inside the limits, if every step takes as much longer as was measured; None where the measurement
     # agrees with the prediction
@@ -265,7 +265,7 @@ class Present:
     running: float | None
     waiting: float | None
     kv_used: float | None  # share of the KV cache in use at its end, the mean of the instances; None where it is not published
-    # of the requests that ended, those that failed: by the gateway where there is one, else by the engines' responses; None where nobody
+    # of the requests that ended, the failed ones: by the gateway where there is one, else by the engines' responses; None where nobody
     # says it
     error_share: float | None
     mean_isl: float | None  # and mean_osl: tokens of the requests that ended; None where they are not published, or none ended

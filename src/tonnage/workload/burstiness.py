@@ -127,7 +127,7 @@ def dispersion(due_s: NDArray[np.float64], width_s: int) -> Dispersion:
 
 
 def counts(due_s: NDArray[np.float64], width_s: int) -> NDArray[np.int64]:
-    """Requests of each whole interval, from the first request on; what comes after the last whole one is left out."""
+    """Requests of each whole interval, from the first request on; requests after the last whole one are left out."""
     whole = int(due_s[-1] // width_s)
     places = (due_s // width_s).astype(np.int64)
     return np.bincount(places[places < whole], minlength=whole)

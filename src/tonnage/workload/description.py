@@ -81,7 +81,7 @@ def engine_limits(isl: Spread, osl: Spread, pairs: Sequence[tuple[int, int]]) ->
     return EngineLimits(max_input_tokens=most_in, max_output_tokens=most_out, beyond=beyond / len(pairs))
 
 
-# Finds the distribution, of those that a scenario takes, that reproduces lengths which were seen. Every candidate is drawn from as the
+# Finds the distribution, among a scenario's, that reproduces lengths which were seen. Every candidate is drawn from as the
 # simulator draws (``Lengths.draw``), with a fixed seed, and what comes is held against what was seen: mean, p50, p90, p95 and p99, and
 # the Kolmogorov-Smirnov distance. A candidate fits where none of these five is off by more than 10 %, and where its 99.9th percentile is
 # not far beyond the longest length that was seen. Of several that fit, the one with the smallest distance is taken.
@@ -109,7 +109,7 @@ class FittedLengths:
 
     @property
     def fits(self) -> bool:
-        """Whether mean and percentiles are reproduced within 10 %, and no lengths are drawn far beyond those that were seen."""
+        """Whether mean and percentiles are reproduced within 10 %, and no lengths are drawn far beyond recorded ones."""
         return self.error <= TOLERANCE and not self.overshoots
 
     @property
@@ -134,7 +134,7 @@ class FittedLengths:
 
 
 def fitted_lengths(values: NDArray[np.int64]) -> FittedLengths:
-    """The candidate that comes nearest: the nearest of those that fit, else the one with the smallest largest error."""
+    """The candidate that comes nearest: the nearest fitting one, else the one with the smallest largest error."""
     seen = spread(values)
     found = [_compared(written, seen, values) for written in dict.fromkeys(_candidates(values, seen))]
     fitting = [one for one in found if one.fits]
@@ -176,8 +176,8 @@ def _lognormal(mean: float, cv: float, plus: int) -> Iterator[str]:
         yield f"lognormal:{mean:.5g},{mean * cv:.5g}{f'+{plus}' if plus else ''}"
 
 
-# Finds the arrival process, of those that a scenario takes, that reproduces arrivals which were seen. Evenly spaced, Poisson and gamma
-# arrivals are tried. One of them fits where mean, p50, p90, p95 and p99 of its gaps are within 10 % of those that were seen, and where
+# Finds the arrival process, among a scenario's, that reproduces arrivals which were seen. Evenly spaced, Poisson and gamma
+# arrivals are tried. One of them fits where mean, p50, p90, p95 and p99 of its gaps are within 10 % of the recorded ones, and where
 # its counts vary as much over 10 s and 60 s. The latter sets traffic with a drifting rate apart: its gaps may be those of Poisson
 # arrivals, while its minutes vary many times more. Where none fits, the moments themselves are kept.
 
@@ -284,7 +284,7 @@ class Description(InNotebooks):
     gain: KvGain | None = None  # what these save on an instance; None where no model was named
 
     def to_json(self) -> dict[str, Any]:
-        """Lengths in tokens, times in seconds, shares from 0 to 1; what is not known is null."""
+        """Lengths in tokens, times in seconds, shares from 0 to 1; unknown values are null."""
         recording = self.traffic.recording
         return {
             "source": recording.source,

@@ -97,17 +97,17 @@ class Sharing:
     hit_blocks: float | None = None  # share of them that a cache without end finds: those before the first one that is new
     # the same in prompt tokens; with sessions the most that it can be; None where the size of a block is not known
     hit_tokens: float | None = None
-    requests_with_hits: float = 0.0  # share of the requests of which it finds anything; with sessions, those that continue one
+    requests_with_hits: float = 0.0  # share of the requests of which it finds anything; with sessions, of the ones that continue one
     sessions: int | None = None  # how many there are; None with blocks
     turns_per_session: float | None = None  # requests of a session, on average; None with blocks
 
     def to_json(self) -> dict[str, Any]:
-        """By name; what is not known is null."""
+        """By name; unknown values are null."""
         return asdict(self)
 
 
 def sharing(traffic: Traffic) -> Sharing | None:
-    """What the prompts share; None where the file says nothing of it."""
+    """What the prompts share; None where the file does not say."""
     if traffic.blocks:
         return _of_blocks(traffic.blocks, traffic.recording.isl)
     return _of_sessions(traffic) if traffic.sessions else None

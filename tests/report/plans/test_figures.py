@@ -10,12 +10,19 @@ from dataclasses import asdict, replace
 import pytest
 
 from tests.report.example_plan import GOLDEN, bare, full, without_answer
-from tonnage.plan.cost import YearlyCost
+from tonnage.plan.candidate import Candidate, Identity
+from tonnage.plan.cost import JobCost, WayCost, YearlyCost
+from tonnage.plan.demand import Existing, OwnedGroup
 from tonnage.plan.fleet import AtPeak
-from tonnage.plan.plan import Plan
+from tonnage.plan.limit import Bound, Limit, Load
+from tonnage.plan.note import NoCost
+from tonnage.plan.plan import Measured, Plan
 from tonnage.report.drawing.figure import Bars, Figure, Plot, Tornado
 from tonnage.report.plans import figures
+from tonnage.report.plans.plan_document import full_text, report
+from tonnage.report.writers.terminal import markdown, terminal
 from tonnage.results.metrics import Latencies
+from tonnage.sizing.demand import carried_by_existing
 
 FIGURES: dict[str, Callable[[Plan], Figure | None]] = {
     "curve": figures.curve,
@@ -159,3 +166,139 @@ def test_input_without_an_answer_reaches_beyond_every_other() -> None:
     assert widest.high_label == "none"
     assert widest.high > max(s.high for s in tornado.swings[1:])
     assert "TPOT mean 41 ms" in widest.tip
+
+
+# Systems that exist, jobs, and measured points beside the prediction: their sections and sentences.
+
+TTFT = Bound(kind="limit", limit=Limit(metric="ttft", statistic="p95", milliseconds=2_000.0))
+EXISTING = Existing(
+    groups=(
+        OwnedGroup(
+            count=3,
+            system="dgx-h100",
+            deployment=Identity(gpu="h100-sxm-80gb", precision="fp8", tp=4, engine="vllm"),
+            instances=6,
+            requests_per_second=60.38,
+            binds=TTFT,
+        ),
+    ),
+    requests_per_second=60.38,
+    asked_requests_per_second=30.0,
+    headroom=1.0126,
+    breaks_first=TTFT,
+    growth_per_month=0.05,
+    months_left=14,
+)
+
+
+def text_of(plan: Plan) -> str:
+    """The report as Markdown."""
+    return markdown(report(plan))
+
+
+def chosen(plan: Plan) -> Candidate:
+    """The choice of a plan that has one."""
+    assert plan.choice is not None
+    return plan.choice
+
+
+def test_systems_that_exist_are_the_answer_when_they_are_the_question() -> None:
+    text = text_of(replace(full(), existing=EXISTING))
+    assert text.startswith("# 3 × dgx-h100 carry 60.4 requests/s of llama-3-8b\n")
+    assert "**3 × dgx-h100 carry 60.4 requests/s inside the limits, 101% more than today's 30" in text
+    assert "- Answer: 5 × dgx-h100 (40 GPUs; 4.81 systems exactly)" in text
+    for line in ("- headroom now: 101%", "- months left: 14", "| 3 × dgx-h100 | h100-sxm-80gb fp8 TP 4 vllm | 6 | 60.4 | TTFT p95 ≤ 2 s |"):
+        assert line in text
+    assert "grow by 5.0% a month" in text
+    assert "Have         3 × dgx-h100 carry 60.4 requests/s" in terminal(full_text((replace(full(), existing=EXISTING),)))
+
+
+def test_without_a_load_of_their_own_the_plan_says_what_systems_carry_and_run() -> None:
+    demand = carried_by_existing(60.38)
+    alone = replace(EXISTING, asked_requests_per_second=None, headroom=None, growth_per_month=None, months_left=None)
+    plan = replace(full(), existing=alone, demand=demand)
+    text = text_of(plan)
+    assert "**3 × dgx-h100 carry 60.4 requests/s inside the limits; what breaks first is TTFT p95 ≤ 2 s.**" in text
+    assert "- Answer: 6 instances of FP8, TP 4, vllm on h100-sxm-80gb, on 3 × dgx-h100" in text
+    assert "headroom now" not in text
+    assert "requests/s today" not in text
+    assert "none asked: the 60.4 requests/s that the systems carry" in text
+    assert " exactly" not in next(line for line in terminal(full_text((plan,))).splitlines() if line.startswith("Answer"))
+
+
+def test_too_few_systems_have_no_month_left() -> None:
+    text = text_of(replace(without_answer(), existing=replace(EXISTING, months_left=-1, growth_per_month=None)))
+    assert "- months left: none" in text
+    assert "grow by" not in text
+    assert "- months left" not in text_of(replace(full(), existing=replace(EXISTING, months_left=None)))
+
+
+JOB = JobCost(
+    requests=2e6,
+    hours=8.0,
+    owned=WayCost(where="on-prem", total_usd_per_year=119_000.0, systems=1, gpus=8),
+    power_usd_per_job=0.0,
+    cloud_usd_per_job=123.4,
+    cloud_gpu_hours_per_job=64.0,
+    api_usd_per_job=None,
+    api_reason=NoCost(code="api-price"),
+    jobs_per_year_against_cloud=964.0,
+    jobs_per_year_against_api=None,
+    most_jobs_per_year=1095.0,
+    cloud_how="8 GPUs × 8 h × 4.25 USD",
+    figures=(),
+    stale_prices=(),
+)
+
+
+def test_a_job_says_requests_hours_and_what_each_way_costs() -> None:
+    demand = replace(full().demand, offline_requests=2_000_000, offline_seconds=28_800.0)
+    plan = replace(full(), demand=demand, cost=JOB)
+    text = text_of(plan)
+    assert "- Demand: " in text
+    assert "- Cost: 123 USD a job on cloud GPUs; owned 119,000 USD a year" in text
+    for each in (text, terminal(full_text((plan,)))):
+        assert "119,000 USD a year for 1 system of 8 GPUs" in each
+        assert "123 USD a job (8 GPUs × 8 h × 4.25 USD)" in each
+        assert "owning is, from 964 jobs a year on" in each
+        assert "no API price is known" in each
+
+
+def measured(plan: Plan) -> Measured:
+    """What the plan's benchmarks say."""
+    assert plan.measured is not None
+    return plan.measured
+
+
+def test_measured_stands_beside_the_prediction_of_the_same_loop() -> None:
+    plan, loop = full(), Load(kind="closed", clients=25.0)
+    closed = replace(chosen(plan), requests_per_second_per_instance=8.0, load=loop)
+    text = text_of(replace(plan, measured=replace(measured(plan), predicted=(closed,))))
+    assert "|  | measured | predicted, same loop | predicted, decides |" in text
+    assert "| load | closed loop of 25 clients, measured | closed loop of 25 clients | open loop" in text
+    assert "The prediction of the benchmark's closed loop carries 10% less per instance than was measured" in text
+    other = replace(plan.candidates[1], pools=(replace(plan.candidates[1].pool, gpu="l40s"),))
+    assert "not among the predicted ones" in text_of(replace(plan, candidates=(other,)))
+
+
+def test_nothing_measured_inside_the_limits_is_said() -> None:
+    plan = full()
+    none = replace(measured(plan).plan, candidates=(), rejected=plan.rejected[:1])
+    assert "No measured point is inside the limits: Ampere has no FP8 matrix units." in text_of(replace(plan, measured=Measured(plan=none)))
+
+
+def test_cheapest_of_known_prices_is_said_to_be_that() -> None:
+    cost = full().cost
+    assert isinstance(cost, YearlyCost)
+    unknown = NoCost(code="system-price", name="dgx-h100")
+    ways = tuple(replace(way, total_usd_per_year=None, reason=unknown) if way.where == "on-prem" else way for way in cost.ways)
+    text = text_of(replace(full(), cost=replace(cost, ways=ways)))
+    assert "- Cost: hybrid 540,000 USD a year, cheapest of 3 priced ways" in text
+    assert "On-prem, owned for the peak: no cost, as the price of dgx-h100 is not known" in text
+
+
+def test_one_price_alone_is_the_cheapest_of_nothing() -> None:
+    cost = full().cost
+    assert isinstance(cost, YearlyCost)
+    alone = replace(cost, ways=tuple(way for way in cost.ways if way.where == "hybrid"))
+    assert "hybrid 540,000 USD a year, the only way with a price" in text_of(replace(full(), cost=alone))

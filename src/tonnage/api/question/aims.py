@@ -33,7 +33,7 @@ _NO_BUDGET: tuple[float | None, BudgetOf] = (None, "purchase")
 
 
 def aim_of(asked: ChoiceAsked) -> Aim | None:
-    """What the choice aims at; None where nothing was said of it. Raises InputError."""
+    """The aim of the choice; None without one. Raises InputError."""
     if asked == ChoiceAsked():
         return None
     usd, of = _NO_BUDGET if asked.budget is None else budget_of(asked.budget)
@@ -70,7 +70,7 @@ def budget_of(text: str) -> tuple[float, BudgetOf]:
 
 
 def reserve_of(asked: StandbyAsked) -> Reserve | None:
-    """Standby systems; None where nothing was said of it. Raises InputError."""
+    """Standby systems; None where none are requested. Raises InputError."""
     if asked == StandbyAsked():
         return None
     share, written = (None, "") if asked.availability is None else share_of(asked.availability)
@@ -225,7 +225,7 @@ def _over(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")  # what is said of a day without saying a load
+OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")  # the shape of a day without a load
 
 
 def says_no_load(asked: DemandAsked) -> bool:

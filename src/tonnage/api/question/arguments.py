@@ -126,7 +126,7 @@ def spare_of(count: int) -> int:
 
 
 def confidence_asked(text: float | str | None) -> float:
-    """Read 95, "95%" or 0.95 as the share 0.95; the default where nothing is asked. Raises InputError."""
+    """Read 95, "95%" or 0.95 as the share 0.95; the default without a value. Raises InputError."""
     from tonnage.plan.candidate import CONFIDENCE, CONFIDENCES
 
     if text is None:
@@ -206,7 +206,7 @@ class Faults:
         return f"{self.source}: {named}" if self.source and named != message else message
 
     def _key(self, path: OptionPath) -> str:
-        """How the file spells an option; unchanged where it does not stand there."""
+        """The file's spelling of an option; unchanged where the file lacks it."""
         return self.keys.get(path[-1]) or option(*path)
 
 
@@ -322,7 +322,7 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
 
 
 def _given_twice(asked: LengthsAsked) -> str:
-    """What is wrong where lengths are said in more than one way; empty where they are not."""
+    """The error where lengths are given in more than one way; empty otherwise."""
     single = asked.isl is not None or asked.osl is not None
     if asked.mixture is not None and (single or asked.pairs is not None):
         others = ", ".join(option(name) for name in ("isl", "osl", "pairs"))

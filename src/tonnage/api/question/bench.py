@@ -1,4 +1,4 @@
-"""What ``tonnage bench`` is asked, checked before anything is sent."""
+"""The question of ``tonnage bench``, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Bench:
     setup: Setup  # the server, and how to ask it
     questions: tuple[Question, ...]  # the loads, one after another
     wanted: Wanted  # what is to be said of each
-    scenario: dict[str, Any]  # what was asked, for the run folders
+    scenario: dict[str, Any]  # the arguments, for the run folders
     metrics_urls: tuple[str, ...] = ()  # pages of Prometheus metrics to read while a load runs
     exports: tuple[str, ...] = ()  # formats of other tools that each run folder is written in, too
     gpus: DriverGpus | None = None  # of this machine, read while a load runs; None for none

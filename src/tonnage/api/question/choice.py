@@ -3,7 +3,7 @@
 The search ends with the best deployment of every GPU type, and the first of them checked as a whole fleet. Here standby systems for
 failures is added, prices and power are read, and the candidates are put into another order. Where another one comes first, the same
 question is asked again for its GPU type alone, so that its knobs are tried and its fleet is checked; if that takes other systems, the order
-is made again. At last everything that a plan says of its choice is said of the one that is left.
+is made again. The remaining one then gets every part of a plan.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Race:
     """What candidates are compared by.
 
     Attributes:
-        question, scenario: what was asked.
-        aim: what the choice aims at; the fewest GPUs where nothing was said of it.
+        question, scenario: load, limits and candidates, and how they were written.
+        aim: objective and maxima; the fewest GPUs without one.
         reserve: standby systems; None for nothing beyond ``question.spare``.
         prices, where: the price list, and the requested ways of serving.
     """

@@ -244,7 +244,7 @@ def with_classes(
 ) -> tuple[Workload, ...]:
     """Workloads whose requests have these classes; with deadlines and no classes, all have the tightest limit on the TTFT.
 
-    Raises InputError: classes that cannot be, or that are not simulated with what else is asked.
+    Raises InputError: classes that cannot be, or that are not simulated with the rest of the question.
     """
     classes = classes_of(asked)
     if not classes and not knobs.ranks:

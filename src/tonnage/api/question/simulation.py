@@ -1,4 +1,4 @@
-"""Understands what ``tonnage.simulate`` is asked: one deployment and its loads, from a scenario and arguments next to it."""
+"""Reads the question of ``tonnage.simulate``: one deployment and its loads, from a scenario and arguments next to it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MOST_INSTANCES = 1_000
 
 OWN = tuple(one.name for one in fields(SimulationAsked))  # arguments that no scenario has; ``requests`` there is the size of a job
 
-# Those that are no knobs of an engine
+# Leaves that are no knobs of an engine
 LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale", "seasons")
 
 

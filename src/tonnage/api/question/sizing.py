@@ -1,4 +1,4 @@
-"""From what was written to what is asked: names looked up, files read, texts understood; every error at once."""
+"""From a written scenario to a question: names looked up, files read, texts understood; every error at once."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration
 
-# Shares by which lengths vary around a mean where nothing is said of their spread; a smaller one where the context leaves no more room.
+# Shares by which lengths vary around a mean without a given spread; a smaller one where the context leaves no more room.
 # Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95
 # of TTFT of eight instances at 85 % load is twice that of lengths within 20 %; a log-normal distribution hardly differs from these.
 SPREADS = (0.2, 0.1, 0.05, 0.02)
 DEFAULT_PRECISIONS = ("fp16", "fp8")  # what is tried of a model that is published in 16 bits
-ALONE: UseCase = "chatbot"  # what systems that exist are taken to serve where nothing is said of the requests
+ALONE: UseCase = "chatbot"  # the use case of existing systems where requests are not described
 MOST_FRONT_ENDS = 1_000
 EVERY = "all"  # what stands for every number format; BF16 is as fast as FP16
 # What of the search ``tonnage simulate`` alone understands
@@ -206,7 +206,7 @@ def recording_of(asked: DemandAsked) -> Recording | None:
 
 
 def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
-    """The demand that a scenario asks for. Raises InputError: what is given contradicts itself, or is too little."""
+    """The demand that a scenario asks for. Raises InputError: the scenario contradicts itself, or gives too little."""
     profile = asked.profile
     hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
     return demand_of(
@@ -265,7 +265,7 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
 
 
 def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) -> dict[str, Any]:
-    """What may be combined, and the rest that stands by itself."""
+    """What may be combined, and the rest."""
     asked = scenario.search
     bought = faults.named(option("system"), shapes, asked.system) or ()
     own = asked.gpu is None and (scenario.have is not None or bool(asked.system))
@@ -327,7 +327,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
 
 
 def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
-    """Refuse what is said of the choice, or of standby systems, where it cannot be or decides nothing."""
+    """Refuse options of the choice and of standby systems that cannot be met or have no effect."""
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
     if _of_existing(scenario) and (aim is not None or reserve is not None):
         name = said_of_choice(scenario) or "objective"

@@ -152,7 +152,7 @@ def _with_a_failure(fleet: Processes, seconds: float, *, seed: int, told: Told, 
 
 
 def _retries(url: str) -> float:
-    """Requests that the gateway has sent to a second instance so far."""
+    """Requests that the gateway has sent to a second instance."""
     from prometheus_client.parser import text_string_to_metric_families
 
     families = text_string_to_metric_families(fetch(f"{url}/metrics"))

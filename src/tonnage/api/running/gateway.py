@@ -77,13 +77,13 @@ def _backend(text: str) -> tuple[Target, float]:
 
 
 def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
-    """The settings in a file, with ``given`` fields of ``GatewayArguments`` in place of its own. Raises InputErrors."""
+    """The settings in a file, overridden by the ``given`` fields of ``GatewayArguments``. Raises InputErrors."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{option('config')}: {path} cannot be read ({error})") from None
     said = read_as(GatewayArguments, parse_yaml(text, str(path)) or {}, str(path), InputErrors)
-    if {"backends", "plan"} & set(given):  # a flag of either kind stands in place of both
+    if {"backends", "plan"} & set(given):  # a flag of either kind replaces both
         said = replace(said, backends=(), plan=None, plan_host=())
     return _settings(replace(said, **given))
 

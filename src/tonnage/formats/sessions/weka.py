@@ -86,7 +86,7 @@ def _parsed(lists: list[bytes]) -> list[Any]:
 class _Chains:
     """The requests of a session and of its sub-agents: in each chain one waits for the other."""
 
-    calls: list[Call]  # those found so far
+    calls: list[Call]  # calls that were found
     ids: list[Any]  # of all lists of the session
     agents: int = 0  # how many sub-agents there are
 

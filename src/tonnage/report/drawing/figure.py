@@ -1,6 +1,6 @@
 """What a figure shows, before anything is drawn: plain values that a test can compare; and the pieces of SVG that draw them.
 
-A figure is drawn by ``draw.draw``; its numbers also are in a table under it, so nothing is told by a drawing alone.
+A figure is drawn by ``draw.draw``; its numbers also are in a table under it, so no drawing is the only source of a number.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class HeatMap(Displayed):
     # columns, rows: the edges of the cells along x and y, ascending, one more than there are cells
     columns: tuple[float, ...]
     rows: tuple[float, ...]
-    cells: tuple[Cell, ...]  # those that hold anything
+    cells: tuple[Cell, ...]  # the non-empty ones
 
 
 @dataclass(frozen=True, slots=True)

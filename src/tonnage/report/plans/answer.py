@@ -1,4 +1,4 @@
-"""The answer of a plan: what is bought or runs, standby systems, when a job is done; and the chosen deployment in all its figures."""
+"""The answer of a plan: systems to buy or in use, standby systems, when a job is done; and the chosen deployment in all its figures."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def finish_text(job: JobDone) -> str:
 
 
 def standby_text(found: Standby) -> str:
-    """How many units there are beyond those that the peak needs, and how often enough of them work, in one line."""
+    """How many units there are beyond the need of the peak, and how often enough of them work, in one line."""
     spare = found.standing - found.needed
     units = f"{counted(found.standing, found.unit)}, {found.needed:,} needed at the peak, so that {spare:,} may fail"
     if found.availability is None or found.mtbf_hours is None or found.repair_hours is None:

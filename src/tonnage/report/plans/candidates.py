@@ -61,7 +61,7 @@ COLUMNS_BESIDE: tuple[Column, ...] = (
 def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
     """The best deployments next to the choice, one line each, and why a requested GPU has none.
 
-    The best of every GPU comes before others of one; those that take many times the GPUs of the choice are only counted.
+    The best of every GPU comes before others of one; deployments of many times the choice's GPUs are only counted.
     """
     if plan.choice is None:
         return None
@@ -102,7 +102,7 @@ def _shown(best: Candidate, near: Sequence[Costed], most: int) -> list[Costed]:
 
 
 def _left(shown: Sequence[Candidate], near: Sequence[Candidate], far: Sequence[Candidate]) -> str:
-    """Those that have no row: "… and 5 more, and 3 that need 10 to 130 times the GPUs; 1,616 GPUs of mi355x would do"."""
+    """Deployments without a row: "… and 5 more, and 3 that need 10 to 130 times the GPUs; 1,616 GPUs of mi355x would do"."""
     texts = ([f"{len(near)} more"] if near else []) + ([_far(shown[0], far)] if far else [])
     return f"… and {', and '.join(texts)}{_on_others(shown, [*near, *far])}" if texts else ""
 
@@ -203,7 +203,7 @@ def rejected_section(plan: Plan) -> Section:
 
 
 def _grouped(reason: why.Reason) -> tuple[str, str]:
-    """The part of a reason that several deployments share, and the number that each has of its own; "" where all of it is shared."""
+    """The part of a reason that several deployments share, and the number that differs; "" where all of it is shared."""
     match reason:
         case why.CannotRun():
             needs, misfit, _ = reason.error.partition(" do not fit ")

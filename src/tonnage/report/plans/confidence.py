@@ -144,7 +144,7 @@ TAILS = {"isl": "prompts", "osl": "answers"}
 def beyond_text(items: Sequence[Beyond]) -> str:
     """Such as "not measured: kimi-k3 (nearest: kimi-k2.5), prompts of 100,000 tokens (up to 8,192)"; "" where there is no item.
 
-    It has ``MOST`` letters at most: what was measured instead is left out first, and then the last things that were not.
+    It has ``MOST`` letters at most: the measured kinds are left out first, and then the last things that were not.
     """
     absent = [one for one in items if isinstance(one, Unmeasured | OutOfRange)]
     busy = next((_busy(one) for one in items if isinstance(one, OpenLoopNearSaturation | ClosedLoopNearSaturation)), "")

@@ -161,7 +161,7 @@ def priced(cost: YearlyCost | None) -> tuple[WayCost, ...]:
 
 
 def owned(cost: YearlyCost | None) -> WayCost | None:
-    """Systems of one's own for the peak, where their cost is known."""
+    """Owned systems for the peak, where their cost is known."""
     return next((way for way in priced(cost) if way.where == "on-prem"), None)
 
 

@@ -96,7 +96,7 @@ def of_pools(candidate: Candidate, read: Callable[[Pool], str]) -> str:
 def systems(candidate: Candidate) -> str:
     """Such as "5 × dgx-h100"."""
     counts: Counter[str] = Counter()
-    for pool in candidate.pools:  # pools on one kind of system stand in the same ones
+    for pool in candidate.pools:  # pools on one kind of system share them
         counts[pool.system] = max(counts[pool.system], pool.systems)
     return " + ".join(f"{count:,} × {system}" for system, count in counts.items())
 

@@ -1,4 +1,4 @@
-"""Two plans side by side: what was asked differently, and how the answers differ."""
+"""Two plans side by side: different inputs, and how the answers differ."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tonnage.report.plans.notes import warning_text
 from tonnage.report.plans.question import bound_text, first_text, question_rows, value_text
 
 FRONT_END_FELT = 0.3  # share of its time from which a busy front end is mentioned
-FRONT_END_LIMITS = 0.85  # share of its time from which a busy front end is said to limit
+FRONT_END_LIMITS = 0.85  # share of its time from which a busy front end counts as the limit
 TITLE = "Where time and memory go"
 BESIDE = ("deployment", "systems", "GPUs", "requests/s per GPU", "USD a year", "in place of the choice")
 

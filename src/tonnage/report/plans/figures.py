@@ -1,4 +1,4 @@
-"""The figures of a plan, as values: what is drawn, on which axes, with what under the pointer.
+"""The figures of a plan, as values: the drawing, on which axes, with what under the pointer.
 
 Each function answers None where the plan does not hold what the figure needs.
 """
@@ -166,7 +166,7 @@ def cost(plan: Plan) -> Bars | None:
 
 
 def _paid(way: WayCost) -> list[tuple[str, float, str]]:
-    """What a way is paid for: names, USD a year, arithmetic; those that cost something."""
+    """What a way is paid for: names, USD a year, arithmetic; without free ones."""
     parts = [(part.name, part.usd_per_year, part.how) for part in way.parts if part.usd_per_year]
     return parts or [("all", way.total_usd_per_year or 0.0, "")]
 

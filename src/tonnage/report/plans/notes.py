@@ -51,7 +51,7 @@ def assumptions_section(plan: Plan, warnings: tuple[str, ...]) -> Section:
 
 
 def percentile_blocks(answer: PercentileAnswer | None) -> tuple[Table, Text] | tuple[()]:
-    """The percentile way next to the simulated one, and what the two do; nothing where that was not asked."""
+    """The percentile way next to the simulated one, and what the two do; nothing where that was not requested."""
     if answer is None:
         return ()
     peak, mean = plain(answer.peak_requests_per_second), plain(answer.mean_requests_per_second)

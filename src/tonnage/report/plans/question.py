@@ -178,7 +178,7 @@ def first_text(plan: Plan) -> str:
 
 
 def aim_text(plan: Plan) -> str:
-    """What is to be as little as possible, and what must not be exceeded, in one clause; "" without an aim."""
+    """The objective and the maxima in one clause; "" without an aim."""
     aim = plan.aim
     if aim is None:
         return ""
@@ -215,7 +215,7 @@ def length_text(written: str) -> str:
 
 
 def short_length(written: str) -> str:
-    """A length in words without its unit, "2,000", "500 to 3,500", "600 ± 400 (lognormal)"; what is written in words keeps "words"."""
+    """A length in words without its unit, "2,000", "500 to 3,500", "600 ± 400 (lognormal)"; a length in words keeps "words"."""
     return length_text(written).replace(" tokens", "", 1)
 
 

@@ -42,7 +42,7 @@ Rows = tuple[tuple[str, str], ...]
 
 
 def answer_rows(plan: Plan) -> Rows:
-    """Name and text of each line of the answer; those that do not apply are left out."""
+    """Name and text of each line of the answer; lines that do not apply are left out."""
     exists = ("Have", "" if plan.existing is None else existing_text(plan.existing))
     best = plan.choice
     if best is None:

@@ -1,4 +1,4 @@
-"""Several use cases on one fleet: what is chosen, what each use case sees there, and what the other arrangement would take."""
+"""Several use cases on one fleet: the choice, what each use case sees there, and what the other arrangement would take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tonnage.errors import option
 from tonnage.plan.limit import LimitUse
 from tonnage.plan.use_cases import Arrangement, NotShared, UseCasePool, UseCases
 from tonnage.report.document import Document, Facts, Section, Table, Text, document, items, section
-from tonnage.report.numbers import ABSENT, counted, number, percent, sentence_of
+from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sentence_of
 from tonnage.report.plans.answer import standby_text
 from tonnage.report.plans.confidence import not_sure_text
 from tonnage.report.plans.cost import cost_text
@@ -21,7 +21,7 @@ from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
 
 SEEN = ("use case", "requests/s", "limit", "value ms", "used", "TTFT p95 ms", "TPOT mean ms", "E2E p95 ms")
 BOUND = "An ITL percentile of a shared pool is an upper bound: the gaps of its use cases are counted together."
-SPARED = ("Risk", "Alone", "Cost")  # lines that go where there are too many, the first to go first
+SPARED = ("Risk alone", "Alone", "Cost alone")  # lines that go where there are too many, the first to go first
 NOBODY = "no arrangement is possible"
 
 
@@ -32,7 +32,7 @@ def use_cases_screen(found: UseCases, page: str = "report") -> Document:
 
 
 def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
-    """The question of each use case, those that by themselves are not sure, the answer, and what each use case sees."""
+    """The question of each use case, the unsure ones, the answer, and what each use case sees."""
     pairs = list(zip(found.names, found.plans, strict=True))
     shown = pairs[: max(room.rows, 1)] if room.clipped else pairs
     asked = tuple((name, "; ".join(text for _, text in question_rows(plan))) for name, plan in shown)
@@ -90,8 +90,9 @@ def _answer(found: UseCases) -> Rows:
     rows = [("Answer", answer_text(found)), ("Confidence", _confidence(found))]
     if found.choice is not None:
         rows.append(("Standby", standbys_text(found.choice)))
+        rows.append(("Cost", cost_together_text(found.choice)))
         other, name = (found.separate, "Separate") if found.chosen == "shared" else (found.shared, "Shared")
-        rows.append((name, "" if other is None else arrangement_text(other)))
+        rows.append((name, "" if other is None else "; ".join(filter(None, (arrangement_text(other), cost_together_text(other))))))
         rows.append(("Not shared", "" if found.not_shared is None else not_shared_text(found.not_shared)))
     return tuple(row for row in rows if row[1])
 
@@ -111,14 +112,14 @@ def _each_alone(found: UseCases) -> Rows:
     chosen = [(name, plan, plan.choice) for name, plan in zip(found.names, found.plans, strict=True) if plan.choice is not None]
     rows = (
         ("Alone", "; ".join(f"{name} {bought(best)}" for name, _, best in chosen)),
-        ("Cost", _of_each((name, cost_text(plan)) for name, plan, _ in chosen)),
-        ("Risk", _of_each((name, risk_text(plan, best)) for name, plan, best in chosen)),
+        ("Cost alone", _of_each((name, cost_text(plan)) for name, plan, _ in chosen)),
+        ("Risk alone", _of_each((name, risk_text(plan, best)) for name, plan, best in chosen)),
     )
     return tuple(row for row in rows if row[1])
 
 
 def _of_each(texts: Iterable[tuple[str, str]]) -> str:
-    return "; ".join(f"{name} alone: {text}" for name, text in texts if text)
+    return "; ".join(f"{name}: {text}" for name, text in texts if text)
 
 
 def _sections(found: UseCases) -> tuple[Section, ...]:
@@ -129,7 +130,7 @@ def _sections(found: UseCases) -> tuple[Section, ...]:
 
 
 def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
-    """A row for each limit of each use case; of more than ``most`` those that are used most."""
+    """A row for each limit of each use case; of more than ``most`` the most used ones."""
     rows: list[tuple[float, tuple[str, ...]]] = []
     for pool in choice.pools:
         for case in pool.cases:
@@ -154,7 +155,7 @@ def _alone(found: UseCases) -> Section:
         counts = (ABSENT,) * 3 if best is None else (f"{best.systems:,}", f"{best.gpus:,}", number(best.systems_exact))
         rows.append((name, asked["Question"], asked["Demand"], asked["Limits"], *counts))
     header = ("use case", "question", "demand", "limits", "systems", "GPUs", "systems exactly")
-    table = Table(caption="What each would take on systems of its own", header=header, rows=tuple(rows), spare=("demand",))
+    table = Table(caption="What each would take alone", header=header, rows=tuple(rows), spare=("demand",))
     return section("alone", "Each by itself", table)
 
 
@@ -173,6 +174,13 @@ def pool_text(pool: UseCasePool) -> str:
 def arrangement_text(found: Arrangement) -> str:
     """The systems, and what runs on them, in one line."""
     return f"{systems_text(found)} ({counted(found.gpus_in_use, 'GPU')} of {found.gpus:,} in use): {'; '.join(map(pool_text, found.pools))}"
+
+
+def cost_together_text(found: Arrangement) -> str:
+    """What all its systems cost a year, owned or rented, the cheaper first; "" where no price is known."""
+    ways = ((found.owned_usd_per_year, "on-prem"), (found.rented_usd_per_year, "cloud GPUs"))
+    known = sorted((usd, name) for usd, name in ways if usd is not None)
+    return "; ".join(f"{name} {dollars(usd)} USD{'' if place else ' a year'}" for place, (usd, name) in enumerate(known))
 
 
 def standbys_text(found: Arrangement) -> str:
@@ -197,7 +205,7 @@ def not_shared_text(why: NotShared) -> str:
     if why.code == "models":
         return f"{why.case} asks for another model, and an instance serves one"
     if why.code == "demand":
-        return f"{why.case} is a job, a closed loop or a replayed trace, which is not simulated beside drawn arrivals"
+        return f"{why.case} is a job, a closed loop or a replayed trace, which is not simulated with drawn arrivals"
     if why.code == "more-gpus":
         return f"one pool for all would take {why.gpus:,} GPUs in place of {why.separate_gpus:,}"
     if why.code == "no-deployment":

@@ -1,1 +1,1 @@
-"""Runs as documents, measured, simulated or imported: what is read of their folders, their figures, and the report."""
+"""Runs as documents, measured, simulated or imported: their folders, their figures, and the report."""

@@ -60,7 +60,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """Values whose place lies from ``low`` on and below ``high``; in the last bin ``high`` is included."""
+    """Values whose place is from ``low`` on and below ``high``; in the last bin ``high`` is included."""
 
     # low, high: edges
     low: float

@@ -1,4 +1,4 @@
-"""A run, or a sweep of runs, as a report: what was measured and whether it can be believed, then every figure, then how it was made."""
+"""A run, or a sweep of runs, as a report: the measurement and its validity, then every figure, then how it was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as a report needs it: the record, what is said of it, and single tokens where they were kept."""
+"""A run as a report needs it: the record, its remarks, and single tokens where they were kept."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ShownRun:
     requests: Requests
     summary: Summary
     rows: NDArray[np.int64]  # the requests that the summary counts, int64
-    # scenario, provenance: what was asked, and by which version
+    # scenario, provenance: the inputs, and the version
     scenario: Mapping[str, Any]
     provenance: Mapping[str, Any]
     facts: Mapping[str, Any]  # ``run.json`` of a measured or imported run; empty for a simulated one

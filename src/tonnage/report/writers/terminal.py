@@ -76,7 +76,7 @@ class _Scale:
 
 
 def _number(scale: _Scale, row: int) -> str:
-    """The value beside every third line."""
+    """The value next to every third line."""
     return short(scale.value(row)) if row % 3 == 0 else ""
 
 
@@ -90,13 +90,13 @@ def _drawn(places: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
 
 
 # A table for a terminal: aligned columns that never grow wider than the terminal, and in which no id is ever broken. Where the cells are
-# too wide, they are folded between words; then columns are left out, but only those that the table says can be spared; then each row is
-# written as a few lines of its own.
+# too wide, they are folded between words; then columns are left out, but only the table's spare ones; then each row is
+# written as a few lines.
 
 
 TOGETHER = 20  # columns up to which a cell of words stays on one line while other columns can still be left out
 BESIDE = 2  # spaces between two columns
-CHOSEN = "←"  # stands behind the first cell of the row to see first; a line below the table says what it means
+CHOSEN = "←"  # follows the first cell of the row to see first; a line below the table says what it means
 
 
 def table_lines(table: Table, width: int) -> list[str]:
@@ -228,7 +228,7 @@ def terminal_block(block: Block) -> str:
 
 
 def _facts(facts: Facts) -> str:
-    """Names in a column, and beside each what it is, folded under its own beginning."""
+    """Names in a column, and next to each its meaning, folded under its own beginning."""
     most = width() // 3
     column = max(LABEL, *(len(name) for name, _ in facts.rows if len(name) <= most)) + 2
     lines = []

@@ -27,7 +27,7 @@ def submit(m, r, sent):
 
 @part()
 def submit_routed(m, r):
-    """Put the request of that row on its way to the engine, behind those that a router sent there before."""
+    """Put the request of that row on its way to the engine, behind earlier requests of the router."""
     s = m.state
     if s.coming == 0:
         s.arrived = r

@@ -140,7 +140,7 @@ def put(c, name, block):
 
 @part()
 def drop(c, name):
-    """Forget a name; those who are behind it because of it move up."""
+    """Forget a name; the names behind it move up."""
     mask, i = c.names.size - 1, seat_of(c, name)
     j = i
     while c.names[j] != EMPTY:
@@ -219,7 +219,7 @@ def forget(c, block):
 
 @part()
 def give_name(c, block, name):
-    """Give a block of the cache a name; whoever had it before loses it."""
+    """Give a block of the cache a name; the block that had it before loses it."""
     before = named(c, name)
     if 0 <= before != block:
         forget(c, before)

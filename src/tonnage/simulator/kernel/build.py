@@ -1,4 +1,4 @@
-"""A machine of empty arrays for an engine, and the checks on what it is asked to be."""
+"""A machine of empty arrays for an engine, and the checks on its settings."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def settings(
     """
     if knobs.ranks and not ranks:
         whose = ", ".join(map(option, ("queue_order", "shed")))
-        raise InputError(f"{whose}: priorities and deadlines are simulated on one instance by itself so far; leave them out")
+        raise InputError(f"{whose}: priorities and deadlines are only simulated on a single instance; leave them out")
     drafting, drafted = step.drafting, 0 if step.drafting is None else step.drafting.tokens
     cfg = np.zeros(1, SETTINGS)[0]
     values = {
@@ -155,7 +155,7 @@ def send(m: Machine, count: int) -> None:
 def rows_for(
     isl: NDArray[np.int64], osl: NDArray[np.int64], ids: NDArray[np.int64], sent: NDArray[np.int64], *, steps: bool = False
 ) -> Rows:
-    """Rows for requests of these lengths, with nothing done; ``steps`` for those that note the steps of their tokens."""
+    """Rows for requests of these lengths, with nothing done; ``steps`` to note the steps of their tokens."""
     count = len(isl)
     noted = count if steps else 0
     return Rows(

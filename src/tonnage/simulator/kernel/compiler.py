@@ -75,7 +75,7 @@ part: Any = partial(njit, forceinline=True, **PART)
 """For a function that becomes part of the loop."""
 
 called: Any = partial(njit, forceinline=False, **PART)
-"""For a larger one that may stay a function of its own: the registers of the loop are better left to the rest of it. What is not said here
+"""For a larger one that may stay a separate function: the registers of the loop are better left to the rest of it. What is not said here
 numba takes from the caller."""
 
 jitable: Any = partial(register_jitable, forceinline=True, **PART)

@@ -93,7 +93,7 @@ class Loop:
 
     Attributes:
         name: what tells it from others in numba's cache.
-        parts: what is compiled of it, by itself each: the loop, and its entry from Python.
+        parts: its separately compiled parts: the loop, and its entry from Python.
     """
 
     def __init__(self, name: str, version: int) -> None:
@@ -110,7 +110,7 @@ class Loop:
         return list(self.parts[0].signatures)
 
     def expected(self, m: Machine) -> int:
-        """Allow that what is compiled calls the loop of such machines at an address, without compiling it; 0, where nothing lies."""
+        """Allow that what is compiled calls the loop of such machines at an address, without compiling it; 0, where there is none."""
         LOOPS.add(Reference(typeof(m)))
         return 0
 

@@ -1,6 +1,6 @@
 """A whole trace on several engines behind one router, compiled: the records are those of ``simulator/fleet.py`` to the last bit.
 
-An engine is advanced when a request of its own could end or is sent to it, and not at every arrival: between two such instants a router
+An engine is advanced when one of its requests could end or is sent to it, and not at every arrival: between two such instants a router
 that counts requests sees the same. Routers by tokens or KV cache see every step, so that every engine is advanced at every arrival.
 """
 
@@ -45,7 +45,7 @@ class Down(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What is asked of a router, and what it answers.
+    """A router's inputs and its answer.
 
     Attributes:
         code: of the router.
@@ -221,7 +221,7 @@ def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bo
 
 
 def _alike(engines: Sequence[Machine]) -> tuple[list[Machine], list[int]]:
-    """The engines without those that are there several times, and the place among them of each."""
+    """The engines without repetitions, and the place among them of each."""
     places: dict[int, int] = {}
     which = [places.setdefault(id(m), len(places)) for m in engines]
     return [engines[which.index(i)] for i in range(len(places))], which

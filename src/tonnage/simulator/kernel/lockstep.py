@@ -68,7 +68,7 @@ def cancel(m, r):
 
 @part()
 def stop_filling(m, i):
-    """Take a request from those that compute their prompts."""
+    """Take a request from the ones computing prompts."""
     s, filling, take = m.state, m.lists.filling, m.lists.take
     kept = 0
     for f in range(s.filling):

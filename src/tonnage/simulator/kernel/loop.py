@@ -124,7 +124,7 @@ steps_until_shed = two_forms("ranks", lambda m, longer, most: most, lambda m, lo
 
 @part()
 def leap(m, steps, began):
-    """All but the first of so many steps, of which the first began then: tokens and blocks of those who decode."""
+    """All but the first of so many steps, of which the first began then: tokens and blocks of decoding requests."""
     s, more, longer = m.state, steps - 1, slope(m)
     record_alone(m, more, began)
     gap = s.lasts + longer

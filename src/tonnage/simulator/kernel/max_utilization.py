@@ -23,7 +23,7 @@ def never_fits(cfg, isl, osl):
 
 @part()
 def schedule(m):
-    """Blocks for those who decode, then admission if nobody was paused, then decodes and prompts."""
+    """Blocks for decoding requests, then admission if nobody was paused, then decodes and prompts."""
     cfg, s, rows = m.cfg, m.state, m.rows
     paused = grow_running(m)
     s.steady = 0 if paused else 1

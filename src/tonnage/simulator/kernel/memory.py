@@ -55,7 +55,7 @@ SETTINGS = record_of(
     "receive",  # steps of decodes alone between two looks for arrivals
     "overlap",  # a step holds what had come before the last one began
     "shortest",  # whether the shortest prompt goes first
-    "wait_steps",  # prompts beside decodes wait so many steps …
+    "wait_steps",  # prompts wait with decodes for so many steps …
     "wait_tokens",  # … for a step of so many tokens
     "drafted",  # guesses that come with a decode …
     "passes",  # … after so many passes of the drafter
@@ -74,7 +74,7 @@ STATE = record_of(
     "now",  # when the last step ended, or the next one begins
     "began",  # when the last step began, or an idle engine was woken
     "phase",  # BETWEEN steps, UNDER_WAY in one, or ENDING it
-    "ends",  # when the step that is under way ends, or the last of those that are …
+    "ends",  # when the step that is under way ends, or the last of several …
     "lasts",  # … of which the first lasts so long …
     "seen",  # when clients have the tokens of the last step that ended
     "gap",  # … less when they had those of the step before
@@ -96,13 +96,13 @@ STATE = record_of(
     "batch",  # static: sequences of the batch …
     "longest",  # … and its longest prompt
     "round",  # every decoding request gets one token a round: their lengths all at once
-    "countdown",  # −round modulo ``block_tokens``: the entry of ``Tallies.phases`` of those who need a block in the next round
+    "countdown",  # −round modulo ``block_tokens``: the entry of ``Tallies.phases`` of requests that need a block in the next round
     "alone",  # steps of prompts alone, in which no round passes
     "decoding",  # how many decode …
     "context",  # … and the sum of their contexts
     "next_end",  # the lowest of ``Lists.ends``
     "next_cross",  # the lowest of ``Lists.crosses``, or less
-    "last_bin",  # where the last gap lies in the histogram …
+    "last_bin",  # the bin of the last gap in the histogram …
     "counted",  # … in which those of the rounds from this on are not counted yet
     "highest",  # the highest bucket that anyone enters
     "paused",  # whether prompts alone came after the last round …
@@ -122,7 +122,7 @@ STEP = record_of(
     "decode_sequences",
     "pairs_2",
     "context_tokens",
-    "alone",  # whether those who decode wait for it
+    "alone",  # whether decoding requests wait for it
     "grown",  # blocks that the further steps of a leap take
     "ended",  # requests that it completed …
     "returned",  # … and tokens that are not to come any more, as a router sees them
@@ -168,9 +168,9 @@ class Rows(NamedTuple):
 class Lists(NamedTuple):
     """Requests that run, by their slots.
 
-    ``running`` has them in the order in which they entered, and beside each the round at which it ends (``ends``) and the one at which
+    ``running`` has them in the order in which they entered, and for each the round at which it ends (``ends``) and the one at which
     its output position enters the next bucket of the gap histogram (``crosses``); both are NEVER of one that computes its prompt.
-    ``filling`` has those, and beside each its new tokens in the step (``take``). ``spare`` holds the slots that nobody has.
+    ``filling`` has those, and for each its new tokens in the step (``take``). ``spare`` holds the slots that nobody has.
     """
 
     running: NDArray[np.int64]

@@ -1,6 +1,6 @@
 """Two pools under an open loop, compiled: the records are those of ``simulator/pools.py`` to the last bit, where this file gives one.
 
-Nothing that happens in the decode pool reaches the prefill pool. So the prefill pool is a fleet of its own that makes one token of each
+Nothing that happens in the decode pool reaches the prefill pool. So the prefill pool is a separate fleet that makes one token of each
 request; its ends and the link say when each cache arrives; and the decode pool is a fleet whose requests come then, with their caches.
 
 Only blocks that wait for a transfer act on what comes later: an engine that is short of them lets prompts in later than it would. The

@@ -66,7 +66,7 @@ class Cache(NamedTuple):
     taken: NDArray[np.int64]
     known: NDArray[np.int64]
     windows: NDArray[np.int64]
-    # found, lifted: of the last one who was looked at, the block of each place, and the names of those that are in tiers
+    # found, lifted: of the last one who was looked at, the block of each place, and the names of blocks in tiers
     found: NDArray[np.int64]
     lifted: NDArray[np.int64]
     refs: NDArray[np.int32]  # int32, holders of each block of the cache
@@ -225,7 +225,7 @@ def compute(m, i, tokens):
 
 @part()
 def follow_up(m, i, tokens, names):
-    """Blocks for so many tokens of a request and, if ``names``, the names of those that are full."""
+    """Blocks for so many tokens of a request and, if ``names``, the names of full blocks."""
     wanted = wanted_blocks(m, i, tokens)
     if m.cache.taken[i] < wanted or m.cache.windows[i] < m.slots[i].windows:
         grow(m, i, wanted)
@@ -235,7 +235,7 @@ def follow_up(m, i, tokens, names):
 
 @called()
 def catch_up(m, ahead):
-    """Blocks and names of those who decode: of what they have computed, and of ``ahead`` tokens more."""
+    """Blocks and names of decoding requests: of what they have computed, and of ``ahead`` tokens more."""
     s, lists = m.state, m.lists
     if s.decoding == 0 or m.cache.note.on == 0:
         return
@@ -275,7 +275,7 @@ def filled(m, i):
 
 @part()
 def forget_transfers(m):
-    """Those that the step waits for are counted into it."""
+    """Blocks that the step waits for are counted into it."""
     m.cache.note.waits, m.cache.note.overlaps = 0, 0
 
 

@@ -1,4 +1,4 @@
-"""The queue of an engine, compiled: requests that wait, linked by ``Rows.next``, and slots for those that leave it to run."""
+"""The queue of an engine, compiled: requests that wait, linked by ``Rows.next``, and slots for running requests."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def pop_front(m):
 
 @part()
 def leave_queue(m, r):
-    """Take a request out of the queue, wherever it stands."""
+    """Take a request out of the queue, wherever it is."""
     s, following = m.state, m.rows.next
     if s.head == r:
         pop_front(m)

@@ -74,7 +74,7 @@ class QuickCompiler(Compiler):
     """Numba's compiler of one function, with fewer passes, which finds the type of a call once."""
 
     def define_pipelines(self):
-        """Numba's passes in their order, less those that are not used."""
+        """Numba's passes in their order, without unused ones."""
         usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
         manager = PassManager("quick")
         for each, description in usual.passes:
@@ -104,7 +104,7 @@ def _remembered() -> Iterator[None]:
 
 
 def _remembering(find: Any) -> Any:
-    """``find``, a method of ``types.Function``, which is asked once for each function, arguments and options of the caller."""
+    """``find``, a method of ``types.Function``, which numba calls once for each function, arguments and options of the caller."""
     calls: dict[str, dict[tuple[int, ...], tuple[Any, ...]]] = {}
     of_options: dict[int, tuple[Any, dict[tuple[int, ...], tuple[Any, ...]]]] = {}
 

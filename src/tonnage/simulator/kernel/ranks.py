@@ -23,8 +23,8 @@ BY_TIME, BY_CLASS, BY_DEADLINE = range(3)
 NOTE = record_of(
     "order",  # BY_TIME, BY_CLASS or BY_DEADLINE
     "shed",  # whether a request is rejected whose first token cannot come in time any more
-    "sorted",  # whether the queue is always in order: SGLang puts those that it retracts last
-    "soonest",  # the lowest of ``Ranks.latest`` of those that wait and have had no token, or less
+    "sorted",  # whether the queue is always in order: SGLang puts retracted requests last
+    "soonest",  # the lowest of ``Ranks.latest`` of waiting requests without a token, or less
 )
 
 

@@ -248,7 +248,7 @@ def _machine(
 
 
 def _left(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, Rows]:
-    """The record of a run, and its rows; of requests that have something in common those that were sent, in that order."""
+    """The record of a run, and its rows; of requests with shared prompts the sent ones, in that order."""
     if trace.contents is None:
         count = int(m.state["arrived"] + m.state["coming"])
         if window_ps >= 0:
@@ -346,7 +346,7 @@ def without_first(m: Machine, count: int) -> None:
 
 
 def copied(rows: Rows) -> Rows:
-    """Rows of their own."""
+    """Separate rows."""
     columns: Any = (column.copy() for column in rows)
     return Rows(*columns)
 

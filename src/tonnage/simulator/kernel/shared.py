@@ -25,7 +25,7 @@ compute = two_forms("cache", lambda m, i, tokens: None, lambda m, i, tokens: pre
 """So many tokens of a filling request will be in the cache after the step that is put together."""
 
 catch_up = two_forms("cache", lambda m, ahead: None, lambda m, ahead: prefix_cache.catch_up(m, ahead))
-"""Note the blocks of those who decode, before anybody looks for one."""
+"""Note the blocks of decoding requests, before anybody looks for one."""
 
 catch_up_before = two_forms("cache", lambda m, k: None, lambda m, k: prefix_cache.catch_up_before(m, k))
 """The same before blocks are let go while those of the next step are taken, which the first ``k`` that run have."""

@@ -12,8 +12,8 @@ from tonnage.simulator.kernel.ranks import goes_first, queue_again, ranked
 from tonnage.simulator.kernel.shared import catch_up, catch_up_before, compute, find, found_blocks, hold, no_longer_free, released
 
 # vLLM's pre-emption by class or deadline, compiled; the rules are those of ``reference/vllm.py``, without a prefix cache and guesses.
-# Whoever the step leaves out because one before it was the last in rank, and had to go, waits a step for its next token. In the kernel
-# all who decode have a token in every round; so it counts as one that computes the last token of a prompt until it has it.
+# A request that the step leaves out because one before it was the last in rank, and had to go, waits a step for its next token. In the
+# kernel all who decode have a token in every round; so it counts as one that computes the last token of a prompt until it has it.
 
 
 @part()
@@ -91,7 +91,7 @@ def list_filling(m, served):
             slot.computed = slot.isl + slot.generated - 1
             slot.blocks = held(m, slot, slot.generated)
             slot.last = s.seen
-            m.rows.generated[slot.row] = slot.generated  # what ``settle`` notes of those who decode
+            m.rows.generated[slot.row] = slot.generated  # what ``settle`` notes of decoding requests
             lists.ends[k] = NEVER
             lists.crosses[k] = NEVER
         if lists.ends[k] == NEVER:
@@ -151,8 +151,8 @@ def schedule(m):
 def continue_running(m):
     """Allocate for the running requests; whether anyone was pre-empted.
 
-    anyone who runs had a place in the budget when the next one entered, and needs no more of it since: so those who decode have their token
-    whatever the prompts before them take, and only the last prompt may be cut short by the budget.
+    anyone who runs had a place in the budget when the next one entered, and needs no more of it since: so decoding requests have their
+    token whatever the prompts before them take, and only the last prompt may be cut short by the budget.
     """
     s, lists, block = m.state, m.lists, m.cfg.block_tokens
     needed, budget = growth_of_all(m), m.cfg.max_tokens - s.decoding * (m.cfg.drafted + 1)

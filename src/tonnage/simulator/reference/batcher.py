@@ -16,7 +16,7 @@ windows of a sequence hold at its full length, in the same blocks, is taken when
 is pre-empted: an upper bound while it is shorter than its window.
 
 With a prefix cache (``prefix_cache.py``) a request that enters finds the first blocks of its context and computes the rest, attending to
-all of it. ``free`` counts the blocks that nobody holds and that are not set aside for those who run, whatever is still in them.
+all of it. ``free`` counts the blocks that nobody holds and that are not set aside for running requests, whatever is still in them.
 
 A decode reads a context of prompt + generated tokens: what the cache holds and the token it computes.
 A prefill chunk of ``new`` tokens after ``past`` ones counts new·(2·past + new) for twice its attention pairs.
@@ -123,7 +123,7 @@ class Batcher:
         job.blocks = 0
 
     def made(self, step: Step) -> Step:
-        """A step as it is handed out: it waits for the transfers of those who entered."""
+        """A step as it is handed out: it waits for the transfers of entering requests."""
         step.transfer_ps, step.overlap_ps = self.transfer_ps, self.overlap_ps
         self.transfer_ps = self.overlap_ps = 0
         return step

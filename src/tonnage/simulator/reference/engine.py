@@ -30,7 +30,7 @@ A request reaches the engine ``frontend_s`` after it was sent. One that can neve
 With ``shed`` a request is also rejected before a step is put together (after 3) if it waits, has had no token, and would have its first one
 later than its limit even if that step had its prompt alone and whole, less what the prefix cache has of it.
 
-The engine stands still between two calls of ``advance``, wherever in a step that may be. It does not begin a step at the very instant
+The engine pauses between two calls of ``advance``, wherever in a step that may be. It does not begin a step at the very instant
 up to which it was advanced, because more may still arrive then: so requests may be submitted for any instant from ``now`` on, and how
 the time is cut into calls changes nothing. A cancelled request gives up its slot and its blocks at once and gets no more tokens; the
 step that is under way lasts as long as it would have.
@@ -270,7 +270,7 @@ class Engine:
         self.batcher.free += blocks
 
     def requests(self) -> Requests:
-        """The record so far, in the order in which requests were sent."""
+        """The record until now, in the order in which requests were sent."""
         return requests_of(sorted(self.jobs.values(), key=lambda job: job.due), self.gaps, self.window_ps)
 
     def turn(self, until: int) -> bool:

@@ -1,4 +1,4 @@
-"""A request on its way through an engine, and what one step computes of those that are there."""
+"""A request on its way through an engine, and what one step computes of the present requests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Job:
 
     @property
     def tokens(self) -> int:
-        """Prompt and output so far."""
+        """Prompt and current output."""
         return self.isl + self.generated
 
     @property

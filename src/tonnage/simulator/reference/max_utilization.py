@@ -10,7 +10,7 @@ class MaxUtilization(TensorRtLlm):
     """The capacity policy of TensorRT-LLM that admits as many as there are blocks for now, and pauses some when blocks run out.
 
     Running requests first, in the order they entered: each takes the block that its next token needs. One that finds none pauses
-    the request that entered last, which loses its cache, goes to the front of the queue, and later computes prompt and output so far
+    the request that entered last, which loses its cache, goes to the front of the queue, and later computes prompt and current output
     again; a request may pause itself. Then, if nobody was paused, waiting requests enter while there are slots and blocks for their
     prompts and the tokens that they have. What a step computes of them is put together as under GUARANTEED_NO_EVICT: a token of
     each that decodes, and of the rest, in order, whole prompts while they fit into the token budget, or chunks in whole blocks.
@@ -26,7 +26,7 @@ class MaxUtilization(TensorRtLlm):
         return super().never_fits(job) or (not self.cuts and job.isl + job.osl > self.knobs.max_num_tokens)
 
     def schedule(self) -> Step:
-        """Blocks for those who decode, then admission, then decodes and prompts."""
+        """Blocks for decoding requests, then admission, then decodes and prompts."""
         if not self._grow():
             self._enter()
         step = Step()
@@ -38,7 +38,7 @@ class MaxUtilization(TensorRtLlm):
         return self.made(step)
 
     def _grow(self) -> bool:
-        """Give those who decode the blocks of their next tokens; whether anyone was paused."""
+        """Give decoding requests the blocks of their next tokens; whether anyone was paused."""
         paused = False
         for job in list(self.running):
             if job not in self.running:

@@ -10,7 +10,7 @@ class OnePrefill(TensorRtLlm):
 
     The first waiting request enters when nobody computes a prompt, a slot is free, and there are blocks for its prompt + maximum
     output (+ guesses). All else is as in TensorRT-LLM: decodes come first, and the prompt has what they leave of the token budget,
-    whole or, with ``chunked_prefill``, in whole blocks. So those who decode wait for one prompt a step at most, and those who come
+    whole or, with ``chunked_prefill``, in whole blocks. So decoding requests wait for one prompt a step at most, and those who come
     together have their first tokens one after another.
     """
 

@@ -2,10 +2,10 @@
 
 A block that is full of known tokens has a name, the piece of its last token and its place (``spec/sessions.py``), under which later
 requests find it. It is held by every request that uses it. When the last one lets go it stays where it is and keeps its name until its
-memory is needed: of the blocks that nobody holds, the one that was let go longest ago is taken first, and of those that one request let
-go together the last of its context, which nobody can use without those before it. A block in which nobody can find anything when it is
-let go, such as the last one of a context, which is not full, is taken before all of them. Where a block gets a name that another one
-has, the other one loses it.
+memory is needed: of the blocks that nobody holds, the one that was let go longest ago is taken first, and of those let go together by one
+request the last of its context, which nobody can use without those before it. A block in which nobody can find anything when it is let go,
+such as the last one of a context, which is not full, is taken before all of them. Where a block gets a name that another one has, the other
+one loses it.
 
 A request finds the unbroken run of named blocks from its beginning on, but never its last token, which has to be computed.
 
@@ -69,7 +69,7 @@ class PrefixCache:
         self.below: list[OrderedDict[Key, None]] = [OrderedDict() for _ in tiers]
 
     def find(self, job: Job) -> Found:
-        """What is there of a request that is to compute its prompt, and what it has generated so far."""
+        """What is there of a request that is to compute its prompt, and its current output."""
         pieces, until = self.contents.of(job.id)
         blocks: list[int | Key] = []
         reached: dict[Tier, int] = {}
@@ -169,7 +169,7 @@ class PrefixCache:
             key, _ = names.popitem(last=False)
 
     def _name(self, block: int, key: Key) -> None:
-        """Give a block a name; whoever had it before loses it."""
+        """Give a block a name; the block that had it before loses it."""
         before = self.names.get(key)
         if before is not None:
             del self.named[before]

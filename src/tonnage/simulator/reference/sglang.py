@@ -25,7 +25,7 @@ class Sglang(Batcher):
     A decode step needs a block for each request whose last one is full. If there are too few, requests are
     retracted until there are enough: fewest output tokens first, among these the longest prompt, among
     these the last that entered. They lose their cache, go to the end of the queue, and compute prompt
-    and output so far again. The ratio starts at 0.7, falls to 0.098 over 600 decode steps, is set
+    and current output again. The ratio starts at 0.7, falls to 0.098 over 600 decode steps, is set
     by what the remaining ones have made when some were retracted, and starts again when the engine idles.
 
     The radix tree is taken page by page. The pages of a prompt can be found when they are computed, those of an output when its request

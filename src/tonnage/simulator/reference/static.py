@@ -12,7 +12,7 @@ class Static(Batcher):
     A new batch is made of the first waiting requests when the last one is gone, as many as there are
     slots and as the KV cache holds at the longest prompt + the longest output of the batch for each.
     Its prefill is one step of n sequences of the longest prompt; then every decode step is priced with
-    n sequences whose contexts are the longest prompt + the steps so far, also after some have ended:
+    n sequences whose contexts are the longest prompt + the steps taken, also after some have ended:
     their slots are held until the longest ends. A request's last token is at its own output length.
     A request gives its blocks back when it leaves.
     ``max_num_tokens`` and ``chunked_prefill`` play no part, nor does a cap of slots by tokens: such an

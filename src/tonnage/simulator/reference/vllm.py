@@ -12,13 +12,13 @@ class Vllm(Batcher):
     Running requests first, in the order they entered, each with the tokens it lacks, as far as the
     budget goes. One that finds no free block takes those of the request that entered last, which is
     pre-empted: it loses its cache, goes to the front of the queue and later computes prompt and output
-    so far again; a request may thus pre-empt itself, and the pass ends. Then, if nobody was pre-empted,
+    again until there; a request may thus pre-empt itself, and the pass ends. Then, if nobody was pre-empted,
     waiting requests enter while slots and budget last and the free blocks hold all their tokens
     (``scheduler_reserve_full_isl``), although only those of their first chunk are taken. Without
     ``chunked_prefill`` a prompt waits until it fits the budget whole.
 
-    With priorities the queue goes by class and then by the time of sending, also for those that were pre-empted, and the one that is
-    pre-empted is the last of the running ones in this order, wherever it stands; what the step was to compute of it is left out again,
+    With priorities the queue goes by class and then by the time of sending, also for pre-empted requests, and the one that is
+    pre-empted is the last of the running ones in this order, wherever it is; what the step was to compute of it is left out again,
     and others have its budget. (With deadlines in place of classes the rule is the same, and our own.) Nobody who runs is pre-empted for
     one that waits.
 

@@ -106,7 +106,7 @@ class ServiceRun:
     requests: Requests
     stream: NDArray[np.int64]  # of each request, its place among those of the service
     batches: dict[str, dict[int, int]]  # by model, how many batches had so many items
-    waited_s: dict[str, float]  # by model, the mean time in its queue of those that left it in a batch, in seconds
+    waited_s: dict[str, float]  # by model, the mean time in its queue of requests that left it in a batch, in seconds
     busy: tuple[float, ...]  # by GPU, the share of the time in which it had a batch
 
     def latencies_s(self, stream: int | None = None) -> NDArray[np.float64]:

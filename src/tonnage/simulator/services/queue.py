@@ -48,7 +48,7 @@ class _Level:
 
 
 class ModelQueue:
-    """The queue of one model; without dynamic batching every request is a batch of its own."""
+    """The queue of one model; without dynamic batching every request is a single batch."""
 
     def __init__(self, batching: DynamicBatching | None, max_batch_size: int) -> None:
         """Start empty."""

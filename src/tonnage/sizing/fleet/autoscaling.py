@@ -3,7 +3,7 @@
 The target of a rule is what one instance sees at a share of the load that it carries at the confidence of the plan: that rate, or the
 requests that are then in flight. Instance-hours fall and latencies grow with the share, so that the highest one that holds the limits is
 found by halving a fixed lattice, in the hours with the busiest load and the steepest rise. Then other holds, warm instances and a higher
-minimum are tried, each with that share and higher ones. What is found is run over all hours, with a lower share where it breaks a limit.
+minimum are tried, each with that share and higher ones. The best is run over all hours, with a lower share where it breaks a limit.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FleetOverHours:
     Attributes:
         instance: one of its instances, with steps as slow as the asked confidence allows for.
         limits: as asked.
-        slo: those that are held, in the same order: tighter by what latencies are off beyond the steps.
+        slo: the held limits, in the same order: tighter by what latencies are off beyond the steps.
         instances: of the fixed fleet.
         profile: requests per second of each hour, in all; empty where a recording is replayed.
         recording, lengths: traffic that is replayed in their place, with its own lengths or without.
@@ -148,7 +148,7 @@ class FleetOverHours:
         return int(statistic_s(summarize(requests), limit) > limit.seconds)
 
     def _limits(self, requests: Requests) -> tuple[LimitOverHours, ...]:
-        """What became of the limits that are known by request, under the names that they were asked by."""
+        """What became of the limits that are known by request, under the names in the question."""
         named = [limit_of(limit) for limit in self.limits if limit.metric != "itl"]
         found = zip(named, violations(requests, self.slo), strict=True)
         return tuple(LimitOverHours(**asdict(one) | {"limit": limit}) for limit, one in found)

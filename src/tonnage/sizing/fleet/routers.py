@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 OTHERS = ("random", "round-robin", "least-outstanding")
-"""Those that a plan compares its own with, the first two that are not its own."""
+"""The first two other than the plan's own are compared with it."""
 
 
 def behind_routers(best: Sized) -> tuple[BehindRouter, ...]:

@@ -93,7 +93,7 @@ class Reserve:
         unit: what fails at once.
         asked: probability that enough units work; None where none was requested.
         failures: how units fail; None where it was not given.
-        spare_instances: beyond those that the load needs.
+        spare_instances: beyond the need of the load.
     """
 
     unit: Unit = "system"
@@ -117,11 +117,11 @@ def with_standby(
     Args:
         candidate: of one pool; its number of systems holds ``spare`` systems already.
         load: requests per second at the peak.
-        spare: systems in addition to those that the load needs.
+        spare: systems beyond the need of the load.
         unit: what fails at once. An instance that spans several systems is down when one of them is.
         asked: probability that enough units work; None to add none for it.
         failures: how units fail; None where that is not known.
-        spare_instances: instances in addition to those that the load needs.
+        spare_instances: instances beyond the need of the load.
 
     Raises:
         InputError: the repairers cannot keep up with the failures.

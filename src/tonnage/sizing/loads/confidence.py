@@ -60,7 +60,7 @@ class Slowdown:
 
     Attributes:
         steps: of every step.
-        latencies: of the latencies in all, by the metric whose errors they have; no less than ``steps``. Those that are not named are as
+        latencies: of the latencies in all, by the metric whose errors they have; no less than ``steps``. Unnamed ones are as
             slow as the steps.
     """
 

@@ -1,4 +1,4 @@
-"""One deployment under load: what comes to an instance or to several behind a router, and the simulated record of it."""
+"""One deployment under load: the requests of an instance or of several behind a router, and the simulated record of it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ALONE_REQUESTS = 100
 """Requests of the run of a single client: what no load can beat."""
 
 ALONE_COLD = 20
-"""Requests of a single client before those that count, where prompts share something."""
+"""Warm-up requests of a single client, where prompts share something."""
 
 ALONE_EQUAL = 8
 """The same where all requests are equal."""
@@ -419,7 +419,7 @@ class Instance:
     def together(self, trace: Trace, instances: int, router: str) -> Requests:
         """A run of given requests on so many of the instances behind a router.
 
-        The attention ranks of an instance are endpoints of their own to the router, as behind vLLM's external load balancing, and
+        The router sees the attention ranks of an instance as separate endpoints, as behind vLLM's external load balancing, and
         go in lockstep. Where
         prompts share something, each instance is simulated with its cache, gives its ranks requests in turn (``serve``), and a router that
         looks at the load chooses as it would among engines that compute what caches leave of the prompts.

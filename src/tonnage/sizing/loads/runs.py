@@ -1,7 +1,7 @@
 """What a search has simulated: every run is made once, and every question about it is answered from the same record.
 
 A run depends on the deployment, the traffic, the number of instances, the load, its length and the seed; never on a limit, a confidence or
-a number of systems. So all that is asked about one deployment, from a looser limit to a second router, is read from runs that are shared.
+a number of systems. So every question about one deployment, from a looser limit to a second router, is read from runs that are shared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prefill and decode instances under load, driven as one: what comes to all of them together, and the simulated record of it."""
+"""Prefill and decode instances under load, driven as one: the requests of all of them together, and the simulated record of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ APART = 8
 
 
 class TwoPools(Instance):
-    """So many instances that compute prompts and so many that decode; whatever is said of a rate is said of all of them together.
+    """So many instances that compute prompts and so many that decode; a rate is that of all of them together.
 
     ``in_flight`` is what the decode instances hold at once.
     """

@@ -44,7 +44,7 @@ class Contender:
     """A deployment under the load of a question.
 
     Attributes:
-        question: what is asked.
+        question: load, limits and what may be bought.
         ready: the deployment.
         runs: the memory of the search.
         share: of what closed forms allow, the part that an instance is expected to carry; 0 where nothing is known. It says where a search
@@ -230,7 +230,7 @@ class Contender:
         return self.instance.standing_for(instances)
 
     def seen(self, instances: int, rate: float, care: Care) -> Seen:
-        """A run of those that stand for so many instances, at ``rate`` requests per second for each, by the prediction as it is."""
+        """A run of the instances that represent so many, at ``rate`` requests per second for each, by the prediction as it is."""
         return self.runs.open(self.running, self.standing_for(instances), rate, care)
 
     def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:

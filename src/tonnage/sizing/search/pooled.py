@@ -1,11 +1,11 @@
-"""A deployment in two pools as one more contender: instances that compute prompts beside instances that decode, in one set of systems.
+"""A deployment in two pools as one more contender: instances that compute prompts and instances that decode, in one set of systems.
 
 Both pools fill their systems together. So many instances have a best split, the one that carries most inside the limits: too few of them
 for prompts break the limit on the first token, too few for decodes that on the time per token. It is found by runs of whole pools at the
 loads of the lattice, from a closed form outwards, and a further split is tried only until one carries no more than its neighbour. What
 the pools carry, over all of their instances, is then what any other deployment's instance carries to the search.
 
-Of more than ``STAND`` instances so many stand for all, in the same shares.
+Of more than ``STAND`` instances so many represent all, in the same shares.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one door to an answer: which deployment carries the load on the fewest GPUs, at the asked confidence, and on how many systems.
 
 Deployments compete in the order in which closed forms rank them. One that closed forms, or a run at the load that it would have to carry,
-show to need no fewer GPUs than the best so far is left out; the others are sized behind the requested router. Then the engine's
-knobs of those that came near are tried in the same way, and the whole fleet of the winner is simulated. Everything that a plan claims is
+show to need no fewer GPUs than the leader is left out; the others are sized behind the requested router. Then the engine's
+knobs of near deployments are tried in the same way, and the whole fleet of the winner is simulated. Everything that a plan claims is
 this search with another question and the same ``Runs``.
 
 Which runs are made, and so what is found, depends on the question alone and never on how threads are scheduled: two deployments are tried
@@ -96,7 +96,7 @@ class Search:
     """How a question is searched.
 
     Attributes:
-        question: what is asked.
+        question: load, limits and what may be bought.
         runs: the memory.
         steps: counts the deployments that were tried.
         workers: threads to simulate on; the answer does not depend on it.
@@ -126,7 +126,7 @@ class Search:
     shares: Shares = ()
 
     def key(self, one: Sized) -> tuple[float, ...]:
-        """What deployments are sorted by: first those that reach the asked confidence, then by the aim, then in the order of the trials."""
+        """The sort key of deployments: first whether one reaches the confidence, then by the aim, then in the order of the trials."""
         unsure = one.level is None or one.level < self.question.confidence
         return (unsure, *self.aim.key(one), one.ready.place)
 
@@ -198,7 +198,7 @@ class Search:
         return next((one.ready.place for one in contenders if one.ready.trial.identity == self.first), None)
 
     def _levels(self) -> list[float | None]:
-        """The asked confidence, then the lower ones that a plan names, then none: what is not reached is not the answer."""
+        """The asked confidence, then the lower ones that a plan names, then none: an unreached one is not the answer."""
         asked = self.question.confidence
         return [asked, *sorted((level for level in levels(asked) if level < asked), reverse=True), None]
 
@@ -313,7 +313,7 @@ class Contest:
         return sum(isinstance(one, Sized) for one in self.outcomes.values())
 
     def _best(self) -> Sized | None:
-        """The best so far."""
+        """The leader."""
         return min((one for one in self.outcomes.values() if isinstance(one, Sized)), key=self.search.key, default=None)
 
     def _note(self, one: Contender, outcome: Outcome) -> None:
@@ -391,7 +391,7 @@ class Contest:
         return aim.rate_to_save(one, best) if self.search.prune else aim.rate_to_beat(one, best)
 
     def _near(self, contenders: Sequence[Contender]) -> list[Contender]:
-        """The deployments that need the fewest GPUs, or came nearest to it, of those that could save a system with other knobs."""
+        """The deployments that need the fewest GPUs, or came nearest to it, among deployments that could save a system with other knobs."""
         by_place = {one.ready.place: one for one in contenders}
         tried = [by_place[place] for place, outcome in self.outcomes.items() if place in by_place and isinstance(outcome, Sized | Behind)]
         if not self.search.prune:

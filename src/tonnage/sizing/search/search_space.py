@@ -77,7 +77,7 @@ def splits_of(question: Question) -> Iterator[Parallelism]:
 
 
 def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
-    """The engine's own knobs, with those that the asker set in their place."""
+    """The engine's own knobs, overridden by the asker's."""
     chunked = default.chunked_prefill if question.chunked_prefill is None else question.chunked_prefill
     default = replace(default, stream_interval=question.stream_interval or default.stream_interval)
     default = replace(default, front_ends=question.front_ends or default.front_ends)

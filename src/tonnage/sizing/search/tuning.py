@@ -1,6 +1,6 @@
 """The knobs that matter: token budget, batch size, chunked prefill.
 
-The settings of a deployment are the engine's own, and those that differ from it in one knob. They compete as deployments do. A setting is
+The settings of a deployment are the engine's own, and every change of one knob. They compete as deployments do. A setting is
 tried where it can help: a smaller batch where a time per token ends the load; a larger budget or batch, or whole prompts, where the first
 token or throughput does; and a smaller budget always, as prompts then interrupt others for a shorter time.
 """
@@ -56,7 +56,7 @@ def fitted(instance: Instance, slo: Slo) -> EngineKnobs:
 
 
 def _full_step_s(instance: Instance, tokens: int) -> float:
-    """Seconds of a step that a prompt fills up to the token budget, beside ``BESIDE`` decoding sequences."""
+    """Seconds of a step that a prompt fills up to the token budget, with ``BESIDE`` decoding sequences."""
     isl = round(instance.traffic.isl.mean)
     decodes = min(BESIDE, instance.batch)
     new = min(isl, max(1, tokens - decodes))

@@ -30,7 +30,7 @@ class QualityScore:
 
     benchmark: str  # such as "MMLU"
     score: float  # per cent of the questions that were answered correctly
-    setting: str  # which variant of the model was asked, and how
+    setting: str  # variant of the model, and how it was prompted
     source: str  # the publication; "(recalled)" at its end where it was not found again
     date: str  # of the publication, YYYY-MM-DD or YYYY-MM
 
