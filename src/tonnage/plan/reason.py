@@ -285,7 +285,7 @@ class Reached:
 
     @property
     def excess(self) -> float:
-        """What is reached over what is asked."""
+        """The reached value over the limit."""
         return self.value_ms / self.asked_ms
 
 

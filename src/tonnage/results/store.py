@@ -94,7 +94,7 @@ def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, sum
 
 
 def _write_small(folder: Path, scenario: dict[str, Any], documents: Mapping[str, Any]) -> None:
-    """What was asked as YAML, and the other small files of a run folder as JSON."""
+    """The question as YAML, and the other small files of a run folder as JSON."""
     import yaml
 
     text = yaml.safe_dump(_plain(scenario), sort_keys=False, allow_unicode=True)
