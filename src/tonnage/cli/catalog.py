@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tonnage import api
 from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.errors import InputError
@@ -36,8 +37,6 @@ def catalog(
         engine: With precisions: the engine (default: tensorrt-llm-0.15, which has kernels for every format of NVIDIA).
         json: Print one JSON object with every field, source and date.
     """
-    from tonnage import api
-
     choices = {"model": model, "gpu": gpu, "tp": tp, "engine": engine}
     given = {name: value for name, value in choices.items() if value is not None}
     if search == PRECISIONS:
@@ -82,7 +81,6 @@ def memory(*, model: str, json: bool = False, **asked: Any) -> None:
         model: Catalog id, or the path of a Hugging Face config.json.
         json: Print one JSON object.
     """
-    from tonnage import api
     from tonnage.report.facts import memory as document
 
     found = api.memory(model=model, **given(asked))

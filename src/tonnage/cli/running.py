@@ -10,12 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
+from tonnage import api
 from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer, say
 from tonnage.cli.progress import compile_if_needed
 from tonnage.errors import InputError, option
 from tonnage.gateway.settings import GatewayArguments, Settings
+from tonnage.report.document import Table as Cells
+from tonnage.report.verified import verified, watched
+from tonnage.report.writers.terminal import terminal_block
 from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
@@ -49,13 +57,9 @@ def watch(
         once: Look once and end.
         json: Print one JSON object for each look, one a line; with --once one that is indented.
     """
-    from tonnage import api
-
     compile_if_needed()
     looks = api.watch(url, plan=plan, every=every, gpu_metrics=gpu_metrics or (), coefficients=coefficients)
     if once:
-        from tonnage.report.verified import watched
-
         found = next(looks)
         print_answer(lambda: watched(found), found.to_json, json=json)
     elif json:
@@ -74,8 +78,6 @@ def _lines(looks: Iterator[Watched]) -> None:
 
 
 def _live(looks: Iterator[Watched]) -> None:
-    from rich.live import Live
-
     with Live("Reading for the first time …", auto_refresh=False) as live:
         for found in looks:
             live.update(_drawn(found), refresh=True)
@@ -83,14 +85,6 @@ def _live(looks: Iterator[Watched]) -> None:
 
 def _drawn(found: Watched) -> RenderableType:
     """The document of a look with its tables drawn by rich; a broken limit is red, a measurement outside its interval yellow."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    from tonnage.report.document import Table as Cells
-    from tonnage.report.verified import watched
-    from tonnage.report.writers.terminal import terminal_block
-
     document = watched(found)
     parts: list[RenderableType] = [Text(document.title, style="bold")]
     for section in document.sections:
@@ -126,9 +120,6 @@ def verify(*url: str, plan: Path, seconds: float = 120, coefficients: Path | Non
         coefficients: File that calibrate wrote, in place of the calibration that the plan was made with.
         json: Print one JSON object.
     """
-    from tonnage import api
-    from tonnage.report.verified import verified
-
     compile_if_needed()
     found = api.verify(url, plan=plan, seconds=seconds, coefficients=coefficients)
     print_answer(lambda: verified(found.instances, found.findings, found.load), found.to_json, json=json)
@@ -145,7 +136,6 @@ def demo(
 
     Nothing is downloaded, nothing listens beyond this machine, and every process that was started has ended when the command does.
     """
-    from tonnage import api
     from tonnage.cli.bench import live_view
     from tonnage.report.measured import demonstrated
     from tonnage.simulator.kernel import warm_up
@@ -185,16 +175,12 @@ def gateway(**asked: Any) -> None:
 
 def _become(proxy: str, settings: Settings) -> None:
     """Run another program in place of this one: signals reach it, without a process in between."""
-    from tonnage import api
-
     command = api.proxy_command(proxy, settings)
     say(f"{proxy} takes over: {' '.join(command)}")
     os.execv(command[0], command)
 
 
 def _settings(config: Path | None, values: dict[str, Any]) -> Settings:
-    from tonnage import api
-
     return api.gateway_settings(**values) if config is None else api.gateway_from(config, values)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from cyclopts import Parameter
 
 from tonnage.cli.flags import GROUPS, OUTPUT, Flag, flags_of, given, leaf_flags, with_flags
-from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_plans, print_use_cases, write_page
+from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, command_line, print_plans, print_use_cases, today, write_page
 from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, size_service
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
@@ -105,7 +105,6 @@ def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = Fal
     """One plan for each model, from measured points alone where only these were given."""
     with without_collection():
         from tonnage import api
-        from tonnage.cli.printing import command_line, today
 
         if scenario is None and not asked and sys.stdin.isatty() and sys.stdout.isatty():
             asked = ask()
@@ -120,7 +119,6 @@ def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = Fal
 
 def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -> int:
     from tonnage import api
-    from tonnage.cli.printing import command_line, today
 
     output.form.check(FORMS_OF_USE_CASES, "several use cases")
     compile_if_needed(quiet=bool(output.quiet), fleet=True)

@@ -23,12 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.errors import DataError, InputError, option
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, STATUS_NAMES, Requests, gap_edges_ns
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
@@ -154,7 +155,6 @@ def _write_text(path: Path, text: str) -> None:
 
 def requests_table(requests: Requests) -> pa.Table:
     """The rows as an Arrow table with ``COLUMNS``; status by name."""
-    import numpy as np
     import pyarrow as pa
 
     status = pa.DictionaryArray.from_arrays(pa.array(requests.status, type=pa.int8()), pa.array(STATUS_NAMES))
@@ -167,7 +167,6 @@ def requests_table(requests: Requests) -> pa.Table:
 
 def gaps_table(requests: Requests) -> pa.Table:
     """The histogram as an Arrow table of its counts that are not zero."""
-    import numpy as np
     import pyarrow as pa
 
     bucket, index = np.nonzero(requests.gaps)
@@ -226,7 +225,6 @@ def checked(path: Path, read: Callable[[Path], Any], again: str = "run the comma
 
 def _read_columns(path: Path) -> dict[str, Any]:
     """The columns of ``Requests`` except the gaps, checked."""
-    import numpy as np
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(path).read()
@@ -243,7 +241,6 @@ def _read_columns(path: Path) -> dict[str, Any]:
 
 
 def _status_codes(table: pa.Table) -> Any:
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -262,7 +259,6 @@ def _integers(table: pa.Table, name: str, kind: str) -> Any:
 
 def _read_gaps(path: Path) -> Any:
     """The histogram, int64 of (POSITION_BUCKETS, GAP_BINS)."""
-    import numpy as np
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(path).read()
@@ -298,8 +294,6 @@ class Batch:
 
     def requests(self, gaps: NDArray[np.int64], window_ns: int = -1) -> Requests:
         """The rows as a record."""
-        import numpy as np
-
         narrow = {"instance": np.int32, "status": np.int8, "preemptions": np.int32}
         rows = zip(COLUMNS[1:], map(np.ascontiguousarray, self.rows.T), strict=True)
         columns: dict[str, Any] = {name: column.astype(narrow.get(name, column.dtype), copy=False) for name, column in rows}
@@ -322,7 +316,6 @@ class RunWriter:
         Raises:
             InputError: the folder is in use or cannot be written.
         """
-        import numpy as np
         import pyarrow.parquet  # noqa: F401 — half a second of imports, which must not fall into the run
 
         check_free(directory)
@@ -338,7 +331,6 @@ class RunWriter:
 
     def add(self, batch: Batch) -> None:
         """Write the next rows; their ids go on where the last batch ended."""
-        import numpy as np
         import pyarrow as pa
 
         table = requests_table(batch.requests(self._gaps))
@@ -363,7 +355,6 @@ class RunWriter:
 
     def finish(self) -> Requests:
         """The whole record, read back; no batch may follow."""
-        import numpy as np
         import pyarrow.parquet as pq
 
         empty = Batch(rows=np.zeros((0, 10), np.int64), offsets_ns=np.zeros(0, np.int64), lengths=np.zeros(0, np.int64))
@@ -392,8 +383,6 @@ class RunWriter:
 
 def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
     """The histogram of single gaps; ``positions`` holds the output token before each, counted from 1."""
-    import numpy as np
-
     bins = np.searchsorted(gap_edges_ns(), gaps_ns, side="right") - 1
     buckets = np.minimum(np.log2(positions).astype(np.int64), POSITION_BUCKETS - 1)
     flat = np.bincount(buckets * GAP_BINS + bins, minlength=POSITION_BUCKETS * GAP_BINS)
@@ -413,7 +402,6 @@ def read_tokens(directory: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _read_tokens(path: Path) -> tuple[Any, Any]:
-    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
