@@ -11,7 +11,7 @@ import numpy as np
 from tonnage.report.document import Command, Document, Drawing, Section, Table, Text, charted, document, items, section
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
 from tonnage.report.numbers import STATISTICS, counted, number, plain, span, statistics, whole
-from tonnage.report.runs.figures import every_nth, heat_map_of
+from tonnage.report.runs.figures import every_nth, heat_map
 from tonnage.units import NS_PER_S, format_gb
 from tonnage.workload.description import FittedArrivals
 
@@ -63,7 +63,7 @@ def _lengths(found: Description, *, figures: bool) -> Section:
     recording = found.traffic.recording
     drawn: tuple[Drawing, ...] = ()
     if figures:
-        heat = heat_map_of(np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64))
+        heat = heat_map(np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64))
         drawn = (heat, _distribution("ISL", found.fitted_isl, recording.isl), _distribution("OSL", found.fitted_osl, recording.osl))
     return section("lengths", "Lengths", table, items(lines), *drawn)
 

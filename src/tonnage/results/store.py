@@ -292,12 +292,12 @@ class Batch:
     offsets_ns: NDArray[np.int64]  # the moments of all their output tokens after ``sent_ns``, request by request
     lengths: NDArray[np.int64]  # how many of these belong to each request
 
-    def requests(self, gaps: NDArray[np.int64], window_ns: int = -1) -> Requests:
+    def requests(self, gaps: NDArray[np.int64]) -> Requests:
         """The rows as a record."""
         narrow = {"instance": np.int32, "status": np.int8, "preemptions": np.int32}
         rows = zip(COLUMNS[1:], map(np.ascontiguousarray, self.rows.T), strict=True)
         columns: dict[str, Any] = {name: column.astype(narrow.get(name, column.dtype), copy=False) for name, column in rows}
-        return Requests(**columns, gaps=gaps, window_ns=window_ns)
+        return Requests(**columns, gaps=gaps)
 
 
 class RunWriter:

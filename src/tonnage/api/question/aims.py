@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.arguments import Many, listed, share_of
@@ -50,12 +50,6 @@ def aim_of(asked: ChoiceAsked) -> Aim | None:
         max_racks=asked.max_racks,
         rack_kw=asked.rack_kw or RACK_KW,
     )
-
-
-def said_of_choice(scenario: Scenario) -> str | None:
-    """The first option about the choice, standby systems or scaling, by its name; None where nothing is."""
-    asked = (scenario.choice, scenario.standby, scenario.scaling)
-    return next((one.name for part in asked for one in fields(part) if getattr(part, one.name) is not None), None)
 
 
 def budget_of(text: str) -> tuple[float, BudgetOf]:

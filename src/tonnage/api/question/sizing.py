@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, said_of_choice, says_no_load
+from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, says_no_load
 from tonnage.api.question.arguments import (
     Faults,
     LengthsFound,
@@ -330,7 +330,8 @@ def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
     """Refuse options of the choice and of standby systems that cannot be met or have no effect."""
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
     if _of_existing(scenario) and (aim is not None or reserve is not None):
-        name = said_of_choice(scenario) or "objective"
+        asked = (scenario.choice, scenario.standby, scenario.scaling)
+        name = next((one.name for part in asked for one in fields(part) if getattr(part, one.name) is not None), "objective")
         faults.say(f"{option(name)}: {option('have')} without a load chooses nothing; give the load too, such as {option('peak_rps')} 20")
     if aim is not None and aim.objective == "latency" and mode == "offline":
         faults.say(f"{option('objective')}: latency does not apply to an offline job; write gpus, cost or power")

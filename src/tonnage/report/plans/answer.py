@@ -17,7 +17,6 @@ from tonnage.report.plans.confidence import by_confidence, chance_text, counted_
 from tonnage.report.plans.cost import power_text
 from tonnage.report.plans.deployments import (
     bought,
-    calibration_text,
     deployment,
     deployment_text,
     deployments,
@@ -142,7 +141,8 @@ def format_text(best: Candidate) -> str:
     formats = " + ".join(dict.fromkeys(pool.precision for pool in best.pools))
     if best.accuracy_impact == "none":
         return f"{formats}: the format that the model is published in, so no accuracy is lost and nothing is calibrated"
-    return f"{formats}: accuracy impact {best.accuracy_impact}, calibration {calibration_text(best.calibration)}"
+    longer = ", longer for larger models" if "minutes" in best.calibration else ""  # published minutes are those of no named model
+    return f"{formats}: accuracy impact {best.accuracy_impact}, calibration {best.calibration}{longer}"
 
 
 def finish_text(job: JobDone) -> str:

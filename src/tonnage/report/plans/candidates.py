@@ -9,7 +9,7 @@ from tonnage.plan.candidate import Candidate, Identity
 from tonnage.plan.limit import Breach
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Reachable, Reached, Rejected, TooMuch
-from tonnage.report.document import Block, Section, Table, Text, section
+from tonnage.report.document import Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
 from tonnage.report.plans.deployments import deployment_text, exactly_text, measured_load_text, of_pools, split, unlike
 from tonnage.report.plans.question import alone_text, bound_text, breach_text, first_text, in_tokens, value_text
@@ -130,11 +130,6 @@ def runner_up_text(plan: Plan) -> str:
     exactly = f"{counted(found.gpus, 'GPU')}; {exactly_text(found.systems_exact)}"
     runs = unlike(best, found.deployment, gpu=False)
     return f"{found.systems:,} × {found.system} ({exactly}){f': {runs}' if runs else ''}{cost}"
-
-
-def candidates_section(plan: Plan, drawn: Block | None = None) -> Section:
-    """The section; empty where nothing is inside the limits. ``drawn`` is a figure that shows the table too."""
-    return section("candidates", "Candidates", drawn or candidates_table(plan))
 
 
 def candidates_table(plan: Plan) -> Table | None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tonnage.plan.cost import WayCost
 from tonnage.plan.demand import ADay, Demand, Existing, Growth, HeldSessions
-from tonnage.plan.fleet import Autoscaling, AutoscalingCost, BehindRouter, OverHours, Proposal, WhyNot
+from tonnage.plan.fleet import Autoscaling, AutoscalingCost, BehindRouter, OverHours, WhyNot
 from tonnage.plan.limit import Limit
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import PrefixCache
@@ -36,18 +36,14 @@ def autoscaling_text(found: Autoscaling) -> str:
     saved = f"{number(best.run.instance_hours)} instance-hours of {number(found.fixed.instance_hours)} in {hours_text(found)}"
     cost = "" if found.cost is None else f"; {_rent(found.cost)}"
     kept = "".join(f"; {text}" for text in broken_texts(best.run))
-    return f"{bounds_text(best)}: {saved}, {percent(found.saved_share)} fewer{kept}{cost}"
+    warm = f" and {best.warm} warm" if best.warm else ""
+    bounds = f"{best.least} to {best.most} instances{warm} at {number(best.target)} {METRICS[best.metric]} each"
+    return f"{bounds}: {saved}, {percent(found.saved_share)} fewer{kept}{cost}"
 
 
 def hours_text(found: Autoscaling) -> str:
     """Such as "24 hours"."""
     return f"{plain(round(found.hours, 2))} hour{'' if found.hours == 1 else 's'}"
-
-
-def bounds_text(one: Proposal) -> str:
-    """Such as "1 to 3 instances at 26.5 requests in flight each"."""
-    warm = f" and {one.warm} warm" if one.warm else ""
-    return f"{one.least} to {one.most} instances{warm} at {number(one.target)} {METRICS[one.metric]} each"
 
 
 def broken_texts(run: OverHours) -> Iterator[str]:

@@ -37,7 +37,7 @@ from tonnage.report.drawing.figure import Figure, Plot
 from tonnage.report.numbers import ABSENT, dollars, number, percent, plain, sentence_of, span, usd
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import deployment_section, title
-from tonnage.report.plans.candidates import candidates_section, candidates_table, reason_text, rejected_section, yearly_costs
+from tonnage.report.plans.candidates import candidates_table, reason_text, rejected_section, yearly_costs
 from tonnage.report.plans.comparison import beside, compared, compared_table
 from tonnage.report.plans.confidence import chance_text, measurement_section, not_sure_text
 from tonnage.report.plans.cost import NAMES, cost_section, job_section, owned_and_cheapest, ways_table, yearly
@@ -114,6 +114,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
     step, memory = drawing(figures.step(plan), "", step_table(plan)), drawing(figures.memory(plan), "", memory_table(plan))
     points = None if curve is None else points_table(curve, "The curve in numbers")
     ways = None if cost is None or shown == "cost" else drawing(figures.cost(plan), EACH_BAR, ways_table(cost))
+    rows = candidates_table(plan)
     moved = None if shown == "sensitivity" else drawing(figures.tornado(plan), LONGER_BAR, sensitivity_table(plan))
     return (
         _question(plan),
@@ -126,7 +127,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         autoscaling_section(plan),
         sensitivity_section(plan, moved),
         measurement_section(plan),
-        candidates_section(plan, drawing(figures.pareto(plan), CHEAPER_FASTER, candidates_table(plan))),
+        section("candidates", "Candidates", drawing(figures.pareto(plan), CHEAPER_FASTER, rows) or rows),
         section("explain", EXPLAINED, explained_items(plan), step, limits_table(plan), memory),
         rejected_section(plan),
         assumptions_section(plan, warnings_of(plan)[WARNED:]),

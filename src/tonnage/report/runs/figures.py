@@ -167,12 +167,7 @@ DOTS = 2_000  # dots of a scatter plot at most; of more requests an even share i
 SCATTER = "Each dot is a request; the line joins the means of prompts of like length."
 
 
-def heat_map(run: ShownRun) -> Drawing | None:
-    """How many requests have which lengths; None where none completed."""
-    return heat_map_of(run.isl, run.osl) if run.rows.size else None
-
-
-def heat_map_of(isl: Lengths, osl: Lengths) -> Drawing:
+def heat_map(isl: Lengths, osl: Lengths) -> Drawing:
     """How many of the pairs have which lengths; there is one pair at least."""
     columns, rows = edges(isl, BINS), edges(osl, BINS)
     counts, _, _ = np.histogram2d(isl, osl, bins=(columns, rows))

@@ -72,7 +72,7 @@ def _sections(run: ShownRun) -> tuple[Section, ...]:
         section("first-token", TTFT, slope, boxes((run,), "ttft-box", TTFT, "ttft_ms"), ttft_by_prompt(run, found)),
         section("tokens", "Token-to-token latency", *_position(run, found)),
         section("whole", E2E, boxes((run,), "e2e-box", E2E, "e2e_ms")),
-        section("lengths", "Lengths", *_limits(found), heat_map(run)),
+        section("lengths", "Lengths", *_limits(found), heat_map(run.isl, run.osl) if run.rows.size else None),
         section(
             "time",
             "Over the run",
