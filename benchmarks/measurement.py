@@ -50,7 +50,7 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.contender import Contender
-from tonnage.sizing.search.search import narrowed
+from tonnage.sizing.search.search_space import narrowed
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 from tonnage.spec.catalog import find_engine
 from tools.fit.modern.rows import MEDIAN, ModernRows, select_modern

@@ -26,7 +26,8 @@ def remembering(search: Callable[..., Any], folder: Path) -> Callable[..., Any]:
 
     def known(question: Any, *, requests: int | None = None, seed: int | None = None, **beside: Any) -> Any:
         numbers = {name: value for name, value in (("requests", requests), ("seed", seed)) if value is not None}
-        file = folder / f"{hashlib.blake2b(pickle.dumps((question, numbers), protocol=5), digest_size=16).hexdigest()}.answer"
+        asked = (question, numbers, beside.get("rows", True))
+        file = folder / f"{hashlib.blake2b(pickle.dumps(asked, protocol=5), digest_size=16).hexdigest()}.answer"
         if file.exists():
             return pickle.loads(file.read_bytes())
         answer = search(question, **numbers, **beside)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate, plan_of
-from tests.questions import question
+from tests.questions import plans_with, question
 from tonnage.api.question.aims import aim_of, budget_of, reserve_of
 from tonnage.api.question.choice import chosen
 from tonnage.cost.cost import traffic_of
@@ -31,6 +31,8 @@ from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
+
+few_parts = plans_with()
 
 PRICES = catalog_prices()
 SYSTEMS = {"h100-sxm-80gb": "dgx-h100", "l40s": "8xl40s", "a100-sxm-80gb": "dgx-a100", "h200-sxm-141gb": "dgx-h200"}
@@ -65,7 +67,7 @@ def plans(draw: st.DrawFn) -> Plan:
 def searching(more: int) -> Any:
     """A search, of one deployment or all of a GPU type, whose check of a whole fleet asks for so many systems more than the best had."""
 
-    def search(asked: Any) -> Plan:
+    def search(asked: Any, rows: bool = True) -> Plan:
         (gpu,), whole = asked.gpus, len(asked.engines) > 1 or asked.engines[0] == FIRST.engines[0]
         alike = [each for each in ALL if each.gpu == gpu.name and (whole or each.engine_preset == asked.engines[0])]
         kept = min(alike, key=lambda each: (each.gpus, each.systems_exact))
@@ -176,7 +178,7 @@ def test_what_all_of_the_load_takes_is_the_cheapest_deployments_though_another_c
         rejected(whole, OverBudget(usd=6.1e5, most_requests_per_second=75.0, **most)),
     )
     said = answer_text(replace(plan, candidates=(), rejected=over))
-    assert said.startswith("not the whole load: 300,000 USD a year pay for about 80.0 requests/s inside the limits")
+    assert said.startswith("not the whole load: 300,000 USD a year pay for 80.0 requests/s inside the limits")
     assert "; all of it takes 610,000 USD a year (b300-sxm-270gb " in said
 
 

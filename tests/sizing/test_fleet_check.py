@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tonnage
-from tests.questions import best, contender, question
+from tests.questions import best, contender, plans_with, question
+from tonnage.plan.candidate import first_rows
 from tonnage.plan.fleet import Fleet, FleetRun, fleet
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.plan import Plan
@@ -25,6 +26,8 @@ from tonnage.sizing.planner import size
 from tonnage.sizing.search.search import Search
 from tonnage.spec.lengths import Pairs, parse_lengths
 from tonnage.spec.workload import OpenLoop, Trace, Workload
+
+few_parts = plans_with("routers")
 
 
 @pytest.mark.parametrize("split", ["random", "least-outstanding"])
@@ -307,3 +310,16 @@ def test_choosing_a_row_gives_the_numbers_of_the_row(plan: Plan, place: int) -> 
         return
     assert chosen.systems_exact == pytest.approx(row.systems_exact, rel=0.06)
     assert abs(chosen.systems - row.systems) <= max(1, 0.06 * row.systems)
+
+
+@pytest.mark.accuracy
+def test_every_row_of_the_first_screen_is_answered_alike_when_it_is_asked_for_alone() -> None:
+    """With the engine's own knobs two rows of B200 took a system more each, and one of MI355X twice as many."""
+    asked = {"model": "gpt-oss-120b", "isl": 1000, "osl": 200, "peak_rps": 120, "ttft": "p95<=3s", "itl": "p99<=30ms", "confidence": "95"}
+    plan = tonnage.size(**asked, gpu="mi355x,b200")
+    for place in first_rows([each.gpu for each in plan.candidates]):
+        row = plan.candidates[place + 1]
+        split = {name: getattr(row.parallelism, name) for name in ("tp", "pp", "dp", "ep")}
+        alone = tonnage.size(**asked, gpu=row.gpu, precision=row.precision, engine=row.engine, **split).choice
+        assert abs(alone.systems - row.systems) <= 1
+        assert alone.systems_exact == pytest.approx(row.systems_exact, rel=0.1)

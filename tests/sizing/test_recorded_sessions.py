@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.questions import plans_with
 from tonnage.api.running.plans import planned
 from tonnage.api.sizing import ask, size
 from tonnage.errors import InputErrors
@@ -24,6 +25,8 @@ from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.search.search import Search
 from tonnage.spec.workload import ClosedLoop
+
+few_parts = plans_with("sessions", "explain")
 
 GB = 10**9
 

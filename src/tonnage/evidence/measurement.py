@@ -33,8 +33,7 @@ from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at, me
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.search.contender import Contender
-from tonnage.sizing.search.search import narrowed
-from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.search.search_space import narrowed, prepare
 from tonnage.spec.catalog import find_engine, find_gpu
 
 if TYPE_CHECKING:

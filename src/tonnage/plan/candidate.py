@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -127,6 +127,14 @@ CONFIDENCES = (0.5, 0.99)  # the lowest and the highest that can be asked for: b
 BESIDE = (0.5, 0.8, 0.95)  # levels that a plan always names, next to the requested one
 
 MOST_TIMES = 2  # A confidence above the asked one that takes more than this many times the systems is not reached: nobody would buy them
+
+ROWS, FAR = 8, 8  # other deployments that a first screen shows, and the times the GPUs of the choice beyond which one is no row of it
+
+
+def first_rows(gpus: Sequence[str], most: int = ROWS) -> list[int]:
+    """Places of so many deployments, in order: the first of every GPU other than that of the choice, which is ``gpus[0]``, then others."""
+    order = sorted(range(len(gpus) - 1), key=lambda place: gpus[place + 1] in gpus[: place + 1])
+    return sorted(order[:most])
 
 
 def percent_key(share: float) -> str:

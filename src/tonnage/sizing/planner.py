@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tonnage.plan.demand import Existing
     from tonnage.sizing.loads.ready import Ready
     from tonnage.sizing.search.contender import Sized
-    from tonnage.sizing.search.search import Answer
 
 __all__ = ["Progress", "Runs", "no_progress", "size"]
 
@@ -37,6 +36,7 @@ def size(
     progress: Progress = no_progress,
     workers: int | None = None,
     prune: bool = True,
+    rows: bool = True,
     runs: Runs | None = None,
     decided: Callable[[Plan], None] | None = None,
 ) -> Plan:
@@ -47,6 +47,7 @@ def size(
         progress: called after each deployment that was tried, and after each part about the choice.
         workers: threads to simulate on; the answer does not depend on it.
         prune: as for ``search.Search``; the choice does not depend on it.
+        rows: whether deployments next to the choice are sized and told too.
         runs: the memory of an earlier question, whose runs are not made again.
         decided: called with the plan as soon as the choice is made, without the parts about the choice alone (``_parts``).
 
@@ -60,9 +61,9 @@ def size(
     seeds: tuple[Ready, ...] = ()
     if question.have:
         have, question, seeds = existing(question, runs, steps, workers)
-    search = Search(question=question, runs=runs, steps=steps, workers=workers, prune=prune, seeds=seeds)
+    search = Search(question=question, runs=runs, steps=steps, workers=workers, prune=prune, rows=rows, seeds=seeds)
     found = search.answer()
-    candidates = _candidates(question, found, workers)
+    candidates = _candidates(question, found.found if rows else found.found[:1], workers)
     best = found.best
     plan = Plan(
         scenario=understood(question),
@@ -83,16 +84,16 @@ def size(
         return plan
     if decided is not None:
         decided(plan)
-    deep = _made(_parts(replace(search, shares=found.shares), best), steps, workers if question.recording is None else 1)
+    deep = _made(_parts(replace(search, learned=found.learned), best), steps, workers if question.recording is None else 1)
     return replace(plan, warnings=warnings(best, deep.get("sensitivity")), **deep)
 
 
-def _candidates(question: Question, found: Answer, workers: int | None) -> tuple[Candidate, ...]:
-    """What the plan says of every deployment that meets the limits."""
-    if not found.found:
+def _candidates(question: Question, found: Sequence[Sized], workers: int | None) -> tuple[Candidate, ...]:
+    """What the plan says of deployments that meet the limits, the choice first."""
+    if not found:
         return ()
-    made = dict(parallel(lambda place: candidate(found.found[place], chosen=place == 0), range(len(found.found)), workers))
-    return tuple(made[place] for place in range(len(found.found)))
+    made = dict(parallel(lambda place: candidate(found[place], chosen=place == 0), range(len(found)), workers))
+    return tuple(made[place] for place in range(len(found)))
 
 
 Parts = dict[str, Callable[[], Any]]

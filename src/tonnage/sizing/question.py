@@ -380,6 +380,11 @@ class Question:
         """Whether a number of requests is to be done within a time, all queued from the start."""
         return self.demand.offline_requests is not None
 
+    @property
+    def drawn(self) -> bool:
+        """Whether requests come as a drawn stream: no job, no closed loop, no replayed trace."""
+        return self.load == "open" and not self.offline and self.recording is None
+
     def sharing_behind(self, router: str) -> Sharing | None:
         """What prompts share, with the load of the whole fleet where a router gives an instance a part of each conversation."""
         if self.sharing is None or not self.sharing.follows or router in AFFINE:

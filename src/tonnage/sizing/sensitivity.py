@@ -18,6 +18,7 @@ from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps, parallel
 from tonnage.sizing.search.contender import DOUBT
+from tonnage.sizing.search.learned import Learned
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Care
@@ -86,7 +87,9 @@ def again(search: Search, question: Question, best: Sized | None = None, *, care
     it differs much from that of ``best``, the longest count them, and search again where that deployment does not hold.
     """
     asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
-    another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care, first=first)
+    near = question.confidence == search.question.confidence and question.pools == search.question.pools
+    learned = search.learned if near else Learned(shares=search.learned.shares)
+    another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care, first=first, learned=learned)
     found = another.answer()
     if care == QUICK and found.best is not None and (found.best.in_doubt or _steep(found.best, best)):
         counted = replace(another, question=replace(asked, tune=False), care=SURE, seeds=(found.best.ready,), only=True).answer()

@@ -77,19 +77,14 @@ def together(asked: Sequence[Asked]) -> NotShared | None:
     other = next((one.name for one in asked if one.question.model != first), None)
     if other is not None:
         return NotShared(code="models", case=other)
-    apart = next((one.name for one in asked if not _streams(one.question)), None)
+    apart = next((one.name for one in asked if not one.question.drawn), None)
     return None if apart is None else NotShared(code="demand", case=apart)
-
-
-def _streams(question: Question) -> bool:
-    """Whether the requests come as a drawn stream: no job, no closed loop, no replayed trace."""
-    return not question.offline and question.load == "open" and question.recording is None
 
 
 def _alone(one: Asked) -> UseCasePool:
     """The pool of one use case on its own choice; as its plan has it where it is no drawn stream."""
     best = one.plan.candidates[0]
-    case = _case(one, best) if _streams(one.question) else None
+    case = _case(one, best) if one.question.drawn else None
     if case is None:
         spare = one.question.spare + (0 if best.standby is None else best.standby.extra_systems)
         return _pool(best, best.pool.fleet.of(best.systems - spare).instances, best.systems_exact, ())

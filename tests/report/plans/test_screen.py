@@ -18,7 +18,7 @@ from tests.report.example_plan import full, hostile, without_answer
 from tonnage import api
 from tonnage.cli.main import run
 from tonnage.errors import option
-from tonnage.plan.candidate import Candidate, Confidence, Identity
+from tonnage.plan.candidate import ROWS, Candidate, Confidence, Identity
 from tonnage.plan.demand import ADay, Ahead, Existing, Growth, OwnedGroup
 from tonnage.plan.fleet import AtPeak, Autoscaling, BehindRouter, Standby
 from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
@@ -29,7 +29,7 @@ from tonnage.plan.sensitivity import Changed, OtherSystems, PrefixCache, Relaxed
 from tonnage.report.document import Table, Text
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import capacity_text, checkpoint_text
-from tonnage.report.plans.candidates import BESIDE, others_block, runner_up_text
+from tonnage.report.plans.candidates import others_block, runner_up_text
 from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.explained import riskiest_text, why_text
@@ -335,7 +335,7 @@ def test_a_higher_confidence_that_nothing_reaches_is_part_of_the_line_of_confide
 
 def test_other_deployments_are_one_row_each_and_those_far_off_one_line() -> None:
     table = others_block(replace(sized(), candidates=many(24, 20), pareto=()))
-    assert len(table.rows) <= BESIDE  # type: ignore[union-attr]
+    assert len(table.rows) <= ROWS  # type: ignore[union-attr]
     assert re.search(r"… and \d+ more, and \d+ that need 9 to 20 times the GPUs", table.note)  # type: ignore[union-attr]
     alone = replace(sized(), candidates=(many(1, 0)[0], *many(2, 40)[2:]), pareto=())
     assert "Other deployments inside the limits: 1 that needs 21 times the GPUs." in terminal(screen((alone,)))

@@ -120,7 +120,7 @@ def growth_of(text: float | str | None) -> float:
 def with_growth(plan: Plan, question: Question, answered: Callable[[Question], Plan]) -> Plan:
     """The plan with the systems of its choice that the load takes later; as it is where no growth was requested, or nothing was chosen."""
     from tonnage.sizing.fleet.existing import months_left
-    from tonnage.sizing.search.search import narrowed
+    from tonnage.sizing.search.search_space import narrowed
     from tonnage.sizing.sensitivity import changed_question
 
     best, growth = plan.choice, question.growth_per_month

@@ -9,7 +9,7 @@ is made again. The remaining one then gets every part of a plan.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,11 @@ from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
 from tonnage.plan.fleet import footprint
 from tonnage.plan.limit import Aim
 from tonnage.plan.plan import RunnerUp
-from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason, Rejected, rejected
+from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks, Reason, Rejected, rejected
 from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.fleet.standby import Reserve, shifted, with_standby
-from tonnage.sizing.search.search import narrowed
+from tonnage.sizing.question import Owned
+from tonnage.sizing.search.search_space import narrowed, system_for
 
 if TYPE_CHECKING:
     from tonnage.plan.cost import Where
@@ -39,7 +40,7 @@ MOST_CHECKED = 12  # most candidates whose fleet is checked before one is chosen
 # What a plan says of its choice, and of nothing without one
 OF_THE_CHOICE = ("explain", "sensitivity", "fleet_check", "tail", "prefix_cache", "job", "percentile_answer")
 
-Search = Callable[["Question"], "Plan"]  # what answers a question, as ``sizing.planner.size`` does, with one memory for all of them
+Search = Callable[..., "Plan"]  # what answers a question, as ``sizing.planner.size`` does, with one memory for all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +175,7 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
         best = next((each for each in running if broken[id(each)] is None), None)
         if best is None or id(best) in sure or len(sure) > MOST_CHECKED:
             break
-        again = search(replace(_alone(question, best), deepen=False))
+        again = search(replace(_alone(question, best), deepen=False), rows=False)
         place = running.index(best)
         if again.choice is None:
             running.pop(place)
@@ -182,6 +183,8 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
             continue
         running[place] = race.prepared(again.choice)
         sure.add(id(running[place]))
+    if best is None and question.load == "open" and not question.offline:
+        _carried_by_search(question, running, broken, search)
     if best is not None and id(best) not in sure:
         best = next(each for each in running if broken[id(each)] is None and id(each) in sure)
     over = [rejected(each.identity, why) for each in running if (why := broken[id(each)]) is not None]
@@ -189,6 +192,28 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
     candidates = () if best is None else (best, *kept)
     deep = None if best is None else plan if best is first else search(_alone(question, best))
     return _made(plan, deep, candidates, (*over, *out, *plan.rejected), aim)
+
+
+def _carried_by_search(question: Question, running: Sequence[Candidate], broken: dict[int, Reason | None], search: Search) -> None:
+    """Put what the search finds that the allowed systems, or instances, carry in place of what division says, of what carries most."""
+    found = set[int]()
+    while True:
+        most = {id(one): getattr(broken[id(one)], "most_requests_per_second", None) or 0.0 for one in running}
+        best = max(running, key=lambda one: most[id(one)])
+        why = broken[id(best)]
+        if id(best) in found or not most[id(best)] or not isinstance(why, Most) or why.most_systems is None:
+            return
+        found.add(id(best))
+        asked = narrowed(question, best)
+        system, count = system_for(question, asked.gpus[0]), why.most_systems - (best.systems - _serving(best, question.spare))
+        if isinstance(why, OverBudget) and why.budget_of == "year" and best.parallelism.gpus < system.gpus:  # single instances are paid for
+            system, count = replace(system, gpus=best.parallelism.gpus), round(most[id(best)] / best.sized_rate)
+        existing = search(replace(asked, have=(Owned(count=count, system=system),), spare=0, deepen=False), rows=False).existing
+        if existing is None:
+            return
+        carried = existing.requests_per_second
+        rented = system.gpus == best.parallelism.gpus  # which the price counts as the whole fleet's
+        broken[id(best)] = replace(why, most_requests_per_second=min(carried, most[id(best)]) if rented else carried)
 
 
 def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
@@ -208,7 +233,7 @@ def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tup
 
     own = cost(choice)
     for near in sorted(others.values(), key=order):
-        other = search(replace(_of_gpu(question, near), deepen=False)).choice
+        other = search(replace(_of_gpu(question, near), deepen=False), rows=False).choice
         if other is None:
             continue
         usd = cost(other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tonnage.plan import reason as why
-from tonnage.plan.candidate import Candidate, Identity
+from tonnage.plan.candidate import FAR, ROWS, Candidate, Identity, first_rows
 from tonnage.plan.limit import Breach
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Reachable, Reached, Rejected, TooMuch
@@ -16,8 +16,6 @@ from tonnage.report.plans.question import alone_text, bound_text, breach_text, f
 from tonnage.units import format_duration
 
 OPEN = 15  # rows up to which a page shows the table open
-BESIDE = 8  # other deployments that a first screen shows
-FAR = 8  # times the GPUs of the choice beyond which another deployment is no row of a first screen
 MARKED = "* rests in part on values that were not measured on this GPU and engine."
 MARKED_TOO = "* and the answer rest in part on values not measured on this GPU and engine."
 IDENTITY = ("GPU", "format", "TP", "engine")
@@ -58,7 +56,7 @@ COLUMNS_BESIDE: tuple[Column, ...] = (
 )
 
 
-def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
+def others_block(plan: Plan, most: int = ROWS) -> Table | Text | None:
     """The best deployments next to the choice, one line each, and why a requested GPU has none.
 
     The best of every GPU comes before others of one; deployments of many times the choice's GPUs are only counted.
@@ -72,7 +70,7 @@ def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
     if not near:
         counted_only = f"Other deployments inside the limits: {_far(best, far)}.{_on_others([best], far)}" if far else ""
         return Text((counted_only + absent_gpus).strip()) if counted_only or absent_gpus else None
-    shown = _shown(best, near, most)
+    shown = [near[place] for place in first_rows([c.pools[0].gpu for c in (best, *(c for c, _ in near))], most)]
     left = [c for c, _ in near if all(c is not one for one, _ in shown)]
     rows = _rows(COLUMNS_BESIDE, shown)
     formats = {row[1] for row in rows}
@@ -92,13 +90,6 @@ def others_block(plan: Plan, most: int = BESIDE) -> Table | Text | None:
         spare=tuple(name for name in SPARED_BESIDE if name != _decides(plan)),
     )
     return table.without(alike | absent)
-
-
-def _shown(best: Candidate, near: Sequence[Costed], most: int) -> list[Costed]:
-    """So many of them, in their order: the first of every GPU other than that of the choice, then the first of the others."""
-    gpus = [best.pools[0].gpu, *(c.pools[0].gpu for c, _ in near)]
-    order = sorted(range(len(near)), key=lambda place: gpus[place + 1] in gpus[: place + 1])
-    return [near[place] for place in sorted(order[:most])]
 
 
 def _left(shown: Sequence[Candidate], near: Sequence[Candidate], far: Sequence[Candidate]) -> str:
@@ -300,7 +291,7 @@ def most_text(reason: TooMuch) -> str:
     match reason:
         case why.OverBudget():
             if reason.budget_of == "year":
-                return f"{dollars(reason.budget_usd)} USD a year pay for {f'about {number(rate)} requests/s' if rate else 'no instance'}"
+                return f"{dollars(reason.budget_usd)} USD a year pay for {f'{number(rate)} requests/s' if rate else 'no instance'}"
             given = f"{dollars(reason.budget_usd)} USD buy"
         case why.OverPower():
             given = f"{plain(reason.most_kw)} kW feed"

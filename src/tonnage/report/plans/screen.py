@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tonnage.errors import option
+from tonnage.plan.candidate import ROWS
 from tonnage.plan.plan import Plan
 from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, document, items, section
 from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import answer_text, capacity_text, checkpoint_text, finish_text, serving, smaller_text, standby_text
-from tonnage.report.plans.candidates import BESIDE, MARKED_TOO, nearest_table, others_block, reachable_text, runner_up_text
+from tonnage.report.plans.candidates import MARKED_TOO, nearest_table, others_block, reachable_text, runner_up_text
 from tonnage.report.plans.comparison import compared_table, measured_text
 from tonnage.report.plans.confidence import beyond_text, chance_text, confidence_text, measurement_text, not_sure_text
 from tonnage.report.plans.cost import cost_text, power_text
@@ -90,14 +91,14 @@ class Room:
     Where ``clipped``, every line is cut after two.
     """
 
-    rows: int = BESIDE
+    rows: int = ROWS
     warnings: int = WARNED
     spared: int = 0
     clipped: bool = False
 
 
 def _rooms() -> Iterator[Room]:
-    yield from (Room(rows=rows) for rows in range(BESIDE, 3, -1))
+    yield from (Room(rows=rows) for rows in range(ROWS, 3, -1))
     yield from (Room(rows=4, warnings=warnings) for warnings in range(WARNED, 0, -1))
     yield from (Room(rows=4, warnings=1, spared=spared) for spared in range(1, len(SPARED) + 1))
     yield from (Room(rows=rows, warnings=1, spared=len(SPARED), clipped=True) for rows in range(4, -1, -1))

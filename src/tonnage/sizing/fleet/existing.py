@@ -84,7 +84,7 @@ def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
 def _held(best: Sized) -> float:
     """Requests per second that the systems carry: what their instances do, or as little less as the check of a whole fleet asks for."""
     question, most = best.contender.question, best.capacity.rate * best.instances
-    if question.load != "open" or question.offline or question.recording is not None:
+    if not question.drawn:
         return most
     peak = best.contender.at_peak(best.slowdown)
     loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]

@@ -181,8 +181,8 @@ def pools_instead(search: Search, best: Sized) -> OtherServing | None:
 
 def _comparable(question: Question) -> bool:
     """Whether two pools can be sized for a question that fewer GPUs answer better."""
-    drawn = question.load == "open" and not question.offline and question.recording is None and question.sharing is None
-    return drawn and question.speculation is None and question.router in COUNTING and question.objective == "gpus"
+    alone = question.drawn and question.sharing is None
+    return alone and question.speculation is None and question.router in COUNTING and question.objective == "gpus"
 
 
 def _contenders(search: Search, question: Question) -> list[Contender]:

@@ -271,10 +271,16 @@ class Instance:
         c, knobs = self.step.coefficients, self.knobs
         if knobs.scheduler == "static" or self.step.drafting is not None:
             return math.inf
-        isl, osl, new, budget = self.traffic.isl.mean, self.traffic.osl.mean, self.computed, knobs.max_num_tokens
-        token = min(batch_seconds(c, tokens, 1) / tokens for tokens in {budget, max(1, budget // 2), max(1, budget // 4)})
+        isl, osl, new = self.traffic.isl.mean, self.traffic.osl.mean, self.computed
         attention = 0.5 * new * (2 * isl - new) * float(c[ATTENTION])
-        return self.deployment.parallelism.dp / ((new + osl) * token + attention)
+        return self.deployment.parallelism.dp / ((new + osl) * self.least_token_s + attention)
+
+    @cached_property
+    def least_token_s(self) -> float:
+        """Closed form: seconds that a token of a prompt costs at least, in a step as full of them as the budget allows or less."""
+        budget = self.knobs.max_num_tokens
+        sizes = {budget, max(1, budget // 2), max(1, budget // 4)}
+        return min(batch_seconds(self.step.coefficients, tokens, 1) / tokens for tokens in sizes)
 
     def _drafted_saturation(self, new: float) -> float:
         """The same with speculative decoding: fewer steps with more tokens each."""

@@ -129,8 +129,6 @@ def token_limit(instance: Instance, slo: Slo) -> float:
 def _token_seconds(instance: Instance, batch: int) -> float:
     """Seconds from one token to the next where so many requests decode, with prompts where they cost least."""
     c, isl, osl, new = instance.step.coefficients, instance.traffic.isl.mean, instance.traffic.osl.mean, instance.computed
-    budget = instance.knobs.max_num_tokens
-    token = min(batch_seconds(c, tokens, 1) / tokens for tokens in {budget, max(1, budget // 2), max(1, budget // 4)})
     decode = batch_seconds(c, batch, batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
-    apart = decode + batch / osl * new * (token + 0.5 * (2 * isl - new) * float(c[ATTENTION]))
+    apart = decode + batch / osl * new * (instance.least_token_s + 0.5 * (2 * isl - new) * float(c[ATTENTION]))
     return min(apart, instance.token_seconds(batch))

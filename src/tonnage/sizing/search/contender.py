@@ -85,7 +85,8 @@ class Contender:
 
     def slowdown(self, level: float) -> Slowdown:
         """By which factors times are longer at a confidence."""
-        return factors_at(self.errors, level).times(self.question.step_factor)
+        made = (self.instance, "factors", level, self.question.load, self.question.limits)
+        return self.runs.once(made, lambda: factors_at(self.errors, level)).times(self.question.step_factor)
 
     @property
     def as_asked(self) -> Slowdown:
@@ -334,5 +335,4 @@ class Sized:
     @cached_property
     def as_predicted(self) -> Capacity:
         """What one instance carries by the prediction as it is."""
-        slower = self.slowdown.steps / self.contender.as_asked.steps
-        return self.contender.capacity(self.instances, care=self.care, near=self.capacity.rate * slower)
+        return self.contender.capacity(self.instances, care=self.care)

@@ -17,17 +17,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tonnage.plan.candidate import FAR, first_rows
 from tonnage.plan.fleet import FleetCheck
 from tonnage.plan.reason import Behind, BrokenEarly, BrokenOnManyInstances, NeedsMoreGpus, NotSure, Outdone, Reason, Rejected
 from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.fleet_check import check
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
-from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.ready import MARGIN, Ready
 from tonnage.sizing.progress import Steps, parallel
 from tonnage.sizing.search.aims import Aim, FewestGpus, Key, MostLoad, ShortestAnswers
 from tonnage.sizing.search.contender import Contender, Sized
+from tonnage.sizing.search.learned import Learned, expecting, most_of, shares_of
 from tonnage.sizing.search.pooled import contenders_of, poolable
-from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.search.search_space import narrowed, prepare
 from tonnage.sizing.search.tuning import variants
 
 if TYPE_CHECKING:
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
 
-Shares = tuple[tuple["Deployment", float], ...]
-"""Deployments with the share that they were found to carry of what closed forms allow."""
+EVEN = ("tpot", "itl", "e2e")
+"""Metrics whose values change evenly with the load, so that what another setting does to them hardly depends on it."""
 
 WAVE = 2
 """Deployments that are tried side by side where others next to the best are sized too; otherwise each is tried by itself."""
@@ -76,14 +78,14 @@ class Answer:
         rejected: every other deployment.
         check: of the whole fleet of the first; None where nothing was chosen or the load is no open one.
         prepared: every deployment that the question allows, before the search.
-        shares: as of ``Search``, with what this search found.
+        learned: what this search learned.
     """
 
     found: tuple[Sized, ...]
     rejected: tuple[Rejected, ...]
     check: FleetCheck | None
     prepared: tuple[Ready | Rejected, ...]
-    shares: Shares = ()
+    learned: Learned = field(default_factory=Learned)
 
     @property
     def best(self) -> Sized | None:
@@ -109,7 +111,7 @@ class Search:
         seeds: deployments that are tried next to those of the question, such as one with other knobs that is known to do well.
         first: the deployment that is tried first, as it is likely to be the best; the others are then left out sooner.
         only: whether the seeds alone are tried.
-        shares: of what closed forms allow, the part that deployments were found to carry: where searches begin, and which come first.
+        learned: what an earlier search learned.
     """
 
     question: Question
@@ -123,7 +125,7 @@ class Search:
     seeds: tuple[Ready, ...] = ()
     first: Identity | None = None
     only: bool = False
-    shares: Shares = ()
+    learned: Learned = field(default_factory=Learned)
 
     def key(self, one: Sized) -> tuple[float, ...]:
         """The sort key of deployments: first whether one reaches the confidence, then by the aim, then in the order of the trials."""
@@ -145,21 +147,23 @@ class Search:
 
     def _answer(self) -> Answer:
         """The answer by the aim."""
-        prepared = poolable(self.question, prepare(self.question, self.runs))
-        ready = [one for one in prepared if isinstance(one, Ready) and not self.only]
+        prepared = [] if self.only else poolable(self.question, prepare(self.question, self.runs))
+        ready = [one for one in prepared if isinstance(one, Ready)]
         contenders = contenders_of(self.question, ready, self.runs)
         seeds = contenders_of(self.question, self.seeds, self.runs)
         outcomes: dict[int, Outcome] = {}
         failed: dict[int, Rejected] = {}
+        learned = Learned()
         while True:  # until a fleet holds, or no deployment is left whose fleet might
             left, more = ([one for one in some if one.ready.place not in failed] for some in (contenders, seeds))
             for level in self._levels():
                 quick = self._in_short_runs(left, level)
-                search = replace(self, shares=_shares(quick) or self.shares)
+                search = replace(self, learned=replace(self.learned, shares=shares_of(quick) or self.learned.shares))
                 contest = Contest(search=search, level=level, care=self.care)
                 found = asked = contest.held([*left, *more], first=quick[0].ready.place if quick else self._first(left))
                 outcomes.update(contest.outcomes)
                 if found:
+                    learned = Learned(most=contest.most(left, quick), relief=contest.relief)
                     break
             found, verdict, never = self._checked(found)
             failed |= never
@@ -169,11 +173,14 @@ class Search:
             found, verdict, never = self._checked(saving)
             failed |= never
         others = [*quick, *search._others(contenders, found[0], outcomes)] if found and self.rows else []
-        if others and (surer := self._surer(others, found)):
+        kept = {one.ready.place: one for one in (*others, *found)}
+        alone = self._alone(found[0], kept) if others else {}
+        failed |= {place: _not_sure(kept[place]) for place, one in alone.items() if one is None}
+        kept |= {place: one for place, one in alone.items() if one is not None}
+        if others and (surer := self._surer(list(kept.values()), found[0])):
             found, verdict, never = self._checked(sorted((*found, *surer), key=self.key))
             failed |= never
-        beside = sorted((*found[1:], *others), key=self.key)
-        kept = {one.ready.place: one for one in (*others, *found)}
+            kept |= {one.ready.place: one for one in found if one.checked}
         rejected = [one for one in prepared if isinstance(one, Rejected)]
         for one in contenders:
             if one.ready.place in failed:
@@ -181,15 +188,14 @@ class Search:
             elif one.ready.place not in kept:
                 outcome = outcomes[one.ready.place]
                 rejected.append(_outnumbered(outcome, found[0]) if isinstance(outcome, Sized) else one.ready.trial.rejected(outcome))
-        ranked = (*found[:1], *(one for one in beside if kept[one.ready.place] is one))
-        shares = _shares([one for one in outcomes.values() if isinstance(one, Sized)])
-        return Answer(found=ranked, rejected=tuple(rejected), check=verdict, prepared=tuple(prepared), shares=shares)
+        beside = (one for place, one in kept.items() if place != found[0].ready.place and place not in failed)
+        ranked = (found[0], *sorted(beside, key=self.key)) if found else ()
+        learned = replace(learned, shares=shares_of([one for one in outcomes.values() if isinstance(one, Sized)]))
+        return Answer(found=ranked, rejected=tuple(rejected), check=verdict, prepared=tuple(prepared), learned=learned)
 
     def _in_short_runs(self, contenders: list[Contender], level: float | None) -> list[Sized]:
         """The deployments by short runs, best first: of the longest runs, only the first and what comes near it then takes any."""
-        question = self.question
-        drawn = question.load == "open" and not question.offline and question.recording is None
-        if self.care == QUICK or not self.prune or not drawn or isinstance(self.aim, ShortestAnswers):
+        if self.care == QUICK or not self.prune or not self.question.drawn or isinstance(self.aim, ShortestAnswers):
             return []
         return Contest(search=self, level=level, care=QUICK).held(contenders, first=self._first(contenders), tune=False)
 
@@ -228,13 +234,31 @@ class Search:
         better = {one.ready.place: one for one in others if one.gpus < best.gpus}
         return sorted(({one.ready.place: one for one in asked} | better).values(), key=self.key) if better else []
 
-    def _surer(self, others: list[Sized], found: list[Sized]) -> list[Sized]:
-        """Those of short runs that would do better than the best, whose fleet took more than the search asked for, sized in full."""
-        known = {one.ready.place for one in found}
-        contest = Contest(search=self, level=found[0].level, care=self.care)
-        better = [one for one in others if one.ready.place not in known and self.key(one) < self.key(found[0])]
+    def _surer(self, others: list[Sized], best: Sized) -> list[Sized]:
+        """Those of short runs that would do better than the best, sized in full: its fleet took more, or their knobs do."""
+        contest = Contest(search=self, level=best.level, care=self.care)
+        better = [one for one in others if one.care == QUICK and self.key(one) < self.key(best)]
         sized = [contest.attempt(one.contender, best=None) for one in better]
         return [one for one in sized if isinstance(one, Sized)]
+
+    def _alone(self, best: Sized, kept: dict[int, Sized]) -> dict[int, Sized | None]:
+        """The rows that a first screen shows, by place, as the question for each alone answers them; None where it finds no number."""
+        question, recorded = self.question, self.question.sharing is not None and self.question.sharing.recorded is not None
+        if not (self.prune and question.drawn and isinstance(self.aim, FewestGpus)) or recorded:
+            return {}
+        rows = sorted((one for place, one in kept.items() if place != best.ready.place and one.gpus <= FAR * best.gpus), key=self.key)
+        shown = [rows[place] for place in first_rows([one.ready.trial.deployment.gpu.name for one in (best, *rows)])]
+        learned = Learned(shares=shares_of(list(kept.values())))
+        search = replace(self, rows=False, only=True, workers=1, steps=Steps(), care=QUICK, learned=learned)
+
+        def alone(one: Sized) -> Sized | None:
+            found = replace(search, seeds=(one.ready,)).answer().best
+            if found is None or (found.level or 0.0) < (best.level or 0.0):
+                return None
+            held, _, _ = self._checked([found])
+            return replace(held[0], checked=False) if held else None
+
+        return {one.ready.place: found for one, found in parallel(alone, shown, self.workers)}
 
     def _others(self, contenders: list[Contender], best: Sized, outcomes: dict[int, Outcome]) -> list[Sized]:
         """The best deployment of every other GPU type, and on the best one's type that of every other engine and format."""
@@ -269,19 +293,23 @@ class Contest:
         level: the confidence; None for the prediction as it is.
         care: how long the runs are that decide.
         outcomes: of each deployment that was tried, by its place.
+        tuned: the places of those whose knobs were tried.
+        relief: of the settings that were tried, as of ``Learned``.
     """
 
     search: Search
     level: float | None
     care: Care = SURE
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    tuned: set[int] = field(default_factory=set)
+    relief: dict[Deployment, float] = field(default_factory=dict)
 
     def held(self, contenders: Sequence[Contender], *, first: int | None = None, tune: bool = True) -> list[Sized]:
         """The deployments that were sized, best first; that at the place ``first`` is tried before the others.
 
         They are tried in the order of what closed forms allow them times the share of it that their nearest relatives carry.
         """
-        search, question = self.search, self.search.question
+        search = self.search
         search.steps.expect(len(contenders))
         left, learned = list(contenders), True
         while left:
@@ -293,20 +321,19 @@ class Contest:
                 self._note(one, outcome)
                 search.steps.done(one.ready.trial.name)
             learned = self._sized() > before
-        drawn = question.load == "open" and not question.offline and question.recording is None
-        if tune and drawn and question.tune and question.free_moves and self._best() is not None:
-            self._tune(contenders)
+        if tune and self._best() is not None:
+            self.tune(contenders)
         return sorted((one for one in self.outcomes.values() if isinstance(one, Sized)), key=search.key)
 
     def _in_order(self, contenders: list[Contender], first: int | None) -> list[Contender]:
         """The contenders in the order in which they are tried, each with the share that its nearest relative carries."""
-        known = self.search.shares + _shares([one for one in self.outcomes.values() if isinstance(one, Sized)])
+        known = self.search.learned.shares + shares_of([one for one in self.outcomes.values() if isinstance(one, Sized)])
 
         def key(one: Contender) -> tuple[bool, Key, int]:
             allowed = one.bound(self._slowdown(one)) * (one.share or 1.0)
             return (one.ready.place != first, self.search.aim.at_best(one, allowed), one.ready.place)
 
-        return sorted((_expecting(one, known) for one in contenders), key=key)
+        return sorted((expecting(one, known) for one in contenders), key=key)
 
     def _sized(self) -> int:
         """How many deployments were sized."""
@@ -325,13 +352,32 @@ class Contest:
     def _slowdown(self, one: Contender) -> Slowdown:
         return one.as_asked if self.level is None else one.slowdown(self.level)
 
+    def _at_most(self, one: Contender, slowdown: Slowdown) -> float:
+        """Requests per second that an instance cannot exceed, by closed forms and what it carried in a question that differs little."""
+        return one.bound(slowdown) * min(MARGIN * self.search.learned.most.get(one.ready.trial.deployment, 1.0), 1.0)
+
+    def most(self, contenders: Sequence[Contender], quick: Sequence[Sized]) -> dict[Deployment, float]:
+        """The share of what closed forms allow that each carries at most, but for those whose knobs were tried: these may carry more.
+
+        ``quick`` are those of short runs.
+        """
+        seen = {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
+        seen = {one.ready.place: one for one in quick} | seen
+        found: dict[Deployment, float] = {}
+        for one in contenders:
+            outcome = seen.get(one.ready.place)
+            if outcome is None or one.ready.place in self.tuned:
+                continue
+            found[one.ready.trial.deployment] = most_of(one, outcome, self._slowdown(one))
+        return found
+
     def attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
         """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what it has to carry to be the best."""
         slowdown, gpus = self._slowdown(one), one.ready.trial.deployment.parallelism.gpus
         needed = needed if needed is not None else 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
         if not self.search.prune:
             needed *= IN_FULL
-        elif best is not None and (bound := one.bound(slowdown)) <= needed:
+        elif best is not None and (bound := self._at_most(one, slowdown)) <= needed:
             enough = needed / gpus if math.isfinite(needed) else None
             return Outdone(at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=enough)
         found = self.search.aim.sized(one, slowdown, needed, self.care)
@@ -346,26 +392,39 @@ class Contest:
         settled = replace(one.settled_on(systems, slowdown), share=capacity.rate / bound if (bound := one.bound(slowdown)) else 0.0)
         return Sized(contender=settled, level=self.level, systems=systems, capacity=capacity, care=self.care)
 
-    def _tune(self, contenders: Sequence[Contender]) -> None:
+    def tune(self, contenders: Sequence[Contender]) -> None:
         """Try other knobs of the deployments that need the fewest GPUs or came nearest to it, where these could save a system."""
-        prune = self.search.prune
+        prune, question = self.search.prune, self.search.question
+        if not (question.drawn and question.tune and question.free_moves):
+            return
         for one in self._near(contenders):
             best = self._best()
             needed = self._worth(one)
             if prune and self._most(one) <= needed:
                 continue
+            self.tuned.add(one.ready.place)
             start = self.attempt(one, best, needed) if prune else None
             for way in variants(one, self.outcomes[one.ready.place], everything=not prune):
-                self._along(one, way, _used(start, needed))
+                self._along(one, way, start, needed)
 
-    def _along(self, base: Contender, way: Sequence[Ready], used: float) -> None:
-        """Try settings of a deployment that lead further and further away from its own, until one strains the limits more."""
+    def _along(self, base: Contender, way: Sequence[Ready], start: Outcome | None, load: float) -> None:
+        """Try settings of a deployment that lead further and further away from its own, until one strains the limits more.
+
+        ``start`` is the outcome with its own, at ``load`` requests per second.
+        """
+        used, known = _used(start, load), self.search.learned.relief
+        evenly = used if isinstance(start, Behind) and start.breach.limit.metric in EVEN else math.inf
         for ready in way:
+            deployment = ready.trial.deployment
+            if MARGIN < evenly * known.get(deployment, 0.0) < math.inf:
+                continue
             one, best = replace(base, ready=ready), self._best()
             needed = self._worth(one)
             outcome = self.attempt(one, best, needed)
             self._note(one, outcome)
             strained = _used(outcome, needed)
+            if needed == load and isinstance(outcome, Behind) and outcome.breach.limit.metric in EVEN and 1.0 < evenly < math.inf:
+                self.relief[deployment] = strained / evenly
             if self.search.prune and not isinstance(outcome, Sized) and strained > ALIKE * used:
                 return
             used = min(used, strained)
@@ -408,28 +467,6 @@ class Contest:
         return (1.0 if isinstance(outcome, Sized) else _used(outcome, needed), one.ready.place)
 
 
-def _shares(found: Sequence[Sized]) -> Shares:
-    """The shares of deployments that were sized."""
-    return tuple((one.ready.trial.deployment, one.contender.share) for one in found)
-
-
-def _expecting(one: Contender, known: Shares) -> Contender:
-    """The contender with the share of its nearest relative; with none where no relative is known."""
-    if not known:
-        return one
-    d = one.ready.trial.deployment
-    alike, share = max((_alike(d, other), share) for other, share in known)
-    share = share if alike[0] else 0.0
-    return one if share == one.share else replace(one, share=share)
-
-
-def _alike(one: Deployment, other: Deployment) -> tuple[bool, ...]:
-    """In what two deployments are alike, what changes the share most first."""
-    a, b = one.parallelism, other.parallelism
-    same = (one.engine == other.engine, a == b, one.precision == other.precision, one.gpu == other.gpu)
-    return ((a.dp > 1, a.pp > 1) == (b.dp > 1, b.pp > 1), *same)
-
-
 def _used(outcome: Outcome | None, needed: float) -> float:
     """By how much a limit breaks at the load that a deployment has to carry: not at all if only above; infinite where that is not known."""
     if not isinstance(outcome, Behind) or not outcome.breach.value_ms:
@@ -444,48 +481,18 @@ def _outnumbered(one: Sized, best: Sized) -> Rejected:
     return one.ready.trial.rejected(reason)
 
 
+def _not_sure(one: Sized) -> Rejected:
+    """A deployment that short runs had found to carry the load with the confidence, and that by itself does not."""
+    breach, times = one.contender.alone_at(one.slowdown), one.slowdown.steps / one.contender.as_asked.steps
+    return one.ready.trial.rejected(NotSure(breach=breach, step_factor=times))
+
+
 def _never_holds(verdict: FleetCheck) -> BrokenOnManyInstances:
     """The limit that breaks on the largest fleet that was simulated."""
     largest = max((run for run in verdict.runs if run.worst is not None), key=lambda run: run.systems)
     return BrokenOnManyInstances(breach=largest.worst, instances=largest.instances)  # type: ignore[arg-type]
 
 
-# A question for one deployment alone: the same traffic and limits, and nothing left to search.
-
-
 def alone(question: Question, candidate: Candidate, runs: Runs) -> Sized | None:
     """The deployment of a candidate, sized for the question by itself; None where it does not meet the limits."""
     return Search(question=narrowed(question, candidate), runs=runs, rows=False).answer().best
-
-
-def narrowed(question: Question, candidate: Candidate) -> Question:
-    """The question for the deployment of a candidate, with its knobs as they are.
-
-    A candidate with speculative decoding keeps the plain one next to it.
-    """
-    split, knobs = candidate.parallelism, candidate.knobs
-    plainly = candidate.engine == candidate.engine_preset
-    asked = replace(
-        question,
-        gpus=tuple(gpu for gpu in question.gpus if gpu.name == candidate.gpu),
-        precisions=tuple(one for one in question.precisions if one.name == candidate.precision),
-        tps=(split.tp,),
-        pps=(split.pp,),
-        dps=(split.dp,),
-        eps=(split.ep,),
-        engines=(candidate.engine_preset,),
-        speculation=None if plainly else question.speculation,
-        tune=False,
-        have=(),
-        growth_per_month=None,
-    )
-    if knobs is None:
-        return asked
-    return replace(
-        asked,
-        max_batch_sizes=(knobs.max_batch_size,),
-        max_num_tokens=(knobs.max_num_tokens,),
-        chunked_prefill=knobs.chunked_prefill,
-        stream_interval=knobs.stream_interval,
-        front_ends=knobs.front_ends,
-    )

@@ -1,0 +1,67 @@
+"""What a search learned of deployments, for other questions about the same ones, which then make fewer runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tonnage.sizing.search.contender import Contender, Sized
+
+if TYPE_CHECKING:
+    from tonnage.plan.reason import Behind
+    from tonnage.sizing.loads.confidence import Slowdown
+    from tonnage.spec.deployment import Deployment
+
+Shares = tuple[tuple["Deployment", float], ...]
+"""Deployments with the share that they were found to carry of what closed forms allow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What a search learned of deployments, for other questions about the same ones.
+
+    Attributes:
+        shares: of what closed forms allow, the part that deployments were found to carry: where searches begin, and which come first.
+        most: the part that they carry at most; in a question that differs little, one that is behind by ``MARGIN`` is left out.
+        relief: the strain on a limit with other knobs over that with a deployment's own; in a question that differs little, a setting that
+            leaves the limit broken by ``MARGIN`` is left out.
+    """
+
+    shares: Shares = ()
+    most: Mapping[Deployment, float] = field(default_factory=dict)
+    relief: Mapping[Deployment, float] = field(default_factory=dict)
+
+
+def shares_of(found: Sequence[Sized]) -> Shares:
+    """The shares of deployments that were sized."""
+    return tuple((one.ready.trial.deployment, one.contender.share) for one in found)
+
+
+def expecting(one: Contender, known: Shares) -> Contender:
+    """The contender with the share of its nearest relative; with none where no relative is known."""
+    if not known:
+        return one
+    d = one.ready.trial.deployment
+    alike, share = max((_alike(d, other), share) for other, share in known)
+    share = share if alike[0] else 0.0
+    return one if share == one.share else replace(one, share=share)
+
+
+def _alike(one: Deployment, other: Deployment) -> tuple[bool, ...]:
+    """In what two deployments are alike, what changes the share most first."""
+    a, b = one.parallelism, other.parallelism
+    same = (one.engine == other.engine, a == b, one.precision == other.precision, one.gpu == other.gpu)
+    return ((a.dp > 1, a.pp > 1) == (b.dp > 1, b.pp > 1), *same)
+
+
+def most_of(one: Contender, outcome: Sized | Behind, slowdown: Slowdown) -> float:
+    """The share of what closed forms allow that a deployment carries at most.
+
+    A load that breaks a limit s-fold is more than it carries where limits are s times as loose.
+    """
+    if isinstance(outcome, Sized):
+        return outcome.capacity.rate / one.bound(slowdown)
+    times = max((outcome.breach.value_ms or 0.0) / outcome.breach.limit.milliseconds, 1.0)
+    looser = tuple(replace(limit, seconds=times * limit.seconds) for limit in one.question.slo)
+    return outcome.requests_per_second / replace(one, question=replace(one.question, slo=looser)).bound(slowdown)
