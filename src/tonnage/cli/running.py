@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,8 +28,6 @@ from tonnage.report.writers.terminal import terminal_block
 from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import RenderableType
 
     from tonnage.watch.watched import Watched
@@ -63,24 +62,14 @@ def watch(
         found = next(looks)
         print_answer(lambda: watched(found), found.to_json, json=json)
     elif json:
-        _lines(looks)
+        for found in looks:
+            print(dumps(found.to_json(), ensure_ascii=False), flush=True)
     elif not sys.stdout.isatty():
         raise InputError(f"{option('once')}: the table that follows a deployment needs a terminal; add --once or --json")
     else:
-        _live(looks)
-
-
-def _lines(looks: Iterator[Watched]) -> None:
-    from json import dumps
-
-    for found in looks:
-        print(dumps(found.to_json(), ensure_ascii=False), flush=True)
-
-
-def _live(looks: Iterator[Watched]) -> None:
-    with Live("Reading for the first time …", auto_refresh=False) as live:
-        for found in looks:
-            live.update(_drawn(found), refresh=True)
+        with Live("Reading for the first time …", auto_refresh=False) as live:
+            for found in looks:
+                live.update(_drawn(found), refresh=True)
 
 
 def _drawn(found: Watched) -> RenderableType:
@@ -167,21 +156,13 @@ def gateway(**asked: Any) -> None:
     from tonnage.gateway.server import serve
 
     config, proxy = asked.pop("config", None), asked.pop("proxy", None)
-    settings = _settings(config, {"backends" if name == "backend" else name: value for name, value in given(asked).items()})
-    if proxy is not None:
-        _become(proxy, settings)
+    values = {"backends" if name == "backend" else name: value for name, value in given(asked).items()}
+    settings = api.gateway_settings(**values) if config is None else api.gateway_from(config, values)
+    if proxy is not None:  # in place of this process: signals reach the proxy, without one in between
+        command = api.proxy_command(proxy, settings)
+        say(f"{proxy} takes over: {' '.join(command)}")
+        os.execv(command[0], command)
     serve(settings, lambda port, faults: _report_start(settings, port, faults))
-
-
-def _become(proxy: str, settings: Settings) -> None:
-    """Run another program in place of this one: signals reach it, without a process in between."""
-    command = api.proxy_command(proxy, settings)
-    say(f"{proxy} takes over: {' '.join(command)}")
-    os.execv(command[0], command)
-
-
-def _settings(config: Path | None, values: dict[str, Any]) -> Settings:
-    return api.gateway_settings(**values) if config is None else api.gateway_from(config, values)
 
 
 def _report_start(settings: Settings, port: int, faults: Mapping[str, str]) -> None:
