@@ -13,7 +13,7 @@ from tonnage.api.question.arguments import Many, ScenarioLike, document_of, list
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.plan.plan import Measured, Plan
-from tonnage.spec.scenario import ChoiceAsked, Scenario
+from tonnage.spec.scenario import ChoiceAsked, DemandAsked, Scenario
 
 if TYPE_CHECKING:
     from datetime import date
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tonnage.sizing.fleet.standby import Reserve
     from tonnage.sizing.planner import Progress, Runs
     from tonnage.sizing.question import Owned, Question
-    from tonnage.spec.scenario import DemandAsked
 
 
 # What a plan from measurements has no use for, and does not mind; how requests arrive and the seed are refused

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -28,8 +28,6 @@ from tonnage.report.writers.terminal import terminal_block
 from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from tonnage.watch.watched import Watched
 
 

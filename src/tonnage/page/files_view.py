@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from tonnage import api
 from tonnage.errors import InputError, option
-from tonnage.page.desk import kind_of
+from tonnage.page.desk import Desk, kind_of
 from tonnage.page.fields import check_inside, query_of
 from tonnage.page.shell import asked_of, button, deploy_links, desk_of, faults, has_token, page
 from tonnage.report.plans.answer import title
@@ -29,7 +29,6 @@ from tonnage.spec.scenario_file import read_document
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tonnage.page.desk import Desk
 
 LARGEST_FILE = 256 * 2**20  # bytes of an upload
 MOST_FILES = 500

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tonnage.errors import InputError, option
 from tonnage.page.fields import check_inside
 from tonnage.page.shell import desk_of, faults, page
-from tonnage.simulator.lesson import LessonConfig, watch_lesson
+from tonnage.simulator.lesson import LessonConfig, LessonResult, watch_lesson
 from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from tonnage.simulator.lesson import LessonResult
 
 # The ways of batching, by what a button calls them
 BATCHERS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -13,10 +13,9 @@ from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
 from tonnage.report.numbers import STATISTICS, counted, number, plain, span, statistics, whole
 from tonnage.report.runs.figures import every_nth, heat_map
 from tonnage.units import NS_PER_S, format_gb
-from tonnage.workload.description import FittedArrivals
+from tonnage.workload.description import Description, FittedArrivals, FittedLengths, KvGain
 
 if TYPE_CHECKING:
-    from tonnage.workload.description import Description, FittedLengths, KvGain
     from tonnage.workload.fit import Fit
     from tonnage.workload.live_sessions import Chosen, LiveSessions
     from tonnage.workload.traffic import Sharing

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, Turns, gap_edges_ns
-from tonnage.spec.deployment import METRICS, Statistic
+from tonnage.spec.deployment import METRICS, Limit, LimitMetric, Slo, Statistic
 from tonnage.spec.typed_values import strict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from tonnage.spec.deployment import Limit, LimitMetric, Slo
 
 
 @strict

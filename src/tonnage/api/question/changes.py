@@ -10,7 +10,7 @@ from tonnage.api.question.arguments import share_of
 from tonnage.errors import InputError, option
 from tonnage.simulator.autoscaler import METRICS, Autoscale
 from tonnage.simulator.changes import HOURS_PER_DAY, RETRIES, Failures, Restarts
-from tonnage.spec.scenario import ScalingAsked
+from tonnage.spec.scenario import Mode, ScalingAsked, Scenario
 from tonnage.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment
-    from tonnage.spec.scenario import Mode, Scenario
 
 
 FAIL_EXAMPLE = '"mtbf=30d repair=2h"'

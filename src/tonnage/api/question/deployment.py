@@ -14,14 +14,13 @@ from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler, parse_adapters, parse_speculation
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.hardware import capped, clocked
+from tonnage.spec.hardware import Gpu, capped, clocked
 from tonnage.spec.precision import find_precision
 from tonnage.units import parse_bytes
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
     from tonnage.sizing.question import Pools
-    from tonnage.spec.hardware import Gpu
     from tonnage.spec.scenario import ScalingAsked, Scenario, SearchAsked, StandbyAsked
     from tonnage.spec.step_times import StepSource
 

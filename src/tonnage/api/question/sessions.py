@@ -18,7 +18,7 @@ from tonnage.spec.kv_tiers import OFF, USUAL, KvTiers, parse_kv_tiers
 from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, check_context, parse_lengths, parse_part
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
-from tonnage.spec.scenario import Mode, Scenario, SessionsAsked
+from tonnage.spec.scenario import DemandAsked, Mode, Scenario, SessionsAsked
 from tonnage.spec.sessions import Pause, Sessions, block_tokens, parse_pause
 from tonnage.spec.targets import TARGETS
 from tonnage.units import parse_duration
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tonnage.spec.hardware import System
     from tonnage.spec.precision import Precision
     from tonnage.spec.recorded_sessions import RecordedSessions
-    from tonnage.spec.scenario import DemandAsked
 
 MOST_TURNS, MOST_CALLS, MOST_PREFIXES = 1_000, 100, 1_000_000
 

@@ -29,14 +29,12 @@ from tonnage.report.drawing.figure import (
     nice_ticks,
 )
 from tonnage.report.numbers import number, plain
-from tonnage.report.runs.shown_run import load_words, verdict
+from tonnage.report.runs.shown_run import Readings, ShownRun, load_words, verdict
 from tonnage.results.metrics import gap_percentile_ns
 from tonnage.results.requests import COMPLETED, POSITION_BUCKETS, STATUS_NAMES, gap_edges_ns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from tonnage.report.runs.shown_run import Readings, ShownRun
 
     Lengths = NDArray[np.int64] | NDArray[np.float64]
 

@@ -21,11 +21,10 @@ from tonnage.report.runs.figures import (
     swept,
     ttft_by_prompt,
 )
-from tonnage.report.runs.shown_run import NO_GAPS, NO_TOKENS, load_words, name, reasons, remarks, verdict
+from tonnage.report.runs.shown_run import NO_GAPS, NO_TOKENS, ShownRun, load_words, name, reasons, remarks, verdict
 from tonnage.report.simulated import timeline_page
 
 if TYPE_CHECKING:
-    from tonnage.report.runs.shown_run import ShownRun
     from tonnage.results.timeline import Timeline
 
 
