@@ -249,7 +249,7 @@ class Search:
         rows = sorted((one for place, one in kept.items() if place != best.ready.place and one.gpus <= FAR * best.gpus), key=self.key)
         shown = [rows[place] for place in first_rows([one.ready.trial.deployment.gpu.name for one in (best, *rows)])]
         learned = Learned(shares=shares_of(list(kept.values())))
-        search = replace(self, rows=False, only=True, workers=1, steps=Steps(), care=QUICK, learned=learned)
+        search = replace(self, rows=False, only=True, workers=1, care=QUICK, learned=learned)
 
         def alone(one: Sized) -> Sized | None:
             found = replace(search, seeds=(one.ready,)).answer().best
