@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.plan.candidates import candidate
 from tests.questions import best, contenders, question
+from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Rejected
+from tonnage.plan.reason import Behind, Rejected
 from tonnage.report.plans.candidates import reachable_text, reason_text
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
@@ -18,7 +21,7 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.contender import Contender
-from tonnage.sizing.search.search import Search
+from tonnage.sizing.search.search import Search, _used
 from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.sizing.search.tuning import changes, fitted
 
@@ -231,3 +234,11 @@ def test_knobs_that_the_asker_set_are_kept(given: dict[str, Any]) -> None:
 
 def test_several_values_of_a_knob_are_each_a_deployment() -> None:
     assert len(prepare(question(tp="1", max_batch_size="64,128", max_num_tokens="2048,4096"), Runs())) == 4
+
+
+def test_how_much_a_limit_breaks_counts_at_a_load_that_is_needed() -> None:
+    """A deployment whose limit breaks only above what it has to carry is as near as one that meets it."""
+    breach = Breach(limit=Limit(metric="ttft", statistic="p95", milliseconds=300.0), value_ms=600.0)
+    behind = Behind(breach=breach, requests_per_second=10.0, per_gpu=1.0, other=candidate().identity)
+    assert [_used(behind, needed) for needed in (5.0, 10.0, 20.0)] == [1.0, 2.0, 2.0]
+    assert _used(None, 10.0) == math.inf
