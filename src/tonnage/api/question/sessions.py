@@ -292,8 +292,9 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
         session_requests=held.requests,
     )
     mean = math.fsum(week) / len(week)
-    rates = {"peak_requests_per_second": rate, "sizing_requests_per_second": rate, "mean_requests_per_second": mean}
-    return Demand(**rates, source=source, profile=week)
+    return Demand(
+        peak_requests_per_second=rate, sizing_requests_per_second=rate, mean_requests_per_second=mean, source=source, profile=week
+    )
 
 
 def served_by(held: RecordedSessions, model: Model) -> RecordedSessions:

@@ -111,14 +111,15 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     asked: dict[str, Any] = {"isl": whole, "osl": lengths.osl, "pairs": lengths.pairs}
     asked |= {"sharing": sharing, "images": lengths.pictured}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
-    named, found = rest.pop("precisions"), []
+    named = rest.pop("precisions")
+    questions: list[Question] = []
     for model, note in zip(models, made, strict=True):
         if model is not None:
             own = (find_precision(model.usual_precision if note is None else note.precision),)
             usual = own if any(made) else usual_precisions(model, rest["gpus"])  # a checkpoint of compress, next to its original
             notes = (*remarks, *lengths.remarks, *(() if note is None else (note,)))
-            found.append(Question(model=model, precisions=named or usual, remarks=notes, **asked, **rest))
-    return tuple(found)
+            questions.append(Question(model=model, precisions=named or usual, remarks=notes, **asked, **rest))
+    return tuple(questions)
 
 
 def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]) -> LengthsFound:

@@ -10,9 +10,10 @@ from tonnage.plan.candidate import Candidate
 from tonnage.plan.demand import JobDone
 from tonnage.plan.fleet import Standby
 from tonnage.plan.plan import Plan
+from tonnage.plan.reason import TooMuch
 from tonnage.report.document import Section, Table, facts_known, section
 from tonnage.report.numbers import ABSENT, counted, number, plain, span
-from tonnage.report.plans.candidates import TooMuch, most_text, taken, taken_text
+from tonnage.report.plans.candidates import most_text, taken, taken_text
 from tonnage.report.plans.confidence import by_confidence, chance_text, counted_text, fleet_check_text
 from tonnage.report.plans.cost import power_text
 from tonnage.report.plans.deployments import (
