@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -342,7 +343,9 @@ def test_slots_that_clients_share_are_named() -> None:
     ],
 )
 def test_the_largest_term_is_said(row: dict[str, object], metric: str, says: str) -> None:
-    assert says in reason(read_point(row), metric, steady=True)
+    words = reason(read_point(row), metric, steady=True)
+    assert says in words
+    assert all(30 <= int(share) <= 100 for share in re.findall(r"(\d+) % of", words)), "the largest part of a step"
 
 
 def test_requests_at_a_rate_are_explained_by_a_step_of_one_of_them() -> None:

@@ -23,7 +23,7 @@ from tonnage.sizing.question import Question
 from tonnage.sizing.search.contender import Contender
 from tonnage.sizing.search.search import Search, _used
 from tonnage.sizing.search.search_space import prepare, trials
-from tonnage.sizing.search.tuning import changes, fitted
+from tonnage.sizing.search.tuning import _ways, changes, fitted
 
 WIDE = {"gpu": "h100,l40s", "precision": "fp16,fp8", "tp": "1,2,4,8", "engine": "tensorrt-llm-0.15,vllm", "ttft": "p95<=200ms"}
 
@@ -223,6 +223,12 @@ def test_a_bad_knob_is_found_and_mended() -> None:
     assert found.capacity.rate > 1.1 * starved.capacity(found.instances, care=QUICK).rate
     changed = changes(found.ready, starved.instance.knobs)[0]
     assert (changed.knob, changed.default) == ("max_num_tokens", 512)
+
+
+def test_whole_prompts_are_tried_where_an_engine_divides_them() -> None:
+    ready = contenders(question(engine="vllm", tp="1"))[0].ready
+    own = ready.trial.deployment.knobs
+    assert list(_ways(ready, ("chunk",), smaller=False, larger=True)) == [[replace(own, chunked_prefill=not own.chunked_prefill)]]
 
 
 @pytest.mark.parametrize("given", [{"max_num_tokens": "2048"}, {"max_batch_size": "64"}, {"chunked_prefill": True}])
