@@ -361,8 +361,8 @@ class Contest:
 
         ``quick`` are those of short runs.
         """
-        seen = {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
-        seen = {one.ready.place: one for one in quick} | seen
+        seen: dict[int, Sized | Behind] = {one.ready.place: one for one in quick}
+        seen |= {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
         found: dict[Deployment, float] = {}
         for one in contenders:
             outcome = seen.get(one.ready.place)
