@@ -60,8 +60,8 @@ def comparison(data: Path, files: Sequence[str]) -> Iterator[str]:
         return
     yield f"{PACKAGE} {version}, with the engine versions that its tables hold today: newer ones than most rows were measured on."
     yield "Tonnage asks for its step times on a grid and reduces them to its array; under our scheduler, memory plan and client they"
-    yield "predict what the second column of figures says. Its own estimate is `run_static` for static batches and `run_agg` for closed loops."
-    yield "It infers the formats from the checkpoints itself."
+    yield "predict what the second column of figures says. Its own estimate is `run_static` for static batches and `run_agg` for closed"
+    yield "loops. It infers the formats from the checkpoints itself."
     yield "Only rows count that all of the ways shown predict; peak memory is ours in each and left out."
     tables = {**{name: measured_table(data / name) for name in files}, SILICON: silicon_table(_sample())}
     compared = {name: list(_compared(table)) for name, table in tables.items()}
