@@ -118,18 +118,28 @@ def drawn(seed: int, sample: int, rooms: list[str]) -> Iterator[tuple[str, int, 
 def concerned(graph: Any, file: str, line: int) -> list[str]:
     """The test files of a changed line: those that name what it is in, then the nearest of its room, then the nearest by imports.
 
-    Of the kernel, the one that compares it with the reference comes before all others, some of which run what is not compiled yet plain.
+    What begins with an underscore counts as named where a function of the file that uses it is.
+    Of the kernel and its reference, the one that compares them comes before all others, some of which run what is not compiled yet plain.
     """
     module = f"tonnage.{file.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
-    steps, reached = {module: 0}, [module]
+    steps = {module: 0, module.rpartition(".")[0]: 1}  # a policy is found by its name in the folder
+    reached = list(steps)
     for each in reached:
         for name in sorted(graph.find_modules_that_directly_import(each) - steps.keys()):
             steps[name] = steps[each] + 1
             reached.append(name)
-    around = [node for node in ast.walk(ast.parse((ROOT / SOURCE / file).read_text())) if hasattr(node, "lineno")]
-    around = [node for node in around if node.lineno <= line <= (node.end_lineno or 0)]
-    named = {str(node.name) for node in around if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
-    named |= {name.id for node in around if isinstance(node, ast.Assign) for name in node.targets if isinstance(name, ast.Name)}
+    program = ast.parse((ROOT / SOURCE / file).read_text())
+    named = {
+        name
+        for node in program.body
+        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0)
+        for name in map(ast.unparse, node.targets)
+    }
+    blocks = [node for node in ast.walk(program) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    named |= {node.name for node in blocks if node.lineno <= line <= (node.end_lineno or 0)}
+    for _ in range(3):
+        private = re.compile("|".join([rf"\b{name}\b" for name in named if name.startswith("_")] or ["$^"]))
+        named |= {node.name for node in blocks if private.search(ast.unparse(node))}
     ranked = []
     for path in (ROOT / "tests").rglob("test_*.py"):
         text = path.read_text()
@@ -139,7 +149,7 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
             name = path.relative_to(ROOT).as_posix()
             other = not name.startswith(f"tests/{file.partition('/')[0]}/")
             ranked.append((-len(named & set(re.findall(r"\w+", text))), min(near) > 0, other, min(near), len(text), name))
-    compared = "tests/simulator/test_kernel.py" if file.startswith("simulator/kernel/") else ""
+    compared = "tests/simulator/test_kernel.py" if file.startswith(("simulator/kernel/", "simulator/reference/")) else ""
     return [name for *_, name in sorted(ranked, key=lambda each: (each[-1] != compared, *each))[:FILES]]
 
 

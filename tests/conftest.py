@@ -19,62 +19,17 @@ settings.register_profile("core", max_examples=40, deadline=None, derandomize="C
 settings.register_profile("thorough", max_examples=1000, deadline=None)  # ./check --hypothesis-profile=thorough
 settings.load_profile("core")
 
-LONGEST = (
-    "tests/test_docs.py",
-    "tests/page/test_browser_size.py",
-    "tests/cli/test_tables.py",
-    "tests/cli/test_examples.py",
-    "tests/sizing/test_recorded_sessions.py",
-    "tests/serve/test_deployments_served.py",
-    "tests/sizing/test_prefix_cache.py",
-    "tests/sizing/test_search.py",
-    "tests/sizing/test_fleet_check.py",
-    "tests/cli/test_first_screen.py",
-    "tests/page/test_browser_measure.py",
-    "tests/sizing/test_sensitivity.py",
-    "tests/page/test_browser_compare.py",
-    "tests/deploy/test_every_target.py",
-    "tests/simulator/test_kernel.py",
-    "tests/cli/test_explain_and_diff.py",
-    "tests/bench/test_conversations.py",
-    "tests/sizing/test_confidence.py",
-    "tests/cli/test_absurd_numbers.py",
-    "tests/sizing/test_steadiness.py",
-    "tests/cli/test_simulate.py",
-    "tests/cli/test_bad_input.py",
-    "tests/sizing/test_existing.py",
-    "tests/deploy/test_verify.py",
-    "tests/simulator/test_prefix_cache.py",
-    "tests/report/writers/test_browser.py",
-    "tests/bench/test_cli.py",
-    "tests/simulator/test_pools.py",
-    "tests/evidence/test_measurement.py",
-    "tests/sizing/test_use_cases.py",
-    "tests/bench/test_measure.py",
-    "tests/api/test_choice.py",
-    "tests/workload/test_describe.py",
-    "tests/cli/test_size.py",
-    "tests/bench/test_infer.py",
-    "tests/simulator/test_fleet.py",
-    "tests/page/test_ui.py",
-    "tests/api/test_growth.py",
-    "tests/bench/test_find_max.py",
-    "tests/serve/test_app.py",
-    "tests/watch/test_verify.py",
-    "tests/test_layers.py",
-    "tests/simulator/test_engine.py",
-    "tests/sizing/test_autoscaling.py",
-    "tests/evidence/test_calibrate.py",
-    "tests/deploy/test_simulated.py",
-    "tests/deploy/test_alerts.py",
-    "tests/evidence/test_own_terms.py",
-    "tests/page/test_browser_lesson.py",
-    "tests/serve/test_faults.py",
-    "tests/cli/test_ask.py",
-    "tests/bench/test_receiver.py",
-    "tests/simulator/services/test_batching.py",
-)
-"""The files of more than three CPU seconds or of few and long tests, about the longest first: none is left to one process at the end."""
+LONGEST = """
+docs page/browser_size cli/tables cli/examples sizing/recorded_sessions serve/deployments_served sizing/prefix_cache sizing/search
+sizing/fleet_check cli/first_screen page/browser_measure sizing/sensitivity page/browser_compare deploy/every_target simulator/kernel
+cli/explain_and_diff bench/conversations sizing/confidence cli/absurd_numbers sizing/steadiness cli/simulate cli/bad_input
+sizing/existing deploy/verify simulator/prefix_cache report/writers/browser bench/cli simulator/pools evidence/measurement
+sizing/use_cases bench/measure api/choice workload/describe cli/size bench/infer simulator/fleet page/ui api/growth bench/find_max
+serve/app watch/verify layers simulator/engine sizing/autoscaling evidence/calibrate deploy/simulated deploy/alerts evidence/own_terms
+page/browser_lesson serve/faults cli/ask bench/receiver simulator/services/batching
+"""
+"""The files of more than three CPU seconds or of few and long tests, about the longest first: none is left to one process at the end.
+Each without ``tests/``, ``test_`` and its ending."""
 
 
 @pytest.fixture(scope="module")
@@ -102,5 +57,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first, then those with the most tests; pytest-xdist gives them out in this order."""
     files = {item: item.nodeid.partition("::")[0] for item in items}
     tests = Counter(files.values())
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (places.get(files[item], len(places)), -tests[files[item]], files[item]))
+    places = {name: place for place, name in enumerate(LONGEST.split())}
+    short = {file: file.removeprefix("tests/").removesuffix(".py").replace("test_", "") for file in tests}
+    items.sort(key=lambda item: (places.get(short[files[item]], len(places)), -tests[files[item]], files[item]))

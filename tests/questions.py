@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from tonnage.api.sizing import ask
+from tonnage.sizing import planner
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question
@@ -28,6 +32,23 @@ SMALL: dict[str, Any] = {
 def question(**changed: Any) -> Question:
     """The small question with other values; None takes one out."""
     return ask(**{name: value for name, value in {**SMALL, **changed}.items() if value is not None}).questions[0]
+
+
+def plans_with(*parts: str) -> Any:
+    """A fixture for a module whose tests look at the choice of their plans and at these parts: all others take longer than the search."""
+
+    @pytest.fixture(scope="module", autouse=True)
+    def fixture() -> Iterator[None]:
+        every = planner._parts
+
+        def some(search: Search, best: Sized) -> planner.Parts:
+            return {name: part for name, part in every(search, best).items() if name in parts}
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(planner, "_parts", some)
+            yield
+
+    return fixture
 
 
 def contenders(asked: Question, runs: Runs | None = None) -> list[Contender]:

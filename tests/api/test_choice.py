@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate, plan_of
-from tests.questions import question
+from tests.questions import plans_with, question
 from tonnage.api.question.aims import aim_of, budget_of, reserve_of
 from tonnage.api.question.choice import chosen
 from tonnage.cost.cost import traffic_of
@@ -31,6 +31,8 @@ from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
+
+few_parts = plans_with()
 
 PRICES = catalog_prices()
 SYSTEMS = {"h100-sxm-80gb": "dgx-h100", "l40s": "8xl40s", "a100-sxm-80gb": "dgx-a100", "h200-sxm-141gb": "dgx-h200"}

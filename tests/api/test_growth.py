@@ -10,7 +10,7 @@ import pytest
 
 import tonnage
 from tests.plan.candidates import candidate, plan_of
-from tests.questions import question
+from tests.questions import plans_with, question
 from tonnage import api
 from tonnage.api.question.aims import growth_of, with_growth
 from tonnage.errors import InputError, InputErrors
@@ -21,6 +21,8 @@ from tonnage.report.plans.plan_document import report
 from tonnage.report.writers.terminal import markdown
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
+
+few_parts = plans_with()
 
 ASKED: dict[str, Any] = {
     "model": "llama-3-8b",

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.questions import question
+from tests.questions import plans_with, question
 from tonnage.api.question.sizing import owned, shapes
 from tonnage.api.sizing import size, size_measured
 from tonnage.errors import InputError
 from tonnage.sizing.search.search_space import trials
 from tonnage.spec.catalog import find_system, gpu_of, instance_types
 from tonnage.spec.catalog.price_list import catalog_prices
+
+few_parts = plans_with()
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"

@@ -15,8 +15,8 @@ class Case:
     """One reply.
 
     Attributes:
-        kind: the endpoint's kind.
         raw: every byte of it.
+        kind: the endpoint's kind.
         texts: output by event.
         tokens, prompt, cached: the usage; -1 where the reply does not say.
         finished, error: as in ``Reply``.
@@ -24,8 +24,8 @@ class Case:
         broken: what the reader must say of it; "" where it is whole.
     """
 
-    kind: str
     raw: bytes
+    kind: str = "chat"
     texts: list[str] = field(default_factory=list)
     tokens: int = -1
     prompt: int = -1
@@ -81,203 +81,146 @@ def whole(document: Any, status: bytes = b"200 OK", extra: bytes = b"") -> bytes
     return b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s" % (status, len(body), extra, body)
 
 
+def streamed(*parts: bytes, **expected: Any) -> Case:
+    """A stream with so many chunks."""
+    return Case(raw=HEAD + chunked(*parts), **expected)
+
+
 CASES: dict[str, Case] = {
-    "a plain stream": Case(kind="chat", raw=STREAM, **WORDS),
-    "role-only first chunk without content": Case(
-        kind="chat", raw=HEAD + chunked(sse(chat(role="assistant")), sse(chat("x")), DONE), texts=["x"]
+    "a plain stream": Case(raw=STREAM, **WORDS),
+    "role-only first chunk without content": streamed(sse(chat(role="assistant")), sse(chat("x")), DONE, texts=["x"]),
+    "all events in one chunk": streamed(b"".join(sse(d) for d in PLAIN) + DONE, **WORDS),
+    "an event over several chunks": streamed(*(bytes([b]) for b in sse({"choices": [{"delta": {"content": "a"}}]}) + DONE), texts=["a"]),
+    "several tokens in an event": streamed(
+        sse(chat(" a b c d")), sse(chat(" e f g h")), sse(usage(8)), DONE, texts=[" a b c d", " e f g h"], tokens=8, prompt=7
     ),
-    "all events in one chunk": Case(kind="chat", raw=HEAD + chunked(b"".join(sse(d) for d in PLAIN) + DONE), **WORDS),
-    "an event over several chunks": Case(
-        kind="chat", raw=HEAD + chunked(*(bytes([b]) for b in sse({"choices": [{"delta": {"content": "a"}}]}) + DONE)), texts=["a"]
+    "UTF-8 over events and pieces": streamed(
+        sse(chat("häß")), sse(chat("日本")), sse(chat("🚢")), sse(chat("�")), DONE, texts=["häß", "日本", "🚢", "�"]
     ),
-    "several tokens in an event": Case(
-        kind="chat",
-        raw=HEAD + chunked(sse(chat(" a b c d")), sse(chat(" e f g h")), sse(usage(8)), DONE),
-        texts=[" a b c d", " e f g h"],
-        tokens=8,
-        prompt=7,
-    ),
-    "UTF-8 over events and pieces": Case(
-        kind="chat",
-        raw=HEAD + chunked(sse(chat("häß")), sse(chat("日本")), sse(chat("🚢")), sse(chat("�")), DONE),
-        texts=["häß", "日本", "🚢", "�"],
-    ),
-    "escaped text": Case(
-        kind="chat",
-        raw=HEAD + chunked(*(sse(json.dumps(chat(t)).encode()) for t in ("plain", '"', "\\", "\n", "é", "tab\t", "content")), DONE),
+    "escaped text": streamed(
+        *(sse(json.dumps(chat(t)).encode()) for t in ("plain", '"', "\\", "\n", "é", "tab\t", "content")),
+        DONE,
         texts=["plain", '"', "\\", "\n", "é", "tab\t", "content"],
     ),
-    "text that equals a key": Case(
-        kind="chat", raw=HEAD + chunked(*(sse(chat(t)) for t in ("id", "model", "m", "x")), DONE), texts=["id", "model", "m", "x"]
+    "text that equals a key": streamed(*(sse(chat(t)) for t in ("id", "model", "m", "x")), DONE, texts=["id", "model", "m", "x"]),
+    "usage in every event": streamed(
+        *(sse({**chat("ab"), "usage": usage(n)["usage"]}) for n in (2, 4, 7)), DONE, texts=["ab", "ab", "ab"], tokens=7, prompt=7
     ),
-    "usage in every event": Case(
-        kind="chat",
-        raw=HEAD + chunked(*(sse({**chat("ab"), "usage": usage(n)["usage"]}) for n in (2, 4, 7)), DONE),
-        texts=["ab", "ab", "ab"],
-        tokens=7,
-        prompt=7,
+    "finish with content": streamed(sse(chat("a")), sse(chat("b", "length")), texts=["a", "b"]),
+    "empty deltas between": streamed(
+        sse(chat("a")), sse(chat("")), sse(chat()), sse(chat(content=None)), sse(chat("b")), DONE, texts=["a", "b"]
     ),
-    "finish with content": Case(kind="chat", raw=HEAD + chunked(sse(chat("a")), sse(chat("b", "length"))), texts=["a", "b"]),
-    "empty deltas between": Case(
-        kind="chat",
-        raw=HEAD + chunked(sse(chat("a")), sse(chat("")), sse(chat()), sse(chat(content=None)), sse(chat("b")), DONE),
-        texts=["a", "b"],
+    "reasoning before content": streamed(
+        sse(chat(reasoning_content="hm")), sse(chat(reasoning="so")), sse(chat("x")), DONE, texts=["hm", "so", "x"]
     ),
-    "reasoning before content": Case(
-        kind="chat",
-        raw=HEAD + chunked(sse(chat(reasoning_content="hm")), sse(chat(reasoning="so")), sse(chat("x")), DONE),
-        texts=["hm", "so", "x"],
+    "tool calls": streamed(
+        sse(chat(tool_calls=[TOOL])), sse(chat(tool_calls=[ARGUMENTS])), sse(chat(finish="tool_calls")), texts=["f", '{"a":1}']
     ),
-    "tool calls": Case(
-        kind="chat",
-        raw=HEAD + chunked(sse(chat(tool_calls=[TOOL])), sse(chat(tool_calls=[ARGUMENTS])), sse(chat(finish="tool_calls"))),
-        texts=["f", '{"a":1}'],
+    "comments and pings": streamed(
+        b": ping\n\n", sse(chat("a")), b":\n\n: two\n", sse(chat("b")), b"retry: 10\nid: 4\n\n", DONE, texts=["a", "b"]
     ),
-    "comments and pings": Case(
-        kind="chat",
-        raw=HEAD + chunked(b": ping\n\n", sse(chat("a")), b":\n\n: two\n", sse(chat("b")), b"retry: 10\nid: 4\n\n", DONE),
-        texts=["a", "b"],
+    "CR LF lines": streamed(*(sse(d, b"\r\n") for d in PLAIN), sse(b"[DONE]", b"\r\n"), **WORDS),
+    "CR lines": streamed(*(sse(d, b"\r") for d in PLAIN), sse(b"[DONE]", b"\r"), **WORDS),
+    "mixed line ends": streamed(sse(PLAIN[1], b"\r\n"), sse(PLAIN[2], b"\n"), sse(PLAIN[3], b"\r"), sse(usage(3)), DONE, **WORDS),
+    "no space after the colon": streamed(b"data:" + sse(chat("a"))[6:], b"data:[DONE]\n\n", texts=["a"]),
+    "data over two lines": streamed(b'data: {"choices":[{"index":0,\ndata: "delta":{"content":"a"}}]}\n\n', DONE, texts=["a"]),
+    "a byte order mark": streamed(b"\xef\xbb\xbf" + sse(chat("a")), DONE, texts=["a"]),
+    "empty data": streamed(b"data: \n\n", b"data\n\n", sse(chat("a")), DONE, texts=["a"]),
+    "[DONE] without its empty line": streamed(sse(chat("a")), b"data: [DONE]", texts=["a"]),
+    "no [DONE]": streamed(sse(chat("a")), texts=["a"], finished=False),
+    "an error in the stream": streamed(
+        sse(chat("a")), sse({"error": {"message": "out of\nmemory", "code": 500}}), DONE, texts=["a"], error="out of memory"
     ),
-    "CR LF lines": Case(kind="chat", raw=HEAD + chunked(*(sse(d, b"\r\n") for d in PLAIN), sse(b"[DONE]", b"\r\n")), **WORDS),
-    "CR lines": Case(kind="chat", raw=HEAD + chunked(*(sse(d, b"\r") for d in PLAIN), sse(b"[DONE]", b"\r")), **WORDS),
-    "mixed line ends": Case(
-        kind="chat", raw=HEAD + chunked(sse(PLAIN[1], b"\r\n"), sse(PLAIN[2], b"\n"), sse(PLAIN[3], b"\r"), sse(usage(3)), DONE), **WORDS
-    ),
-    "no space after the colon": Case(kind="chat", raw=HEAD + chunked(b"data:" + sse(chat("a"))[6:], b"data:[DONE]\n\n"), texts=["a"]),
-    "data over two lines": Case(
-        kind="chat", raw=HEAD + chunked(b'data: {"choices":[{"index":0,\ndata: "delta":{"content":"a"}}]}\n\n', DONE), texts=["a"]
-    ),
-    "a byte order mark": Case(kind="chat", raw=HEAD + chunked(b"\xef\xbb\xbf" + sse(chat("a")), DONE), texts=["a"]),
-    "empty data": Case(kind="chat", raw=HEAD + chunked(b"data: \n\n", b"data\n\n", sse(chat("a")), DONE), texts=["a"]),
-    "[DONE] without its empty line": Case(kind="chat", raw=HEAD + chunked(sse(chat("a")), b"data: [DONE]"), texts=["a"]),
-    "no [DONE]": Case(kind="chat", raw=HEAD + chunked(sse(chat("a"))), texts=["a"], finished=False),
-    "an error in the stream": Case(
-        kind="chat",
-        raw=HEAD + chunked(sse(chat("a")), sse({"error": {"message": "out of\nmemory", "code": 500}}), DONE),
-        texts=["a"],
-        error="out of memory",
-    ),
-    "vLLM's older error": Case(kind="chat", raw=HEAD + chunked(sse({"object": "error", "message": "no"}), DONE), error="no"),
-    "an error that is a text": Case(kind="generate", raw=HEAD + chunked(sse({"error": "bad input"})), error="bad input", finished=False),
-    "closed by the server": Case(kind="chat", raw=CLOSING + b"".join(sse(d) for d in PLAIN) + DONE, keep_alive=False, **WORDS),
-    "HTTP/1.0": Case(kind="chat", raw=b"HTTP/1.0 200 OK\r\n\r\n" + sse(chat("a")) + DONE, texts=["a"], keep_alive=False),
+    "vLLM's older error": streamed(sse({"object": "error", "message": "no"}), DONE, error="no"),
+    "an error that is a text": streamed(sse({"error": "bad input"}), error="bad input", finished=False, kind="generate"),
+    "closed by the server": Case(raw=CLOSING + b"".join(sse(d) for d in PLAIN) + DONE, keep_alive=False, **WORDS),
+    "HTTP/1.0": Case(raw=b"HTTP/1.0 200 OK\r\n\r\n" + sse(chat("a")) + DONE, texts=["a"], keep_alive=False),
     "a stated length": Case(
-        kind="chat", raw=b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(sse(chat("a")) + DONE) + sse(chat("a")) + DONE, texts=["a"]
+        raw=b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(sse(chat("a")) + DONE) + sse(chat("a")) + DONE, texts=["a"]
     ),
-    "an interim response before it": Case(kind="chat", raw=b"HTTP/1.1 100 Continue\r\n\r\n" + STREAM, **WORDS),
+    "an interim response before it": Case(raw=b"HTTP/1.1 100 Continue\r\n\r\n" + STREAM, **WORDS),
     "chunk extensions and trailers": Case(
-        kind="chat",
-        raw=HEAD + b"".join(b"%x;a=b\r\n%s\r\n" % (len(e), e) for e in (sse(chat("a")), DONE)) + b"0\r\nX-T: 1\r\n\r\n",
-        texts=["a"],
+        raw=HEAD + b"".join(b"%x;a=b\r\n%s\r\n" % (len(e), e) for e in (sse(chat("a")), DONE)) + b"0\r\nX-T: 1\r\n\r\n", texts=["a"]
     ),
     "sizes in capitals with zeros": Case(
-        kind="chat", raw=HEAD + b"".join(b"00%X\r\n%s\r\n" % (len(e), e) for e in (sse(chat("a")), DONE)) + b"000\r\n\r\n", texts=["a"]
+        raw=HEAD + b"".join(b"00%X\r\n%s\r\n" % (len(e), e) for e in (sse(chat("a")), DONE)) + b"000\r\n\r\n", texts=["a"]
     ),
-    "two choices": Case(
-        kind="chat", raw=HEAD + chunked(sse({"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}}]}), DONE), texts=["ab"]
-    ),
-    "completions": Case(
-        kind="completions",
-        raw=HEAD + chunked(*(sse({"choices": [{"text": t, "finish_reason": None}]}) for t in ("a", "", "b")), sse(usage(2)), DONE),
+    "two choices": streamed(sse({"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}}]}), DONE, texts=["ab"]),
+    "completions": streamed(
+        *(sse({"choices": [{"text": t, "finish_reason": None}]}) for t in ("a", "", "b")),
+        sse(usage(2)),
+        DONE,
         texts=["a", "b"],
         tokens=2,
         prompt=7,
+        kind="completions",
     ),
-    "responses": Case(
-        kind="responses",
-        raw=HEAD
-        + chunked(named(CREATED), *(named({"type": "response.output_text.delta", "delta": t}) for t in ("a", "b")), named(COMPLETED)),
+    "responses": streamed(
+        named(CREATED),
+        *(named({"type": "response.output_text.delta", "delta": t}) for t in ("a", "b")),
+        named(COMPLETED),
         texts=["a", "b"],
         tokens=2,
         prompt=9,
         cached=4,
+        kind="responses",
     ),
-    "a response that failed": Case(
-        kind="responses", raw=HEAD + chunked(named({"type": "response.failed", "response": {"error": {"message": "late"}}})), error="late"
+    "a response that failed": streamed(
+        named({"type": "response.failed", "response": {"error": {"message": "late"}}}), error="late", kind="responses"
     ),
-    "an error event of responses": Case(
-        kind="responses", raw=HEAD + chunked(named({"type": "error", "message": "broke"})), error="broke", finished=False
-    ),
-    "generate": Case(
-        kind="generate",
-        raw=HEAD + chunked(*(sse({"model_name": "m", "text_output": t}) for t in (" a", " b", "c"))),
-        texts=[" a", " b", "c"],
-        finished=False,
+    "an error event of responses": streamed(named({"type": "error", "message": "broke"}), error="broke", finished=False, kind="responses"),
+    "generate": streamed(
+        *(sse({"model_name": "m", "text_output": t}) for t in (" a", " b", "c")), texts=[" a", " b", "c"], finished=False, kind="generate"
     ),
     "a whole chat reply": Case(
-        kind="chat",
         raw=whole({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}], "usage": usage(2)["usage"]}),
         texts=["hi"],
         tokens=2,
         prompt=7,
         streaming=False,
     ),
-    "a whole chunked reply": Case(
-        kind="chat",
-        raw=HEAD + chunked(*(bytes([b]) for b in json.dumps({"choices": [{"message": {"content": "hi"}}]}).encode())),
+    "a whole chunked reply": streamed(
+        *(bytes([b]) for b in json.dumps({"choices": [{"message": {"content": "hi"}}]}).encode()),
         texts=["hi"],
         finished=False,
         streaming=False,
     ),
     "a whole response": Case(
-        kind="responses",
         raw=whole({"output": [{"content": [{"type": "output_text", "text": "hi"}]}], "usage": {"input_tokens": 3, "output_tokens": 2}}),
         texts=["hi"],
         tokens=2,
         prompt=3,
         streaming=False,
+        kind="responses",
     ),
     "an embedding": Case(
-        kind="embeddings",
         raw=whole({"data": [{"embedding": [0.1]}], "usage": {"prompt_tokens": 5, "total_tokens": 5}}),
         tokens=0,
         prompt=5,
         streaming=False,
+        kind="embeddings",
     ),
-    "429": Case(kind="chat", raw=whole({"error": {"message": "slow down"}}, b"429 Too Many Requests"), status=429, finished=False),
+    "429": Case(raw=whole({"error": {"message": "slow down"}}, b"429 Too Many Requests"), status=429, finished=False),
     "500 that closes": Case(
-        kind="chat",
-        raw=whole({"error": "x"}, b"500 Internal Server Error", b"Connection: close\r\n"),
-        status=500,
-        finished=False,
-        keep_alive=False,
+        raw=whole({"error": "x"}, b"500 Internal Server Error", b"Connection: close\r\n"), status=500, finished=False, keep_alive=False
     ),
-    "a redirect": Case(
-        kind="chat", raw=b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", status=307, finished=False
-    ),
+    "a redirect": Case(raw=b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", status=307, finished=False),
     "a stream cut off in an event": Case(
-        kind="chat",
-        raw=HEAD + chunked(sse(chat("a")), sse(chat("b")), last=b"")[:-20],
-        texts=["a"],
-        broken="cut off",
-        finished=False,
-        keep_alive=False,
+        raw=HEAD + chunked(sse(chat("a")), sse(chat("b")), last=b"")[:-20], texts=["a"], broken="cut off", finished=False, keep_alive=False
     ),
     "a stream cut off between events": Case(
-        kind="chat", raw=HEAD + chunked(sse(chat("a")), last=b""), texts=["a"], broken="cut off", finished=False, keep_alive=False
+        raw=HEAD + chunked(sse(chat("a")), last=b""), texts=["a"], broken="cut off", finished=False, keep_alive=False
     ),
     "a closed stream that ends in an event": Case(
-        kind="chat",
-        raw=CLOSING + sse(chat("a")) + b'data: {"choices":[{"del',
-        texts=["a"],
-        broken="not JSON",
-        finished=False,
-        keep_alive=False,
+        raw=CLOSING + sse(chat("a")) + b'data: {"choices":[{"del', texts=["a"], broken="not JSON", finished=False, keep_alive=False
     ),
-    "nothing at all": Case(kind="chat", raw=b"", status=0, broken="closed without a reply", finished=False, keep_alive=False),
-    "not HTTP": Case(
-        kind="chat", raw=b"SSH-2.0-server\r\n\r\n", status=0, broken="not an HTTP/1.1 response", finished=False, keep_alive=False
-    ),
-    "a chunk size that is none": Case(kind="chat", raw=HEAD + b"zz\r\n", broken="Invalid character in chunk size", finished=False),
-    "a chunk longer than its size": Case(
-        kind="chat", raw=HEAD + b"5\r\n: abcdef\r\n", broken="Expected LF after chunk data", finished=False
-    ),
+    "nothing at all": Case(raw=b"", status=0, broken="closed without a reply", finished=False, keep_alive=False),
+    "not HTTP": Case(raw=b"SSH-2.0-server\r\n\r\n", status=0, broken="not an HTTP/1.1 response", finished=False, keep_alive=False),
+    "a chunk size that is none": Case(raw=HEAD + b"zz\r\n", broken="Invalid character in chunk size", finished=False),
+    "a chunk longer than its size": Case(raw=HEAD + b"5\r\n: abcdef\r\n", broken="Expected LF after chunk data", finished=False),
     "a compressed body": Case(
-        kind="chat",
-        raw=b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
-        broken="compressed",
-        finished=False,
+        raw=b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n", broken="compressed", finished=False
     ),
-    "an event that is not JSON": Case(kind="chat", raw=HEAD + chunked(sse(b"{oops")), broken="not JSON", finished=False),
-    "an event of another shape": Case(kind="chat", raw=HEAD + chunked(sse({"choices": 7})), broken="not JSON", finished=False),
+    "an event that is not JSON": streamed(sse(b"{oops"), broken="not JSON", finished=False),
+    "an event of another shape": streamed(sse({"choices": 7}), broken="not JSON", finished=False),
 }

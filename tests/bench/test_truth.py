@@ -197,7 +197,7 @@ def test_a_run_that_settles_is_steady_from_there() -> None:
     assert 1.0 <= found.start_s <= 3.1
     assert found.end_s == pytest.approx(9.99)
     rising = find_steady(record(np.linspace(100, 110, 1_000)))
-    assert rising.drift == pytest.approx(9 / 105, rel=0.01)  # from the mean of the first tenth to that of the last
+    assert rising.drift == pytest.approx(9 / 105, rel=0.005)  # from the mean of the first tenth to that of the last
 
 
 def test_a_queue_that_grows_is_not_steady() -> None:

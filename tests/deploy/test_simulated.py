@@ -18,6 +18,7 @@ import yaml
 
 from tests.deploy.plans import dense, experts
 from tests.deploy.written import check_files, objects_of
+from tests.questions import plans_with
 from tonnage import api
 from tonnage.api.bench import bench
 from tonnage.api.running.plans import planned
@@ -33,6 +34,8 @@ from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import Requests
 from tonnage.serve.supervisor import Program, Supervisor
 from tonnage.spec.targets import TARGETS
+
+few_parts = plans_with()
 
 ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")
 KEPT = ("alerts.yaml", "autoscaling.yaml", "pod-monitor.yaml", "service.yaml", "route.yaml", "picker-config.yaml", "gateway.yaml")

@@ -119,4 +119,4 @@ def test_a_target_without_pools_takes_the_nearest_deployment_with_one() -> None:
     plan = pooled()
     taken = deployed(replace(plan, candidates=(*plan.candidates, *dense().candidates)), "compose")
     assert taken.choice == dense().candidates[0]
-    assert taken.instead.why == "compose does not run two pools, prefill and decode"
+    assert taken.why == "compose does not run two pools, prefill and decode"

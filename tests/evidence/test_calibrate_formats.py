@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from tests.evidence.test_calibrate import METRICS, TRUTH, csv_of, measured, with_factors
+from tests.questions import plans_with
 from tonnage.cli.main import run
 from tonnage.spec.calibration import read_calibration
+
+few_parts = plans_with()
 
 SAID = ["--model=llama-3-8b", "--gpu=h100-sxm-80gb", "--precision=fp16", "--tp=1", "--engine=nim-2024", "--isl=800", "--osl=100"]
 OF_MODEL = ["--model=llama-3-8b", "--gpu=h100-sxm-80gb", "--precision=fp16", "--tp=1", "--engine=nim-2024"]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.measurement import Machine, Truth, measured
-from tests.questions import contenders, question
+from tests.questions import contenders, plans_with, question
 from tests.serve.test_chain import flags_of, loads, slower
 from tonnage import api
 from tonnage.api import bench as bench_api
@@ -39,6 +39,8 @@ from tonnage.simulator.simulate import simulate_many
 from tonnage.sizing.loads.confidence import StepErrors, step_errors
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.workload import Workload
+
+few_parts = plans_with()
 
 ASKED: dict[str, Any] = {
     "model": "llama-3.1-8b",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from tests.questions import plans_with
 from tonnage import api
 from tonnage.api.question.deployment import deployment_of
 from tonnage.cli.main import run
@@ -18,6 +19,8 @@ from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import SECONDS, SHARES
 from tonnage.results.metrics import student_t
 from tonnage.spec.calibration import OWN_TERMS, read_calibration
+
+few_parts = plans_with()
 
 TRUTH = {
     "compute": 0.55,

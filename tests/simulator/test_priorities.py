@@ -169,7 +169,7 @@ def test_the_kernel_refuses_what_only_the_reference_knows():
     for asked, step in ((trace, guessing), (shared, TICK)):
         with pytest.raises(InputError, match="readable simulator has them"):
             kernel.run(asked, step, ranked, 100)
-    with pytest.raises(InputError, match="one instance by itself"):
+    with pytest.raises(InputError, match="on a single instance"):
         Engine(TICK, ranked, 100)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.questions import SMALL, contenders, question
+from tests.questions import SMALL, contenders, plans_with, question
 from tonnage.api.sizing import size
 from tonnage.cli.main import run
 from tonnage.plan.fleet import FleetCheck
@@ -21,6 +21,8 @@ from tonnage.sizing.loads.fleet_check import FleetAtPeak, check
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question
 from tonnage.spec.deployment import Limit, parse_attainment
+
+few_parts = plans_with()
 
 ONE = {**SMALL, "tp": "1", "ttft": None}
 

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -102,6 +103,15 @@ def test_one_step_up_the_lattice_a_limit_breaks_or_it_is_the_last_step() -> None
     search.targets, search.carries = [share * plan().choice.sized_rate for share in SHARES], plan().choice.sized_rate
     highest = search.highest(Kind())
     assert highest.place == len(SHARES) - 1 or search.run(Kind(), highest.place + 1, fleet().hardest) is None
+
+
+@pytest.mark.parametrize("top", [3, 4, len(SHARES) - 1])
+def test_another_kind_of_rule_is_tried_with_every_higher_target_that_holds(top: int) -> None:
+    def run(kind: Kind, place: int, trace: object) -> SimpleNamespace | None:
+        return SimpleNamespace(kind=kind, place=place, hours=100 - place) if place <= top else None
+
+    search = SimpleNamespace(run=run, fleet=SimpleNamespace(hardest=None))
+    assert Search.better(search, Kind(warm=1), run(Kind(), 3, None)).place == top
 
 
 def test_the_number_of_threads_does_not_matter_and_a_plan_keeps_it() -> None:

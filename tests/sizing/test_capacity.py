@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.questions import question
+from tests.questions import plans_with, question
 from tonnage import api
 from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
@@ -23,6 +23,8 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.spec.deployment import Deployment, Slo, parse_speculation
 from tonnage.spec.workload import Lengths
+
+few_parts = plans_with("curve")
 
 
 def deployment(**knobs: int) -> Deployment:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.questions import best, contender, question
+from tests.questions import best, contender, plans_with, question
 from tonnage import api
 from tonnage.api.question.arguments import confidence_asked
 from tonnage.api.sizing import ask
@@ -30,6 +30,8 @@ from tonnage.sizing.planner import size
 from tonnage.sizing.search.candidate import candidate
 from tonnage.spec.calibration import SCHEMA
 from tonnage.spec.deployment import parse_limit
+
+few_parts = plans_with("tail")
 
 REGIME = Regime(load="light", mix="prompt", family="dense")
 

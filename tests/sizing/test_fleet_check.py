@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tonnage
-from tests.questions import best, contender, question
+from tests.questions import best, contender, plans_with, question
 from tonnage.plan.candidate import first_rows
 from tonnage.plan.fleet import Fleet, FleetRun, fleet
 from tonnage.plan.limit import Breach, Limit
@@ -28,6 +28,8 @@ from tonnage.sizing.planner import size
 from tonnage.sizing.search.search import Search
 from tonnage.spec.lengths import Pairs, parse_lengths
 from tonnage.spec.workload import OpenLoop, Trace, Workload
+
+few_parts = plans_with("routers")
 
 
 @pytest.mark.parametrize("split", ["random", "least-outstanding"])

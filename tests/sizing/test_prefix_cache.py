@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tonnage
-from tests.questions import question
+from tests.questions import plans_with, question
 from tonnage.errors import InputErrors
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.fleet import prefix_cache_text
@@ -29,6 +29,8 @@ from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.lengths import Lengths
 from tonnage.spec.sessions import Pause, Sessions
 from tonnage.spec.workload import OpenLoop, Workload
+
+few_parts = plans_with("prefix_cache")
 
 PREFIX: dict[str, Any] = {"tp": "1", "engine": "vllm", "isl": "exact:300", "osl": "40+-20%", "shared_prefix": 2_000, "ttft": "p95<=200ms"}
 CHAT: dict[str, Any] = {
@@ -126,6 +128,8 @@ def test_a_share_of_all_turns_is_of_every_place_in_the_conversations_that_were_a
     prompts, counts = np.unique(trace.isl, return_counts=True)
     assert prompts.tolist() == [100, 210, 320, 430, 540]
     assert counts == pytest.approx(400, rel=0.2)
+    early = trace.isl[trace.due_ps < 100 * 10**12]
+    assert np.unique(early, return_counts=True)[1] == pytest.approx(40, rel=0.5), "conversations began before the run"
     assert len(trace) / (trace.due_ps.max() / 1e12) == pytest.approx(2.0, rel=0.1)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.sizing.services import choose_settings, load, settings_of, size_service
-from tonnage.spec.service_file import service_of
+from tonnage.spec.service import service_of
 
 
 def service(rate, latency, **model):

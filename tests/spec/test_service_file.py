@@ -3,8 +3,7 @@
 import pytest
 
 from tonnage.errors import InputErrors
-from tonnage.spec.service import Stage
-from tonnage.spec.service_file import read_service, service_of
+from tonnage.spec.service import Stage, read_service, service_of
 
 
 def test_the_example_says_what_it_says():

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.questions import plans_with
 from tonnage import api
 from tonnage.api.running.deploy import Verified, verify
 from tonnage.cli.main import run
@@ -18,6 +19,8 @@ from tonnage.errors import InputError, TonnageError
 from tonnage.plan.plan import Plan
 from tonnage.serve.server import in_thread
 from tonnage.spec.catalog.checkpoints import find_checkpoints
+
+few_parts = plans_with()
 
 ASKED: dict[str, Any] = {
     "model": "llama-3.1-8b",

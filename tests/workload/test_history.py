@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.questions import plans_with
 from tests.watch.served_weeks import DAY, HOUR, WEEK_SHAPE, Weeks, weeks
 from tonnage import simulate
 from tonnage.api.compare import read_history
@@ -19,6 +20,8 @@ from tonnage.formats.prometheus import HISTORIES, INCREASE, curves
 from tonnage.spec.lengths import parse_lengths
 from tonnage.workload.history import History, history_of
 from tonnage.workload.history_fit import HistoryFit, fit_history
+
+few_parts = plans_with()
 
 MONDAY = 1_792_972_800.0  # 2026-10-26, a Monday
 BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, math.inf)

@@ -17,8 +17,7 @@ from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.results.services import ModelResult, ModelSettings, ServiceResult, ServiceSweep, SizedService, StreamResult, TriedSettings
 from tonnage.simulator.services import ServiceRun, run_service
 from tonnage.sizing.services import Met, ServiceAnswer, Tried, choose_settings, with_clients, with_rate
-from tonnage.spec.service import Service
-from tonnage.spec.service_file import is_service, read_service
+from tonnage.spec.service import Service, is_service, read_service
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:

@@ -82,7 +82,10 @@ def benchmark(
     """
     writer = RunWriter(directory, tokens=wanted.tokens)
     try:
-        observed = _observed(setup, load, writer, watchers, metrics)
+        if setup.workers > 1:
+            observed = measure_by_workers(setup, load, writer, metrics=metrics)
+        else:
+            observed = measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
@@ -107,8 +110,9 @@ def benchmark(
             energy = metrics.energy(summary.window_s, 0 if math.isnan(tokens) else round(tokens))
         if good:
             run_json["goodput"] = [one.to_json() for one in good]
-        further = (*_further(observed, validity), *([("energy", energy)] if energy else []))
-        summary_json = summary_document(summary, requests, further)
+        kinds, verdict = observed.tally.failures, {"verdict": validity.verdict, "reasons": list(validity.reasons)}
+        further: dict[str, Any] = {"errors": sum(kinds.values()), "errors_by_kind": kinds, "validity": verdict}
+        summary_json = summary_document(summary, requests, (*further.items(), *([("energy", energy)] if energy else [])))
         if keep:
             writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
     finally:
@@ -132,20 +136,6 @@ def _write_turns(path: Path, log: TurnLog) -> None:
 
     columns = {"id": range(len(log.turn)), "conversation": log.conversation, "turn": log.turn}
     pq.write_table(pa.table({name: pa.array(values, type=pa.int64()) for name, values in columns.items()}), path, compression="zstd")
-
-
-def _observed(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher], metrics: Scraper | None) -> Observed:
-    """Measure by one process or by several."""
-    if setup.workers > 1:
-        return measure_by_workers(setup, load, writer, metrics=metrics)
-    return measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
-
-
-def _further(observed: Observed, validity: Validity) -> Sequence[tuple[str, Any]]:
-    """What a reader of ``summary.json`` must not miss: errors and the verdict."""
-    kinds = observed.tally.failures
-    verdict = {"verdict": validity.verdict, "reasons": list(validity.reasons)}
-    return (("errors", sum(kinds.values())), ("errors_by_kind", kinds), ("validity", verdict))
 
 
 def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+
+import numpy as np
 
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.client import Client
-from tonnage.bench.conversations import Conversations, History, Pieces, TurnLog
+from tonnage.bench.conversations import Conversations, History, TurnLog
 from tonnage.bench.load import Load
 from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange
 
@@ -161,15 +162,7 @@ class Conductor(_Conducting):
             self._ended.set()
 
 
-class TurnMaker(Protocol):
-    """Makes the request of one turn."""
-
-    def __call__(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
-        """The exchange of one turn, by its place among all, with tokens of its new part and of its answer.
-
-        ``text`` is the user's message, "" where it is made of the ``pieces`` of a recorded session (``Pieces``); ``before``
-        are the tokens of the conversation until then, which ``history`` holds.
-        """
+TurnMaker = Callable[..., Exchange]  # Makes the request of one turn, as ``Setup.turn`` does
 
 
 @dataclass(slots=True)
@@ -204,8 +197,6 @@ class TalkConductor(_Conducting):
     @property
     def log(self) -> TurnLog:
         """Which turn each request was, by its number."""
-        import numpy as np
-
         return TurnLog(conversation=np.array(self._who, dtype=np.int64), turn=np.array(self._turn, dtype=np.int64))
 
     async def run(self, client: Client) -> None:

@@ -328,7 +328,11 @@ class Setup:
         return Exchange(number=number, isl=isl, osl=osl, data=data, reply=self.reply())
 
     def turn(self, place: int, isl: int, osl: int, *, text: str, pieces: Pieces, before: int, history: History) -> Exchange:
-        """One turn of a conversation (``conductor.TurnMaker``); its number is given when it is sent."""
+        """One turn of a conversation, by its place among all, with tokens of its new part and of its answer.
+
+        ``text`` is the user's message, "" where it is made of the ``pieces`` of a recorded session; ``before`` are the tokens of the
+        conversation until then, which ``history`` holds. Its number is given when it is sent.
+        """
         own = self.prompts.of_pieces(pieces, isl) if pieces and isinstance(self.prompts, Prompts) else text
         question = own or self.prompts.text(place, isl)
         data = request_bytes(self.head, place, body_bytes(self.endpoint.talk(history, question, osl), self.endpoint.extra))

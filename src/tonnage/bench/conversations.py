@@ -17,12 +17,14 @@ and sub-agents run next to their parent.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.prompts import TokenizerFile, text_of_file
+import numpy as np
+
+from tonnage.bench.prompts import USERS, TokenizerFile, length_of, share_gpt, text_of_file
 from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.spec.lengths import Lengths
@@ -31,7 +33,6 @@ from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -61,8 +62,6 @@ class Conversations:
 
     def graph(self) -> Follows:
         """Which turns wait for which."""
-        import numpy as np
-
         if self.follows is not None:
             return self.follows
         waits = np.ones(int(self.starts[-1]), np.int64)
@@ -72,8 +71,6 @@ class Conversations:
 
 def recorded(trace: Trace) -> Conversations:
     """The sessions of a trace, made of ``RecordedSessions``."""
-    import numpy as np
-
     if trace.pause_ps is None or trace.contents is None:
         raise ValueError("a trace without sessions")
     firsts = trace.firsts()
@@ -89,8 +86,6 @@ def recorded(trace: Trace) -> Conversations:
 
 def drawn(*, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Pause, seed: int) -> Conversations:
     """So many conversations; ``isl`` and ``osl`` are tokens that each turn adds, and of its answer."""
-    import numpy as np
-
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 1]).spawn(4)]
     each = np.maximum(turns.draw(count, streams[0]).astype(np.int64), 1)
     starts = np.concatenate([[0], np.cumsum(each)]).astype(np.int64)
@@ -98,10 +93,7 @@ def drawn(*, count: int, turns: Lengths, isl: Lengths, osl: Lengths, pause: Paus
     pauses = pause.draw(total, streams[3])
     pauses[starts[:-1]] = 0
     return Conversations(
-        starts=starts,
-        isl=isl.draw(total, streams[1]).astype(np.int64),
-        osl=osl.draw(total, streams[2]).astype(np.int64),
-        pause_ns=pauses,
+        starts=starts, isl=isl.draw(total, streams[1]).astype(np.int64), osl=osl.draw(total, streams[2]).astype(np.int64), pause_ns=pauses
     )
 
 
@@ -115,8 +107,6 @@ class TurnLog:
 
 def by_turn(requests: Requests, log: TurnLog) -> dict[str, Any]:
     """What ``run.json`` says of the turns: of each the requests, prompt tokens, and mean and percentiles of TTFT and E2E in ms."""
-    import numpy as np
-
     done = requests.status == COMPLETED
     table = []
     for turn in range(int(log.turn.max()) + 1 if log.turn.size else 0):
@@ -133,7 +123,6 @@ def by_turn(requests: Requests, log: TurnLog) -> dict[str, Any]:
     return {"conversations": len(np.unique(log.conversation)), "turns": table}
 
 
-USERS = ("user", "human")
 LONGEST = 10**7  # Neither outputs nor pauses are longer, in tokens and seconds
 
 
@@ -161,8 +150,6 @@ class ConversationFile:
 
     def drawn(self, *, pause: Pause, osl: Sequence[int] | None, seed: int) -> Conversations:
         """The conversations ready to be sent, with pauses where the file says none, and answers of ``osl`` where that is given."""
-        import numpy as np
-
         starts = np.concatenate([[0], np.cumsum([len(each) for each in self.conversations])]).astype(np.int64)
         pauses = pause.draw(int(starts[-1]), np.random.default_rng(seed))
         said = [-1 if turn.pause_s is None else round(turn.pause_s * 1e9) for turn in self.turns]
@@ -183,17 +170,15 @@ def read_conversations(path: Path, *, counter: TokenizerFile | None, characters:
     where = option("conversation_file")
     text = text_of_file(path, where)
 
-    def length(said: str) -> int:
-        return counter.count(said) if counter is not None else max(1, round(len(said) / characters))
-
     if path.suffix.lower() == ".jsonl":
         lines = [(line, f"{where}: {path}:{at}") for at, line in enumerate(text.splitlines(), start=1) if line.strip()]
         found = [_line(line, place) for line, place in lines]
     else:
-        found = list(_share_gpt(text, f"{where}: {path}", length))
+        each = share_gpt(text, f"{where}: {path}")
+        found = [tuple(Turn(text=ask, osl=length_of(answer, counter, characters)) for ask, answer in pairs) for pairs in each]
     if not found:
         raise InputError(f"{where}: {path} holds no conversation; write one a line, as an object with turns")
-    isl = tuple(length(turn.text) for conversation in found for turn in conversation)
+    isl = tuple(length_of(turn.text, counter, characters) for conversation in found for turn in conversation)
     return ConversationFile(conversations=tuple(found), isl=isl, source=path.name)
 
 
@@ -221,21 +206,3 @@ def _turn(turn: Any, where: str) -> Turn:
     if pause is not None and (isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause <= LONGEST):
         raise InputError(f"{where}: its pause_s is not a number of seconds")
     return Turn(text=text, osl=osl, pause_s=pause)
-
-
-def _share_gpt(text: str, where: str, length: Any) -> Iterator[tuple[Turn, ...]]:
-    """The human's turns that have an answer; conversations that do not begin with one are left out."""
-    try:
-        rows: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InputError(f"{where} is not JSON; give a list of conversations, or lines in a .jsonl") from None
-    for row in rows if isinstance(rows, list) else ():
-        said = [turn for turn in (row.get("conversations") or () if isinstance(row, dict) else ()) if isinstance(turn, dict)]
-        pairs = list(zip(said[::2], said[1::2], strict=False))
-        good = [
-            ask.get("from") in USERS and all(isinstance(t.get("value"), str) and t["value"].strip() for t in (ask, answer))
-            for ask, answer in pairs
-        ]
-        kept = pairs[: good.index(False)] if False in good else pairs
-        if kept:
-            yield tuple(Turn(text=ask["value"], osl=length(answer["value"])) for ask, answer in kept)

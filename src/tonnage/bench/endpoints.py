@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypedDict, TypeGuard
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from tonnage.errors import InputError, UnknownName, option
@@ -73,35 +73,18 @@ def messages(history: Sequence[tuple[str, str]], prompt: str) -> list[dict[str, 
     return [*turns, {"role": "user", "content": prompt}]
 
 
-class Usage(TypedDict, total=False):
-    """The counts of a ``Delta``, as far as a document says them."""
-
-    tokens: int
-    prompt: int
-    cached: int
-
-
-def usage_of(document: dict[str, Any]) -> Usage:
-    """The counts of a document's "usage"; empty where it has none."""
-    found = Usage()
+def usage_of(document: dict[str, Any]) -> dict[str, Any]:
+    """The counts of a document's "usage" by the names of a ``Delta``, as far as it has them."""
     usage = document.get("usage")
     if not isinstance(usage, dict):
-        return found
-    prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
-    output = usage.get("completion_tokens", usage.get("output_tokens"))
+        return {}
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    if _is_count(prompt):
-        found["prompt"] = prompt
-    if _is_count(output):
-        found["tokens"] = output
-    if _is_count(cached):
-        found["cached"] = cached
-    return found
-
-
-def _is_count(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and 0 <= value < 2**40
+    said = {
+        "prompt": usage.get("prompt_tokens", usage.get("input_tokens")),
+        "tokens": usage.get("completion_tokens", usage.get("output_tokens")),
+        "cached": details.get("cached_tokens") if isinstance(details, dict) else None,
+    }
+    return {name: count for name, count in said.items() if isinstance(count, int) and 0 <= count < 2**40}
 
 
 def error_of(document: dict[str, Any]) -> str:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from tonnage.errors import InputError, option
-from tonnage.spec.service import Tensor
-from tonnage.spec.service_file import read_tensor
+from tonnage.spec.service import Tensor, read_tensor
 
 if TYPE_CHECKING:
     import asyncio

@@ -82,10 +82,14 @@ def statistics(values: NDArray[np.float64]) -> NDArray[np.float64]:
 _NORMAL = 1.959964
 
 
-def latencies_ms(requests: Requests) -> dict[str, NDArray[np.float64]]:
-    """TTFT, TPOT and E2E of the completed requests in milliseconds, in the order of their due times."""
+def completed_rows(requests: Requests) -> Integers:
+    """Rows of the completed requests, in the order of their due times."""
     rows = np.flatnonzero(requests.status == COMPLETED)
-    rows = rows[np.argsort(requests.due_ns[rows], kind="stable")]
+    return rows[np.argsort(requests.due_ns[rows], kind="stable")]
+
+
+def latencies_ms(requests: Requests, rows: Integers) -> dict[str, Floats]:
+    """TTFT, TPOT and E2E of these rows in milliseconds; TPOT of those with several tokens only."""
     due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], requests.last_token_ns[rows], requests.osl[rows]
     several = osl > 1
     return {
@@ -97,7 +101,7 @@ def latencies_ms(requests: Requests) -> dict[str, NDArray[np.float64]]:
 
 def intervals(requests: Requests, *, seed: int = 0) -> dict[str, dict[str, tuple[float, float]]]:
     """Intervals of the mean, p50, p95 and p99 of TTFT, TPOT and E2E in milliseconds, at a confidence of 0.95."""
-    return {metric: block_intervals(values, seed=seed) for metric, values in latencies_ms(requests).items()}
+    return {metric: block_intervals(values, seed=seed) for metric, values in latencies_ms(requests, completed_rows(requests)).items()}
 
 
 SAMPLES_CONFIDENCE = 0.99
@@ -124,6 +128,14 @@ def rank_interval(count: int, percentile: float, confidence: float = SAMPLES_CON
 
 
 PERCENTILES = (50, 90, 95, 99)
+
+
+def percentiles(values: NDArray[Any], unit: float = 1.0) -> dict[str, float | None]:
+    """Mean, p50, p90, p95 and p99 over a unit; None where there are no values."""
+    if not values.size:
+        return dict.fromkeys(("mean", *(f"p{p}" for p in PERCENTILES)))
+    found = np.percentile(values, PERCENTILES)
+    return {"mean": float(values.mean()) / unit, **{f"p{p}": float(v) / unit for p, v in zip(PERCENTILES, found, strict=True)}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,12 +179,12 @@ def gap_intervals(gaps: SingleGaps, requests: Requests, *, seed: int) -> dict[st
 
     The bootstrap is that of ``intervals``: blocks are of neighbouring requests. Percentiles of a draw come from bins 1 % wide.
     """
-    rows = np.flatnonzero(requests.status == COMPLETED)
+    rows = completed_rows(requests)
     blocks = min(BLOCKS, rows.size // BLOCK_REQUESTS)
     if blocks < FEWEST_BLOCKS or not gaps.ms.size:
         return dict.fromkeys(STATISTICS, (math.nan, math.nan))
     block = np.full(len(requests), -1)
-    for number, part in enumerate(np.array_split(rows[np.argsort(requests.due_ns[rows], kind="stable")], blocks)):
+    for number, part in enumerate(np.array_split(rows, blocks)):
         block[part] = number
     gaps = gaps.of(block >= 0)
     mine = block[gaps.request]
@@ -213,7 +225,8 @@ def other_definitions(requests: Requests, offsets_ns: NDArray[np.int64], lengths
     first, last = starts[good], (starts + lengths - 1)[good]
     n = lengths[good]
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    with_first = np.bincount(owner[offsets_ns == np.repeat(_at(offsets_ns, starts, lengths), lengths)], minlength=len(lengths))[good]
+    first_ns = offsets_ns[starts[lengths > 0]]
+    with_first = np.bincount(owner[offsets_ns == np.repeat(first_ns, lengths[lengths > 0])], minlength=len(lengths))[good]
     decode = (offsets_ns[last] - offsets_ns[first]).astype(np.float64)
     steps = np.diff(offsets_ns)
     inside = np.ones(max(len(offsets_ns) - 1, 0), dtype=bool)
@@ -227,21 +240,7 @@ def other_definitions(requests: Requests, offsets_ns: NDArray[np.int64], lengths
         "inter_token_latency_ms": decode[several] / (n - 1)[several],
         "request_latency_ms": offsets_ns[last],
     }
-    return {name: {**_statistics(found), "definition": WORDS[name]} for name, found in values.items()}
-
-
-def _at(offsets_ns: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first moment of each request; 0 where it has none."""
-    found = np.zeros(len(lengths), dtype=np.int64)
-    found[lengths > 0] = offsets_ns[starts[lengths > 0]]
-    return found
-
-
-def _statistics(nanoseconds: NDArray[Any]) -> dict[str, float | None]:
-    if not nanoseconds.size:
-        return dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
-    p50, p90, p95, p99 = (float(v) / 1e6 for v in np.percentile(nanoseconds, (50, 90, 95, 99)))
-    return {"mean": float(nanoseconds.mean()) / 1e6, "p50": p50, "p90": p90, "p95": p95, "p99": p99}
+    return {name: {**percentiles(found, 1e6), "definition": WORDS[name]} for name, found in values.items()}
 
 
 QUANTILES = tuple(range(1, 100))
@@ -294,7 +293,7 @@ class Comparison(InNotebooks):
 
 def compare(first: Requests, second: Requests, *, slo: Slo = (), seed: int = 0) -> Comparison:
     """Compare two runs by their records alone, and the goodput of their joint attainment of ``slo``; a prediction's record will do too."""
-    ours, theirs = latencies_ms(first), latencies_ms(second)
+    ours, theirs = (latencies_ms(run, completed_rows(run)) for run in (first, second))
     ratios = []
     for place, metric in enumerate(ours):
         ratios += _ratios(metric, ours[metric], theirs[metric], seed=seed + 2 * place)

@@ -128,7 +128,7 @@ class Question:
             return Load(isl=trace.isl, osl=trace.osl, concurrency=clients, seconds=seconds, ramp_s=self.ramp_s, grace_s=self.grace_s)
         due = trace.due_ps // PS_PER_NS
         if self.burst > 1:
-            due = _in_bursts(len(due), self.burst, self.arrivals.rate)
+            due = (np.arange(len(due)) // self.burst * round(self.burst / self.arrivals.rate * 1e9)).astype(np.int64)
         kept = due <= seconds * 1e9
         pattern = "burst" if self.burst > 1 else self.arrivals.process
         return Load(
@@ -190,9 +190,3 @@ class Question:
         mean = self.arrivals.rate * seconds
         spread = self.arrivals.cv if isinstance(self.arrivals, OpenLoop) else 1.0
         return min(MOST, int(mean + 8 * max(spread, 1.0) * mean**0.5 + 64))
-
-
-def _in_bursts(count: int, size: int, rate: float) -> np.typing.NDArray[np.int64]:
-    """``size`` requests at once, at a mean of ``rate`` requests per second."""
-    due: np.typing.NDArray[np.int64] = (np.arange(count) // size * round(size / rate * 1e9)).astype(np.int64)
-    return due

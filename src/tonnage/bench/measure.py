@@ -141,13 +141,7 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
 
 def _client(loop: asyncio.AbstractEventLoop, setup: Setup, conductor: Conductor | TalkConductor) -> Client:
     return Client(
-        loop,
-        setup.target,
-        done=conductor.done,
-        fresh_reply=setup.reply,
-        timeout_s=setup.timeout_s,
-        tls=setup.tls,
-        reuse=setup.reuse,
+        loop, setup.target, done=conductor.done, fresh_reply=setup.reply, timeout_s=setup.timeout_s, tls=setup.tls, reuse=setup.reuse
     )
 
 

@@ -14,6 +14,7 @@ Prompts of a file are sent as they are:
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,28 +207,26 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
     text = text_of_file(path, where)
     kind = path.suffix.lower()
     if kind == ".json":
-        found = _conversations(text, path, where)
+        found = [(*pairs[0], 0) for pairs in share_gpt(text, f"{where}: {path}")]
     elif kind == ".jsonl":
         found = [_line(line, f"{where}: {path}:{at}") for at, line in enumerate(text.splitlines(), start=1) if line.strip()]
     else:
-        found = [(line.strip(), 0, "") for line in text.splitlines() if line.strip()]
+        found = [(line.strip(), "", 0) for line in text.splitlines() if line.strip()]
     if not found:
         raise InputError(f"{where}: {path} holds no prompt; write one a line")
 
-    def length(text: str) -> int:
-        return counter.count(text) if counter is not None else max(1, round(len(text) / characters))
-
     return FilePrompts(
         texts=tuple(prompt for prompt, _, _ in found),
-        isl=tuple(length(prompt) for prompt, _, _ in found),
-        osl=tuple(asked or (length(answer) if answer else 0) for _, asked, answer in found),
+        isl=tuple(length_of(prompt, counter, characters) for prompt, _, _ in found),
+        osl=tuple(asked or (length_of(answer, counter, characters) if answer else 0) for _, answer, asked in found),
         counter=counter,
         characters=characters,
         source=path.name,
     )
 
 
-Found = tuple[str, int, str]  # A prompt, the output's length where it is given, and the answer where there is one
+USERS = ("user", "human")
+Found = tuple[str, str, int]  # A prompt, the answer where there is one, and the output's length where it is given
 
 
 def _line(line: str, where: str) -> Found:
@@ -245,23 +244,30 @@ def _line(line: str, where: str) -> Found:
     asked = next((row[name] for name in _LENGTHS if row.get(name) is not None), 0)
     if isinstance(asked, bool) or not isinstance(asked, int) or not 0 <= asked < 10**7:
         raise InputError(f"{where}: its output length is not a number of tokens")
-    return prompt, asked, ""
+    return prompt, "", asked
 
 
-def _conversations(text: str, path: Path, where: str) -> list[Found]:
-    """The first question and answer of each conversation; others are left out."""
+def share_gpt(text: str, where: str) -> Iterator[list[tuple[str, str]]]:
+    """The human's questions with their answers, up to the first without; conversations that do not begin with one are left out."""
     try:
         rows: Any = json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(f"{where}: {path} is not JSON; give a list of conversations, or lines in a .jsonl") from None
-    found = []
+        raise InputError(f"{where} is not JSON; give a list of conversations, or lines in a .jsonl") from None
     for row in rows if isinstance(rows, list) else ():
-        turns = row.get("conversations") if isinstance(row, dict) else None
-        values = [turn.get("value") for turn in turns or () if isinstance(turn, dict)]
-        asks = isinstance(turns, list) and len(values) > 1 and isinstance(turns[0], dict) and turns[0].get("from") in ("human", "user")
-        if asks and all(isinstance(value, str) and value.strip() for value in values[:2]):
-            found.append((str(values[0]), 0, str(values[1])))
-    return found
+        turns = [turn for turn in (row.get("conversations") or () if isinstance(row, dict) else ()) if isinstance(turn, dict)]
+        pairs: list[tuple[str, str]] = []
+        for ask, answer in zip(turns[::2], turns[1::2], strict=False):
+            texts: Any = (ask.get("value"), answer.get("value"))
+            if ask.get("from") not in USERS or not all(isinstance(one, str) and one.strip() for one in texts):
+                break
+            pairs.append(texts)
+        if pairs:
+            yield pairs
+
+
+def length_of(text: str, counter: TokenizerFile | None, characters: float) -> int:
+    """How long a text is: its tokens, or without a counter its characters over ``characters``, at least 1."""
+    return counter.count(text) if counter is not None else max(1, round(len(text) / characters))
 
 
 def text_of_file(path: Path, where: str) -> str:

@@ -221,10 +221,7 @@ TIMED_OUT = "timed out"
 class Exchange:
     """One request and its reply, in nanoseconds of the monotonic clock; -1 where it did not happen."""
 
-    __slots__ = (
-        *("begun_ns", "data", "detail", "due_ns", "isl", "number"),
-        *("osl", "outcome", "question", "reply", "retried", "sent_ns"),
-    )
+    __slots__ = (*("begun_ns", "data", "detail", "due_ns", "isl", "number"), *("osl", "outcome", "question", "reply", "retried", "sent_ns"))
 
     def __init__(self, *, number: int, isl: int, osl: int, data: bytes, reply: Reply) -> None:
         self.number = number  # of the request, from 0 in the order of sending; below 0 for warm-up

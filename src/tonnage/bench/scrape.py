@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
 from tonnage.bench.recorder import TokenTimes
@@ -25,7 +27,6 @@ from tonnage.bench.reply import Exchange
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 Reading = Callable[[Any, Any], float]
@@ -284,8 +285,6 @@ def joules(rows: Sequence[tuple[int, str, float]], units: Mapping[str, float], s
     ``rows`` are nanoseconds since the beginning, name with labels, and value; ``units`` joules, or watts, per unit of a series by its name.
     Before the first reading and after the last one the power is that of the next.
     """
-    import numpy as np
-
     for name, unit in units.items():
         series: dict[str, list[tuple[float, float]]] = {}
         for at_ns, labelled, value in rows:
@@ -299,8 +298,6 @@ def joules(rows: Sequence[tuple[int, str, float]], units: Mapping[str, float], s
 
 def _grown(times: NDArray[np.float64], values: NDArray[np.float64], seconds: float, *, watts: bool) -> float:
     """Joules of one series between 0 and ``seconds``: a counter that began again counts from there."""
-    import numpy as np
-
     steps = np.diff(times)
     grown = steps * (values[1:] + values[:-1]) / 2 if watts else np.where(np.diff(values) >= 0, np.diff(values), values[1:])
     total = np.concatenate([[0.0], np.cumsum(grown)])

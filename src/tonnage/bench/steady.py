@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.bench.intervals import SingleGaps
+from tonnage.bench.intervals import SingleGaps, completed_rows, latencies_ms, percentiles
 from tonnage.results.requests import COMPLETED, POSITION_BUCKETS, Requests, gap_edges_ns
 
 FEWEST_OF_TREND = 20  # Completed requests below which no line is drawn
@@ -99,10 +99,9 @@ def find_steady(requests: Requests) -> Steady:
     straight line through the block means neither rises nor falls by more than ``DRIFT``, or does so by less than ``SURE``
     standard errors.
     """
-    rows = np.flatnonzero(requests.status == COMPLETED)
-    if rows.size < FEWEST:
+    order = completed_rows(requests)
+    if order.size < FEWEST:
         return Steady(found=None)
-    order = rows[np.argsort(requests.due_ns[rows], kind="stable")]
     blocks = np.array_split(order, BLOCKS)
     means = np.array([(requests.last_token_ns[b] - requests.due_ns[b]).mean() for b in blocks])
     drift = math.nan
@@ -116,10 +115,9 @@ def find_steady(requests: Requests) -> Steady:
 
 def ttft_rise_ms(requests: Requests) -> float:
     """Rise of TTFT over the last seven tenths of a run, in ms; 0 where it is not significant. It shows a queue that grows slowly."""
-    rows = np.flatnonzero(requests.status == COMPLETED)
-    if rows.size < FEWEST:
+    order = completed_rows(requests)
+    if order.size < FEWEST:
         return 0.0
-    order = rows[np.argsort(requests.due_ns[rows], kind="stable")]
     blocks = np.array_split(order, BLOCKS)[3:]
     means = np.array([(requests.first_token_ns[b] - requests.due_ns[b]).mean() for b in blocks])
     drift, errors = _trend(means)
@@ -158,24 +156,13 @@ def steady_metrics(requests: Requests, steady: Steady, gaps: SingleGaps | None) 
     seconds = (end - start) / 1e9
     if not inside.any() or seconds <= 0:
         return None
-    due, first, last, osl = (getattr(requests, name)[inside] for name in ("due_ns", "first_token_ns", "last_token_ns", "osl"))
-    several = osl > 1
     return {
         "start_s": steady.start_s,
         "end_s": steady.end_s,
         "requests": int(inside.sum()),
-        "ttft_ms": _statistics((first - due) / 1e6),
-        "tpot_ms": _statistics((last - first)[several] / np.maximum(osl - 1, 1)[several] / 1e6),
-        "e2e_ms": _statistics((last - due) / 1e6),
+        **{metric: percentiles(values) for metric, values in latencies_ms(requests, np.flatnonzero(inside)).items()},
         **({} if gaps is None else {"itl_ms": gaps.of(inside).statistics()}),
         "requests_per_second": float(ended.sum()) / seconds,
         "output_tokens_per_second": float(requests.osl[ended].sum()) / seconds,
         "definition": DEFINITION,
     }
-
-
-def _statistics(values: np.typing.NDArray[np.float64]) -> dict[str, float | None]:
-    if not values.size:
-        return dict.fromkeys(("mean", "p50", "p90", "p95", "p99"))
-    p50, p90, p95, p99 = map(float, np.percentile(values, (50, 90, 95, 99)))
-    return {"mean": float(values.mean()), "p50": p50, "p90": p90, "p95": p95, "p99": p99}

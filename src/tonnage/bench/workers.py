@@ -156,18 +156,12 @@ def _merge(folders: Sequence[Path], writer: RunWriter) -> None:
         offsets.append(times)
         lengths.append(counts)
         writer.add_gaps(found.gaps)
-    _write(writer, np.concatenate(rows), np.concatenate(offsets), np.concatenate(lengths))
-
-
-def _write(
-    writer: RunWriter, rows: np.typing.NDArray[np.int64], offsets: np.typing.NDArray[np.int64], lengths: np.typing.NDArray[np.int64]
-) -> None:
-    order = np.argsort(rows[:, 0], kind="stable")
-    starts = np.concatenate([[0], np.cumsum(lengths)])
+    all_rows, moments, tokens = np.concatenate(rows), np.concatenate(offsets), np.concatenate(lengths)
+    order, starts = np.argsort(all_rows[:, 0], kind="stable"), np.concatenate([[0], np.cumsum(tokens)])
     for begin in range(0, len(order), BATCH_ROWS):
         part = order[begin : begin + BATCH_ROWS]
-        times = np.concatenate([np.zeros(0, np.int64), *(offsets[starts[k] : starts[k + 1]] for k in part)])
-        writer.add(Batch(rows=rows[part], offsets_ns=times, lengths=lengths[part]))
+        times = np.concatenate([np.zeros(0, np.int64), *(moments[starts[k] : starts[k + 1]] for k in part)])
+        writer.add(Batch(rows=all_rows[part], offsets_ns=times, lengths=tokens[part]))
 
 
 def _together(load: Load, seen: Sequence[Observed], *, interrupted: bool) -> Observed:

@@ -18,7 +18,7 @@ def is_service(scenario: Path | None) -> bool:
     """Whether the file holds a service and no question about an LLM."""
     if scenario is None:
         return False
-    from tonnage.spec.service_file import is_service as found
+    from tonnage.spec.service import is_service as found
 
     return found(scenario)
 

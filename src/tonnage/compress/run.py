@@ -111,16 +111,10 @@ def with_tasks(folder: Path, original: Path, made: Path) -> Compressed:
         raise InputError(f"{option('lm_eval')}: {folder} has no {MANIFEST}; make the checkpoint first, without {option('lm_eval')}")
     manifest = json.loads(file.read_text(encoding="utf-8"))
     before, after = task_scores(original), task_scores(made)
+    common = [(name, one, after[name]) for name, one in before.items() if name in after and after[name].metric == one.metric]
     tasks = {
-        name: {
-            "metric": one.metric,
-            "original": one.score,
-            "original_error": one.error,
-            "made": after[name].score,
-            "error": after[name].error,
-        }
-        for name, one in before.items()
-        if name in after and after[name].metric == one.metric
+        name: {"metric": one.metric, "original": one.score, "original_error": one.error, "made": other.score, "error": other.error}
+        for name, one, other in common
     }
     if not tasks:
         raise InputError(f"{option('lm_eval')}: {original} and {made} have no task in common; run lm_eval with the same tasks on both")

@@ -7,17 +7,7 @@ from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.monitoring import dashboard_text, rules
-from tonnage.deploy.plan_text import (
-    argv_notes,
-    bench_command,
-    compare_command,
-    gpu_words,
-    head,
-    image_note,
-    paragraph,
-    startup_line,
-    summary,
-)
+from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, gpu_words, head, image_note, page_text, startup_line
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.workload import USE
 from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
@@ -26,6 +16,8 @@ from tonnage.deploy.yaml_comments import Alias, Noted, noted, yaml_text
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name: of one machine all its services together, of several a file for each, and the router's."""
     gpus = f'{USE[service.gpu.vendor]}{{deployment="{service.name}"}}'
+    source = {"name": "Prometheus", "type": "prometheus", "access": "proxy", "url": "http://prometheus:9090", "isDefault": True}
+    boards = {"name": "plan", "type": "file", "options": {"path": "/var/lib/grafana/dashboards"}}
     found = {
         **{name: yaml_text(made, head=head(service)) for name, made in services(service).items()},
         "gateway.yaml": yaml_text(gateway(service)),
@@ -33,8 +25,8 @@ def files(service: Service) -> dict[str, str]:
         "envoy.yaml": yaml_text(envoy(service)),
         "prometheus.yaml": yaml_text(prometheus(service)),
         "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances, fronted=True)),
-        "grafana/datasource.yaml": yaml_text(_datasource()),
-        "grafana/provider.yaml": yaml_text(_provider()),
+        "grafana/datasource.yaml": yaml_text({"apiVersion": 1, "datasources": [source]}),
+        "grafana/provider.yaml": yaml_text({"apiVersion": 1, "providers": [boards]}),
         "grafana/dashboards/plan.json": dashboard_text(service),
         "README.md": readme(service),
     }
@@ -46,14 +38,13 @@ def files(service: Service) -> dict[str, str]:
 def prometheus(service: Service) -> dict[str, Any]:
     """What is scraped, and which rules are watched."""
     label = {"deployment": service.name}
-    engines, exporters = (
-        [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)],
-        [f"gpu-exporter:{EXPORTER_PORTS[service.gpu.vendor]}"],
-    )
+    engines = [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)]
+    exporters = [f"gpu-exporter:{EXPORTER_PORTS[service.gpu.vendor]}"]
     if service.several:
         engines = [address(service, place) for place in range(service.pool.instances)]
         exporters = [f"{name}:{EXPORTER_PORT}" for name in _placed(service)]
     path = {"metrics_path": service.signals.path} if service.signals.path != "/metrics" else {}
+    before = {"job_name": "gateway", "static_configs": [{"targets": ["host.docker.internal:8080"]}]}
     gpus = {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]}
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
@@ -61,21 +52,9 @@ def prometheus(service: Service) -> dict[str, Any]:
         "scrape_configs": [
             {"job_name": "engines", **path, "static_configs": [{"targets": engines, "labels": label}]},
             *([] if service.simulated else [gpus]),
-            noted(
-                {"job_name": "gateway", "static_configs": [{"targets": ["host.docker.internal:8080"]}]}, "It runs on the machine itself."
-            ),
+            noted(before, "It runs on the machine itself."),
         ],
     }
-
-
-def _datasource() -> dict[str, Any]:
-    one = {"name": "Prometheus", "type": "prometheus", "access": "proxy", "url": "http://prometheus:9090", "isDefault": True}
-    return {"apiVersion": 1, "datasources": [one]}
-
-
-def _provider() -> dict[str, Any]:
-    one = {"name": "plan", "type": "file", "options": {"path": "/var/lib/grafana/dashboards"}}
-    return {"apiVersion": 1, "providers": [one]}
 
 
 # ``compose.yaml``: an engine for each instance, with own GPUs, and what watches them.
@@ -95,6 +74,7 @@ EXPORTER_PORTS = {"NVIDIA": 9400, "AMD": 5000}  # Inside its container, by vendo
 AMD_DEVICES = {"devices": ["/dev/kfd", "/dev/dri"], "group_add": ["video"], "security_opt": ["seccomp=unconfined"]}
 """How a container gets AMD's GPUs (ROCm's documentation of Docker, recalled)."""
 
+ENVIRONMENT = [f"HF_HOME={FOLDER}", "HF_TOKEN"]
 ROUTER = "router.yaml"  # Of several machines: what runs next to the gateway
 
 
@@ -134,7 +114,7 @@ def engine(service: Service) -> dict[str, Any]:
         "image": noted(service.image, image_note(service)),
         "entrypoint": [command],
         "command": noted(said, argv_notes(service)),
-        "environment": noted(_environment(), "HF_TOKEN is taken from your shell; gated models need it."),
+        "environment": noted(ENVIRONMENT, "HF_TOKEN is taken from your shell; gated models need it."),
         "volumes": volumes,
         "shm_size": noted(f"{service.shared_memory_gib}gb", "Shared memory of NCCL and the engine's processes."),
         "restart": "unless-stopped",
@@ -151,10 +131,6 @@ def engine(service: Service) -> dict[str, Any]:
     }
 
 
-def _environment() -> list[str]:
-    return [f"HF_HOME={FOLDER}", "HF_TOKEN"]
-
-
 def _instance(service: Service, place: int) -> dict[str, Any]:
     """One instance: the next GPUs of the machine, and a port on it."""
     first = place % service.per_machine
@@ -162,7 +138,7 @@ def _instance(service: Service, place: int) -> dict[str, Any]:
     resources: dict[str, Any] = {"limits": {"memory": f"{service.memory_gib}g"}}
     devices: dict[str, Any] = {}
     if service.gpu.vendor == "AMD" and not service.simulated:
-        seen = noted([*_environment(), f"HIP_VISIBLE_DEVICES={','.join(ids)}"], "The instance's own GPUs, of those of the machine.")
+        seen = noted([*ENVIRONMENT, f"HIP_VISIBLE_DEVICES={','.join(ids)}"], "The instance's own GPUs, of those of the machine.")
         devices = {**AMD_DEVICES, "environment": seen}
     elif not service.simulated:
         resources["reservations"] = {"devices": [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]}
@@ -233,7 +209,11 @@ MACHINES = "Placeholder names: replace them by the addresses of the machines."
 
 def gateway(service: Service) -> dict[str, Any]:
     """What ``tonnage gateway --config`` reads."""
-    bound = _bound(service)
+    most = service.choice.concurrency_per_instance
+    value, bound = most_in_flight(most, service.pool.instances), dict[str, Any]()
+    if most is not None:
+        told = f"Twice what all instances hold where the limits end, {most:,.0f} each; further requests get 429."
+        bound = {"max_in_flight": noted(value, told)}
     backends: Any = [f"http://{address(service, place)}" for place in range(service.pool.instances)]
     if service.several:
         backends = noted(backends, MACHINES)
@@ -249,17 +229,6 @@ def gateway(service: Service) -> dict[str, Any]:
 def address(service: Service, place: int) -> str:
     """Host and port of an instance, counted from 0."""
     return f"{service.machine_of(place)}:{FIRST_PORT + place % service.per_machine}"
-
-
-def _bound(service: Service) -> dict[str, Any]:
-    """Requests at once; nothing where the plan knows no concurrency."""
-    most = service.choice.concurrency_per_instance
-    value = most_in_flight(most, service.pool.instances)
-    if most is None or value is None:
-        return {}
-    return {
-        "max_in_flight": noted(value, f"Twice what all instances hold where the limits end, {most:,.0f} each; further requests get 429.")
-    }
 
 
 def most_in_flight(per_instance: float | None, instances: int) -> int | None:
@@ -329,15 +298,10 @@ def envoy(service: Service) -> dict[str, Any]:
     }
     certificate = {"certificate_chain": {"filename": "tls.crt"}, "private_key": {"filename": "tls.key"}}
     tls = {"common_tls_context": {"tls_certificates": [certificate]}}
+    managed = "filters.network.http_connection_manager"
     chain = {
         "transport_socket": _typed("envoy.transport_sockets.tls", "transport_sockets.tls.v3.DownstreamTlsContext", tls),
-        "filters": [
-            _typed(
-                "envoy.filters.network.http_connection_manager",
-                "filters.network.http_connection_manager.v3.HttpConnectionManager",
-                manager,
-            )
-        ],
+        "filters": [_typed(f"envoy.{managed}", f"{managed}.v3.HttpConnectionManager", manager)],
     }
     endpoint = {"endpoint": {"address": _socket("127.0.0.1", GATEWAY_PORT)}}
     cluster = {
@@ -366,45 +330,33 @@ def readme(service: Service) -> str:
     """The page in Markdown."""
     each, several = f"instances with {gpu_words(service)} each", service.several
     exporter = "" if service.simulated else " and an exporter"
-    rows = [f"| `compose.yaml` | {service.per_machine} {each}, Prometheus, Grafana{exporter} |"]
-    if several:
-        rows = [f"| `{name}.yaml` | {len(places)} {each}{exporter} |" for name, places in _placed(service).items()]
-        rows.append(f"| `{ROUTER}` | Prometheus and Grafana, next to the gateway |")
-    table = "\n".join(rows)
-    return f"""# {service.served} with Docker Compose
-
-{summary(service)}
-
-{_needs(service)}
-
-```sh
-export HF_TOKEN GF_SECURITY_ADMIN_PASSWORD    # their values: of the hub for gated models, and of your choice
-{_start(service)}
-tonnage gateway --config gateway.yaml &
-{bench_command(service, f"http://127.0.0.1:{GATEWAY_PORT}", instances=service.pool.instances)}
-{compare_command(instances=None)}
-```
-
-Grafana is on port 3000 with the plan's capacity and limits as dashed lines, Prometheus on 9090; both for the machine itself alone.
-Prometheus reaches the gateway's metrics once the gateway listens on an address that containers see (`host` in `gateway.yaml`).
-
-| file | what |
-|---|---|
-{table}
-| `gateway.yaml` | what `tonnage gateway` balances, and how |
-| `nginx.conf`, `envoy.yaml` | for clients on other machines: either of them before the gateway, with TLS, API keys and a rate limit |
-| `prometheus.yaml`, `alerts.yaml` | what is scraped, and the rules |
-| `grafana/` | the dashboard and its data source |
-| `plan.json` | the plan |
-"""
-
-
-def _start(service: Service) -> str:
     up = f"up --detach --wait --wait-timeout {service.startup_seconds + 120}"
-    if not service.several:
-        return f"docker compose {up}"
-    router = f"docker compose --file {ROUTER} --project-name router up --detach --wait"
-    return f"docker compose --file machine-1.yaml {up}    # on each machine, with its file\n{router}"
+    start, rows = f"docker compose {up}", [("`compose.yaml`", f"{service.per_machine} {each}, Prometheus, Grafana{exporter}")]
+    if several:
+        router = f"docker compose --file {ROUTER} --project-name router up --detach --wait"
+        start = f"docker compose --file machine-1.yaml {up}    # on each machine, with its file\n{router}"
+        rows = [(f"`{name}.yaml`", f"{len(places)} {each}{exporter}") for name, places in _placed(service).items()]
+        rows.append((f"`{ROUTER}`", "Prometheus and Grafana, next to the gateway"))
+    further = """\
+Grafana is on port 3000 with the plan's capacity and limits as dashed lines, Prometheus on 9090; both for the machine itself alone.
+Prometheus reaches the gateway's metrics once the gateway listens on an address that containers see (`host` in `gateway.yaml`)."""
+    commands = (
+        "export HF_TOKEN GF_SECURITY_ADMIN_PASSWORD    # their values: of the hub for gated models, and of your choice",
+        start,
+        "tonnage gateway --config gateway.yaml &",
+        bench_command(service, f"http://127.0.0.1:{GATEWAY_PORT}", instances=service.pool.instances),
+        compare_command(instances=None),
+    )
+    return page_text(service, f"{service.served} with Docker Compose", _needs(service), commands, rows=[*rows, *ROWS], further=further)
+
+
+ROWS = (
+    ("`gateway.yaml`", "what `tonnage gateway` balances, and how"),
+    ("`nginx.conf`, `envoy.yaml`", "for clients on other machines: either of them before the gateway, with TLS, API keys and a rate limit"),
+    ("`prometheus.yaml`, `alerts.yaml`", "what is scraped, and the rules"),
+    ("`grafana/`", "the dashboard and its data source"),
+)
+"""The files that are the same for one machine and for several."""
 
 
 def _needs(service: Service) -> str:
@@ -413,7 +365,7 @@ def _needs(service: Service) -> str:
     docker = "Docker" if service.simulated else docker
     if not service.several:
         return f"The machine needs {docker}, and tonnage."
-    return paragraph(
+    return (
         f"Docker Compose manages one machine, and the plan has {len(_placed(service))}: each has a file. Copy this folder to each machine, "
         "and replace `machine-1` and so on in `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Start each machine's file "
         f"on it; the other commands are for the router's machine, which may be one of them. Every machine needs {docker}, and the router's "

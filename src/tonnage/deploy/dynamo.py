@@ -7,9 +7,9 @@ from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes import engine_config, labelled, model_cache
-from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_words
+from tonnage.deploy.plan_text import argv_notes, cluster_page, head, instances_words, keda_too
 from tonnage.deploy.service import PORT, Service, transfer_file, transfer_words, without
-from tonnage.deploy.workload import CONFIG, bundle, disruptions, file_volume, keda, manifest, model_volume, placing, resources
+from tonnage.deploy.workload import CONFIG, TOKEN, bundle, disruptions, file_volume, keda, manifest, model_volume, placing, resources
 from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
 
@@ -40,13 +40,8 @@ RENAMED = {
 """Flags of trtllm-serve as Dynamo's worker of TensorRT-LLM calls them (ai-dynamo 1.6.1, trtllm/backend_args.py, read 2026-11-23)."""
 
 OWN_FLAGS = (
-    "--model",
-    "--model-path",
-    "--served-model-name",
-    "--disaggregation-mode",
-    "--kv-block-size",
-    "--publish-kv-events",
-    "--publish-metrics",
+    *("--model", "--model-path", "--served-model-name", "--disaggregation-mode"),
+    *("--kv-block-size", "--publish-kv-events", "--publish-metrics"),
 )
 """Flags of Dynamo's workers that are not, or not under this name, flags of the engine in them (read as above)."""
 
@@ -65,19 +60,11 @@ def files(service: Service) -> dict[str, str]:
         )
     if service.local:
         written["model-cache.yaml"] = yaml_text(model_cache(service))
-    scaled = service.target_in_flight is not None
-    if scaled:
+    if service.target_in_flight is not None:
         adapter = {"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeploymentScalingAdapter", "name": f"{service.name}-worker"}
         told = "The scaling adapter has the names of graph and component (generateAdapterName of Dynamo's operator, read on 2026-11-25)."
         written["autoscaling.yaml"] = yaml_text(keda(service, adapter), head=told)
-    return bundle(
-        service,
-        written,
-        beside={"README.md": page(service)},
-        monitored=labelled(service),
-        endpoint={"portNumber": METRICS_PORT, "path": "/metrics"},
-        autoscaled=scaled,
-    )
+    return bundle(service, written, {"README.md": page(service)}, labelled(service), {"portNumber": METRICS_PORT, "path": "/metrics"})
 
 
 def graph(service: Service) -> dict[str, Any]:
@@ -87,12 +74,11 @@ def graph(service: Service) -> dict[str, Any]:
 
 def front_end(service: Service) -> dict[str, Any]:
     """What takes requests and routes them by the KV caches of the workers."""
+    told = f"By the KV caches of the workers; the plan counts on {service.router}."
     main = {
         "name": "main",
         "image": noted(IMAGES[service.family], "Your version of Dynamo; its engine is a version of its own, look at which."),
-        "env": [
-            noted({"name": "DYN_ROUTER_MODE", "value": "kv"}, f"By the KV caches of the workers; the plan counts on {service.router}.")
-        ],
+        "env": [noted({"name": "DYN_ROUTER_MODE", "value": "kv"}, told)],
         "resources": {"requests": {"cpu": "4", "memory": "8Gi"}, "limits": {"memory": "16Gi"}},
     }
     return {"name": "Frontend", "type": "frontend", "replicas": 1, "podTemplate": {"spec": {"containers": [main]}}}
@@ -100,14 +86,13 @@ def front_end(service: Service) -> dict[str, Any]:
 
 def worker(service: Service) -> dict[str, Any]:
     """The instances."""
-    token = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
     scaled = {"scalingAdapter": noted({}, "An autoscaler moves the replicas through it.")} if service.target_in_flight is not None else {}
     main = {
         "name": "main",
         "image": IMAGES[service.family],
         "command": ["python3", "-m", MODULES[service.family]],
         "args": noted(arguments(service), argv_notes(service)),
-        "env": [{"name": "HF_TOKEN", "valueFrom": token}, {"name": "DYN_SYSTEM_PORT", "value": str(METRICS_PORT)}],
+        "env": [TOKEN, {"name": "DYN_SYSTEM_PORT", "value": str(METRICS_PORT)}],
         "resources": resources(service),
         "startupProbe": noted(
             {"periodSeconds": 10, "failureThreshold": -(-service.startup_seconds // 10)},
@@ -122,9 +107,10 @@ def worker(service: Service) -> dict[str, Any]:
         main["volumeMounts"] = [{"name": volume["name"], **mount} for volume, mount in mounted]
     volumes = {"volumes": [volume for volume, _ in mounted]} if mounted else {}
     pod = {"terminationGracePeriodSeconds": service.drain_seconds, **placing(service), "containers": [main], **volumes}
+    role = "worker" if service.pool.role == "serve" else service.pool.role
     return {
-        "name": "worker" if service.pool.role == "serve" else service.pool.role,
-        "type": "worker" if service.pool.role == "serve" else service.pool.role,
+        "name": role,
+        "type": role,
         "replicas": noted(service.pool.instances, "The plan's instances, spare ones included."),
         **scaled,
         "sharedMemorySize": f"{service.shared_memory_gib}Gi",
@@ -176,21 +162,16 @@ def worker_file(service: Service) -> dict[str, Any]:
 
 def page(service: Service) -> str:
     """The page in Markdown."""
-    keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
     rows = [
         ("`graph.yaml`", f"a front end and {instances_words(service.choice.pools, 'worker')}, the engine's arguments, probes, resources"),
         ("`disruption-budget.yaml`", "one worker at a time"),
     ]
-    if service.target_in_flight is not None:
-        rows.append(("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} workers, by KEDA"))
     return cluster_page(
         service,
         runs_on="NVIDIA Dynamo",
         needs=(
-            f"The cluster needs Dynamo's platform (its operator, version "
-            f"{VERSION} or newer), NVIDIA's "
-            f"GPU operator and kube-prometheus-stack{keda_too}. A gated model needs a Secret "
-            "`hf-token` with the key `token`."
+            f"The cluster needs Dynamo's platform (its operator, version {VERSION} or newer), NVIDIA's GPU operator and "
+            f"kube-prometheus-stack{keda_too(service)}. A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
             "kubectl apply --kustomize .",
@@ -200,9 +181,9 @@ def page(service: Service) -> str:
         url="http://127.0.0.1:8080",
         instances=service.pool.instances,
         rows=rows,
+        scaled="workers",
         further=(
-            "A worker has no HTTP responses of its own, so that the rule on failed requests sees nothing here; "
-            "Dynamo's front end counts them "
-            "under its own names."
+            "A worker has no HTTP responses of its own, so that the rule on failed requests sees nothing here; Dynamo's front end counts "
+            "them under its own names."
         ),
     )

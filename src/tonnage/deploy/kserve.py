@@ -9,20 +9,8 @@ from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes import engine_config, labelled, model_cache
 from tonnage.deploy.plan_text import argv_notes, cluster_page, head
 from tonnage.deploy.service import PORT, Service, without
-from tonnage.deploy.workload import (
-    PROBE_S,
-    bundle,
-    container,
-    disruptions,
-    keda,
-    manifest,
-    metadata,
-    placing,
-    pod,
-    resources,
-    startup_tries,
-)
-from tonnage.deploy.yaml_comments import noted, yaml_text
+from tonnage.deploy.workload import TOKEN, bundle, container, disruptions, keda, manifest, metadata, placing, pod, probes, resources
+from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 
 SECURED = {"portNumber": PORT, "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
 OWN = ("--tensor-parallel-size",)  # Flags that KServe's template of vLLM says by itself, from ``parallelism``
@@ -41,16 +29,14 @@ def files(service: Service) -> dict[str, str]:
     if (service.local or not templated) and not service.simulated:
         written["model-cache.yaml"] = yaml_text(model_cache(service))
     if templated:
-        beside = {"README.md": page(service)}
-        return bundle(service, written, beside=beside, monitored=labelled(service), endpoint=SECURED)
-    scaled = service.target_in_flight is not None
+        return bundle(service, written, {"README.md": page(service)}, labelled(service), SECURED)
     if service.file_text:
         written["engine-config.yaml"] = yaml_text(engine_config(service))
-    if scaled:
+    if service.target_in_flight is not None:
         moved = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{service.name}-predictor"}
         told = "The Deployment's name is the one that KServe gives it (its documentation, read on 2026-11-23)."
         written["autoscaling.yaml"] = yaml_text(keda(service, moved), head=told)
-    return bundle(service, written, beside={"README.md": custom_page(service)}, monitored=labelled(service), autoscaled=scaled)
+    return bundle(service, written, {"README.md": custom_page(service)}, labelled(service))
 
 
 def inference_service(service: Service) -> dict[str, Any]:
@@ -59,20 +45,15 @@ def inference_service(service: Service) -> dict[str, Any]:
         f"The plan's instances, spare ones included. KServe scales by its own signal in place of this number (scaling.wva); the plan's "
         f"bounds are {service.least_instances} to {service.pool.instances}."
     )
+    claim = f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}"
     spec: dict[str, Any] = {
-        "model": {
-            "uri": f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}"
-            if service.local
-            else f"hf://{service.checkpoint}",
-            "name": service.served,
-        },
+        "model": {"uri": claim if service.local else f"hf://{service.checkpoint}", "name": service.served},
         "replicas": noted(service.pool.instances, scaling),
         "parallelism": {"tensor": service.pool.tp},
         "labels": labelled(service),
         "template": template(service),
         "router": noted(
-            {"gateway": {}, "route": {}, "scheduler": {}},
-            "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache.",
+            {"gateway": {}, "route": {}, "scheduler": {}}, "The default gateway, a route, and llm-d's scheduler: prefix, queue, KV cache."
         ),
     }
     return manifest(service, "LLMInferenceService", spec)
@@ -81,20 +62,17 @@ def inference_service(service: Service) -> dict[str, Any]:
 def template(service: Service) -> dict[str, Any]:
     """What is laid over KServe's own pod of vLLM, by the names of container and volume."""
     flags = " ".join(shlex.quote(word) for word in without(service.pool.launch[3:], *OWN))
-    token = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
     memory = {"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"}
+    start = {name: part for name, part in plain(probes(service)["startupProbe"]).items() if name != "httpGet"}
     told = (
         f"{argv_notes(service)}\n"
         "KServe's template starts vllm serve with these words behind its own; an image or arguments would replace it."
     )
     main = {
         "name": "main",
-        "env": [noted({"name": "VLLM_ADDITIONAL_ARGS", "value": flags}, told), {"name": "HF_TOKEN", "valueFrom": token}],
+        "env": [noted({"name": "VLLM_ADDITIONAL_ARGS", "value": flags}, told), TOKEN],
         "resources": resources(service),
-        "startupProbe": noted(
-            {"periodSeconds": PROBE_S, "timeoutSeconds": 5, "failureThreshold": startup_tries(service)},
-            f"{service.startup_seconds} s to start; what is asked is KServe's own probe, over HTTPS.",
-        ),
+        "startupProbe": noted(start, f"{service.startup_seconds} s to start; what is asked is KServe's own probe, over HTTPS."),
         "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],
     }
     return {
@@ -155,8 +133,6 @@ def custom_page(service: Service) -> str:
         ("`inference-service.yaml`", f"{service.pool.instances} pods of {service.pool.engine}, its arguments, probes, resources"),
         ("`model-cache.yaml`, `disruption-budget.yaml`", "room for the checkpoint, one pod at a time"),
     ]
-    if service.target_in_flight is not None:
-        rows.append(("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA"))
     return cluster_page(
         service,
         runs_on="KServe",
@@ -172,6 +148,7 @@ def custom_page(service: Service) -> str:
         url="http://127.0.0.1:8080",
         instances=1,
         rows=rows,
+        scaled="pods",
         further=(
             f"KServe's LLM template covers only vLLM with tensor parallelism. This deployment runs {service.pool.engine} as a custom "
             "predictor, without the template's scheduler. The port-forward reaches one pod, which gets its share of the plan's peak."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.deploy.kubernetes import objects, waits
-from tonnage.deploy.plan_text import cluster_page, head, instances_words
+from tonnage.deploy.plan_text import cluster_page, head, instances_words, keda_too
 from tonnage.deploy.service import PORT, Service, dns_label
-from tonnage.deploy.workload import bundle, deployment, manifest, metadata, pod, selector
+from tonnage.deploy.workload import bundle, deployment, manifest, pod, selector
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
 PICKER_PORT = 9002  # Of the picker's external processing, by its own default (llm-d's guide to P/D without Kubernetes, read 2026-11-25)
@@ -92,27 +92,15 @@ def picker(service: Service) -> dict[str, Any]:
 
 def permissions(service: Service) -> tuple[dict[str, Any], ...]:
     """What it may read: its pool and the pods in it."""
-    name = f"{service.name}-picker"
-    rules = [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-        {
-            "apiGroups": ["inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai"],
-            "resources": ["inferencepools", "inferenceobjectives", "inferencemodelrewrites"],
-            "verbs": ["get", "list", "watch"],
-        },
-    ]
-    subject = {"kind": "ServiceAccount", "name": name}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    name, reads = f"{service.name}-picker", ["get", "list", "watch"]
+    groups = ["inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai"]
+    kinds = ["inferencepools", "inferenceobjectives", "inferencemodelrewrites"]
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": reads}, {"apiGroups": groups, "resources": kinds, "verbs": reads}]
+    bound = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     return (
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(service, "-picker")},
-        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata(service, "-picker"), "rules": rules},
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata(service, "-picker"),
-            "subjects": [subject],
-            "roleRef": role,
-        },
+        manifest(service, "ServiceAccount", None, "-picker"),
+        manifest(service, "Role", None, "-picker", rules=rules),
+        manifest(service, "RoleBinding", None, "-picker", subjects=[{"kind": "ServiceAccount", "name": name}], roleRef=bound),
     )
 
 
@@ -131,12 +119,7 @@ def picker_config(service: Service) -> dict[str, Any]:
         "plugins": plugins,
         "schedulingProfiles": profiles,
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata(service, "-picker-config"),
-        "data": {"picker.yaml": yaml_text(config)},
-    }
+    return manifest(service, "ConfigMap", None, "-picker-config", data={"picker.yaml": yaml_text(config)})
 
 
 # The pods of two pools with llm-d: prefill pods, and decode pods whose routing sidecar has a prompt computed elsewhere first.
@@ -158,12 +141,8 @@ def half(service: Service) -> dict[str, Any]:
         address = {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
         engine["env"] = [*engine["env"], noted(address, "Where the other pool's engines fetch KV caches.")]
     if role == "decode":
-        arguments = [
-            f"--port={PORT}",
-            f"--vllm-port={service.port}",
-            f"--kv-connector={CONNECTORS[service.family]}",
-            "--secure-proxy=false",
-        ]
+        connector = f"--kv-connector={CONNECTORS[service.family]}"
+        arguments = [f"--port={PORT}", f"--vllm-port={service.port}", connector, "--secure-proxy=false"]
         sidecar = {
             "name": "routing-proxy",
             "image": noted(SIDECAR, SIDECAR_READ),
@@ -196,13 +175,11 @@ def files(service: Service) -> dict[str, str]:
         ),
         "picker-config.yaml": yaml_text(picker_config(service), head=CONFIG_READ),
     }
-    scaled = service.target_in_flight is not None
-    return bundle(service, written, beside={"README.md": page(service)}, autoscaled=scaled)
+    return bundle(service, written, {"README.md": page(service)})
 
 
 def page(service: Service) -> str:
     """The page in Markdown."""
-    keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
     rows = [
         (
             f"`{'leader-worker-set' if service.spans > 1 else 'deployment'}.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
@@ -211,14 +188,13 @@ def page(service: Service) -> str:
         ("`inference-pool.yaml`, `route.yaml`", "the pods as a pool, and the way to it from a gateway"),
         ("`picker.yaml`, `picker-config.yaml`", "llm-d's endpoint picker: which pod gets a request, by prefix, queue and KV cache"),
     ]
-    if service.target_in_flight is not None:
-        rows.append(("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA"))
     return cluster_page(
         service,
         runs_on="llm-d",
         needs=(
             "The cluster needs the Gateway API with its inference extension, a Gateway `inference-gateway` of a controller that knows it, "
-            f"{service.prerequisites}kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`. "
+            f"{service.prerequisites}kube-prometheus-stack{keda_too(service)}. "
+            "A gated model needs a Secret `hf-token` with the key `token`. "
             "The picker serves TLS with a certificate that it signs itself, as gateways expect; Istio verifies certificates and needs a "
             f"DestinationRule for the host `{service.name}-picker` with `tls: {{mode: SIMPLE, insecureSkipVerify: true}}`."
         ),
@@ -233,4 +209,5 @@ def page(service: Service) -> str:
         url=f'"http://$HOST{_prefix(service)}"',
         instances=service.pool.instances,
         rows=rows,
+        scaled="pods",
     )

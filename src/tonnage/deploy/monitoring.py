@@ -71,21 +71,18 @@ def rules(service: Service, gpus: str, least: int, *, fronted: bool = False) -> 
         groups.append(noted({"name": f"{service.name}-slow-share", "interval": "30s", "rules": recorded}, about))
     burning = [rule for one in found for rule in _burning(service, one)]
     if burning:
-        groups.append(noted({"name": f"{service.name}-limits", "rules": burning}, _about(found)))
+        lines = ["The plan's limits over 30 days: " + "; ".join(one.label for one in found) + "."]
+        lines.append(
+            "A rate of 14.4 spends 2 % of the month's budget in an hour. Both windows must burn: the short one ends the alert soon."
+        )
+        if any(one.stands_in for one in found):
+            lines.append("The engine publishes no TPOT of single requests; the gaps between tokens stand in for it.")
+        groups.append(noted({"name": f"{service.name}-limits", "rules": burning}, "\n".join(lines)))
     groups.append({"name": f"{service.name}-service", "rules": list(_service_rules(service, least, fronted))})
     if len(service.halves) == 1:
         about = "Drift since the plan; `tonnage diff plan.json URL` says how many systems it takes."
         groups.append(noted({"name": f"{service.name}-drift", "interval": "30m", "rules": list(_drift_rules(service))}, about))
     return {"groups": groups}
-
-
-def _about(found: tuple[Objective, ...]) -> str:
-    """What is above the rules of the limits."""
-    lines = ["The plan's limits over 30 days: " + "; ".join(one.label for one in found) + "."]
-    lines.append("A rate of 14.4 spends 2 % of the month's budget in an hour. Both windows must burn: the short one ends the alert soon.")
-    if any(one.stands_in for one in found):
-        lines.append("The engine publishes no TPOT of single requests; the gaps between tokens stand in for it.")
-    return "\n".join(lines)
 
 
 def _slow(one: Objective, window: str) -> str:
@@ -332,7 +329,10 @@ def dashboard_text(service: Service) -> str:
 def dashboard(service: Service) -> dict[str, Any]:
     """The dashboard; its data source is requested when it is opened."""
     source = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
-    placed = [_placed(panel, place) for place, panel in enumerate(_panels(service))]
+    placed = [
+        {"id": i + 1, "gridPos": {"x": i * WIDE % COLUMNS, "y": i // (COLUMNS // WIDE) * HIGH, "w": WIDE, "h": HIGH}, **panel}
+        for i, panel in enumerate(_panels(service))
+    ]
     return {
         "uid": f"tonnage-{service.name}"[:40],
         "title": f"{service.served}: the plan and what is",
@@ -344,11 +344,6 @@ def dashboard(service: Service) -> dict[str, Any]:
         "templating": {"list": [source]},
         "panels": placed,
     }
-
-
-def _placed(panel: dict[str, Any], place: int) -> dict[str, Any]:
-    at = {"x": place * WIDE % COLUMNS, "y": place // (COLUMNS // WIDE) * HIGH, "w": WIDE, "h": HIGH}
-    return {"id": place + 1, "gridPos": at, **panel}
 
 
 def _panels(service: Service) -> Iterator[dict[str, Any]]:
@@ -376,10 +371,17 @@ def _panels(service: Service) -> Iterator[dict[str, Any]]:
     for one in objectives(service):
         yield _panel(one.label, "s", {"measured": one.quantile("5m"), "plan: limit": _line(one.limit.seconds), **_predicted(service, one)})
         if one.budget is not None:
+            budget = one.budget or 0.0
+            share = f"tonnage:{one.key}_slow:ratio_rate"
             yield _panel(
                 f"Share of {one.counted} slower than {one.limit.metric.upper()} {one.limit.milliseconds:,g} ms",
                 "percentunit",
-                _burning_panel(one, at),
+                {
+                    "of 5 minutes": f"{share}5m{{{at}}}",
+                    "of 1 hour": f"{share}1h{{{at}}}",
+                    "budget": _line(budget),
+                    "a page": _line(min(14.4 * budget, HIGHEST_SHARE)),
+                },
             )
     yield _panel("Instances", "short", {"answering": running, "plan": _line(service.pool.instances)})
     gpus = {"measured": f"avg({gpu_use(service)}) / 100", "plan: utilisation at the peak": _line(choice.utilisation)}
@@ -398,17 +400,6 @@ def _predicted(service: Service, one: Objective) -> dict[str, str]:
     latencies = {"ttft": peak.ttft_ms, "itl": peak.itl_ms, "tpot": peak.tpot_ms, "e2e": peak.e2e_ms}[one.limit.metric]
     value = getattr(latencies, one.limit.statistic, None)  # none of a share
     return {} if value is None else {"plan: at the peak": _line(value / 1e3)}
-
-
-def _burning_panel(one: Objective, at: str) -> dict[str, str]:
-    budget = one.budget or 0.0
-    share = f"tonnage:{one.key}_slow:ratio_rate"
-    return {
-        "of 5 minutes": f"{share}5m{{{at}}}",
-        "of 1 hour": f"{share}1h{{{at}}}",
-        "budget": _line(budget),
-        "a page": _line(min(14.4 * budget, HIGHEST_SHARE)),
-    }
 
 
 def _line(value: float) -> str:

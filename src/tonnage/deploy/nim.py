@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.kubernetes import disruption_budget, model_cache, network_service
-from tonnage.deploy.plan_text import cluster_page, head
+from tonnage.deploy.kubernetes import model_cache, network_service, waits
+from tonnage.deploy.plan_text import cluster_page, head, scaling_rows
 from tonnage.deploy.service import CONTEXT, PORT, Service, without
-from tonnage.deploy.workload import adapter, bundle, container, deployment, hpa, keda, manifest, placing, pod, startup_tries
+from tonnage.deploy.workload import adapter, bundle, container, deployment, disruptions, hpa, keda, manifest, placing, pod, probes, selector
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 from tonnage.errors import InputError, option
 from tonnage.formats.prometheus import HISTORIES
@@ -26,10 +26,7 @@ SAID = {
 }
 """Flags that variables and the profile say, the context's first."""
 
-FREE = {
-    "vllm": "nvcr.io/nim/nvidia/vllm-model-free-nim:2.1.0",
-    "sglang": "nvcr.io/nim/nvidia/sglang-model-free-nim:2.1.0",
-}
+FREE = {"vllm": "nvcr.io/nim/nvidia/vllm-model-free-nim:2.1.0", "sglang": "nvcr.io/nim/nvidia/sglang-model-free-nim:2.1.0"}
 """Model-free images, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0, read 2026-11-23)."""
 
 FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}  # What a profile's name calls a number format
@@ -86,17 +83,15 @@ def prepared(service: Service) -> Service:
 
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
-    scaled = service.target_in_flight is not None
     written = {
         "deployment.yaml": yaml_text(instances(service), head=f"{head(service)}\n{SOURCE_1 if _first(service) else SOURCE}."),
         "service.yaml": yaml_text(network_service(service)),
         "model-cache.yaml": yaml_text(model_cache(service)),
-        "disruption-budget.yaml": yaml_text(disruption_budget(service)),
-        **({"autoscaling.yaml": yaml_text(keda(service))} if scaled else {}),
+        "disruption-budget.yaml": yaml_text(disruptions(service, selector(service))),
+        **({} if service.target_in_flight is None else {"autoscaling.yaml": yaml_text(keda(service))}),
     }
     further = {"README.md": page(service), "nim-service.yaml": yaml_text(nim_service(service), head=_operated(service))}
-    scraped = {"portNumber": PORT, "path": METRICS}
-    return bundle(service, written, beside=further, endpoint=scraped, autoscaled=scaled)
+    return bundle(service, written, further, endpoint={"portNumber": PORT, "path": METRICS})
 
 
 def image(service: Service) -> str:
@@ -197,18 +192,13 @@ def _told_2(service: Service) -> Iterator[Any]:
 def nim(service: Service) -> dict[str, Any]:
     """NIM's container: the image, what is set by variables, its own probes."""
     own, inside = container(service), "TensorRT-LLM" if _first(service) else service.family
-    live, ready = ({"httpGet": {"path": f"/v1/health/{name}", "port": "http"}} for name in ("live", "ready"))
+    told = f"{service.startup_seconds} s to start: an allowance by the size of the weights; measure your own."
     return {
         "name": "nim",
         "image": noted(image(service), f"Its {inside} is a version of its own, and the plan is for {service.pool.engine_preset}."),
         "env": environment(service),
         "ports": [{"name": "http", "containerPort": PORT}],
-        "startupProbe": noted(
-            {**ready, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": startup_tries(service)},
-            f"{service.startup_seconds} s to start: an allowance by the size of the weights; measure your own.",
-        ),
-        "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2},
-        "livenessProbe": {**live, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6},
+        **probes(service, told, "/v1/health/ready", "/v1/health/live"),
         "lifecycle": own["lifecycle"],
         "resources": own["resources"],
         "securityContext": own["securityContext"],
@@ -274,11 +264,10 @@ def _at_api(probe: Any) -> dict[str, Any]:
 
 def page(service: Service) -> str:
     """The page in Markdown."""
-    scaled = [("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA")]
     rows = [
         ("`deployment.yaml`", f"{service.pool.instances} pods of NIM, its profile and variables, probes, resources"),
         ("`service.yaml`, `model-cache.yaml`, `disruption-budget.yaml`", "address, cache, one pod at a time"),
-        *(scaled if service.target_in_flight is not None else []),
+        *scaling_rows(service),
         ("`nim-service.yaml`", "for NVIDIA's NIM operator, in place of `deployment.yaml`, `service.yaml` and `autoscaling.yaml`"),
     ]
     peak = service.plan.demand.sizing_requests_per_second
@@ -291,17 +280,12 @@ def page(service: Service) -> str:
             "with ReadWriteMany, kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the "
             "key `token`."
         ),
-        commands=(
-            "kubectl apply --kustomize .",
-            f"kubectl rollout status deployment/{service.name} --timeout {service.startup_seconds + 300}s",
-            f"kubectl port-forward deployment/{service.name} 8080:{PORT} &",
-        ),
+        commands=("kubectl apply --kustomize .", waits(service), f"kubectl port-forward deployment/{service.name} 8080:{PORT} &"),
         url="http://127.0.0.1:8080",
         instances=1,
         rows=rows,
         further=(
-            "The port-forward leads to one pod, which gets its share of the plan's peak. For all of them run "
-            "`tonnage bench` in a pod of the "
-            f"cluster against `http://{service.name}` with `--request-rate {peak:.6g}`."
+            "The port-forward leads to one pod, which gets its share of the plan's peak. For all of them run `tonnage bench` in a pod of "
+            f"the cluster against `http://{service.name}` with `--request-rate {peak:.6g}`."
         ),
     )

@@ -37,26 +37,19 @@ def _line(choice: Candidate) -> str:
 
 def instead_line(service: Service) -> str:
     """The reason why this is not the plan's choice, and the difference in systems; empty if it is the choice."""
-    if service.instead is None:
+    choice, pool = service.instead_of, service.pool
+    if choice is None:
         return ""
-    choice, pool = service.instead.choice, service.pool
+    more = pool.systems - choice.systems
+    than = f"{abs(more)} {'more' if more > 0 else 'fewer'} than" if more else "as many as"
     told = (
-        f"These files do not deploy the plan's choice ({_line(choice)}): {service.instead.why}. They deploy "
-        f"the nearest other deployment of the plan: {_line(service.choice)}. It needs {_against(pool.systems, choice.systems)}."
+        f"These files do not deploy the plan's choice ({_line(choice)}): {service.why}. They deploy the nearest other deployment of the "
+        f"plan: {_line(service.choice)}. It needs {pool.systems} system{'' if pool.systems == 1 else 's'}, {than} the choice."
     )
     if not service.choice.checked:
-        again = f"`--gpu {pool.gpu} --engine {pool.engine_preset}`"
-        told += (
-            f" The number of systems is an estimate, because only the choice's fleet was simulated; to check it, size again with {again}."
-        )
+        told += " The number of systems is an estimate, because only the choice's fleet was simulated; to check it, size again with "
+        told += f"`--gpu {pool.gpu} --engine {pool.engine_preset}`."
     return told
-
-
-def _against(systems: int, chosen: int) -> str:
-    """The number of systems, compared with the choice."""
-    more = systems - chosen
-    than = f"{abs(more)} {'more' if more > 0 else 'fewer'} than" if more else "as many as"
-    return f"{systems} system{'' if systems == 1 else 's'}, {than} the choice"
 
 
 def paragraph(text: str) -> str:
@@ -199,6 +192,16 @@ HALVES = (
 )
 
 
+Rows = Sequence[tuple[str, str]]  # File and what is in it
+
+
+def page_text(service: Service, title: str, needs: str, commands: Sequence[str], *, rows: Rows, further: str = "") -> str:
+    """The page in Markdown: a paragraph of what it ``needs`` (lines stay), ``commands``, ``further`` paragraphs, and ``rows`` of files."""
+    needs, told = needs if "\n" in needs else paragraph(needs), f"\n{further}\n" if further else ""
+    block, table = "\n".join(commands), "\n".join(f"| {name} | {what} |" for name, what in (*rows, ("`plan.json`", "the plan")))
+    return f"# {title}\n\n{summary(service)}\n\n{needs}\n\n```sh\n{block}\n```\n{told}\n| file | what |\n|---|---|\n{table}\n"
+
+
 def cluster_page(
     service: Service,
     *,
@@ -207,35 +210,39 @@ def cluster_page(
     commands: Sequence[str],
     url: str,
     instances: int,
-    rows: Sequence[tuple[str, str]],
+    rows: Rows,
     further: str = "",
+    scaled: str = "",
 ) -> str:
     """The page in Markdown: what the cluster ``needs``, three ``commands`` and two that test and compare, and ``rows`` of files.
 
-    Bench sends its requests to ``url``, where so many ``instances`` get them; ``further`` is a paragraph behind the commands.
+    Bench sends its requests to ``url``, where so many ``instances`` get them; ``further`` is a paragraph behind the commands, and
+    ``scaled`` what the instances are called that KEDA moves, "" where it moves none.
     """
     asked = instances if instances != service.pool.instances else None
-    block = "\n".join([*commands, bench_command(service, url, instances=instances), compare_command(instances=asked)])
-    table = "\n".join(f"| {name} | {what} |" for name, what in rows)
     if service.checkpoint.startswith(FOLDER):
         needs += f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
-    dashboard = "| `dashboard.json` | for Grafana, with the plan's capacity and limits as dashed lines |\n"
+    watched = WATCHED
     if len(service.halves) > 1:
-        further, dashboard = f"{further} {HALVES}".strip(), ""
-    told = f"\n{paragraph(further)}\n" if further else ""
-    return f"""# {service.served} with {runs_on}
+        further, watched = f"{further} {HALVES}".strip(), WATCHED[:1]
+    measured = (bench_command(service, url, instances=instances), compare_command(instances=asked))
+    rows = [*rows, *(scaling_rows(service, scaled) if scaled else ()), *watched]
+    told = paragraph(further) if further else ""
+    return page_text(service, f"{service.served} with {runs_on}", needs, [*commands, *measured], rows=rows, further=told)
 
-{summary(service)}
 
-{paragraph(needs)}
+WATCHED: Rows = (
+    ("`pod-monitor.yaml`, `alerts.yaml`", "for the Prometheus operator: what is scraped, and the rules"),
+    ("`dashboard.json`", "for Grafana, with the plan's capacity and limits as dashed lines"),
+)
 
-```sh
-{block}
-```
-{told}
-| file | what |
-|---|---|
-{table}
-| `pod-monitor.yaml`, `alerts.yaml` | for the Prometheus operator: what is scraped, and the rules |
-{dashboard}| `plan.json` | the plan |
-"""
+
+def scaling_rows(service: Service, noun: str = "pods") -> Rows:
+    """The row of the autoscaler's file; none where nothing follows the load."""
+    told = f"{service.least_instances} to {service.pool.instances} {noun}, by KEDA"
+    return [] if service.target_in_flight is None else [("`autoscaling.yaml`", told)]
+
+
+def keda_too(service: Service) -> str:
+    """The end of a list of what the cluster needs."""
+    return "" if service.target_in_flight is None else ", and KEDA for the autoscaling"

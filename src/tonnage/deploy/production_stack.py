@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
-from tonnage.deploy.plan_text import argv_notes, cluster_page, head, image_note, startup_line
+from tonnage.deploy.plan_text import argv_notes, cluster_page, head, image_note, keda_too, startup_line
 from tonnage.deploy.service import PORT, Service, without
-from tonnage.deploy.workload import RESOURCE, bundle, disruptions, environment, keda, placing, probes
+from tonnage.deploy.workload import ENVIRONMENT, RESOURCE, bundle, disruptions, keda, placing, probes
 from tonnage.deploy.yaml_comments import noted, plain, yaml_text
 
 MODEL = "engine"  # The chart's name of the model, a part of each name that it composes
@@ -41,14 +41,13 @@ def prepared(service: Service) -> Service:
 def files(service: Service) -> dict[str, str]:
     """The text of each file by its name."""
     matched = _labels(service)
-    scaled = service.target_in_flight is not None
     moved = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment_name(service.name, MODEL)}
     applied = {
         "disruption-budget.yaml": yaml_text(disruptions(service, matched)),
-        **({"autoscaling.yaml": yaml_text(keda(service, moved))} if scaled else {}),
+        **({} if service.target_in_flight is None else {"autoscaling.yaml": yaml_text(keda(service, moved))}),
     }
     beside = {"values.yaml": yaml_text(values(service), head=head(service)), "README.md": page(service)}
-    return bundle(service, applied, beside=beside, monitored=matched, endpoint={"port": "container-port"}, autoscaled=scaled)
+    return bundle(service, applied, beside, matched, {"port": "container-port"})
 
 
 def deployment_name(release: str, model: str) -> str:
@@ -112,7 +111,7 @@ def _model(service: Service) -> dict[str, Any]:
         "pvcStorage": f"{service.cache_gib}Gi",
         "pvcAccessMode": noted(["ReadWriteMany"], "Several nodes read it: a storage class with ReadWriteMany."),
         "shmSize": f"{service.shared_memory_gib}Gi",
-        "env": environment()[1:],
+        "env": ENVIRONMENT[1:],
         "nodeSelectorTerms": _terms(plain(placing(service))),
         "vllmConfig": config,
     }
@@ -161,15 +160,12 @@ def page(service: Service) -> str:
         ("`values.yaml`", f"of the chart `vllm-stack`: {service.pool.instances} instances and its router"),
         ("`disruption-budget.yaml`", "one pod at a time"),
     ]
-    if service.target_in_flight is not None:
-        rows.append(("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA"))
-    scaled = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
     folder = f" The claim `{name}-{MODEL}-storage-claim` is mounted at {MOUNTED}: put the checkpoint's folder into it."
     chart = "helm repo add vllm https://vllm-project.github.io/production-stack"
     return cluster_page(
         service,
         runs_on="vLLM's production stack",
-        needs=f"The cluster needs {service.prerequisites}kube-prometheus-stack{scaled}; you need Helm 3."
+        needs=f"The cluster needs {service.prerequisites}kube-prometheus-stack{keda_too(service)}; you need Helm 3."
         + (folder if service.local else ""),
         commands=(
             f"{chart} && helm upgrade --install {name} vllm/vllm-stack --values values.yaml --wait --timeout {seconds}s",
@@ -179,6 +175,7 @@ def page(service: Service) -> str:
         url="http://127.0.0.1:8080",
         instances=service.pool.instances,
         rows=rows,
+        scaled="pods",
         further=(
             "The release must have this name: rules and autoscaling find its objects by it. The chart has no grace period, so Kubernetes "
             f"gives a pod that ends 30 s, and a request of this plan may take {service.drain_seconds} s; and it reports a failed rollout "

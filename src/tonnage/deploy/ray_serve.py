@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, head, least_line, summary
+from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, head, least_line, page_text
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
 
@@ -51,26 +51,14 @@ def _value(text: str) -> Value:
     return text
 
 
+_BY_NAME = (
+    *("v100-sxm2-32gb", "t4", "l4", "l40s", "a10g-24gb", "h100-pcie-80gb", "h100-sxm-80gb", "h100-nvl-94gb", "h200-sxm-141gb"),
+    *("h200-nvl-141gb", "h20-96gb", "b200-sxm-180gb", "b300-sxm-270gb", "gb200-186gb", "gb300-279gb"),
+)
 ACCELERATORS = {
-    "v100-sxm2-32gb": "V100",
-    "t4": "T4",
-    "l4": "L4",
-    "l40s": "L40S",
-    "a10g-24gb": "A10G",
-    "a100-pcie-40gb": "A100-40G",
-    "a100-sxm-40gb": "A100-40G",
-    "a100-pcie-80gb": "A100-80G",
-    "a100-sxm-80gb": "A100-80G",
-    "h100-pcie-80gb": "H100",
-    "h100-sxm-80gb": "H100",
-    "h100-nvl-94gb": "H100",
-    "h200-sxm-141gb": "H200",
-    "h200-nvl-141gb": "H200",
-    "h20-96gb": "H20",
-    "b200-sxm-180gb": "B200",
-    "b300-sxm-270gb": "B300",
-    "gb200-186gb": "GB200",
-    "gb300-279gb": "GB300",
+    **{gpu: gpu.partition("-")[0].upper() for gpu in _BY_NAME},
+    **dict.fromkeys(("a100-pcie-40gb", "a100-sxm-40gb"), "A100-40G"),
+    **dict.fromkeys(("a100-pcie-80gb", "a100-sxm-80gb"), "A100-80G"),
     "rtx-pro-6000-blackwell-se": "RTX-PRO-6000",
 }
 """Ray's names of GPUs, by catalog id (Ray 2.60, ``ray/util/accelerators``, read 2026-11-23). For other GPUs the type is left out."""
@@ -95,12 +83,7 @@ def application(service: Service) -> dict[str, Any]:
         "engine_kwargs": noted(engine_arguments(service.pool.launch), argv_notes(service)),
         "deployment_config": deployment(service),
     }
-    one = {
-        "name": service.name,
-        "route_prefix": "/",
-        "import_path": "ray.serve.llm:build_openai_app",
-        "args": {"llm_configs": [config]},
-    }
+    one = {"name": service.name, "route_prefix": "/", "import_path": "ray.serve.llm:build_openai_app", "args": {"llm_configs": [config]}}
     return {"http_options": {"host": "0.0.0.0", "port": PORT}, "applications": [one]}
 
 
@@ -136,26 +119,19 @@ def deployment(service: Service) -> dict[str, Any]:
 
 def readme(service: Service) -> str:
     """The page in Markdown."""
-    return f"""# {service.served} with Ray Serve
-
-{summary(service)}
-
+    needs = f"""\
 The cluster's nodes need `ray[llm]`, which brings a vLLM of its own: look at `vllm --version`, since the plan is for
-{service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started.
-
-```sh
-serve deploy serve.yaml
-serve status --name {service.name}
-curl --fail http://127.0.0.1:{PORT}/v1/models
-{bench_command(service, f"http://127.0.0.1:{PORT}", instances=service.pool.instances)}
-{compare_command(instances=None)}
-```
-
+{service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started."""
+    further = """\
 `compare` takes the plan's number of instances; say `--instances` if others run. Ray shares requests by the shorter of two queues. Metrics
-and dashboards are Ray's own; rules for its names are not written.
-
-| file | what |
-|---|---|
-| `serve.yaml` | the application: the model, the engine's arguments, {service.least_instances} to {service.pool.instances} replicas |
-| `plan.json` | the plan |
-"""
+and dashboards are Ray's own; rules for its names are not written."""
+    commands = (
+        "serve deploy serve.yaml",
+        f"serve status --name {service.name}",
+        f"curl --fail http://127.0.0.1:{PORT}/v1/models",
+        bench_command(service, f"http://127.0.0.1:{PORT}", instances=service.pool.instances),
+        compare_command(instances=None),
+    )
+    replicas = f"{service.least_instances} to {service.pool.instances} replicas"
+    rows = [("`serve.yaml`", f"the application: the model, the engine's arguments, {replicas}")]
+    return page_text(service, f"{service.served} with Ray Serve", needs, commands, rows=rows, further=further)

@@ -29,15 +29,7 @@ from tonnage.version import VERSION
 
 def without(words: Sequence[str], *left_out: str) -> list[str]:
     """The words of a command without some flags and the values behind them."""
-    found: list[str] = []
-    place = 0
-    while place < len(words):
-        if words[place] in left_out:
-            place += 2
-            continue
-        found.append(words[place])
-        place += 1
-    return found
+    return [word for before, word in zip(("", *words), words, strict=False) if before not in left_out and word not in left_out]
 
 
 LEADER = "$(LWS_LEADER_ADDRESS)"
@@ -105,14 +97,6 @@ KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instead:
-    """The plan's choice, if another deployment of the plan is written in its place."""
-
-    choice: Candidate
-    why: str  # reason why the target cannot run it, as a clause
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """A deployment of a plan, ready to be written for a target: its choice, or the next best that the target can run."""
 
@@ -124,7 +108,8 @@ class Service:
     loading: Loading
     gpu: Gpu  # that it runs on
     signals: Signals  # the metrics that the engine publishes
-    instead: Instead | None = None  # the plan's choice and the reason against it; None if this is the choice
+    instead_of: Candidate | None = None  # the plan's choice where this is another deployment, and why the target cannot run it, as a clause
+    why: str = ""
     simulated: bool = False  # whether ``tonnage serve`` runs in place of the engine, without GPUs and checkpoint
     case: str = ""  # its use case, which begins the names of its objects where several are deployed side by side; empty for one
 
@@ -357,9 +342,7 @@ def obstacle(candidate: Candidate) -> str:
     further = (*pool.launch, *(node_words(family, nodes=2, rank="0") if spans and family in SPANNING else ()))
     if spans and len(candidate.pools) > 1:
         return f"an instance of {pool.parallelism.gpus} GPUs of one of two pools spans several machines, which deploy does not write"
-    if fault := interface.fault(further, pool.launch_file):
-        return fault
-    return ""
+    return interface.fault(further, pool.launch_file) or ""
 
 
 def dns_label(text: str) -> str:
@@ -409,7 +392,8 @@ def service_of(
         loading=loaded,
         gpu=gpu,
         signals=HISTORIES[engine.family].of(interface),
-        instead=None if taken is choice else Instead(choice=choice, why=why),
+        instead_of=None if taken is choice else choice,
+        why=why,
         simulated=simulated,
     )
 

@@ -12,20 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tonnage.deploy.compose import files as compose
-from tonnage.deploy.dynamo import files as dynamo
-from tonnage.deploy.kserve import files as kserve
-from tonnage.deploy.kubernetes import files as kubernetes
-from tonnage.deploy.llm_d import files as llm_d
-from tonnage.deploy.nim import files as nim
-from tonnage.deploy.nim import prepared as nim_prepared
+from tonnage.deploy import compose, dynamo, kserve, kubernetes, llm_d, nim, production_stack, ray_serve, triton
 from tonnage.deploy.plan_text import choice_line
-from tonnage.deploy.production_stack import files as production_stack
-from tonnage.deploy.production_stack import prepared as stack_prepared
-from tonnage.deploy.ray_serve import files as ray_serve
 from tonnage.deploy.service import Service, around, dns_label, obstacle, service_of
-from tonnage.deploy.triton import files as triton
-from tonnage.deploy.triton import prepared as triton_prepared
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
@@ -37,19 +26,19 @@ from tonnage.spec.targets import TARGETS as RUNS
 from tonnage.spec.targets import target_lacks, target_runs
 
 TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
-    "compose": compose,
-    "kubernetes": kubernetes,
-    "kserve": kserve,
-    "llm-d": llm_d,
-    "dynamo": dynamo,
-    "production-stack": production_stack,
-    "ray-serve": ray_serve,
-    "nim": nim,
-    "triton": triton,
+    "compose": compose.files,
+    "kubernetes": kubernetes.files,
+    "kserve": kserve.files,
+    "llm-d": llm_d.files,
+    "dynamo": dynamo.files,
+    "production-stack": production_stack.files,
+    "ray-serve": ray_serve.files,
+    "nim": nim.files,
+    "triton": triton.files,
 }
 """Writes the text of each file, by its name; ``spec.targets`` says what a target runs."""
 
-PREPARED = {"nim": nim_prepared, "production-stack": stack_prepared, "triton": triton_prepared}
+PREPARED = {"nim": nim.prepared, "production-stack": production_stack.prepared, "triton": triton.prepared}
 """Where a target has other checkpoints or metrics than its engines."""
 
 REHEARSED = ("compose", "kubernetes", "kserve", "llm-d")
@@ -87,15 +76,12 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
         return _loaded(target, service_of(plan, checkpoint=checkpoint, drafter=drafter, simulated=simulated))
     first = choice.pools[0]
 
-    def distance(other: Candidate) -> tuple[bool, bool]:
-        return other.pools[0].gpu != first.gpu, not _same_format(other, choice)
-
     others = [one for one in plan.candidates if not _why_not(target, one) and (checkpoint is None or _same_format(one, choice))]
     if not others:
         able = [f"{option('target')} {name}" for name in RUNS if not _why_not(name, choice)] if len(choice.pools) > 1 else []
         instead = f"; write {' or '.join(able)}" if able else f", and no other deployment of the plan runs on {target}"
         raise NothingRuns(f"{option('target')}: {why}{instead}")
-    nearest = min(others, key=distance)
+    nearest = min(others, key=lambda other: (other.pools[0].gpu != first.gpu, not _same_format(other, choice)))
     taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=nearest, why=why, simulated=simulated)
     return _loaded(target, taken)
 

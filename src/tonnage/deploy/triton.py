@@ -14,7 +14,7 @@ from typing import Any
 
 from tonnage.deploy.checkpoint import source_of
 from tonnage.deploy.monitoring import dashboard_text, rules
-from tonnage.deploy.plan_text import argv_notes, bench_command, compare_command, gpu_words, head, paragraph, summary
+from tonnage.deploy.plan_text import Rows, argv_notes, bench_command, compare_command, gpu_words, head, page_text, paragraph
 from tonnage.deploy.ray_serve import engine_arguments
 from tonnage.deploy.service import Service
 from tonnage.deploy.yaml_comments import noted, yaml_text
@@ -291,64 +291,42 @@ def readme(service: Service) -> str:
         f"--publish 8000:8000 --publish 8102:8002 \\\n"
         f"    --volume $PWD:/deployment --workdir /deployment {image} tritonserver --model-repository /deployment/repository"
     )
-    bench = bench_command(service, "http://127.0.0.1:8000", instances=1, triton=True)
-    return f"""# {service.served} with Triton
-
-{summary(service)}
-
-{_what(service)}
-
-```sh
-{first}
-{start}
-curl --fail --retry 100 --retry-connrefused --retry-delay 10 http://127.0.0.1:8000/v2/health/ready
-{bench}
-{compare_command(instances=1)}
-```
-
-{_further(service)}
-
-| file | what |
-|---|---|
-{_rows(service)}
-| `plan.json` | the plan |
-"""
-
-
-def _further(service: Service) -> str:
+    commands = (
+        first,
+        start,
+        "curl --fail --retry 100 --retry-connrefused --retry-delay 10 http://127.0.0.1:8000/v2/health/ready",
+        bench_command(service, "http://127.0.0.1:8000", instances=1, triton=True),
+        compare_command(instances=1),
+    )
     machines = math.ceil(service.pool.instances / service.per_machine)
     several = f" ({service.per_machine} per machine; copy this folder to all {machines} machines)" if machines > 1 else ""
-    return paragraph(
+    further = paragraph(
         f"The second command starts one of the plan's {service.pool.instances} instances, on {gpu_words(service)}. Start each further "
         f"instance{several} with other GPUs and ports, and put `tonnage gateway` in front of them. If tritonserver is installed without a "
         "container, start it with `tonnage serve --engine triton --model repository`."
     )
+    what, rows = _parts(service)
+    return page_text(service, f"{service.served} with Triton", what, commands, rows=rows, further=further)
 
 
-def _what(service: Service) -> str:
+def _parts(service: Service) -> tuple[str, Rows]:
+    """What the repository's models do, and their folders."""
+    name = service.name
     if service.family == "vllm":
-        return "vLLM's backend batches by itself and streams; Triton hands every request on."
-    return paragraph(
+        return "vLLM's backend batches by itself and streams; Triton hands every request on.", [
+            (f"`repository/{name}`", "the model: vLLM's backend and its arguments"),
+            ("`alerts.yaml`, `prometheus.yaml`, `dashboard.json`", "the rules on vLLM's metrics, what is scraped, the dashboard"),
+        ]
+    what = (
         "The model is an ensemble of a tokenizer, the engine and a detokenizer. The engine is decoupled and streams: with `stream` set, "
         "each step's tokens become a piece of text, and `bench` measures TTFT. Pieces are decoded by themselves; a tokenizer that marks "
         "spaces at the beginning of words may lose some."
     )
-
-
-def _rows(service: Service) -> str:
-    name = service.name
-    if service.family == "vllm":
-        rows = [
-            (f"`repository/{name}`", "the model: vLLM's backend and its arguments"),
-            ("`alerts.yaml`, `prometheus.yaml`, `dashboard.json`", "the rules on vLLM's metrics, what is scraped, the dashboard"),
-        ]
-    else:
-        rows = [
-            (f"`repository/{name}`", "the ensemble"),
-            (f"`repository/{name}-tokenize`, `-detokenize`", "text to tokens and back, batched, with priorities and time limits"),
-            (f"`repository/{name}-engine`", "TensorRT-LLM"),
-        ]
-    return "\n".join(f"| {place} | {what} |" for place, what in rows)
+    return what, [
+        (f"`repository/{name}`", "the ensemble"),
+        (f"`repository/{name}-tokenize`, `-detokenize`", "text to tokens and back, batched, with priorities and time limits"),
+        (f"`repository/{name}-engine`", "TensorRT-LLM"),
+    ]
 
 
 FIRST_METRICS = 8102  # Port of the metrics of the first instance on its machine; the others follow

@@ -108,7 +108,9 @@ def read_files(files: Mapping[str, str], service: Service) -> Folder:
     try:
         pods += (group for one in objects for group in pods_of(one))
         parts += _engines(values, pods, service, faults)
-        faults += (f"{file}: {told}" for file, told in unresolved([*objects, *_generated(values)], pods))
+        made_by = at(_first(values, "kustomization.yaml"), "configMapGenerator") or ()
+        maps = [Written(file="kustomization.yaml", value={"kind": "ConfigMap", "metadata": {"name": one["name"]}}) for one in made_by]
+        faults += (f"{file}: {told}" for file, told in unresolved([*objects, *maps], pods))
         faults += _with_each_other(values, pods, service)
         needs = tuple(dict.fromkeys(secrets(pods)))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
@@ -164,12 +166,6 @@ def _objects(file: str, documents: Sequence[Any]) -> Iterator[Written]:
                 yield from _objects(file, found)
 
 
-def _generated(values: Mapping[str, Sequence[Any]]) -> Iterator[Written]:
-    """The ConfigMaps that kustomize makes."""
-    for made in at(_first(values, "kustomization.yaml"), "configMapGenerator") or ():
-        yield Written(file="kustomization.yaml", value={"kind": "ConfigMap", "metadata": {"name": made["name"]}})
-
-
 def _first(values: Mapping[str, Sequence[Any]], file: str) -> Any:
     return next(iter(values.get(file) or ()), None)
 
@@ -178,7 +174,8 @@ Command = tuple[str, str, list[str], Mapping[str, Any]]  # File, name, words and
 
 
 def _commands(values: Mapping[str, Sequence[Any]], pods: Sequence[Pods]) -> Iterator[Command]:
-    inner, _ = _parsed(dict(_config_maps(values)))
+    maps = [one for documents in values.values() for one in documents if at(one, "kind") == "ConfigMap"]
+    inner, _ = _parsed({name: text for one in maps for name, text in (one.get("data") or {}).items()})
     configs = {name: _first(found, name) or {} for found in (values, inner) for name in found}
     for group in pods:
         for one in group.containers:
@@ -215,13 +212,6 @@ def _as_flags(arguments: Mapping[str, Any]) -> Iterator[str]:
             yield f"--{flag}" if value else f"--no-{flag}"
         else:
             yield f"--{flag}={json.dumps(value) if isinstance(value, dict) else value}"
-
-
-def _config_maps(values: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, str]]:
-    for documents in values.values():
-        for one in documents:
-            if at(one, "kind") == "ConfigMap":
-                yield from (one.get("data") or {}).items()
 
 
 def _metrics(files: Mapping[str, str], interface: Interface) -> Iterator[str]:

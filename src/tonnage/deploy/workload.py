@@ -129,8 +129,10 @@ def _in_one_rack(service: Service, placed: Mapping[str, Any]) -> dict[str, Any]:
     return {**placed, "affinity": noted(joined, told), "resourceClaims": claims}
 
 
-def leader_worker_set(service: Service, *, further: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The groups of pods of instances that span several machines; ``further`` are labels of a pod."""
+def instances(service: Service, further: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The pods, or the groups of pods of instances that span several machines; ``further`` are labels of a pod."""
+    if service.spans == 1:
+        return deployment(service, further=further)
     named = {"metadata": {"labels": {**labels(service), **(further or {})}}}
     told = f"One instance: {service.spans} pods with {service.gpus // service.spans} GPUs each. "
     told += RACKED if service.racked else ACROSS
@@ -193,7 +195,7 @@ def container(service: Service, rank: str = "0") -> dict[str, Any]:
         "image": noted(service.image, image_note(service)),
         "command": [command],
         "args": noted(said, argv_notes(service)),
-        "env": [*environment(), *own],
+        "env": [*ENVIRONMENT, *own],
         **answers,
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PROBE_S)]}}},
         "resources": resources(service),
@@ -202,25 +204,20 @@ def container(service: Service, rank: str = "0") -> dict[str, Any]:
     }
 
 
-def environment() -> list[Any]:
-    """Where the model is kept, and the hub's token by reference."""
-    token = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
-    return [{"name": "HF_HOME", "value": FOLDER}, noted({"name": "HF_TOKEN", "valueFrom": token}, "Needed for gated models alone.")]
+TOKEN = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}}
+ENVIRONMENT: list[Any] = [{"name": "HF_HOME", "value": FOLDER}, noted(TOKEN, "Needed for gated models alone.")]
+"""Where the model is kept, and the hub's token by reference."""
 
 
-def startup_tries(service: Service) -> int:
-    """How often a start-up probe may fail."""
-    return math.ceil(service.startup_seconds / PROBE_S)
-
-
-def probes(service: Service) -> dict[str, Any]:
-    """Start-up by the size of the model, then readiness and liveness."""
-    get = {"httpGet": {"path": "/health", "port": "http"}}
-    tries = startup_tries(service)
+def probes(service: Service, told: str = "", ready: str = "/health", live: str = "/health") -> dict[str, Any]:
+    """Start-up by the size of the model, with a comment (default: what the allowance is made of), then readiness and liveness by paths."""
+    ask_ready, ask_live = ({"httpGet": {"path": path, "port": "http"}} for path in (ready, live))
+    tries = math.ceil(service.startup_seconds / PROBE_S)
+    start = {**ask_ready, "periodSeconds": PROBE_S, "timeoutSeconds": 5, "failureThreshold": tries}
     return {
-        "startupProbe": noted({**get, "periodSeconds": PROBE_S, "timeoutSeconds": 5, "failureThreshold": tries}, startup_line(service)),
-        "readinessProbe": {**get, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2},
-        "livenessProbe": {**get, "periodSeconds": PROBE_S, "timeoutSeconds": 10, "failureThreshold": 6},
+        "startupProbe": noted(start, told or startup_line(service)),
+        "readinessProbe": {**ask_ready, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2},
+        "livenessProbe": {**ask_live, "periodSeconds": PROBE_S, "timeoutSeconds": 10, "failureThreshold": 6},
     }
 
 
@@ -256,6 +253,9 @@ def scaled_object(service: Service) -> dict[str, str]:
 
 
 API = {
+    **dict.fromkeys(("ConfigMap", "PersistentVolumeClaim", "Service", "ServiceAccount"), "v1"),
+    **dict.fromkeys(("PodMonitor", "PrometheusRule"), "monitoring.coreos.com/v1"),
+    **dict.fromkeys(("Role", "RoleBinding"), "rbac.authorization.k8s.io/v1"),
     "ComputeDomain": "resource.nvidia.com/v1beta1",
     "Deployment": "apps/v1",
     "DynamoGraphDeployment": "nvidia.com/v1beta1",
@@ -265,19 +265,16 @@ API = {
     "LLMInferenceService": "serving.kserve.io/v1alpha2",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     "NIMService": "apps.nvidia.com/v1alpha1",
-    "PersistentVolumeClaim": "v1",
     "PodDisruptionBudget": "policy/v1",
-    "PodMonitor": "monitoring.coreos.com/v1",
-    "PrometheusRule": "monitoring.coreos.com/v1",
     "ScaledObject": "keda.sh/v1alpha1",
-    "Service": "v1",
 }
 """Group and version of each kind of object."""
 
 
-def manifest(service: Service, kind: str, spec: Mapping[str, Any], ending: str = "") -> dict[str, Any]:
-    """An object of a kind in ``API``; an ending of its name tells it from others of its kind."""
-    return {"apiVersion": API[kind], "kind": kind, "metadata": metadata(service, ending), "spec": spec}
+def manifest(service: Service, kind: str, spec: Mapping[str, Any] | None, ending: str = "", **further: Any) -> dict[str, Any]:
+    """An object of a kind in ``API``; an ending of its name tells it from others of its kind, ``further`` is what it has without spec."""
+    head = {"apiVersion": API[kind], "kind": kind, "metadata": metadata(service, ending)}
+    return {**head, **({} if spec is None else {"spec": spec}), **further}
 
 
 def metadata(service: Service, ending: str = "") -> dict[str, Any]:
@@ -294,8 +291,8 @@ def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endp
     ``matched`` are labels of its pods (default: those of the Deployment), ``endpoint`` is where they publish (default: the port "http").
     """
     labelled = {"targetLabel": "deployment", "replacement": service.name}
-    found = {**(endpoint or {"port": "http"})}
-    found = {**found, "path": found.get("path", service.signals.path), "interval": "15s", "relabelings": [labelled]}
+    where = endpoint or {"port": "http"}
+    found = {**where, "path": where.get("path", service.signals.path), "interval": "15s", "relabelings": [labelled]}
     spec: dict[str, Any] = {
         "selector": {"matchLabels": dict(matched or selector(service))},
         "podMetricsEndpoints": noted([found], "Rules, dashboard and autoscaling find the series by the label deployment."),
@@ -303,41 +300,29 @@ def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endp
     return manifest(service, "PodMonitor", spec)
 
 
-def _gpus(service: Service) -> str:
-    """The exporter of the vendor's GPU operator names the pod that uses a GPU, in one of two labels."""
-    pods = f'"{service.name}-.+"'
-    name = USE[service.gpu.vendor]
-    return f'{name}{{exported_pod=~{pods}}} or {name}{{pod=~{pods},exported_pod=""}}'
-
-
 def bundle(
     service: Service,
     applied: Mapping[str, str],
-    *,
-    beside: Mapping[str, str] | None = None,
+    beside: Mapping[str, str],
     monitored: Mapping[str, str] | None = None,
     endpoint: Mapping[str, Any] | None = None,
-    autoscaled: bool = False,
 ) -> dict[str, str]:
     """The text of each file by its name: what kubectl ``applied``, what every target has in addition, and files ``beside`` them.
 
-    ``monitored`` and ``endpoint`` are as for ``pod_monitor``; where ``autoscaled``, fewer instances than the plan's may run on purpose.
+    ``monitored`` and ``endpoint`` are as for ``pod_monitor``. The exporter of the vendor's GPU operator names the pod that uses a GPU in
+    one of two labels. Where autoscaling is applied, fewer instances than the plan's may run on purpose.
     """
+    use, pods = USE[service.gpu.vendor], f'"{service.name}-.+"'
+    gpus = f'{use}{{exported_pod=~{pods}}} or {use}{{pod=~{pods},exported_pod=""}}'
+    least = service.least_instances if "autoscaling.yaml" in applied else service.pool.instances
     found = {
         **applied,
         "pod-monitor.yaml": yaml_text(pod_monitor(service, monitored, endpoint)),
-        "alerts.yaml": yaml_text(
-            manifest(
-                service, "PrometheusRule", rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances)
-            )
-        ),
+        "alerts.yaml": yaml_text(manifest(service, "PrometheusRule", rules(service, gpus, least))),
     }
-    names = sorted(found)
-    found.update(beside or {})
-    if len(service.halves) == 1:
-        found["dashboard.json"] = dashboard_text(service)
-    found["kustomization.yaml"] = yaml_text(kustomization(service, names))
-    return found
+    listed = yaml_text(kustomization(service, sorted(found)))
+    dashboard = {"dashboard.json": dashboard_text(service)} if len(service.halves) == 1 else {}
+    return {**found, **beside, **dashboard, "kustomization.yaml": listed}
 
 
 def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
@@ -345,19 +330,10 @@ def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
     found = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
     if len(service.halves) > 1:
         return found
-    return {
-        **found,
-        "configMapGenerator": noted(
-            [
-                {
-                    "name": f"{service.name}-dashboard",
-                    "files": ["dashboard.json"],
-                    "options": {"labels": {"grafana_dashboard": "1"}, "disableNameSuffixHash": True},
-                }
-            ],
-            "Grafana's sidecar (kube-prometheus-stack) loads dashboards from ConfigMaps with this label.",
-        ),
-    }
+    options = {"labels": {"grafana_dashboard": "1"}, "disableNameSuffixHash": True}
+    made = [{"name": f"{service.name}-dashboard", "files": ["dashboard.json"], "options": options}]
+    told = "Grafana's sidecar (kube-prometheus-stack) loads dashboards from ConfigMaps with this label."
+    return {**found, "configMapGenerator": noted(made, told)}
 
 
 def disruptions(service: Service, matched: Mapping[str, str]) -> dict[str, Any]:

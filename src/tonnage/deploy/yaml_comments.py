@@ -45,9 +45,7 @@ def plain(value: Any) -> Any:
         return plain(value.value)
     if isinstance(value, Mapping):
         return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    return value
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _comment(note: str) -> list[str]:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.errors import InputError, in_python, option
 from tonnage.evidence.predict import read_point
 from tonnage.formats.measured_files import STEADY, is_steady
@@ -24,7 +26,6 @@ from tonnage.spec.hardware import is_hardware_file
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.evidence.sample import Fitted, Sample
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 # What a calibration found, and the file that predictions read.
 
 
-DETERMINED, PARTLY = 0.6, 0.9
-"""Posterior over prior width below which the data determined a term, or did so in part."""
+DETERMINED, PARTLY = 0.6, 0.9  # Posterior over prior width below which the data determined a term, or did so in part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +122,7 @@ def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {before[name]:.1f} → {after[name]:.1f} %" for name in after)
 
 
-STRENGTHS = (0.5, 1.0)
-"""The multiples of the prior's widths that are tried, from careful to free."""
+STRENGTHS = (0.5, 1.0)  # The multiples of the prior's widths that are tried, from careful to free
 
 TOLERANCE = 1.0
 """By how many standard errors of the paired differences a metric of the left-out points may be worse while their sum is better."""
@@ -131,8 +130,7 @@ TOLERANCE = 1.0
 OWN_STRENGTHS, OWN_ROUNDS = (1.0,), 8
 """The same for own terms, whose prior is wide as it is, and how often all rows are simulated on the way to them."""
 
-FEWEST = 3
-"""The number of points below which leaving one out says nothing."""
+FEWEST = 3  # The number of points below which leaving one out says nothing
 
 Progress = Callable[[int, int, str], None]
 Row = Mapping[str, Any]
@@ -222,8 +220,6 @@ class _Calibrating:
     """One calibration: the fit of all points, and the fits without each of them."""
 
     def __init__(self, sample: Sample, *, data: str, set_aside: int, progress: Progress | None) -> None:
-        import numpy as np
-
         from tonnage.evidence.sample import OwnSample
 
         self.sample, self.data, self.set_aside = sample, data, set_aside
@@ -240,8 +236,6 @@ class _Calibrating:
         self.done = 0
 
     def report(self) -> CalibrationReport:
-        import numpy as np
-
         sample = self.sample
         before = sample.shipped_errors(self.all)
         best, chosen, found = float("inf"), 0.0, []
@@ -256,6 +250,7 @@ class _Calibrating:
         after = sample.errors(sample.vector(factors), self.all) if kept else before
         errors = (left_out if kept else before).items()
         known = {name: values[np.isfinite(values)] for name, values in errors if name in OWN_METRICS}
+        deployments = [read_point(row).deployment for row in sample.rows]
         return CalibrationReport(
             calibration=Calibration(
                 preset=sample.preset,
@@ -263,7 +258,7 @@ class _Calibrating:
                 multipliers=tuple(factors.items()) if kept and not self.own else (),
                 terms=tuple(factors.items()) if kept and self.own else (),
                 data=self.data,
-                deployments=_deployments(sample.rows),
+                deployments=tuple(sorted({deployment_key(d.model.name, d.precision.name, d.parallelism.tp) for d in deployments})),
                 left_out=tuple((n, round(float(np.sqrt(np.mean(v**2))), 4), len(v)) for n, v in sorted(known.items()) if len(v)),
                 by_curve=self.units == "curve",
             ),
@@ -284,8 +279,6 @@ class _Calibrating:
 
     def _without_each(self, strength: float) -> tuple[Fitted, Errors]:
         """The fit of all points, and the errors of each point or curve under the fit without it."""
-        import numpy as np
-
         from tonnage.evidence.sample import ROUNDS, fit_sample
 
         rounds = OWN_ROUNDS if self.own else ROUNDS
@@ -307,20 +300,11 @@ class _Calibrating:
 
 def _mape(errors: Errors) -> dict[str, float]:
     """The mean absolute error of each metric in percent, over the points that have it."""
-    import numpy as np
-
     return {name: round(float(100 * np.nanmean(np.abs(np.expm1(values)))), 3) for name, values in errors.items()}
-
-
-def _deployments(rows: Sequence[Row]) -> tuple[str, ...]:
-    found = [read_point(row).deployment for row in rows]
-    return tuple(sorted({deployment_key(d.model.name, d.precision.name, d.parallelism.tp) for d in found}))
 
 
 def _no_metric_worse(before: Errors, after: Errors) -> bool:
     """Whether no metric's mean error grows by more than its standard error: waves change the TTFT of single points by 20 % either way."""
-    import numpy as np
-
     for name, values in before.items():
         known = np.isfinite(values)
         growth = np.abs(after[name][known]) - np.abs(values[known])
@@ -331,16 +315,12 @@ def _no_metric_worse(before: Errors, after: Errors) -> bool:
 
 def _distance(errors: Errors) -> float:
     """The mean error over all metrics, each in units of its believed scatter."""
-    import numpy as np
-
     from tonnage.evidence.rows import SIGMA
 
     return float(np.mean([np.nanmean(np.abs(values)) / SIGMA[name] for name, values in errors.items()]))
 
 
 def _row(row: Row, place: int, before: Errors, after: Errors) -> dict[str, Any]:
-    import numpy as np
-
     load = {name: row[name] for name in ("batch", "concurrency", "request_rate") if row.get(name) is not None}
     percent = {
         kind: {name: round(float(100 * np.expm1(values[place])), 2) for name, values in errors.items() if np.isfinite(values[place])}

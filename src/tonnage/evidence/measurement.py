@@ -14,7 +14,7 @@ where Q are the quantiles of the logarithm now. The expected number is the mean 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 FOUND = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles of what a calibration may find at which the load of an instance is looked at; between them it is interpolated."""
 
-OUTCOMES = tuple((i + 0.5) / 40 for i in range(40))
-"""Quantiles over which the number of systems is averaged."""
+OUTCOMES = tuple((i + 0.5) / 40 for i in range(40))  # Quantiles over which the number of systems is averaged
 
 HALF_OF = (0.1, 0.9)
 """The quantiles between which the widths of two distributions are compared: the 80 % interval that is calibrated on held-out rows."""
@@ -254,17 +253,14 @@ POINTS = 10
 SHAPES = ((1.0, 1.0), (0.25, 1.0), (1.0, 0.25), (0.25, 4.0))
 """Lengths that may be measured, of prompts and outputs, in times those of the question; no request is longer than its longest."""
 
-SHORTEST = 16
-"""Fewest tokens of a length that is shorter than that of the question."""
+SHORTEST = 16  # Fewest tokens of a length that is shorter than that of the question
 
 ABOVE, MOST_CLIENTS = 2, 512
 """Clients of a point at most: in times the requests in flight at the answer's load, and of what one benchmark client can keep up."""
 
-ROUNDS, LOAD_REQUESTS = 3, 1_000
-"""Requests of each client of a simulated point, and those of the load."""
+ROUNDS, LOAD_REQUESTS = 3, 1_000  # Requests of each client of a simulated point, and those of the load
 
-METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s")
-"""What a benchmark measures of each point."""
+METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s")  # What a benchmark measures of each point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +344,9 @@ def _grid(instance: Instance, clients: float) -> Iterator[ClosedLoad]:
     """Every point that could be measured: what the KV cache and the slots hold, from one client to beyond the load of the answer."""
     traffic, memory, ranks = instance.traffic, instance.memory, instance.deployment.parallelism.dp
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
-    for isl, osl in dict.fromkeys(_shapes(*_lengths(instance))):
+    means = _lengths(instance)
+    shapes = (tuple(max(round(share * mean), min(mean, SHORTEST)) for share, mean in zip(shape, means, strict=True)) for shape in SHAPES)
+    for isl, osl in dict.fromkeys(shapes):
         if isl + osl > longest:
             continue
         held = ranks * min(memory.blocks // memory.request_blocks(isl + osl), instance.knobs.max_batch_size)
@@ -356,11 +354,6 @@ def _grid(instance: Instance, clients: float) -> Iterator[ClosedLoad]:
         while count <= min(held, ABOVE * max(clients, 1.0), MOST_CLIENTS):
             yield ClosedLoad(isl=isl, osl=osl, clients=count)
             count *= 2
-
-
-def _shapes(isl: int, osl: int) -> Iterable[tuple[int, int]]:
-    for prompt, output in SHAPES:
-        yield max(round(prompt * isl), min(isl, SHORTEST)), max(round(output * osl), min(osl, SHORTEST))
 
 
 def _row(point: Point) -> dict[str, Any]:

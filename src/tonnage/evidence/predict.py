@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.formats.measured_files import InvalidRuns, read_measured
@@ -21,31 +21,25 @@ from tonnage.perf.power import draw, seen_load
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.perf.terms import client_turnaround_s, step_model
 from tonnage.results.metrics import reported_rates, summarize
+from tonnage.results.requests import Requests
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
-from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.deployment import Deployment, Parallelism, Slo
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.precision import find_precision
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
 from tonnage.units import PS_PER_S, to_ps
 
-if TYPE_CHECKING:
-    from tonnage.results.requests import Requests
-    from tonnage.spec.deployment import Slo
-
-
 # A row of a measured table as a point that can be predicted: its deployment and its load.
 
 
-STATIC_ENGINE = "tensorrt-llm-0.9"
-"""The preset of a row with a ``batch`` that names no engine."""
+STATIC_ENGINE = "tensorrt-llm-0.9"  # The preset of a row with a ``batch`` that names no engine
 
 LOADED_ENGINE = "tensorrt-llm-0.15"
 """The preset of a row with ``concurrency`` or ``request_rate`` that names no engine: tables without one are of 2024."""
 
-IN_FLIGHT_OF_OLD = "tensorrt-llm-0.10"
-"""The preset of a row under load whose engine has a preset of static batches alone."""
+IN_FLIGHT_OF_OLD = "tensorrt-llm-0.10"  # The preset of a row under load whose engine has a preset of static batches alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,17 +155,14 @@ def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple
 # (Poisson).
 
 
-ROUNDS = 10
-"""Requests per client of a closed loop that says neither ``requests`` nor ``window_s``: what benchmarks commonly send."""
+ROUNDS = 10  # Requests per client of a closed loop that says neither ``requests`` nor ``window_s``: what benchmarks commonly send
 
 OPEN_REQUESTS, OPEN_SECONDS, OPEN_MOST = 1_000, 60.0, 20_000
 """An open loop that does not say ``requests`` has this many, or as many as arrive in this many seconds, up to the third number."""
 
-SEED = 0
-"""Of the arrivals of an open loop."""
+SEED = 0  # Of the arrivals of an open loop
 
-Load = Callable[[StepModel, float], Workload]
-"""Gives the workload of a row from its step model and the seconds of the client's turnaround."""
+Load = Callable[[StepModel, float], Workload]  # Gives the workload of a row from its step model and the seconds of the client's turnaround
 
 
 def workload_of(point: Point, step: StepModel, *, turnaround_s: float) -> Workload:
@@ -196,8 +187,7 @@ def workload_of(point: Point, step: StepModel, *, turnaround_s: float) -> Worklo
 # What a benchmark reports of a simulated run, by the names of the columns of a measured table.
 
 
-RATES = ("requests_s", "output_tok_s")
-"""Metrics that the attention ranks of an instance have together; of the others each rank has its own."""
+RATES = ("requests_s", "output_tok_s")  # Metrics that the attention ranks of an instance have together; of the others each rank has its own
 
 
 def reported_metrics(record: Requests) -> dict[str, float]:
@@ -299,8 +289,7 @@ def simulated(point: Point, load: Load | None = None) -> Requests:
 # rules, such as ``tools/fit`` for ``silicon_sample.csv``.
 
 
-FOREIGN = "silicon_sample.csv"
-"""A measured file that many have, with its own columns: the fit's command reads it."""
+FOREIGN = "silicon_sample.csv"  # A measured file that many have, with its own columns: the fit's command reads it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

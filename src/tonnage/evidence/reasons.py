@@ -42,8 +42,10 @@ def reason(point: Point, metric: str, *, steady: bool) -> str:
     parts += _waiting(point) if not metric.startswith("itl") else []
     parts += [mark.partition(";")[0] for mark in marks(point.deployment)]
     parts += [MARK] if point.deployment.parallelism.pp > 1 else []
-    parts += [_memory(point)] if metric == "peak_gpu_memory_gb" else [_term(point, prefill=metric.startswith("ttft"))]
-    return "; ".join(parts)
+    if metric == "peak_gpu_memory_gb":
+        weights = memory_plan(point.deployment).weight_bytes
+        return "; ".join([*parts, f"{weights / 1e9:.0f} GB of it are weights, the rest cache and workspace"])
+    return "; ".join([*parts, _term(point, prefill=metric.startswith("ttft"))])
 
 
 def _waiting(point: Point) -> list[str]:
@@ -59,11 +61,6 @@ def _waiting(point: Point) -> list[str]:
     if slots < clients:
         found.append(f"{clients:,} clients share {slots:,} slots, so the queue decides")
     return found
-
-
-def _memory(point: Point) -> str:
-    plan = memory_plan(point.deployment)
-    return f"{plan.weight_bytes / 1e9:.0f} GB of it are weights, the rest cache and workspace"
 
 
 def _term(point: Point, *, prefill: bool) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.errors import InputError, in_python, option
 from tonnage.notebook import InNotebooks
 from tonnage.perf.pipeline import estimated_instance
@@ -19,7 +21,6 @@ from tonnage.spec.workload import Trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.results.metrics import Summary
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment, Slo
 
 
-ROUTER = "least-outstanding"
-"""The router between instances where none is named."""
+ROUTER = "least-outstanding"  # The router between instances where none is named
 
 
 def replay(requests: Requests, deployment: Deployment, *, gpus_per_system: int, instances: int = 1, router: str = ROUTER) -> Requests:
@@ -65,8 +65,6 @@ def replay(requests: Requests, deployment: Deployment, *, gpus_per_system: int, 
 
 def _trace(requests: Requests) -> tuple[Trace, NDArray[np.int64]]:
     """The completed requests as an open loop from time 0 on, in the order in which they come, and when each was due."""
-    import numpy as np
-
     rows = np.flatnonzero(requests.status == COMPLETED)
     if not rows.size:
         raise InputError("the run has no completed request, so that there is nothing to replay")
@@ -101,8 +99,7 @@ SURE = ("ttft_ms", "tpot_ms", "e2e_ms")
 """Metrics whose errors are known; those of single gaps (ITL) are not, and rates are what the run sent."""
 
 RATES = ("requests_per_second", "output_tokens_per_second")
-FEW = 0.01
-"""Shares of requests below this are not shown."""
+FEW = 0.01  # Shares of requests below this are not shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 # What is compared with measurements, and how far each metric is believed to scatter.
 
 
-Terms = dict[str, Any]
-"""The groups of ``terms.json``."""
+Terms = dict[str, Any]  # The groups of ``terms.json``
 
 METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s", "output_tok_s")
 """The metrics under load that are fitted; ``itl_ms`` is the TPOT."""
@@ -51,8 +50,7 @@ METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s", "output_t
 SIGMA = {"ttft_ms": 0.09, "ttft_p95_ms": 0.14, "itl_ms": 0.045, "e2e_ms": 0.045, "requests_s": 0.06, "output_tok_s": 0.06}
 """The believed scatter of the logarithm of each metric under load, which the rules of the simulation leave."""
 
-STATIC_SIGMA = 0.05
-"""The same for TTFT and token latency of static batches."""
+STATIC_SIGMA = 0.05  # The same for TTFT and token latency of static batches
 
 
 def robust(residuals: Floats) -> Floats:
@@ -102,14 +100,11 @@ class Deployments:
 # The steps of a simulated run, gathered into bins, so that its metrics are weighted sums of step times.
 
 
-NEAR_P95 = 0.03
-"""Requests whose TTFT is within this share of the 95th percentile stand for it."""
+NEAR_P95 = 0.03  # Requests whose TTFT is within this share of the 95th percentile stand for it
 
-BIN = 1 << 14
-"""More than any count of sequences in a step, so that (P, n, B) and a share pack into one integer."""
+BIN = 1 << 14  # More than any count of sequences in a step, so that (P, n, B) and a share pack into one integer
 
-SHARES = 64
-"""Steps of 1/64 by which shares differ."""
+SHARES = 64  # Steps of 1/64 by which shares differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +166,7 @@ def _along(span: Floats, seconds: Floats) -> float:
 # Rows under load as residuals that cost microseconds, for a fit that evaluates them thousands of times.
 
 
-MOST_STEPS = 4_000_000
-"""The most steps of one simulation that are recorded."""
+MOST_STEPS = 4_000_000  # The most steps of one simulation that are recorded
 
 
 class LoadedRows:
@@ -319,8 +313,7 @@ class StaticRows:
 
 Rows = StaticRows | LoadedRows
 
-Progress = Callable[[int, int, str], None]
-"""Takes what is done, how much there is in all, and what was done last."""
+Progress = Callable[[int, int, str], None]  # Takes what is done, how much there is in all, and what was done last
 
 
 def errors(rows: Rows, terms: Terms) -> dict[str, Floats]:

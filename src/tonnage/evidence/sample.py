@@ -8,7 +8,7 @@ The client's turnaround shifts arrivals and no step, so it enters by the differe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,23 +37,18 @@ if TYPE_CHECKING:
 # of ``scipy.optimize.least_squares``.
 
 
-TOLERANCE = 1e-8
-"""The search ends when the sum of squares, or the solution itself, changes by less than this share in one step."""
+TOLERANCE = 1e-8  # The search ends when the sum of squares, or the solution itself, changes by less than this share in one step
 
-DIFFERENCE = float(np.sqrt(np.finfo(float).eps))
-"""Step of the finite differences, relative to the size of a variable, of at least 1."""
+DIFFERENCE = float(np.sqrt(np.finfo(float).eps))  # Step of the finite differences, relative to the size of a variable, of at least 1
 
-POOR, GOOD = 0.25, 0.75
-"""Actual over predicted decrease below which the radius shrinks, and above which it may grow."""
+POOR, GOOD = 0.25, 0.75  # Actual over predicted decrease below which the radius shrinks, and above which it may grow
 
-AT_THE_EDGE = 0.95
-"""Share of the radius from which a step counts as one that the radius has cut short."""
+AT_THE_EDGE = 0.95  # Share of the radius from which a step counts as one that the radius has cut short
 
 RADIUS_ERROR, MOST_NEWTON_STEPS = 0.01, 20
 """How exactly a damped step has the length of the radius, and how many Newton steps may go into that."""
 
-LEAST_DAMPING = 1e-3
-"""Where the damping starts if some direction changes no residual, relative to the largest that can be needed."""
+LEAST_DAMPING = 1e-3  # Where the damping starts if some direction changes no residual, relative to the largest that can be needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +126,7 @@ def _next_radius(radius: float, ratio: float, length: float) -> float:
     """The radius after a step of that length, whose decrease was ``ratio`` times the predicted one."""
     if ratio < POOR:
         return POOR * length
-    if ratio > GOOD and length > AT_THE_EDGE * radius:
-        return 2.0 * radius
-    return radius
+    return 2.0 * radius if ratio > GOOD and length > AT_THE_EDGE * radius else radius
 
 
 class _Model:
@@ -180,16 +173,13 @@ class _Model:
 START_WIDTH = 0.1
 """The width of the logarithm of each factor before any group has been looked at; the fit learns widths from groups that it left out."""
 
-UNSEEN = 2.5
-"""How many times as wide the prior is for a GPU or an engine that no fitted row is of."""
+UNSEEN = 2.5  # How many times as wide the prior is for a GPU or an engine that no fitted row is of
 
-WEIGHT = 0.5
-"""The weight of a residual: E2E, TPOT and requests/s of one point are nearly one number, and points of one curve are alike."""
+WEIGHT = 0.5  # The weight of a residual: E2E, TPOT and requests/s of one point are nearly one number, and points of one curve are alike
 
 ROUNDS, EVALUATIONS = 3, 40
 
-TURNAROUND_STEP = 0.2
-"""By how much the logarithm of the turnaround differs between the two simulations."""
+TURNAROUND_STEP = 0.2  # By how much the logarithm of the turnaround differs between the two simulations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +192,11 @@ class Fitted:
 
     def multipliers(self) -> dict[str, float]:
         """The factors by term, rounded to four digits as a file holds them."""
-        return {name: float(f"{value:.4g}") for name, value in zip(self.names, np.exp(self.x).tolist(), strict=True)}
+        return _rounded(zip(self.names, np.exp(self.x).tolist(), strict=True))
+
+
+def _rounded(values: Iterable[tuple[str, float]]) -> dict[str, float]:
+    return {name: float(f"{value:.4g}") for name, value in values}
 
 
 @dataclass(slots=True)
@@ -315,7 +309,7 @@ class Sample:
 
     def values(self, x: Floats) -> dict[str, float]:
         """The factors of a vector by term, rounded to four digits as a file holds them."""
-        return {name: float(f"{value:.4g}") for name, value in zip(self.names, np.exp(x).tolist(), strict=True)}
+        return _rounded(zip(self.names, np.exp(x).tolist(), strict=True))
 
     def vector(self, values: Mapping[str, float]) -> Floats:
         """The vector of some factors."""
@@ -383,15 +377,12 @@ def fit_sample(
 # small, and only keeps clients whose requests end together from sending the next ones at the same instant.
 
 
-FEWEST_LOADS = 8
-"""The number of different loads below which own terms are not fitted: there are eight of them."""
+FEWEST_LOADS = 8  # The number of different loads below which own terms are not fitted: there are eight of them
 
 WIDTHS = {"attention": 0.7, "kv_bandwidth": 0.7}
-WIDTH = 1.3
-"""The prior's width of the logarithm of each term; attention is held nearer to the other shares of the datasheet."""
+WIDTH = 1.3  # The prior's width of the logarithm of each term; attention is held nearer to the other shares of the datasheet
 
-LEAST_SHARE, MOST_SHARE = 1e-5, 0.9
-"""Between which a share of the datasheet's rates starts."""
+LEAST_SHARE, MOST_SHARE = 1e-5, 0.9  # Between which a share of the datasheet's rates starts
 
 CONSTANT, WEIGHTS, PROMPT, SEQUENCE, ONCE, TURNAROUND = 0.6, 0.3, 0.7, 0.5, 0.1, 0.02
 """Parts of the lightest load at which terms start: of a token the host and the weights; of the first token the prompt's
@@ -412,7 +403,7 @@ class OwnSample(Sample):
 
     def values(self, x: Floats) -> dict[str, float]:
         """The terms of a vector, rounded to four digits as a file holds them."""
-        return {name: float(f"{value:.4g}") for name, value in self._all(x).items()}
+        return _rounded(self._all(x).items())
 
     def vector(self, values: Mapping[str, float]) -> Floats:
         """The vector of some terms."""

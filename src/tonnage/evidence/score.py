@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import InputError, UnknownName, in_python, option
 from tonnage.evidence.predict import Measured, MeasuredTable, Point, joules_per_token, measured_table, reported_metrics, simulated
@@ -29,11 +29,9 @@ from tonnage.results.metrics import Attained, attained
 from tonnage.results.store import read_run
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.deployment import Slo
 from tonnage.spec.step_times import StepSource, owner_of
 from tonnage.spec.workload import MANY_CLIENTS
-
-if TYPE_CHECKING:
-    from tonnage.spec.deployment import Slo
 
 # How far predictions are off, in percent of the measured values, by metric.
 
@@ -41,8 +39,7 @@ if TYPE_CHECKING:
 SCORED = tuple(name for name in MEASURES if name not in ("request_rate", "window_s"))
 """The measured columns that are compared, in their order."""
 
-Errors = dict[str, "ErrorOf"]
-"""By the name of the measured column."""
+Errors = dict[str, "ErrorOf"]  # By the name of the measured column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +246,7 @@ class ScoreReport(Displayed):
         }
 
 
-Progress = Callable[[int, int, str], None]
-"""Takes the rows done, the rows in all, and what was predicted last."""
+Progress = Callable[[int, int, str], None]  # Takes the rows done, the rows in all, and what was predicted last
 
 
 def score(

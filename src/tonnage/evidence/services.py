@@ -16,10 +16,9 @@ from tonnage.errors import InputError, option
 from tonnage.formats.measured_files import InvalidRuns
 from tonnage.results.store import Run, read_run
 from tonnage.simulator.services import run_service
-from tonnage.spec.service_file import service_of
+from tonnage.spec.service import service_of
 
-CHECKED_REQUESTS = 4_000
-"""Requests of the simulation that a measured load is held against."""
+CHECKED_REQUESTS = 4_000  # Requests of the simulation that a measured load is held against
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ def calibrate_service(folders: Sequence[Path], document: Mapping[str, Any] | Non
     times: dict[str, dict[int, float]] = {}
     for run in sorted(single, key=_items):
         table = times.setdefault(str(run.scenario["model"]), {})
-        table[_items(run)] = max(_median_ms(run), *table.values(), 0.0)
+        table[_items(run)] = max(float(run.summary["e2e_ms"]["p50"]), *table.values(), 0.0)
     made = _document(times) if document is None else deepcopy(dict(document))
     models = made["service"]["models"]
     for model, table in times.items():
@@ -116,10 +115,6 @@ def _document(times: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
 
 def _items(run: Run) -> int:
     return int(run.scenario["items"])
-
-
-def _median_ms(run: Run) -> float:
-    return float(run.summary["e2e_ms"]["p50"])
 
 
 def _held_against(run: Run, document: Mapping[str, Any]) -> MeasuredLoad:

@@ -19,8 +19,7 @@ from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, R
 from tonnage.results.requests import COMPLETED, UNFINISHED
 from tonnage.results.store import write_json
 
-SCHEMA, AIPERF = "1.4", "0.13.0"
-"""Of the report, and the version that writes it so."""
+SCHEMA, AIPERF = "1.4", "0.13.0"  # Of the report, and the version that writes it so
 
 _CSV = ("avg", "min", "max", "sum", *(f"p{p}" for p in PERCENTILES), "std")
 
@@ -120,8 +119,7 @@ def _title(name: str, values: dict[str, Any]) -> str:
 
 
 NS_PER_MS = 1e6
-REPORT = "profile_export_aiperf.json"
-"""The report next to the records, which says the model and the load."""
+REPORT = "profile_export_aiperf.json"  # The report next to the records, which says the model and the load
 
 
 def aiperf_runs(path: Path, text: str, reading: Reading) -> list[ImportedRun]:

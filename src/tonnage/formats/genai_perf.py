@@ -28,8 +28,8 @@ from tonnage.formats.table import (
     checked_count,
     checked_measure,
     files_below,
-    filled_text,
     find_column,
+    load_json,
     measured_rows,
     parse_number,
     shown,
@@ -112,12 +112,7 @@ def _load(path: Path) -> dict[str, Any]:
     def refuse(word: str) -> Any:
         raise InputError(f"{path}: holds {word}, which is not a number; write the number, or leave it out")
 
-    try:
-        document = json.loads(filled_text(path), parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}); give the file as the tool wrote it") from None
-    except (RecursionError, ValueError):
-        raise InputError(f"{path}: not a report (nested too deep, or a number too long); give the file as the tool wrote it") from None
+    document = load_json(path, refuse)
     if not isinstance(document, dict):
         raise InputError(f"{path}: not a report; it must be one JSON object, as GenAI-Perf and AIPerf write it")
     return document

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.formats.table import count_at, inside, measure_at, shown
+from tonnage.formats.table import count_at, inside, measure_at, name_at, shown
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Points, Reading, Requests, ToolFormat, finite_number
 
 LATENCIES = {"time_to_first_token_ms": ("ttft", 1.0), "inter_token_latency_ms": ("tpot", 1.0), "request_latency": ("e2e", 1e3)}
 PERCENTILES = ("p50", "p90", "p95", "p99")
 NS_PER_S = 1e9
-_GROUPS = {"successful": "", "errored": "failed", "incomplete": "cancelled"}
-"""Its groups of single requests, and how ours ended."""
+_GROUPS = {"successful": "", "errored": "failed", "incomplete": "cancelled"}  # Its groups of single requests, and how ours ended
 
 
 def is_guidellm(document: Any) -> bool:
@@ -43,10 +42,8 @@ def guidellm_points(document: dict[str, Any], source: str) -> Iterator[Point]:
             continue
         succeeded += 1
         values |= _load(benchmark, where)
-        model = inside(benchmark, "config", "backend", "model") or inside(document, "config", "spec", "backend", "model")
-        if isinstance(model, str) and model.strip():
-            values["model"] = shown(model)
-        yield where, values
+        model = name_at(benchmark, "config", "backend", "model") or name_at(document, "config", "spec", "backend", "model")
+        yield where, values | ({"model": model} if model else {})
     if not succeeded:
         raise InputError(f"{source}: in none of its benchmarks did a request succeed; give a report that measured something")
 
@@ -72,18 +69,11 @@ def _load(benchmark: dict[str, Any], where: str) -> dict[str, str | int | float]
     kind = inside(strategy, "type_")
     if kind == "synchronous":
         return {"concurrency": 1}
-    if kind == "concurrent":
-        clients = count_at(strategy, f"{where}, strategy", "streams")
-        if clients is not None:
-            return {"concurrency": clients}
-    if kind == "throughput":
-        clients = count_at(strategy, f"{where}, strategy", "max_concurrency")
-        if clients is not None:
-            return {"concurrency": clients}
-    if kind in ("poisson", "constant"):
-        rate = measure_at(strategy, f"{where}, strategy", "rate")
-        if rate is not None:
-            return {"request_rate": rate}
+    clients = {"concurrent": "streams", "throughput": "max_concurrency"}.get(str(kind))
+    if clients and (found := count_at(strategy, f"{where}, strategy", clients)) is not None:
+        return {"concurrency": found}
+    if kind in ("poisson", "constant") and (rate := measure_at(strategy, f"{where}, strategy", "rate")) is not None:
+        return {"request_rate": rate}
     name = shown(str(kind)) if kind else "none"
     raise InputError(
         f"{where}: its load is not known (strategy {name}); give benchmarks that are synchronous, concurrent, poisson or constant"

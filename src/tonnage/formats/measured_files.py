@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tonnage.errors import InputError, option
 from tonnage.formats.genai_perf import find_reports, is_report, read_report
@@ -35,11 +35,8 @@ from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
 from tonnage.spec.catalog import find_gpu
+from tonnage.spec.deployment import LimitMetric, Statistic
 from tonnage.spec.hardware import is_hardware_file
-
-if TYPE_CHECKING:
-    from tonnage.spec.deployment import LimitMetric, Statistic
-
 
 # Run folders that their own client called INVALID: their latencies may be the client's, so they count only where that is requested.
 
@@ -114,10 +111,8 @@ LENGTHS = frozenset(("isl", "osl"))
 LOADS = ("batch", "concurrency", "request_rate")
 MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
 KEYS = (*REQUIRED, *LOADS, *DRAWN.values(), RATIO, "engine", "source", "run", "requests", "window_s", *MEASURED)
-LINES = ".jsonl"
-"""A file with a JSON document in each line."""
-NEAR = 0.05
-"""A measured mean length this near to the nominal one requested counts as it."""
+LINES = ".jsonl"  # A file with a JSON document in each line
+NEAR = 0.05  # A measured mean length this near to the nominal one requested counts as it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,8 +311,7 @@ def _row(measurement: Measurement, given: Values) -> dict[str, Any]:
 # A measured point is a deployment under one load, with its metrics; sizing from measurements chooses among them.
 
 
-STEADY = 0.95
-"""Requests/s × mean E2E over clients from which a closed loop counts as steady."""
+STEADY = 0.95  # Requests/s × mean E2E over clients from which a closed loop counts as steady
 
 
 def steadiness(clients: float | None, requests_s: float | None, e2e_ms: float | None) -> float | None:
@@ -325,9 +319,7 @@ def steadiness(clients: float | None, requests_s: float | None, e2e_ms: float | 
 
     Below ``STEADY`` a run was not steady: it still ramped up, or drained. None where it cannot be told, as of an open loop.
     """
-    if clients is None or requests_s is None or e2e_ms is None:
-        return None
-    return requests_s * e2e_ms / 1e3 / clients
+    return None if clients is None or requests_s is None or e2e_ms is None else requests_s * e2e_ms / 1e3 / clients
 
 
 def is_steady(row: Mapping[str, Any]) -> bool:

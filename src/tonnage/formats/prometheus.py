@@ -330,19 +330,13 @@ HISTORIES: dict[str, Signals] = {
         kv_used="gpu_cache_usage_perc",
         prompt_tokens="prompt_tokens_total",
         output_tokens="generation_tokens_total",
-        histograms={
-            "ttft": "time_to_first_token_seconds",
-            "itl": "time_per_output_token_seconds",
-            "e2e": "e2e_request_latency_seconds",
-        },
+        histograms={"ttft": "time_to_first_token_seconds", "itl": "time_per_output_token_seconds", "e2e": "e2e_request_latency_seconds"},
         isl="request_prompt_tokens",
         osl="request_generation_tokens",
         failed="request_failure_total",
     ),
     "triton": Signals(  # Triton Inference Server user guide, Metrics (docs.nvidia.com), read 2026-11-25
-        path="/metrics",
-        waiting="nv_inference_pending_request_count",
-        ended="nv_inference_request_success",
+        path="/metrics", waiting="nv_inference_pending_request_count", ended="nv_inference_request_success"
     ),
 }
 """By what a history can be of: those, and servers that Tonnage reads and does not name the metrics of in deployments."""

@@ -11,37 +11,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.formats.table import DRAWN, count_at, measure_at
+from tonnage.formats.table import DRAWN, completed_requests, count_at, measure_at, served_values, with_keys
 from tonnage.formats.tool_format import Point, Points, ToolFormat
 
 LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2e"}
-STATISTICS = {"mean": "", "median": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
-
-
-def is_sglang(document: Any) -> bool:
-    """Whether a JSON document is such a result; vLLM's, which came first, has ``num_prompts`` and another name for E2E."""
-    return isinstance(document, dict) and {"completed", "total_output_tokens", "mean_e2e_latency_ms", "mean_ttft_ms"} <= document.keys()
 
 
 def sglang_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     """The one run of the document. Raises InputError: naming the place and the key."""
-    completed = count_at(document, where, "completed")
-    if completed is None:
-        raise InputError(f"{where}: no request was completed; give a run that measured something")
+    completed = completed_requests(document, where, "completed")
     values: dict[str, str | int | float | None] = {"engine": "sglang", "requests": completed}
     clients, rate = count_at(document, where, "max_concurrency"), _rate(document, where)
     if clients is not None and rate is not None:
         raise InputError(f"{where}: has a request_rate and a max_concurrency; give runs that were loaded by one of them")
     values |= {"request_rate": rate} if rate is not None else {"concurrency": clients or completed}
-    for theirs, ours in LATENCIES.items():
-        for statistic, suffix in STATISTICS.items():
-            values[f"{ours}{suffix}_ms"] = measure_at(document, where, f"{statistic}_{theirs}_ms")
-    for ours, theirs in (("requests_s", "request_throughput"), ("output_tok_s", "output_throughput")):
-        values[ours] = measure_at(document, where, theirs)
-    for ours, theirs in (("isl", "total_input_tokens"), ("osl", "total_output_tokens")):
-        total = count_at(document, where, theirs)
-        values[ours] = None if total is None else max(round(total / completed), 1)
-        values[DRAWN[ours]] = _drawn(document, where, theirs.split("_")[1])
+    values |= served_values(document, where, LATENCIES, completed)
+    values |= {DRAWN[name]: _drawn(document, where, side) for name, side in (("isl", "input"), ("osl", "output"))}
     yield where, {name: value for name, value in values.items() if value is not None}
 
 
@@ -59,5 +44,8 @@ def _rate(document: dict[str, Any], where: str) -> float | None:
         raise InputError(f"{where}: its arrivals were those of a trace; give runs at a request_rate or with a max_concurrency")
     return measure_at(document, where, "request_rate")
 
+
+# vLLM's result, which came first, has ``num_prompts`` and another name for E2E.
+is_sglang = with_keys("completed", "total_output_tokens", "mean_e2e_latency_ms", "mean_ttft_ms")
 
 FORMAT = ToolFormat(name="sglang", tool="SGLang's bench_serving", points=Points(recognises=is_sglang, read=sglang_points))

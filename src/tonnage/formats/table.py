@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -30,11 +30,9 @@ LENGTHS = ("isl", "osl")
 DRAWN = {name: f"{name}_drawn" for name in LENGTHS}
 """Where a length that varies between requests is kept as it was written; the column itself has its mean."""
 
-VARIES = 0.01
-"""Lengths whose standard deviation is less than this share of their mean count as equal."""
+VARIES = 0.01  # Lengths whose standard deviation is less than this share of their mean count as equal
 
-RATIO = "range_ratio"
-"""Lengths are uniform from this share of the stated one up to it, as InferenceX and SGLang's bench_serving draw them."""
+RATIO = "range_ratio"  # Lengths are uniform from this share of the stated one up to it, as InferenceX and SGLang's bench_serving draw them
 
 LATENCIES = ("ttft", "itl", "tpot", "e2e")
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
@@ -53,6 +51,11 @@ def latency_column(metric: str, statistic: str) -> str:
 
 LATENCY_COLUMNS = tuple(latency_column(m, s) for m in LATENCIES for s in STATISTICS)
 MEASURES = ("request_rate", "window_s", *LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb", "joules_per_token")
+
+
+def _spelled(**names: tuple[str, ...]) -> dict[str, str]:
+    """The name by each of its spellings."""
+    return {spelling: name for name, spellings in names.items() for spelling in spellings}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,82 +77,36 @@ class Column:
         return "count" if self.name in COUNTS else "measure"
 
 
-_PLAIN = {
-    **{name.replace("_", " "): name for name in (*TEXTS, *COUNTS, *MEASURES, RATIO)},
-    "model name": "model",
-    "model id": "model",
-    "gpu type": "gpu",
-    "gpu name": "gpu",
-    "hardware": "gpu",
-    "data type": "precision",
-    "dtype": "precision",
-    "quantization": "precision",
-    "tensor parallelism": "tp",
-    "tensor parallel": "tp",
-    "tensor parallel size": "tp",
-    "tp size": "tp",
-    "pipeline parallelism": "pp",
-    "pp size": "pp",
-    "expert parallelism": "ep",
-    "ep size": "ep",
-    "attention data parallelism": "dp",
-    "attention dp": "dp",
-    "attention dp size": "dp",
-    "input length": "isl",
-    "input len": "isl",
-    "input tokens": "isl",
-    "output length": "osl",
-    "output len": "osl",
-    "output tokens": "osl",
-    "batch size": "batch",
-    "max concurrency": "concurrency",
-    "concurrent requests": "concurrency",
-    "concurrency level": "concurrency",
-    "clients": "concurrency",
-    "request count": "requests",
-    "num requests": "requests",
-    "num prompts": "requests",
-    "rate": "request_rate",
-    "backend": "engine",
-}
+_PLAIN = {name.replace("_", " "): name for name in (*TEXTS, *COUNTS, *MEASURES, RATIO)} | _spelled(
+    model=("model name", "model id"),
+    gpu=("gpu type", "gpu name", "hardware"),
+    precision=("data type", "dtype", "quantization"),
+    tp=("tensor parallelism", "tensor parallel", "tensor parallel size", "tp size"),
+    pp=("pipeline parallelism", "pp size"),
+    ep=("expert parallelism", "ep size"),
+    dp=("attention data parallelism", "attention dp", "attention dp size"),
+    isl=("input length", "input len", "input tokens"),
+    osl=("output length", "output len", "output tokens"),
+    batch=("batch size",),
+    concurrency=("max concurrency", "concurrent requests", "concurrency level", "clients"),
+    requests=("request count", "num requests", "num prompts"),
+    request_rate=("rate",),
+    engine=("backend",),
+)
 _SOFT = {"input sequence length": "isl", "output sequence length": "osl"}
-_LATENCY = {
-    "ttft": "ttft",
-    "time to first token": "ttft",
-    "itl": "itl",
-    "inter chunk latency": "itl",
-    "inter token latency": "tpot",
-    "intertoken latency": "tpot",
-    "tpot": "tpot",
-    "time per output token": "tpot",
-    "e2e": "e2e",
-    "e2e latency": "e2e",
-    "e2el": "e2e",
-    "end to end latency": "e2e",
-    "request latency": "e2e",
-    "time to last token": "e2e",
-    "ttlt": "e2e",
-    "first token latency": "ttft",
-    "ftl": "ttft",
-}
-_RATE = {
-    "request throughput": "requests_s",
-    "requests": "requests_s",
-    "requests per second": "requests_s",
-    "requests per sec": "requests_s",
-    "requests/s": "requests_s",
-    "requests/sec": "requests_s",
-    "req/s": "requests_s",
-    "rps": "requests_s",
-    "requests/s per instance": "requests_s",
-    "requests per second per instance": "requests_s",
-    "request throughput per instance": "requests_s",
-    "output token throughput": "output_tok_s",
-    "output throughput": "output_tok_s",
-    "output tokens per second": "output_tok_s",
-    "output tokens/s": "output_tok_s",
-    "output tokens/sec": "output_tok_s",
-}
+_LATENCY = _spelled(
+    ttft=("ttft", "time to first token", "first token latency", "ftl"),
+    itl=("itl", "inter chunk latency"),
+    tpot=("inter token latency", "intertoken latency", "tpot", "time per output token"),
+    e2e=("e2e", "e2e latency", "e2el", "end to end latency", "request latency", "time to last token", "ttlt"),
+)
+_RATE = _spelled(
+    requests_s=(
+        *("request throughput", "requests", "requests per second", "requests per sec", "requests/s", "requests/sec", "req/s", "rps"),
+        *("requests/s per instance", "requests per second per instance", "request throughput per instance"),
+    ),
+    output_tok_s=(*("output token throughput", "output throughput", "output tokens per second", "output tokens/s", "output tokens/sec"),),
+)
 _STATISTIC = {"avg": "mean", "average": "mean", "mean": "mean", "median": "p50", **{s: s for s in STATISTICS[1:]}}
 _OTHER_STATISTIC = re.compile(r"^(min|max|std|stddev|sum|count|p\d+)$")
 _TIME_UNIT = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "msec": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3}
@@ -336,8 +293,7 @@ def checked_measure(value: float, where: str) -> float:
 # Reads JSON that another program wrote: the files below a folder, and values by their path; every error names the file and the key.
 
 
-MOST_FILES = 50_000
-"""Most files that are looked at: some thousands of runs, or a second."""
+MOST_FILES = 50_000  # Most files that are looked at: some thousands of runs, or a second
 
 
 def files_below(folder: Path, *patterns: str) -> list[Path]:
@@ -360,13 +316,13 @@ def files_below(folder: Path, *patterns: str) -> list[Path]:
     return [path for pattern in patterns for path in sorted(found[pattern])]
 
 
-def load_json(path: Path) -> Any:
-    """The document of a JSON file; NaN and infinities, which such programs write for what they did not measure, are None.
+def load_json(path: Path, constant: Callable[[str], Any] = lambda word: None) -> Any:
+    """The document of a JSON file; NaN and infinities, which such programs write for what they did not measure, are as ``constant`` says.
 
     Raises InputError: the file cannot be read, or is not JSON.
     """
     try:
-        return json.loads(filled_text(path), parse_constant=lambda word: None)
+        return json.loads(filled_text(path), parse_constant=constant)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}); give the file as the tool wrote it") from None
     except (RecursionError, ValueError):
@@ -420,3 +376,36 @@ def count_at(document: Any, where: str, *keys: str, rounded: bool = False) -> in
     """
     value = number_at(document, where, *keys)
     return None if value is None else checked_count(value, f"{where}, {'.'.join(keys)}", rounded=rounded)
+
+
+SERVED = {"mean": "", "median": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}  # Ending of our column by the benchmarks' statistic
+
+
+def with_keys(*keys: str) -> Callable[[Any], bool]:
+    """Recognises a JSON object that has all these keys."""
+    return lambda document: isinstance(document, dict) and document.keys() >= {*keys}
+
+
+def completed_requests(document: Any, where: str, *keys: str) -> int:
+    """How many requests of a run were completed, by the path of the number. Raises InputError: none, or no number is there."""
+    found = count_at(document, where, *keys)
+    if found is None:
+        raise InputError(f"{where}: no request was completed; give a run that measured something")
+    return found
+
+
+def served_values(document: Any, where: str, latencies: Mapping[str, str], completed: int) -> dict[str, str | int | float | None]:
+    """What vLLM's and SGLang's benchmarks write alike: ``latencies`` such as ``mean_ttft_ms``, rates, and mean lengths of the completed."""
+    names = {f"{statistic}_{theirs}_ms": f"{ours}{suffix}_ms" for theirs, ours in latencies.items() for statistic, suffix in SERVED.items()}
+    names |= {"request_throughput": "requests_s", "output_throughput": "output_tok_s"}
+    values: dict[str, str | int | float | None] = {ours: measure_at(document, where, theirs) for theirs, ours in names.items()}
+    for ours, theirs in (("isl", "total_input_tokens"), ("osl", "total_output_tokens")):
+        total = count_at(document, where, theirs)
+        values[ours] = None if total is None else max(round(total / completed), 1)
+    return values
+
+
+def name_at(document: Any, *keys: str) -> str | None:
+    """A name at the end of the keys, as messages show it; None where there is none."""
+    found = inside(document, *keys)
+    return shown(found) if isinstance(found, str) and found.strip() else None

@@ -20,8 +20,7 @@ from tonnage.errors import InputError, UnknownName
 from tonnage.formats.finished_run import FinishedRun, read_finished
 from tonnage.formats.table import shown
 
-MAX_BYTES = 4_000_000_000
-"""Size of a file with single requests; a larger one is refused."""
+MAX_BYTES = 4_000_000_000  # Size of a file with single requests; a larger one is refused
 
 Point = tuple[str, Mapping[str, str | int | float]]
 """Where a measured point is, for messages, and what it says by canonical column name (``table``)."""

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tonnage.errors import InputError
-from tonnage.formats.table import count_at, inside, measure_at, number_at, shown
+from tonnage.formats.table import completed_requests, count_at, inside, measure_at, name_at, number_at, with_keys
 from tonnage.formats.tool_format import Point, Points, ToolFormat
 
 LATENCIES = {
@@ -26,20 +25,12 @@ STATISTICS = {"average": "", "p50": "_p50", "p90": "_p90", "p95": "_p95", "p99":
 FORMATS = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "awq", "W4A16_GPTQ": "gptq", "W8A16": "int8-wo", "W4A16": "int4-wo"}
 """Names of its quantisations."""
 IN_FLIGHT = ("request_info", "avg_num_concurrent_requests")
-AT_ONCE = 0.05
-"""Share of a run within which all requests were handed over, where they count as queued at once."""
-
-
-def is_trtllm(document: Any) -> bool:
-    """Whether a JSON document is such a report."""
-    return isinstance(document, dict) and {"engine", "request_info", "performance", "world_info"} <= document.keys()
+AT_ONCE = 0.05  # Share of a run within which all requests were handed over, where they count as queued at once
 
 
 def trtllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     """The one run of the document. Raises InputError: naming the place and the key."""
-    requests = count_at(document, where, "request_info", "num_requests")
-    if requests is None:
-        raise InputError(f"{where}: no request was completed; give a run that measured something")
+    requests = completed_requests(document, where, "request_info", "num_requests")
     values: dict[str, str | int | float | None] = {"engine": "tensorrt-llm", "requests": requests}
     between, whole = number_at(document, where, "world_info", "issue_rate"), measure_at(document, where, "performance", "total_latency_ms")
     at_once = between is None or whole is None or between * 1e-18 * requests <= AT_ONCE * whole / 1e3
@@ -53,10 +44,12 @@ def trtllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
         values[ours] = count_at(document, where, "request_info", theirs, rounded=True)
     for ours, theirs in (("tp", "tp_size"), ("pp", "pp_size")):
         values[ours] = count_at(document, where, "world_info", theirs)
-    model, quantised = inside(document, "engine", "model"), inside(document, "engine", "quantization")
-    values["model"] = shown(model) if isinstance(model, str) and model.strip() else None
+    quantised = inside(document, "engine", "quantization")
+    values["model"] = name_at(document, "engine", "model")
     values["precision"] = "fp16" if quantised is None else FORMATS.get(str(quantised))
     yield where, {name: value for name, value in values.items() if value is not None}
 
+
+is_trtllm = with_keys("engine", "request_info", "performance", "world_info")
 
 FORMAT = ToolFormat(name="trtllm", tool="trtllm-bench", points=Points(recognises=is_trtllm, read=trtllm_points))

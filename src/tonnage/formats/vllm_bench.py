@@ -19,7 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
 from tonnage.formats.finished_run import FinishedRun
-from tonnage.formats.table import DRAWN, MAX_COUNT, VARIES, count_at, inside, measure_at, number_at, shown
+from tonnage.formats.table import (
+    DRAWN,
+    MAX_COUNT,
+    VARIES,
+    completed_requests,
+    count_at,
+    name_at,
+    number_at,
+    served_values,
+    shown,
+    with_keys,
+)
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Points, Reading, Requests, ToolFormat, finite_number, moments
 from tonnage.results.requests import COMPLETED
 from tonnage.results.store import write_json
@@ -28,33 +39,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
-STATISTICS = {"mean": "", "median": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
-
-
-def is_vllm(document: Any) -> bool:
-    """Whether a JSON document is such a result."""
-    return isinstance(document, dict) and {"num_prompts", "total_output_tokens", "mean_ttft_ms"} <= document.keys()
 
 
 def vllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     """The one run of the document. Raises InputError: naming the place and the key."""
-    completed = count_at(document, where, "completed")
-    if completed is None:
-        raise InputError(f"{where}: no request was completed; give a run that measured something")
-    values: dict[str, str | int | float | None] = dict(_load(document, where))
-    for theirs, ours in LATENCIES.items():
-        for statistic, suffix in STATISTICS.items():
-            values[f"{ours}{suffix}_ms"] = measure_at(document, where, f"{statistic}_{theirs}_ms")
-    values["requests_s"] = measure_at(document, where, "request_throughput")
-    values["output_tok_s"] = measure_at(document, where, "output_throughput")
-    for name, key in (("isl", "total_input_tokens"), ("osl", "total_output_tokens")):
-        total = count_at(document, where, key)
-        values[name] = None if total is None else max(round(total / completed), 1)
-        values[DRAWN[name]] = _varied(document.get(f"{key.split('_')[1]}_lens"))
-    model = inside(document, "model_id")
-    if isinstance(model, str) and model.strip():
-        values["model"] = shown(model)
-    values["engine"] = "vllm"
+    completed = completed_requests(document, where, "completed")
+    values = _load(document, where) | served_values(document, where, LATENCIES, completed)
+    values |= {DRAWN[name]: _varied(document.get(f"{side}_lens")) for name, side in (("isl", "input"), ("osl", "output"))}
+    values |= {"model": name_at(document, "model_id"), "engine": "vllm"}
     yield where, {name: value for name, value in values.items() if value is not None}
 
 
@@ -67,10 +59,10 @@ def _varied(values: object) -> str | None:
     return "histogram:" + ",".join(f"{tokens}:1" for tokens in deciles)
 
 
-def _load(document: dict[str, Any], where: str) -> dict[str, int | float | None]:
+def _load(document: dict[str, Any], where: str) -> dict[str, str | int | float | None]:
     """Rate or clients; without either, all prompts at once."""
     prompts, clients = count_at(document, where, "num_prompts"), count_at(document, where, "max_concurrency")
-    rate = inside(document, "request_rate")
+    rate = document.get("request_rate")
     if isinstance(rate, str):
         if rate.strip().lower() not in ("inf", "infinity"):
             raise InputError(f"{where}, request_rate: '{shown(rate)}' is not a rate; give the file as the tool wrote it")
@@ -204,6 +196,8 @@ def _statistics(name: str, values: NDArray[Any]) -> dict[str, float]:
     found |= {f"p{p}": np.percentile(values, p) for p in (90, 95, 99)}
     return {f"{statistic}_{name}_ms": float(value) for statistic, value in found.items()}
 
+
+is_vllm = with_keys("num_prompts", "total_output_tokens", "mean_ttft_ms")
 
 FORMAT = ToolFormat(
     name="vllm",

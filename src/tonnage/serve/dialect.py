@@ -13,15 +13,11 @@ from tonnage.spec.catalog.checkpoints import HALF
 from tonnage.spec.catalog.interfaces import find_interface
 from tonnage.spec.deployment import Deployment
 
+_ALLOWED = {"create_engine": False, "sampling": True, "logprobs": True, "search_indices": False, "view": True, "fine_tuning": False}
 _PERMISSION = {
     "id": "",
     "object": "model_permission",
-    "allow_create_engine": False,
-    "allow_sampling": True,
-    "allow_logprobs": True,
-    "allow_search_indices": False,
-    "allow_view": True,
-    "allow_fine_tuning": False,
+    **{f"allow_{what}": allowed for what, allowed in _ALLOWED.items()},
     "organization": "*",
     "group": None,
     "is_blocking": False,

@@ -101,9 +101,7 @@ def _chat_body(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(block.get("text") or "" for block in content or [])
+    return content if isinstance(content, str) else "\n".join(block.get("text") or "" for block in content or [])
 
 
 def _messages(role: str, content: Any, model: str) -> list[dict[str, Any]]:

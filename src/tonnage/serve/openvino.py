@@ -11,10 +11,12 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.answer import Answer, Piece
@@ -138,12 +140,14 @@ class Pipeline:
             command()
 
     def _begin(self, work: Work) -> None:
+        import openvino
+
         if work.ended:
             return
         try:
             if self.broken:
                 raise TonnageError(self.broken)
-            work.handle = self._pipeline.add_request(self._number, _tensor(work.ids), work.config)
+            work.handle = self._pipeline.add_request(self._number, openvino.Tensor(np.array([work.ids], dtype=np.int64)), work.config)
         except (RuntimeError, TonnageError) as error:
             self._deliver([(work, Piece(error=f"the engine cannot answer: {' '.join(str(error).split())}"))])
             return
@@ -213,13 +217,6 @@ def _lost(made: Deliveries) -> None:
     raise RuntimeError("the pipeline was not started")
 
 
-def _tensor(ids: Sequence[int]) -> Any:
-    import numpy as np
-    import openvino
-
-    return openvino.Tensor(np.array([ids], dtype=np.int64))
-
-
 def _properties(settings: Settings) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if settings.precision == "fp32":
@@ -285,7 +282,7 @@ class OpenvinoEngines:
     def __init__(self, pipeline: Pipeline, model: str, loop: asyncio.AbstractEventLoop) -> None:
         """Start the pipeline of a loaded model; its pieces are taken on the loop's thread."""
         self._pipeline = pipeline
-        self.metrics = Metrics(self._loads, model)
+        self.metrics = Metrics(lambda: [self._pipeline.load()], model)
         pipeline.start(lambda made: _on(loop, made))
 
     @property
@@ -311,9 +308,6 @@ class OpenvinoEngines:
                 source = OpenvinoSource(self._pipeline, prompt.ids, config, frozenset(asked.sampling.stop_token_ids))
                 answers.append(Answer(source=source, metrics=self.metrics, asked=asked, prompt=prompt))
         return answers
-
-    def _loads(self) -> Iterator[Load]:
-        yield self._pipeline.load()
 
 
 class OpenvinoSource:
@@ -379,27 +373,20 @@ def context_of(model: Path) -> int:
     if not model.exists():
         raise InputError(f"{option('model')}: {model} does not exist; give a GGUF file, or a folder with a model in OpenVINO's format")
     try:
-        found = _of_folder(model) if model.is_dir() else _of_gguf(model)
+        if model.is_dir():
+            said = json.loads((model / "config.json").read_text(encoding="utf-8"))
+            found = int(said.get(KEY) or (said.get("text_config") or {}).get(KEY) or 0)
+        else:
+            from gguf import GGUFReader
+
+            fields = GGUFReader(model).fields
+            field = fields.get(f"{fields['general.architecture'].contents()}.context_length")
+            found = 0 if field is None else int(field.contents())
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise InputError(f"{option('model')}: {model} cannot be read as a model ({error})") from None
     if found < 1:
         raise InputError(f"{option('model')}: {model} does not say how long a context it allows; give {option('max_model_len')}")
     return found
-
-
-def _of_folder(model: Path) -> int:
-    said = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    inner = said.get("text_config") or {}
-    return int(said.get(KEY) or inner.get(KEY) or 0)
-
-
-def _of_gguf(model: Path) -> int:
-    from gguf import GGUFReader
-
-    fields = GGUFReader(model).fields
-    architecture = str(fields["general.architecture"].contents())
-    field = fields.get(f"{architecture}.context_length")
-    return 0 if field is None else int(field.contents())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

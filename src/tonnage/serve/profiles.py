@@ -75,9 +75,7 @@ def missing(engine: EnginePreset, machine: Machine, devices: tuple[Device, ...])
 def lacks(engine: EnginePreset, gpu: Gpu, precision: Precision) -> str:
     """Why a GPU under an engine cannot run a number format, as a clause; empty where it can."""
     lacking = gpu.lacks(precision)
-    if lacking:
-        return f"{gpu.name} ({gpu.arch}) has {lacking} for {precision.name}"
-    return engine.lacks(precision)
+    return f"{gpu.name} ({gpu.arch}) has {lacking} for {precision.name}" if lacking else engine.lacks(precision)
 
 
 Kind = Literal["runnable", "low memory", "incompatible"]
@@ -181,14 +179,18 @@ def _memory(d: Deployment, machine: Machine, wanted: int) -> tuple[Kind, int, in
     """Kind, context that fits, bytes that each GPU needs, and why."""
     try:
         plan = memory_plan(d)
-    except DoesNotFit as fault:
-        needs = _needed_at_all(d, wanted)
+    except DoesNotFit as fault:  # the weights alone: the rules of memory are linear in the GPU's
+        needs = _needed(memory_plan(replace(d, gpu=replace(d.gpu, memory_bytes=ROOMY * d.gpu.memory_bytes))), wanted)
         return "incompatible", 0, needs, f"needs {needs / 1e9:,.0f} GB on each GPU ({fault})"
     except InputError as fault:
         return "incompatible", 0, 0, fault.reason
-    needs, fits, tp = _needed(plan, wanted), min(wanted, _longest(plan)), d.parallelism.tp
-    why = _why_not(machine, tp)
-    if not why and fits < min(LEAST_CONTEXT, wanted):
+    longest = max(0, plan.blocks - plan.windows.blocks) * d.knobs.tokens_per_block  # of a request that the KV cache holds
+    needs, fits, tp, why = _needed(plan, wanted), min(wanted, longest), d.parallelism.tp, ""
+    if tp > len(machine.devices):
+        why = f"needs {tp} GPUs, and the machine has {len(machine.devices)}"
+    elif tp > len(machine.free):
+        why = f"needs {tp} GPUs, and others use {len(machine.devices) - len(machine.free)} of {len(machine.devices)}"
+    elif fits < min(LEAST_CONTEXT, wanted):
         why = f"the KV cache holds {fits:,} tokens, fewer than one request of {LEAST_CONTEXT:,}"
     if why:
         return "incompatible", fits, needs, why
@@ -197,26 +199,12 @@ def _memory(d: Deployment, machine: Machine, wanted: int) -> tuple[Kind, int, in
     return "runnable", fits, needs, ""
 
 
-def _why_not(machine: Machine, tp: int) -> str:
-    """Why there are not so many GPUs, as a clause; empty where there are."""
-    if tp > len(machine.devices):
-        return f"needs {tp} GPUs, and the machine has {len(machine.devices)}"
-    if tp > len(machine.free):
-        return f"needs {tp} GPUs, and others use {len(machine.devices) - len(machine.free)} of {len(machine.devices)}"
-    return ""
-
-
 def deployed(model: Model, gpu: Gpu, engine: EnginePreset, precision: str, tp: int) -> Deployment:
     """An instance with the engine's own knobs."""
     knobs = default_knobs(engine, gpu)
     return Deployment(
         model=model, gpu=gpu, precision=find_precision(precision), parallelism=Parallelism(tp=tp), engine=engine.name, knobs=knobs
     )
-
-
-def _longest(plan: MemoryPlan) -> int:
-    """Tokens of the longest request that the KV cache holds."""
-    return max(0, plan.blocks - plan.windows.blocks) * plan.deployment.knobs.tokens_per_block
 
 
 def _needed(plan: MemoryPlan, wanted: int) -> int:
@@ -228,11 +216,6 @@ def _needed(plan: MemoryPlan, wanted: int) -> int:
 
 ROOMY = 64
 """How many times the memory a GPU is given to find out what a deployment needs that does not fit: the rules of memory are linear in it."""
-
-
-def _needed_at_all(d: Deployment, wanted: int) -> int:
-    """The same for a deployment whose weights alone do not fit."""
-    return _needed(memory_plan(replace(d, gpu=replace(d.gpu, memory_bytes=ROOMY * d.gpu.memory_bytes))), wanted)
 
 
 ENGINES = ("tensorrt-llm", "vllm", "sglang")  # The engines, the one that is preferred first

@@ -224,9 +224,7 @@ class Reply:
         return {"id": self.id, "object": name, "created": self.created, "model": self.model}
 
     def _prompt_text(self, prompt: Prompt) -> str:
-        if self.asked.token_ids:
-            return ""
-        return prompt.text or self.tokens.text(prompt.ids)
+        return "" if self.asked.token_ids else prompt.text or self.tokens.text(prompt.ids)
 
     # Log probabilities, which are made up.
 

@@ -152,7 +152,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
     greedy = sampling.temperature == 0
     check_sampling(said, osl=1 if alone else osl, logprobs=logprobs, greedy=greedy, vocabulary=limits.vocabulary)
     options = said.get("stream_options") or {}
-    echoed = said["echo"] and logprobs is not None
+    echoed, echoed_logprobs = said["echo"] and logprobs is not None, said["top_logprobs"] if kind == "chat" else said["logprobs"]
     adapter = limits.adapters.get(said.get("model") or "")
     return Asked(
         kind=kind,
@@ -168,7 +168,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, limits: Limits) -> Asked:
         keeps_stop=said["include_stop_str_in_output"],
         session=-1 if not said.get("user") else sum((i + 1) * b for i, b in enumerate(said["user"].encode())),
         logprobs=logprobs,
-        prompt_logprobs=said["prompt_logprobs"] if said["prompt_logprobs"] is not None or not said["echo"] else _echoed(kind, said),
+        prompt_logprobs=said["prompt_logprobs"] if said["prompt_logprobs"] is not None or not said["echo"] else echoed_logprobs,
         echo=said["echo"],
         token_ids=bool(said["return_token_ids"]),
         tokens_as_ids=bool(said["return_tokens_as_token_ids"]) if logprobs is not None or echoed else False,
@@ -203,11 +203,6 @@ def _speaks(said: Mapping[str, Any]) -> dict[str, str]:
     last = said["messages"][-1]
     role = "assistant" if said["add_generation_prompt"] else last["role"]
     return {"role": role, "said": _text_of({"content": last.get("content")}, "") if said["echo"] and last["role"] == role else ""}
-
-
-def _echoed(kind: Kind, said: Mapping[str, Any]) -> int | None:
-    found: int | None = said["top_logprobs"] if kind == "chat" else said["logprobs"]
-    return found
 
 
 def check_model(name: str | None, limits: Limits) -> None:

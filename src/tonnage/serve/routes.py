@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import pydantic
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -243,8 +244,6 @@ def _prompts(service: Service, said: Mapping[str, Any]) -> tuple[Prompt, ...]:
 
 def _vector(prompt: Prompt, width: int, said: Mapping[str, Any]) -> list[float] | str:
     """A vector of length 1; the same for the same prompt."""
-    import numpy as np
-
     drawn = np.random.default_rng(abs(hash(prompt.ids))).standard_normal(width)
     found = drawn / np.linalg.norm(drawn)
     if said["encoding_format"] == "float":

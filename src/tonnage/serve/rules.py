@@ -81,9 +81,7 @@ class _Types:
         if kind == "object" and not schema.get("properties"):
             further = schema.get("additionalProperties")
             return dict[str, self.of(further)] if isinstance(further, Mapping) else dict[str, Any]  # type: ignore[misc] # the same
-        if kind == "object":
-            return self._model(schema.get("title", "Body"), schema)
-        return _SIMPLE.get(str(kind), Any)
+        return self._model(schema.get("title", "Body"), schema) if kind == "object" else _SIMPLE.get(str(kind), Any)
 
     def _named(self, name: str) -> Any:
         if name not in self._made:
@@ -217,7 +215,9 @@ def check_before(kind: str, body: Mapping[str, Any]) -> None:
     if body.get("stream_options") and not body.get("stream"):
         raise refusal("Stream options can only be defined when `stream=True`.", "stream_options")
     if kind == "chat":
-        _check_messages(body.get("messages"))
+        messages = body.get("messages")
+        if messages is not None and not isinstance(messages, list | dict | str):
+            raise Refused(f"'{type(messages).__name__}' object is not iterable")
         if body.get("continue_final_message") and body.get("add_generation_prompt"):
             raise Refused("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
         _check_tools(body)
@@ -246,11 +246,6 @@ def _check_trust(body: Mapping[str, Any]) -> None:
     if body.get("chat_template") or (isinstance(further, Mapping) and further.get("chat_template")):
         words = f"Chat template is passed with request, but {TRUSTS_TEMPLATES} is not set."
         raise Refused(f"{words} Refused request with untrusted chat template.")
-
-
-def _check_messages(messages: Any) -> None:
-    if messages is not None and not isinstance(messages, list | dict | str):
-        raise Refused(f"'{type(messages).__name__}' object is not iterable")
 
 
 def _check_prompt(body: Mapping[str, Any]) -> None:

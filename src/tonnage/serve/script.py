@@ -106,9 +106,7 @@ def _structured(asked: Asked, key: int, tokens: Tokens) -> list[Said] | None:
         calls = _calls(asked, key, tokens)
         if asked.tool_choice != "auto" or len(calls) < asked.osl:
             return calls
-    if asked.grammar:
-        return _value(asked.grammar, key, tokens, asked.osl)
-    return None
+    return _value(asked.grammar, key, tokens, asked.osl) if asked.grammar else None
 
 
 def _value(grammar: str, key: int, tokens: Tokens, most: int) -> list[Said]:

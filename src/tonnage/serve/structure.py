@@ -136,6 +136,4 @@ def schema_of(form: Mapping[str, Any]) -> Any:
     """The schema of a ``response_format``: that of any object for ``json_object``; None for text."""
     if form.get("type") == "json_object":
         return {"type": "object"}
-    if form.get("type") == "json_schema":
-        return (form.get("json_schema") or {}).get("schema") or {}
-    return None
+    return (form.get("json_schema") or {}).get("schema") or {} if form.get("type") == "json_schema" else None

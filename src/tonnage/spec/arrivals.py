@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600.0
 
-SPREAD = 8.0
-"""Standard deviations by which more gaps are drawn than are expected."""
+SPREAD = 8.0  # Standard deviations by which more gaps are drawn than are expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +69,7 @@ class HourlyArrivals:
 # (MMPP) cookbook", Performance Evaluation 18(2), 1993).
 
 
-DRAWN = 256
-"""Stays that are drawn at once."""
+DRAWN = 256  # Stays that are drawn at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -279,8 +279,7 @@ class LatentLayer(LatentHeads):
 # Latent attention to the tokens that an indexer chooses (DeepSeek sparse attention, DSA).
 
 
-SCALE_BYTES = 4
-"""Bytes of the scale of an index key in FP8 (vLLM ``indexer_k_cache``, recalled)."""
+SCALE_BYTES = 4  # Bytes of the scale of an index key in FP8 (vLLM ``indexer_k_cache``, recalled)
 
 LATENT_SCALES = 16
 """Bytes of the scales of an FP8 entry of the latent cache, whose part with position stays in 16 bits (vLLM ``fp8_ds_mla``, recalled)."""
@@ -342,8 +341,7 @@ class SparseLatentLayer(LatentHeads):
         return self.index_dim * kv_bits / 8 + (SCALE_BYTES if kv_bits == BITS_8 else 0)
 
 
-COMPRESSED_SCALES = 8
-"""Bytes of the scales of an FP8 entry, whose part with position stays in 16 bits (recalled from vLLM)."""
+COMPRESSED_SCALES = 8  # Bytes of the scales of an FP8 entry, whose part with position stays in 16 bits (recalled from vLLM)
 
 
 @strict
@@ -408,6 +406,7 @@ class CompressedLayer(Heads):
         )
 
     def _entry(self, kv_bits: int) -> float:
-        if kv_bits == BITS_8:
-            return self.head_dim + self.rope_dim + COMPRESSED_SCALES
-        return self.head_dim * kv_bits / 8
+        return self.head_dim + self.rope_dim + COMPRESSED_SCALES if kv_bits == BITS_8 else self.head_dim * kv_bits / 8
+
+
+Attention = FullAttention | SlidingAttention | LatentLayer | SparseLatentLayer | CompressedLayer | BlockSparseAttention

@@ -18,30 +18,17 @@ from tonnage.spec.typed_values import read_as, strict
 
 SCHEMA = "tonnage.calibration/1"
 
-MULTIPLIERS = (
-    "compute",
-    "memory",
-    "kv_bandwidth",
-    "allreduce_s",
-    "step_s",
-    "sequence_s",
-    "prefill_s",
-    "frontend_s",
-    "turnaround_s",
-)
+MULTIPLIERS = ("compute", "memory", "kv_bandwidth", "allreduce_s", "step_s", "sequence_s", "prefill_s", "frontend_s", "turnaround_s")
 """Terms that a benchmark of one deployment can tell: ``perf.terms_file`` says what each factor acts on."""
 
 OWN_TERMS = ("compute", "memory", "attention", *MULTIPLIERS[2:])
 """Terms that the user's loads determine without any shipped term: ``perf.terms_file`` says what each of them is."""
 
-SMALLEST_TERM, LARGEST_TERM = 1e-12, 1e6
-"""A term outside these is no calibration but a mistake in the file."""
+SMALLEST_TERM, LARGEST_TERM = 1e-12, 1e6  # A term outside these is no calibration but a mistake in the file
 
-OWN_METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s", "output_tok_s")
-"""Columns whose left-out errors a file may hold."""
+OWN_METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s", "output_tok_s")  # Columns whose left-out errors a file may hold
 
-LARGEST = 20.0
-"""A factor above this, or below its inverse, is no calibration but a mistake in the file."""
+LARGEST = 20.0  # A factor above this, or below its inverse, is no calibration but a mistake in the file
 
 MOST_POINTS = 1_000_000
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from tonnage.spec.config_layouts import ConfigValues
     from tonnage.spec.layers import Mixer
 
-Fields = dict[str, Any]
-"""Fields of ``Model``, by name."""
+Fields = dict[str, Any]  # Fields of ``Model``, by name
 
 LINEAR, FULL, SLIDING = "linear_attention", "full_attention", "sliding_attention"
 
@@ -166,8 +165,7 @@ def glm_hybrid(config: ConfigValues) -> Fields:
     return {**plain_first(config), "mixers": layers_of(Counter({delta: layers - full, _indexed(config, reuses=False): full}))}
 
 
-BLOCKS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
-"""Letters of Nemotron-H's pattern of layers, by the words of later files."""
+BLOCKS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}  # Letters of Nemotron-H's pattern of layers, by the words of later files
 
 
 def pattern_of(config: ConfigValues) -> list[str]:
@@ -286,21 +284,8 @@ def shared_expert(config: ConfigValues) -> Fields:
 FAMILIES: dict[str, Callable[[ConfigValues], Fields]] = {
     made.__name__: made
     for made in (
-        plain_latent,
-        plain_first,
-        indexed_latent,
-        compressed,
-        block_sparse,
-        delta_hybrid,
-        kimi_hybrid,
-        glm_hybrid,
-        state_space_hybrid,
-        gemma_4,
-        windows_and_experts,
-        mimo_v2,
-        llama_4,
-        minimax_2,
-        shared_expert,
+        *(plain_latent, plain_first, indexed_latent, compressed, block_sparse, delta_hybrid, kimi_hybrid, glm_hybrid),
+        *(state_space_hybrid, gemma_4, windows_and_experts, mimo_v2, llama_4, minimax_2, shared_expert),
     )
 }
 """Every family, by name."""

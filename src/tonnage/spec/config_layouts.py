@@ -49,8 +49,7 @@ class Layout:
     experts_optional: bool = False  # without the key of the experts the model is dense
 
 
-ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))
-"""Mixtures of experts as most of them name their numbers."""
+ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))  # Mixtures of experts as most of them name their numbers
 
 MINIMAX_3 = replace(ROUTED, head_dim_required=True, ffn=("intermediate_size",), experts=("num_local_experts",), family="block_sparse")
 KIMI = replace(
@@ -170,11 +169,7 @@ LAYOUTS: dict[str, Layout] = {
     "Qwen3_5MoeForConditionalGeneration": replace(QWEN_NEXT, wrapped=True),
     "Qwen3VLForConditionalGeneration": Layout(head_dim_required=True, head_norms=True, wrapped=True),
     "Qwen3VLMoeForConditionalGeneration": Layout(
-        head_dim_required=True,
-        ffn=("moe_intermediate_size",),
-        experts=("num_experts", "num_local_experts"),
-        head_norms=True,
-        wrapped=True,
+        head_dim_required=True, ffn=("moe_intermediate_size",), experts=("num_experts", "num_local_experts"), head_norms=True, wrapped=True
     ),
     "Gemma4ForConditionalGeneration": replace(GEMMA_4, wrapped=True),
     "Gemma4ForCausalLM": GEMMA_4,
@@ -234,26 +229,11 @@ ENCODER = "it has an encoder; only decoders are supported"
 VISION = "it takes images; only text decoders are supported"
 
 REFUSED: dict[str, str] = {
-    "MambaForCausalLM": _STATE,
-    "Mamba2ForCausalLM": _STATE,
-    "FalconMambaForCausalLM": _STATE,
-    "RwkvForCausalLM": _STATE,
-    "JambaForCausalLM": _HYBRID,
-    "BambaForCausalLM": _HYBRID,
-    "Zamba2ForCausalLM": _HYBRID,
-    "FalconH1ForCausalLM": _HYBRID,
-    "RecurrentGemmaForCausalLM": _HYBRID,
-    "T5ForConditionalGeneration": ENCODER,
-    "BartForConditionalGeneration": ENCODER,
-    "WhisperForConditionalGeneration": ENCODER,
-    "BertModel": ENCODER,
-    "BertForMaskedLM": ENCODER,
-    "RobertaForMaskedLM": ENCODER,
-    "LlavaForConditionalGeneration": VISION,
-    "MllamaForConditionalGeneration": VISION,
-    "Qwen2VLForConditionalGeneration": VISION,
-    "Qwen2_5_VLForConditionalGeneration": VISION,
-    "Gemma3ForConditionalGeneration": VISION,
+    **{f"{name}ForCausalLM": _STATE for name in ("Mamba", "Mamba2", "FalconMamba", "Rwkv")},
+    **{f"{name}ForCausalLM": _HYBRID for name in ("Jamba", "Bamba", "Zamba2", "FalconH1", "RecurrentGemma")},
+    **{f"{name}ForConditionalGeneration": ENCODER for name in ("T5", "Bart", "Whisper")},
+    **dict.fromkeys(("BertModel", "BertForMaskedLM", "RobertaForMaskedLM"), ENCODER),
+    **{f"{name}ForConditionalGeneration": VISION for name in ("Llava", "Mllama", "Qwen2VL", "Qwen2_5_VL", "Gemma3")},
     "DeciLMForCausalLM": "its layers differ in the width of their MLPs",
     "DbrxForCausalLM": "its dimensions are nested in attn_config and ffn_config",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from tonnage.errors import InputError, option
 from tonnage.spec.calibration import Calibration
@@ -60,8 +60,7 @@ Method = Literal["draft", "medusa", "redrafter", "eagle", "mtp", "ngram"]
 
 METHODS: tuple[Method, ...] = get_args(Method)
 
-MOST_TOKENS = 16
-"""Guesses per step beyond which no engine goes."""
+MOST_TOKENS = 16  # Guesses per step beyond which no engine goes
 
 EXAMPLE = '"eagle k=3 acceptance=0.7" or "draft=llama-3.2-1b k=5 acceptance=0.8"'
 
@@ -102,18 +101,9 @@ class Speculation:
         if self.method == "mtp":
             return replace(model.part(1), dense_layers=0, mlp_layers=0)
         if self.method == "eagle":
-            one = model.part(1)
-            return replace(
-                one,
-                ffn=one.inner,
-                experts=1,
-                experts_per_token=1,
-                shared_experts=0,
-                shared_ffn=0,
-                expert_latent=0,
-                dense_layers=0,
-                dense_ffn=0,
-            )
+            one, none = model.part(1), ("shared_experts", "shared_ffn", "expert_latent", "dense_layers", "dense_ffn")
+            without: dict[str, Any] = dict.fromkeys(none, 0)
+            return replace(one, ffn=one.inner, experts=1, experts_per_token=1, **without)
         return None
 
     def projection_parameters(self, model: Model) -> int:
@@ -132,6 +122,8 @@ def parse_speculation(text: str | None, where: str = option("speculation")) -> S
 
     Raises InputError: no such method, or k or acceptance missing or out of range; UnknownName: no such draft model.
     """
+    from tonnage.spec.catalog import find_model
+
     if text is None or text.strip().lower() == "none":
         return None
     first, *rest = text.split() or [""]
@@ -145,7 +137,7 @@ def parse_speculation(text: str | None, where: str = option("speculation")) -> S
         raise InputError(f"{where}: k={tokens} is not a number of guesses; write 1 to {MOST_TOKENS}")
     if not 0 <= acceptance <= 1:
         raise InputError(f"{where}: acceptance={given['acceptance']} is not a probability; write a number from 0 to 1, such as 0.7")
-    return Speculation(method=found, tokens=int(tokens), acceptance=acceptance, draft=_model(drafter) if drafter else None)
+    return Speculation(method=found, tokens=int(tokens), acceptance=acceptance, draft=find_model(drafter) if drafter else None)
 
 
 def _number(text: str) -> float:
@@ -153,12 +145,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return -1.0
-
-
-def _model(name: str) -> Model:
-    from tonnage.spec.catalog import find_model
-
-    return find_model(name)
 
 
 Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang", "one-prefill", "max-utilization"]

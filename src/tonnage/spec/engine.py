@@ -13,11 +13,9 @@ from tonnage.spec.typed_values import Pairs, strict
 # names of ``Parallelism`` and ``EngineKnobs``, and those of ``plan.launch.SETTINGS``.
 
 
-MODEL = "{model}"
-"""Placeholder of the checkpoint in a command."""
+MODEL = "{model}"  # Placeholder of the checkpoint in a command
 
-FLAGS = "{flags}"
-"""Placeholder of a command's flags; they follow the last word of a command without it."""
+FLAGS = "{flags}"  # Placeholder of a command's flags; they follow the last word of a command without it
 
 
 @strict
@@ -28,11 +26,9 @@ class Switch:
     disable: str = ""
 
 
-DRAFTER = "{drafter}"
-"""Placeholder of the drafter's checkpoint in the flags of speculative decoding."""
+DRAFTER = "{drafter}"  # Placeholder of the drafter's checkpoint in the flags of speculative decoding
 
-GUESSES, ONE_MORE = "{k}", "{k+1}"
-"""Placeholders of the guesses of a step there, and of one more."""
+GUESSES, ONE_MORE = "{k}", "{k+1}"  # Placeholders of the guesses of a step there, and of one more
 
 
 @strict

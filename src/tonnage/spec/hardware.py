@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,9 +84,7 @@ class Gpu:
 
     def tp_link(self, tp: int) -> LinkKind:
         """The link that a tensor-parallel group of ``tp`` GPUs runs over; a bridge joins ``bridge_gpus``."""
-        if self.link == "nvlink-bridge" and tp > self.bridge_gpus:
-            return "pcie"
-        return self.link
+        return "pcie" if self.link == "nvlink-bridge" and tp > self.bridge_gpus else self.link
 
     def tp_link_bytes_s(self, tp: int) -> float:
         """One-way bandwidth per GPU of that link, in bytes/s: in a mesh, of the links to the other GPUs of the group."""
@@ -130,8 +128,7 @@ def clocked(gpu: Gpu, share: float) -> Gpu:
 
 _MIG = {"h100": 7, "h200": 7, "h20": 7, "gh200": 7, "a100": 7, "b200": 7, "gb200": 7, "a30": 4}
 """Slices of compute of the GPUs that MIG divides; their memory has the next power of two (NVIDIA's MIG user guide, 2026-11-25)."""
-_MIG_MEMORY = {1: (1, 2), 2: (2,), 3: (4,), 4: (4,), 7: (8,)}
-"""Eighths of the memory that go with so many sevenths of the compute."""
+_MIG_MEMORY = {1: (1, 2), 2: (2,), 3: (4,), 4: (4,), 7: (8,)}  # Eighths of the memory that go with so many sevenths of the compute
 
 
 def mig_slice(gpu: Gpu, slices: int, memory_gb: int) -> Gpu | None:
@@ -188,14 +185,11 @@ class System:
 
 SUFFIXES = (".yaml", ".yml")
 
-ANY_VENDOR = "other"
-"""The vendor of hardware that its file does not name; it runs the engine of the question."""
+ANY_VENDOR = "other"  # The vendor of hardware that its file does not name; it runs the engine of the question
 
-MOST_BYTES = 100_000
-"""The largest file that is read."""
+MOST_BYTES = 100_000  # The largest file that is read
 
-PAST_ANY = 1e9
-"""No datasheet says a number as large as this."""
+PAST_ANY = 1e9  # No datasheet says a number as large as this
 
 
 @strict
@@ -293,14 +287,4 @@ def read_system(path: str) -> System:
     InputErrors.raise_if(faults)
     gpu_file = str(Path(path).parent / found.gpu) if is_hardware_file(found.gpu) else ""
     gpu = read_hardware(gpu_file) if gpu_file else find_gpu(found.gpu)
-    return System(
-        name=path,
-        gpu=gpu.name,
-        gpus=found.gpus,
-        max_power_w=found.max_power_w,
-        source=path,
-        date="",
-        notes=found.notes,
-        gpu_file=gpu_file,
-        usd=found.usd,
-    )
+    return System(**asdict(replace(found, gpu=gpu.name)), name=path, source=path, date="", gpu_file=gpu_file)

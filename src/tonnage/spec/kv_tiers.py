@@ -23,8 +23,7 @@ TierKind = Literal["host", "disk", "store"]
 KV_SHARE: dict[str, float] = {"host": 0.8, "disk": 0.9, "store": 1.0}
 """Shares of a system's memories that keep KV blocks, where no size is given: the rest is for the operating system and the engine."""
 
-NONE = "none"
-"""Asks for no memory below the KV cache."""
+NONE = "none"  # Asks for no memory below the KV cache
 
 
 @strict

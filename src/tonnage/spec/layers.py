@@ -9,26 +9,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tonnage.spec.attention_layers import (
-    BlockSparseAttention,
-    Cache,
-    CompressedLayer,
-    FullAttention,
-    Heads,
-    LatentLayer,
-    SlidingAttention,
-    SparseLatentLayer,
-    Work,
-    go_into,
-    of_heads,
-)
+from tonnage.spec.attention_layers import Attention, Cache, Heads, Work, go_into, of_heads
 from tonnage.spec.typed_values import strict
 
-CHUNK = 64
-"""Tokens that kernels compute together in prefill (flash-linear-attention)."""
+CHUNK = 64  # Tokens that kernels compute together in prefill (flash-linear-attention)
 
-CONV_BYTES = 2
-"""Bytes of an element of the convolution's state."""
+CONV_BYTES = 2  # Bytes of an element of the convolution's state
 
 
 @strict
@@ -107,17 +93,14 @@ class KimiDeltaAttention(Heads):
         del kv_bits
         heads, d = of_heads(self.heads, tp), self.head_dim
         return Work(
-            token=heads * (CHUNK * 10 * d + 6 * d * d),
-            sequence=7 * heads * d * d,
-            sequence_bytes=2 * heads * d * d * self.state_bytes,
+            token=heads * (CHUNK * 10 * d + 6 * d * d), sequence=7 * heads * d * d, sequence_bytes=2 * heads * d * d * self.state_bytes
         )
 
 
 # State-space layers of the second generation (Mamba-2), as in Nemotron-H and Nemotron 3.
 
 
-MAMBA2_CHUNK = 128
-"""Tokens that kernels compute together in prefill (``chunk_size`` of Nemotron's ``config.json``)."""
+MAMBA2_CHUNK = 128  # Tokens that kernels compute together in prefill (``chunk_size`` of Nemotron's ``config.json``)
 
 
 @strict
@@ -158,17 +141,7 @@ class Mamba2(Heads):
         return of_heads(self.heads, tp) * self.head_dim * self.state
 
 
-Mixer = (
-    FullAttention
-    | SlidingAttention
-    | LatentLayer
-    | SparseLatentLayer
-    | CompressedLayer
-    | BlockSparseAttention
-    | GatedDeltaNet
-    | KimiDeltaAttention
-    | Mamba2
-)
+Mixer = Attention | GatedDeltaNet | KimiDeltaAttention | Mamba2
 
 KINDS: dict[str, str] = {
     "full": "attention to the whole context",
@@ -183,8 +156,7 @@ KINDS: dict[str, str] = {
 }
 """Every kind of layer, in words."""
 
-WITH_STATE = ("gated-delta", "kda", "mamba2")
-"""Kinds that keep a state per sequence and no cache per token."""
+WITH_STATE = ("gated-delta", "kda", "mamba2")  # Kinds that keep a state per sequence and no cache per token
 
 WITH_LATENT = ("latent", "sparse-latent", "compressed")
 """Kinds whose cache is one vector for all heads, which tensor parallelism cannot divide."""

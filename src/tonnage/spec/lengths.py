@@ -28,17 +28,13 @@ LengthKind = Literal["fixed", "normal", "lognormal", "uniform", "histogram"]
 
 MAX_TOKENS = 10_000_000
 
-WORDS_PER_TOKEN = 0.75
-"""Of English text."""
+WORDS_PER_TOKEN = 0.75  # Of English text
 
-CHARACTERS_PER_TOKEN = 4.0
-"""Of English text (OpenAI, "What are tokens and how to count them?": "1 token ~= 4 chars in English")."""
+CHARACTERS_PER_TOKEN = 4.0  # Of English text (OpenAI, "What are tokens and how to count them?": "1 token ~= 4 chars in English")
 
-EXACT = "exact:"
-"""What is before a length that every request is to have."""
+EXACT = "exact:"  # What is before a length that every request is to have
 
-TAIL = 3.0902
-"""Standard deviations to the 99.9th percentile, where the longest length of an endless distribution is taken."""
+TAIL = 3.0902  # Standard deviations to the 99.9th percentile, where the longest length of an endless distribution is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,7 @@ from tonnage.errors import InputError, UnknownName
 Arithmetic = Literal["fp16", "fp8", "int8", "fp4", "tf32", "fp32"]
 KvFormat = Literal["fp16", "fp8", "int8"]
 
-BITS: dict[Arithmetic, int] = {"fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "tf32": 32, "fp32": 32}
-"""Bits of one value of each kind."""
+BITS: dict[Arithmetic, int] = {"fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "tf32": 32, "fp32": 32}  # Bits of one value of each kind
 
 SPARSE = "2:4"
 KV = "kv-"
@@ -94,8 +93,7 @@ def _format(name: str, *, weight_bits: float, value_bits: int, arithmetic: Arith
     return Precision(name=name, weight_bits=weight_bits, value_bits=value_bits, kv=kv, arithmetic=arithmetic, unpacked=unpacked)
 
 
-_GROUP_OF_128 = (16 + 4) / 128
-"""Bits per weight of a 16-bit scale and a 4-bit zero point for 128 weights."""
+_GROUP_OF_128 = (16 + 4) / 128  # Bits per weight of a 16-bit scale and a 4-bit zero point for 128 weights
 
 PRECISIONS: dict[str, Precision] = {
     made.name: made
@@ -190,11 +188,9 @@ def _with(own: Precision, kv: KvFormat | Literal["fp32"], sparse: bool) -> Preci
 # (quant_algo). Read on 2026-11-22.
 
 
-FINE_GROUPS = 32
-"""Weights of a group in INT4 checkpoints of quantization-aware training (Kimi K2.5)."""
+FINE_GROUPS = 32  # Weights of a group in INT4 checkpoints of quantization-aware training (Kimi K2.5)
 
-UNQUANTIZED = "bf16"
-"""The format of a checkpoint that names none."""
+UNQUANTIZED = "bf16"  # The format of a checkpoint that names none
 
 SIXTEEN_BITS = {"bfloat16": "bf16", "float16": "fp16"}
 
@@ -232,7 +228,9 @@ def released_format(config: Mapping[str, Any], experts: bool) -> str:
         return ""
     if experts and (mixed := _experts_beside_fp8(config, quantized)):
         return mixed
-    found = _method(quantized) or ALGORITHMS.get(str(quantized.get("quant_algo")), "") or _groups(quantized)
+    method = str(quantized.get("quant_method"))
+    found = METHODS.get(method) or METHODS.get(f"{method} {quantized.get('bits')}")
+    found = found or ALGORITHMS.get(str(quantized.get("quant_algo"))) or _groups(quantized)
     return f"{found}+experts" if found and found != "mxfp4" and experts and _leaves_attention(quantized) else found
 
 
@@ -247,11 +245,6 @@ def _experts_beside_fp8(config: Mapping[str, Any], quantized: Mapping[str, Any])
         )
         return "nvfp4+rest-fp8" if named == {"NVFP4"} else ""
     return "mxfp4+rest-fp8" if quantized.get("quant_method") == "fp8" and config.get("expert_dtype") == "fp4" else ""
-
-
-def _method(quantized: Mapping[str, Any]) -> str:
-    method = str(quantized.get("quant_method"))
-    return METHODS.get(method) or METHODS.get(f"{method} {quantized.get('bits')}", "")
 
 
 def _groups(quantized: Mapping[str, Any]) -> str:

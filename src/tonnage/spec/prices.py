@@ -8,13 +8,11 @@ from datetime import date
 from typing import Any
 
 GIVEN = "given by the user"
-ON_DEMAND = "on-demand"
-"""The terms of a cloud offer that every buyer can get and give back by the hour."""
+ON_DEMAND = "on-demand"  # The terms of a cloud offer that every buyer can get and give back by the hour
 
 STALE_DAYS = 365
 
-RULES = ("depreciation_years", "output_to_input_price_ratio", "server_over_gpus")
-"""Figures that are a choice of how to count."""
+RULES = ("depreciation_years", "output_to_input_price_ratio", "server_over_gpus")  # Figures that are a choice of how to count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,9 +198,7 @@ class Prices:
         """
         own = [price for price in self.api if price.usd_per_million_input_tokens.given]
         named = next((price for price in (*own, *self.api) if price.name == model), None)
-        if named in own:
-            return named
-        return next((price for price in own if not _is_model(price.name)), named)
+        return named if named in own else next((price for price in own if not _is_model(price.name)), named)
 
     def with_overrides(self, overrides: Mapping[str, Any], where: str = "prices") -> Prices:
         """This list with the user's prices in its own place (``docs/cost.md`` has the keys).

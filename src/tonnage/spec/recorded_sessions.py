@@ -10,7 +10,7 @@ that goes on where the one before ended adds nothing but a length, so that 21 mi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
@@ -371,6 +371,21 @@ def same_beginning(one: NDArray[Any], other: NDArray[Any]) -> int:
     most = min(len(one), len(other))
     differ = np.flatnonzero(one[:most] != other[:most])
     return int(differ[0]) if len(differ) else most
+
+
+def behind(order: Iterable[int], waits: Callable[[int], Iterable[int]]) -> list[int]:
+    """Places in order, each behind all that it waits for; of several that wait for one another in a circle one goes first."""
+    found: dict[int, None] = {}
+    for place in order:
+        pending, met = [place], {place}
+        while pending:
+            missing = next((one for one in waits(pending[-1]) if one not in met and one not in found), None)
+            if missing is None:
+                found[pending.pop()] = None
+            else:
+                met.add(missing)
+                pending.append(missing)
+    return list(found)
 
 
 def recorded_of(source: str, sessions: Iterable[Session], block: int, *, common: bool) -> RecordedSessions:

@@ -124,15 +124,12 @@ def read_recording(path: str, where: str) -> Recording:
     return Recording(due_ns=moments, isl=tuple(isl), osl=tuple(osl), source=path, failed=failed, blocks=blocks, began_ns=due[0])
 
 
-Row = tuple[int, int, tuple[int, int] | None]
-"""Line number, moment in nanoseconds, and lengths where there are any."""
+Row = tuple[int, int, tuple[int, int] | None]  # Line number, moment in nanoseconds, and lengths where there are any
 
-FAILED = (0, 0)
-"""Lengths of a request that the file marks as failed."""
+FAILED = (0, 0)  # Lengths of a request that the file marks as failed
 
 
-BURSTGPT = ("request tokens", "response tokens")
-"""The columns of lengths in BurstGPT's files."""
+BURSTGPT = ("request tokens", "response tokens")  # The columns of lengths in BurstGPT's files
 
 
 def _table(path: str, where: str, errors: list[str]) -> Iterator[Row]:

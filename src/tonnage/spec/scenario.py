@@ -100,8 +100,7 @@ class DemandAsked:
         "Mean requests per second of Poisson traffic, in place of a peak; a profile or a trace is scaled to it.", unit="rate"
     )
     peak_percentile: Number = leaf(
-        "With a mean: the percentile of the arrivals in one second that is sized for, the method of NVIDIA's course.",
-        unit="percentile",
+        "With a mean: the percentile of the arrivals in one second that is sized for, the method of NVIDIA's course.", unit="percentile"
     )
     peak_factor: Number = leaf("With a mean: the peak as a multiple of the mean, in place of a percentile.", unit="factor")
     users: Number = leaf("Number of people who send requests.")
@@ -152,10 +151,7 @@ class LimitsAsked:
 class SearchAsked:
     """What may be combined; every combination is tried."""
 
-    gpu: Texts = leaf(
-        f"GPUs to try, separated by commas (default: {DEFAULT_GPUS}).",
-        one="GPU id (default: h100-sxm-80gb).",
-    )
+    gpu: Texts = leaf(f"GPUs to try, separated by commas (default: {DEFAULT_GPUS}).", one="GPU id (default: h100-sxm-80gb).")
     system: Texts = leaf(
         "Servers to buy in, one of each GPU, such as 4xl40s, 1xh100, a cloud's machine type (p5.48xlarge) or a YAML file of your own "
         "(default: the catalog's system of each GPU)."
@@ -421,11 +417,9 @@ def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> tuple[Leaf, .
     return tuple(found)
 
 
-OF_SIZE = ("system", "pp", "load", "deploy_on")
-"""Leaves of the search that one simulated deployment has no use for."""
+OF_SIZE = ("system", "pp", "load", "deploy_on")  # Leaves of the search that one simulated deployment has no use for
 
-OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")
-"""Leaves of other branches that describe it."""
+OTHERS = ("model", "trace", "profile", "ttft", "tpot", "e2e", "attain", "seed")  # Leaves of other branches that describe it
 
 
 def simulated_leaves() -> Iterator[Leaf]:

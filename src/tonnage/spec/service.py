@@ -5,15 +5,21 @@ The names of the settings are those of Triton's model configuration, so that wha
 
 from __future__ import annotations
 
+import os
+import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from math import prod
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from tonnage.spec.deployment import Slo
-from tonnage.spec.typed_values import strict
+from tonnage.csv_file import read_text
+from tonnage.errors import InputError, InputErrors
+from tonnage.spec.deployment import Slo, parse_limit
+from tonnage.spec.typed_values import parse_yaml, read_as, strict
+from tonnage.units import parse_duration
 
 TimeoutAction = Literal["REJECT", "DELAY"]
 
@@ -157,3 +163,299 @@ class Service:
     models: dict[str, ServedModel]  # by name
     streams: tuple[Stream, ...]  # the requests
     limits: Slo = ()  # on the time from request to answer
+
+
+# Reads a service from a YAML or JSON file; every fault is reported at once, each with its place.
+
+
+MOST_BRANCHES = 10
+MOST_GPUS = 64
+MOST_INSTANCES = 64
+
+
+@strict
+class _Model:
+    time: dict[str, str]
+    max_batch_size: int = 1
+    instances: int = 1
+    gpus: tuple[int, ...] | None = None
+    dynamic_batching: DynamicBatching | None = None
+    search: Choices = field(default_factory=Choices)
+    backend: str = ""
+    inputs: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+
+
+@strict
+class _Step:
+    model: str
+    after: tuple[str, ...] | None = None
+    share: float = 1.0
+    again: float = 0.0
+    instead_of: str | tuple[str, ...] = ()
+
+
+@strict
+class _Traffic:
+    to: str
+    rate: float | None = None
+    concurrency: int | None = None
+    items: int = 1
+    priority: int = 0
+    timeout_microseconds: int = 0
+    turnaround_microseconds: int = 0
+
+
+@strict
+class _Server:
+    models: dict[str, _Model]
+    pipelines: dict[str, tuple[str | _Step, ...]] = field(default_factory=dict)
+    gpus: int = 1
+    overlap: float = 0.0
+
+
+@strict
+class _File:
+    service: _Server
+    traffic: tuple[_Traffic, ...]
+    title: str = ""
+    latency: str | tuple[str, ...] = ()
+
+
+def is_service(path: Path | str) -> bool:
+    """Whether a file holds a service of models that are not LLMs: it has the key ``service``; one that is not there holds none.
+
+    Raises InputError: neither YAML nor JSON.
+    """
+    if not os.path.exists(path):
+        return False
+    document = parse_yaml(read_text(str(path), "scenario"), str(path))
+    return isinstance(document, dict) and "service" in document
+
+
+def read_service(path: Path | str) -> Service:
+    """The service of a file. Raises InputErrors: everything in it that cannot be used."""
+    where = str(path)
+    return service_of(parse_yaml(read_text(where, "service"), where), where)
+
+
+def service_of(document: Mapping[str, Any], where: str) -> Service:
+    """The same from nested values. Raises InputErrors: everything in it that cannot be used."""
+    asked = read_as(_File, document, where, InputErrors)
+    faults = [f"{where}: {fault}" for fault in _faults(asked)]
+    InputErrors.raise_if(faults)
+    server = asked.service
+    limits = (asked.latency,) if isinstance(asked.latency, str) else asked.latency
+    ways = {name: _stages(steps) for name, steps in server.pipelines.items()}
+    return Service(
+        title=asked.title,
+        gpus=server.gpus,
+        overlap=server.overlap,
+        models={name: _model(name, model, server.gpus) for name, model in server.models.items()},
+        streams=tuple(_stream(one, ways) for one in asked.traffic),
+        limits=tuple(parse_limit("e2e", text) for text in limits),
+    )
+
+
+def _faults(asked: _File) -> list[str]:
+    server = asked.service
+    found = []
+    if not 1 <= server.gpus <= MOST_GPUS:
+        found.append(f"service.gpus: {server.gpus} is not possible; write a number from 1 to {MOST_GPUS}")
+    if not 0 <= server.overlap <= 1:
+        found.append(f"service.overlap: {server.overlap:g} is not possible; write 0 where batches on a GPU take turns, up to 1")
+    if not asked.traffic:
+        found.append("traffic: is empty; write for example [{to: MODEL, rate: 100}]")
+    for name, model in server.models.items():
+        found += [f"service.models.{name}.{fault}" for fault in _model_faults(model, server.gpus)]
+    for name, steps in server.pipelines.items():
+        found += [f"service.pipelines.{name}: {fault}" for fault in _pipeline_faults(name, steps, server)]
+    for place, one in enumerate(asked.traffic, 1):
+        found += [f"traffic[{place}].{fault}" for fault in _traffic_faults(one, server)]
+    return found
+
+
+def _model_faults(model: _Model, gpus: int) -> list[str]:
+    found = []
+    if not 1 <= model.instances <= MOST_INSTANCES:
+        found.append(f"instances: {model.instances} is not possible; write a number from 1 to {MOST_INSTANCES}")
+    if model.max_batch_size < 1:
+        found.append(f"max_batch_size: {model.max_batch_size} is not possible; write 1 or more")
+    if model.gpus is not None and (not model.gpus or any(not 0 <= gpu < gpus for gpu in model.gpus)):
+        found.append(f"gpus: {list(model.gpus)} are not on a server of {gpus}; count them from 0")
+    try:
+        _time(model.time)
+    except InputError as error:
+        found.append(f"time: {error.marked}")
+    if model.dynamic_batching is not None:
+        found += [f"dynamic_batching.{fault}" for fault in _batching_faults(model.dynamic_batching, model.max_batch_size)]
+    found += _search_faults(model)
+    for kind, tensors in (("inputs", model.inputs), ("outputs", model.outputs)):
+        found += [
+            f"{kind}.{name}: '{text}' is no tensor; write its type and the dimensions of one item, such as FP32[3,224,224]"
+            for name, text in tensors.items()
+            if read_tensor(name, text) is None
+        ]
+    return found
+
+
+def _search_faults(model: _Model) -> list[str]:
+    search, batching = model.search, model.dynamic_batching
+    found = []
+    if any(not 1 <= count <= MOST_INSTANCES for count in search.instances):
+        found.append(f"search.instances: {list(search.instances)} are not possible; write numbers from 1 to {MOST_INSTANCES}")
+    least = max((1, *(batching.preferred_batch_size if batching is not None else ())))
+    if any(size < least for size in search.max_batch_size):
+        found.append(f"search.max_batch_size: {list(search.max_batch_size)} must be {least} or more, as preferred_batch_size is")
+    if search.max_queue_delay_microseconds and batching is None:
+        found.append("search.max_queue_delay_microseconds: needs dynamic_batching; add dynamic_batching: {}")
+    if any(delay < 0 for delay in search.max_queue_delay_microseconds):
+        found.append("search.max_queue_delay_microseconds: delays are 0 or more")
+    return found
+
+
+def _batching_faults(batching: DynamicBatching, most: int) -> list[str]:
+    found = []
+    if any(not 1 <= size <= most for size in batching.preferred_batch_size):
+        found.append(f"preferred_batch_size: {list(batching.preferred_batch_size)} must lie between 1 and max_batch_size, {most}")
+    times = [batching.max_queue_delay_microseconds, *(policy.default_timeout_microseconds for policy in batching.policies)]
+    if min(times) < 0 or any(policy.max_queue_size < 0 for policy in batching.policies):
+        found.append("max_queue_delay_microseconds, default_timeout_microseconds and max_queue_size: are 0 or more")
+    levels = batching.priority_levels
+    if levels > 0 and not 1 <= batching.default_priority_level <= levels:
+        found.append(f"default_priority_level: {batching.default_priority_level} is none of the {levels} levels; write 1 to {levels}")
+    if any(not 1 <= level <= levels for level in batching.priority_queue_policy):
+        found.append(f"priority_queue_policy: {sorted(batching.priority_queue_policy)} are not among the {levels} priority_levels")
+    return found
+
+
+def _pipeline_faults(name: str, steps: tuple[str | _Step, ...], server: _Server) -> list[str]:
+    found = [f"'{name}' is a model too; give the pipeline another name"] if name in server.models else []
+    if not steps:
+        found.append("is empty; write the names of its models in order")
+    if sum(isinstance(step, _Step) and step.share < 1 for step in steps) > MOST_BRANCHES:
+        found.append(f"has more than {MOST_BRANCHES} steps with a share; split it into several pipelines")
+    before: set[str] = set()
+    for step in steps:
+        model = step if isinstance(step, str) else step.model
+        after = () if isinstance(step, str) else step.after or ()
+        if model not in server.models:
+            found.append(f"'{model}' is none of {', '.join(server.models)}")
+        found += [f"'{model}' comes after '{one}', which is no earlier step" for one in after if one not in before]
+        if isinstance(step, _Step):
+            found += _chance_faults(step, before)
+        before.add(model)
+    return found
+
+
+def _chance_faults(step: _Step, before: set[str]) -> list[str]:
+    found = []
+    if not 0 < step.share <= 1:
+        found.append(f"'{step.model}' has the share {step.share:g}; write a number above 0, and 1 where every request takes it")
+    if not 0 <= step.again < 1:
+        found.append(f"'{step.model}' has again: {step.again:g}; write the share that goes through it once more, 0 or more and below 1")
+    found += [f"'{step.model}' is instead of '{one}', which is no earlier step" for one in _names(step.instead_of) if one not in before]
+    return found
+
+
+def _names(written: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (written,) if isinstance(written, str) else written
+
+
+def _traffic_faults(one: _Traffic, server: _Server) -> list[str]:
+    found = []
+    if one.to not in server.models and one.to not in server.pipelines:
+        found.append(f"to: '{one.to}' is none of {', '.join((*server.models, *server.pipelines))}")
+        return found
+    if (one.rate is None) == (one.concurrency is None):
+        found.append("rate, concurrency: give one of the two, requests per second or clients of a closed loop")
+    if one.rate is not None and not one.rate > 0:
+        found.append(f"rate: {one.rate:g} is not a rate; write requests per second above 0")
+    if one.concurrency is not None and one.concurrency < 1:
+        found.append(f"concurrency: {one.concurrency} is not a number of clients; write 1 or more")
+    if min(one.timeout_microseconds, one.turnaround_microseconds) < 0:
+        found.append("timeout_microseconds, turnaround_microseconds: are 0 or more")
+    steps = server.pipelines.get(one.to, (one.to,))
+    models = [server.models[name] for step in steps if (name := step if isinstance(step, str) else step.model) in server.models]
+    least = min((size for model in models for size in (model.search.max_batch_size or (model.max_batch_size,))), default=1)
+    if not 1 <= one.items <= least:
+        found.append(f"items: {one.items} do not fit a batch; write 1 to {least}, the least max_batch_size on the way")
+    levels = [model.dynamic_batching.priority_levels for model in models if model.dynamic_batching is not None]
+    if one.priority and not 1 <= one.priority <= min(levels, default=0):
+        found.append(f"priority: {one.priority} is no priority level of every model on the way ({min(levels, default=0)} levels)")
+    return found
+
+
+def _time(written: dict[str, str]) -> ServiceTime:
+    """A table of durations by batch size, or ``fixed`` and ``each``."""
+    if set(written) == {"fixed", "each"}:
+        fixed, each = (parse_duration(written[name], name) for name in ("fixed", "each"))
+        rows = [(1, fixed + each), (2, fixed + 2 * each)]
+    else:
+        if not written or any(not size.isdecimal() or int(size) < 1 for size in written):
+            raise InputError("write durations by batch size, such as {1: 3ms, 8: 9ms}, or {fixed: 2ms, each: 1ms}")
+        rows = sorted((int(size), parse_duration(text, size)) for size, text in written.items())
+    sizes, seconds = tuple(size for size, _ in rows), tuple(time for _, time in rows)
+    if min(seconds) <= 0 or any(later < sooner for sooner, later in pairwise(seconds)):
+        raise InputError("batch times must be above 0 s and must not decrease as the batch grows")
+    return ServiceTime(sizes=sizes, seconds=seconds)
+
+
+def _model(name: str, asked: _Model, gpus: int) -> ServedModel:
+    return ServedModel(
+        name=name,
+        time=_time(asked.time),
+        max_batch_size=asked.max_batch_size,
+        instances=asked.instances,
+        gpus=tuple(range(gpus)) if asked.gpus is None else asked.gpus,
+        batching=asked.dynamic_batching,
+        choices=asked.search,
+        backend=asked.backend,
+        inputs=_tensors(asked.inputs),
+        outputs=_tensors(asked.outputs),
+    )
+
+
+TENSOR = re.compile(r"(BOOL|U?INT(?:8|16|32|64)|FP(?:16|32|64)|BF16|BYTES)\[(-?\d+(?:,-?\d+)*)\]")
+"""A tensor of the v2 protocol: its type, and the dimensions of one item."""
+
+
+def read_tensor(name: str, written: str) -> Tensor | None:
+    """A tensor such as "FP32[3,224,224]"; None where it is none."""
+    match = TENSOR.fullmatch(written.replace(" ", ""))
+    return None if match is None else Tensor(name=name, data_type=match[1], dims=tuple(map(int, match[2].split(","))))
+
+
+def _tensors(written: dict[str, str]) -> tuple[Tensor, ...]:
+    return tuple(tensor for name, text in written.items() if (tensor := read_tensor(name, text)) is not None)
+
+
+def _stages(steps: tuple[str | _Step, ...]) -> tuple[Stage, ...]:
+    """The steps with the places of the steps that they wait for: the one before, unless a step says which."""
+    found: list[Stage] = []
+    places: dict[str, int] = {}
+    for place, step in enumerate(steps):
+        if isinstance(step, str) or step.after is None:
+            after: tuple[int, ...] = (place - 1,) if place else ()
+        else:
+            after = tuple(places[name] for name in step.after)
+        if isinstance(step, str):
+            found.append(Stage(model=step, after=after))
+        else:
+            instead = tuple(places[name] for name in _names(step.instead_of))
+            found.append(Stage(model=step.model, after=after, share=step.share, again=step.again, instead_of=instead))
+        places[found[-1].model] = place
+    return tuple(found)
+
+
+def _stream(asked: _Traffic, ways: dict[str, tuple[Stage, ...]]) -> Stream:
+    return Stream(
+        name=asked.to,
+        stages=ways.get(asked.to, (Stage(model=asked.to, after=()),)),
+        rate=asked.rate or 0.0,
+        concurrency=asked.concurrency or 0,
+        items=asked.items,
+        level=asked.priority,
+        timeout_s=asked.timeout_microseconds / 1e6,
+        turnaround_s=asked.turnaround_microseconds / 1e6,
+    )

@@ -30,11 +30,9 @@ if TYPE_CHECKING:
 # follows it, and each block of a recorded prompt (``hash_ids``) is one that follows the blocks before.
 
 
-ENDLESS = 1 << 40
-"""The place up to which a request's last piece reaches: beyond every output."""
+ENDLESS = 1 << 40  # The place up to which a request's last piece reaches: beyond every output
 
-BLOCK_SIZES = tuple(2**n for n in range(4, 14))
-"""Sizes of a recorded block, in tokens, that are looked for; Mooncake's is 512."""
+BLOCK_SIZES = tuple(2**n for n in range(4, 14))  # Sizes of a recorded block, in tokens, that are looked for; Mooncake's is 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,11 +12,9 @@ if TYPE_CHECKING:
 
 FITTED, AICONFIGURATOR = "fitted", "aiconfigurator"
 
-OWNERS = ("model", "gpu", "precision", "tp", "engine", "dp", "ep")
-"""What says whose step one is."""
+OWNERS = ("model", "gpu", "precision", "tp", "engine", "dp", "ep")  # What says whose step one is
 
-Owner = tuple[str, ...]
-"""Values of ``OWNERS``; empty text where the file has no such column."""
+Owner = tuple[str, ...]  # Values of ``OWNERS``; empty text where the file has no such column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,7 @@ FAMILIES = ("vllm", "sglang", "tensorrt-llm")
 BALANCED = ("least-outstanding", "round-robin", "random", "power-of-two", "least-tokens", "least-kv", "session", "prefix-aware")
 """Routers of ``tonnage gateway``."""
 
-PICKED = ("least-outstanding", "prefix-aware", "least-kv")
-"""The simulated routers nearest to a picker by prefix, queue and KV cache."""
+PICKED = ("least-outstanding", "prefix-aware", "least-kv")  # The simulated routers nearest to a picker by prefix, queue and KV cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +39,7 @@ class TargetRuns:
 
 BOTH = ("NVIDIA", "AMD")
 
-SPANNING = ("vllm", "sglang")
-"""Families whose instances a LeaderWorkerSet spreads over systems, each by its own flags for nodes."""
+SPANNING = ("vllm", "sglang")  # Families whose instances a LeaderWorkerSet spreads over systems, each by its own flags for nodes
 
 COMPILED = ("fp16", "bf16", "fp8", "nvfp4", "int8-sq", "awq", "w4a8", "int8-wo", "int4-wo")
 """Formats of which Triton's backend of TensorRT-LLM has compiled engines (examples/quantization/quantize.py, read 2026-11-23)."""

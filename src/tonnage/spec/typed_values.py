@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FORBID = {"extra": "forbid"}
-"""pydantic's rule for a class that is read from a file: an unknown key is an error."""
+FORBID = {"extra": "forbid"}  # pydantic's rule for a class that is read from a file: an unknown key is an error
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -58,14 +57,11 @@ WANTED = {
     "missing": "is missing",
     "string_type": "is not a text",
     "bool_type": "is neither true nor false",
-    "int_type": "is not a whole number",
-    "int_from_float": "is not a whole number",
+    **dict.fromkeys(("int_type", "int_from_float"), "is not a whole number"),
     "float_type": "is not a number",
     "finite_number": "is not a finite number",
-    "tuple_type": "is not a list",
-    "list_type": "is not a list",
-    "dict_type": "does not hold keys with values",
-    "dataclass_type": "does not hold keys with values",
+    **dict.fromkeys(("tuple_type", "list_type"), "is not a list"),
+    **dict.fromkeys(("dict_type", "dataclass_type"), "does not hold keys with values"),
 }
 """What is wrong, in our words, by pydantic's name for it."""
 

@@ -17,19 +17,16 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from tonnage.errors import InputError
-from tonnage.spec.deployment import METRICS, Limit, LimitMetric, Slo, parse_limit
+from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
 from tonnage.spec.lengths import MAX_TOKENS, Pairs
 from tonnage.spec.scenario import LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
 from tonnage.spec.written_numbers import number_of
 
-READING_S = 0.200
-"""Seconds a token of a usual reader."""
+READING_S = 0.200  # Seconds a token of a usual reader
 
-READING_P99_S = 0.250
-"""Seconds a token that readers accept in the 99th percentile."""
+READING_P99_S = 0.250  # Seconds a token that readers accept in the 99th percentile
 
-FAST_READING_S = 0.090
-"""Seconds a token of a fast reader."""
+FAST_READING_S = 0.090  # Seconds a token of a fast reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +43,7 @@ class Preset:
 
 
 READING = "p99<=250ms"
-PIECES = 1_000
-"""Pairs that a mixture is made of: shares are exact to a thousandth."""
+PIECES = 1_000  # Pairs that a mixture is made of: shares are exact to a thousandth
 MIXTURE = '"short-in-short-out 0.7, 4000/300 0.3"'
 _PART = re.compile(r"^\s*(?:([a-z-]+)|(\d{1,8})\s*/\s*(\d{1,8}))\s+((?:\d+\.?\d*|\.\d+)\s*%?)\s*$")
 SHORT, LONG = "128", "2048"
@@ -124,7 +120,7 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
         default = getattr(preset.limits, part.name)
         if default is not None and getattr(limits, part.name) is None:
             limits = replace(limits, **{part.name: default})
-            limits_set.append(parse_limit(_metric(part.name), default))
+            limits_set.append(parse_limit(next(metric for metric in METRICS if metric == part.name), default))
     found = Defaults(
         use_case=scenario.use_case,
         mode=mode if scenario.mode is None else None,
@@ -164,7 +160,3 @@ def _lengths_set(scenario: Scenario, preset: Preset) -> tuple[dict[str, str], di
         own["shared_prefix"] = own["system_prompt"]
     made_by_turns = ("history", "system_prompt") if follows else ("system_prompt",) if shares else ()
     return {"isl": str(preset.parts.isl), **lengths}, {name: text for name, text in own.items() if name not in made_by_turns}
-
-
-def _metric(name: str) -> LimitMetric:
-    return next(metric for metric in METRICS if metric == name)

@@ -20,49 +20,26 @@ from tonnage.spec.sessions import Contents, Drawn, Follows, Sessions, contents_o
 from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 
-__all__ = [
-    "Arrivals",
-    "ClosedLoop",
-    "HourlyArrivals",
-    "Lengths",
-    "ModulatedArrivals",
-    "OpenLoop",
-    "Pairs",
-    "Process",
-    "Recording",
-    "Simulated",
-    "Split",
-    "Trace",
-    "TraceArrivals",
-    "TrafficClass",
-    "Workload",
-    "checked_cv",
-    "parse_lengths",
-]
+__all__ = ["HourlyArrivals", "Lengths", "ModulatedArrivals", "Pairs", "Recording", "TrafficClass", "parse_lengths"]  # Of other modules
 
 Process = Literal["poisson", "constant", "gamma"]
 Split = Literal["random", "round-robin"]
 
-STRETCH_S = 4_000_000
-"""Seconds of arrivals of a stretch of slow traffic (46 days); the rest of a simulated run is for a queue to be served."""
+STRETCH_S = 4_000_000  # Seconds of arrivals of a stretch of slow traffic (46 days); the rest of a simulated run is for a queue to be served
 
-STRETCH_REQUESTS = 100
-"""Fewest requests of such a stretch."""
+STRETCH_REQUESTS = 100  # Fewest requests of such a stretch
 
 MANY_CLIENTS = 16
 """Clients of a closed loop from which a remark says that requests of equal length fall into step: they end, and are admitted, together."""
 
-FAR_PS = 1e300
-"""Largest mean gap in picoseconds, which keeps products with it finite."""
+FAR_PS = 1e300  # Largest mean gap in picoseconds, which keeps products with it finite
 
-LEAST_CV, MOST_CV = 1e-6, 1e6
-"""Least and largest coefficient of variation of gamma arrivals."""
+LEAST_CV, MOST_CV = 1e-6, 1e6  # Least and largest coefficient of variation of gamma arrivals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +84,6 @@ class TraceArrivals:
 
     def places(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """The requests of the recording that this instance gets, in order; at least one. Raises InputError: a share that is none."""
-        import numpy as np
-
         if not 0 < self.share <= 1:
             raise InputError(f"share of a trace: {self.share:g} is not a share; write a number above 0, at most 1")
         count = len(self.recording)
@@ -169,8 +144,6 @@ class Workload:
 
     def _made(self, seed: int, stretch: bool) -> Trace:
         """The same without classes."""
-        import numpy as np
-
         if self.requests < 1:
             raise InputError(f"{option('requests')}: {self.requests} is not a number of requests; write 1 or more")
         if isinstance(self.arrivals, ClosedLoop) and self.arrivals.concurrency < 1:
@@ -226,8 +199,6 @@ class Workload:
         self, arrivals: TraceArrivals, chosen: np.random.Generator, isl_stream: np.random.Generator, osl_stream: np.random.Generator
     ) -> Trace:
         """The share of a recording, its lengths replayed or the workload's own."""
-        import numpy as np
-
         recording = arrivals.recording
         places = arrivals.places(chosen)[: self.requests]
         due = np.array(recording.due_ns, dtype=np.int64)[places] * PS_PER_NS
@@ -241,8 +212,6 @@ class Workload:
 
 def _stretch(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
     """The first gaps within ``STRETCH_S``, at least ``STRETCH_REQUESTS``, cut to an equal share of it where requests are days apart."""
-    import numpy as np
-
     fitting = int(np.searchsorted(gaps.cumsum(), STRETCH_S * PS_PER_S, side="right"))
     if fitting >= min(STRETCH_REQUESTS, len(gaps)):
         return gaps[:fitting]
@@ -251,8 +220,6 @@ def _stretch(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def unit_gaps(arrivals: OpenLoop, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """``count`` gaps of mean 1."""
-    import numpy as np
-
     if arrivals.process == "constant":
         return np.ones(count)
     if arrivals.process == "poisson":
@@ -300,14 +267,10 @@ class Trace:
 
     def firsts(self) -> NDArray[np.int64]:
         """The rows that do not wait for another one."""
-        import numpy as np
-
         return np.arange(len(self)) if self.pause_ps is None else np.flatnonzero(self.pause_ps < 0)
 
     def graph(self) -> Follows:
         """Which requests wait for which."""
-        import numpy as np
-
         if self.follows is not None:
             return self.follows
         waits = np.zeros(len(self), np.int64) if self.pause_ps is None else (self.pause_ps >= 0).astype(np.int64)
@@ -315,8 +278,6 @@ class Trace:
 
     def session(self) -> NDArray[np.int64]:
         """The number of each request's session; of a request by itself its own."""
-        import numpy as np
-
         return np.arange(len(self)) if self.pause_ps is None else (self.pause_ps < 0).cumsum() - 1
 
     def part(self, rows: NDArray[np.int64], seed: int) -> Trace:
@@ -338,8 +299,7 @@ class Trace:
 # The requests of sessions: when each session begins, and which turns of it a run has.
 
 
-MOST_ROWS = 20_000_000
-"""Requests that are drawn at most for the sessions of a run."""
+MOST_ROWS = 20_000_000  # Requests that are drawn at most for the sessions of a run
 
 
 def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
@@ -352,8 +312,6 @@ def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
     Raises:
         InputError: pauses so long that the sessions which are under way at once are too many to draw, or recorded arrivals.
     """
-    import numpy as np
-
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence([seed, 2]).spawn(7)]
     if isinstance(workload.arrivals, OpenLoop):
         found, due = _open(workload, workload.arrivals, asked, streams)
@@ -375,8 +333,6 @@ def session_trace(workload: Workload, asked: Sessions, seed: int) -> Trace:
 
 def _open(workload: Workload, arrivals: OpenLoop, asked: Sessions, streams: list[np.random.Generator]) -> tuple[Drawn, NDArray[np.int64]]:
     """The requests of an open loop, and when first turns are due."""
-    import numpy as np
-
     each, turns = asked.requests, max(asked.turns.longest, 1)
     longest_pause = (4 if asked.think.exponential else 1) * asked.think.mean_s
     lasts = turns * longest_pause + turns * asked.tool_calls * (4 if asked.tool.exponential else 1) * asked.tool.mean_s

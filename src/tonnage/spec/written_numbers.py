@@ -28,8 +28,7 @@ UNITS: dict[Unit, dict[str, float]] = {
 }
 """What may follow a number of each kind, and by what it is multiplied."""
 
-BEFORE: dict[Unit, str] = {"percentile": r"p", "spare": r"n\s*\+", "usd": r"usd|us\$|\$"}
-"""What may be before it."""
+BEFORE: dict[Unit, str] = {"percentile": r"p", "spare": r"n\s*\+", "usd": r"usd|us\$|\$"}  # What may be before it
 
 TIMES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
 

@@ -18,13 +18,14 @@ from urllib.parse import urlsplit
 from tonnage.bench.scrape import fetch
 from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.formats.prometheus import SIGNALS, Buckets, Page, Signals, buckets_of
+from tonnage.formats.table import latency_column
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.plan.plan import Plan
 from tonnage.results.metrics import Summary
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.instance import QUICK, Traffic
 from tonnage.sizing.loads.runs import Runs
-from tonnage.spec.deployment import Deployment, LimitMetric
+from tonnage.spec.deployment import Deployment, LimitMetric, Statistic
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import Process
 
@@ -220,11 +221,9 @@ class Predictor:
         if rate > 0:
             instance = self._runs.instance(self._deployment, traffic)
             summary = self._runs.open(instance, instance.standing_for(self._instances), rate, QUICK).summary
-            values: dict[str, float] = {}
-            for metric in ("ttft", "tpot", "e2e"):
-                for statistic in ("mean", "p50", "p95", "p99"):
-                    name = f"{metric}_ms" if statistic == "mean" else f"{metric}_{statistic}_ms"
-                    values[name] = summary.statistic_ms(metric, statistic)
+            statistics: tuple[Statistic, ...] = ("mean", "p50", "p95", "p99")
+            metrics: tuple[LimitMetric, ...] = ("ttft", "tpot", "e2e")
+            values = {latency_column(m, s): summary.statistic_ms(m, s) for m in metrics for s in statistics}
             intervals = intervals_of(values, regime_of(self._deployment, isl=traffic.isl.mean, osl=traffic.osl.mean))
         return Expected(summary=summary, intervals=intervals, capacity=capacity, isl=traffic.isl.mean, osl=traffic.osl.mean)
 

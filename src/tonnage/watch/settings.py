@@ -66,14 +66,11 @@ def _running(url: str, page: Page) -> dict[str, Value]:
     """What an engine says of itself, under one name for all engines."""
     signals = signals_on(page)
     family = "" if signals is None else signals.running.partition(":")[0] or "tensorrt-llm"
-    card = _first(_json(f"{url}/v1/models").get("data"))
+    cards = _json(f"{url}/v1/models").get("data")
+    card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], dict) else {}
     said = _json(f"{url}/server_info?config_format=json", timeout_s=INFO_S)
     found: dict[str, Value] = {"engine": family or None, "version": _json(f"{url}/version").get("version") or said.get("version")}
-    found |= {
-        "model": card.get("root") or card.get("id"),
-        "served": card.get("id"),
-        "context": card.get("max_model_len"),
-    }
+    found |= {"model": card.get("root") or card.get("id"), "served": card.get("id"), "context": card.get("max_model_len")}
     info = page.of("vllm:cache_config_info")
     labels: Mapping[str, Any] = info[0].labels if info else {}
     found |= {
@@ -206,10 +203,6 @@ def _plain(value: Any) -> Value:
     if value in ("True", "False"):
         return value == "True"
     return int(value) if value.isdigit() else value
-
-
-def _first(values: Any) -> Mapping[str, Any]:
-    return values[0] if isinstance(values, list) and values and isinstance(values[0], dict) else {}
 
 
 def _json(url: str, timeout_s: float = 2.0) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tonnage.formats.prometheus import Buckets, together
+from tonnage.formats.table import latency_column
 from tonnage.perf.residuals import SHARE
 from tonnage.plan.plan import Plan
 from tonnage.spec.deployment import LimitMetric, Statistic
@@ -158,12 +159,8 @@ def attained_bounds(plan: Plan, present: Present) -> Iterator[AttainedBounds]:
             yield AttainedBounds(limits=str(limit), asked=limit.share, low=max(0.0, 1 - math.fsum(slower)), high=1 - max(slower))
 
 
-def latencies(plan: Plan, present: Present, expected: Expected) -> tuple[Latency, ...]:
+def latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Latency]:
     """Every statistic that is shown, measured next to predicted."""
-    return tuple(_latencies(plan, present, expected))
-
-
-def _latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Latency]:
     limits: dict[tuple[LimitMetric, Statistic], float] = {}
     for limit in plan.scenario.limits_that_count:
         key = (limit.metric, limit.statistic)
@@ -178,7 +175,6 @@ def _latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Lat
             value = found.mean if share is None else found.quantile(share)
             low, high = (value, value) if share is None else found.bracket(share)
             limit_ms = limits.get((metric, statistic), math.nan)
-            name = f"{metric}_ms" if statistic == "mean" else f"{metric}_{statistic}_ms"
             yield Latency(
                 metric=metric,
                 statistic=statistic,
@@ -186,7 +182,7 @@ def _latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Lat
                 low=1e3 * low,
                 high=1e3 * high,
                 predicted=math.nan if expected.summary is None else expected.summary.statistic_ms(metric, statistic),
-                expected=expected.intervals.get(name, (math.nan, math.nan)),
+                expected=expected.intervals.get(latency_column(metric, statistic), (math.nan, math.nan)),
                 limit=limit_ms,
                 slower=math.nan if math.isnan(limit_ms) else found.slower(limit_ms / 1e3),
                 enough=found.count >= FEW,
@@ -221,7 +217,7 @@ class Watcher:
             plan=self.plan,
             present=found,
             expected=expected,
-            latencies=latencies(self.plan, found, expected),
+            latencies=tuple(latencies(self.plan, found, expected)),
             instances=instances,
             attained=tuple(attained_bounds(self.plan, found)),
             at_measured_speed=slower,

@@ -14,8 +14,7 @@ from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.simulator.services import run_service
 from tonnage.simulator.services.queue import ModelQueue, Ticket
 from tonnage.sizing.services import load
-from tonnage.spec.service import DynamicBatching, QueuePolicy, passes
-from tonnage.spec.service_file import service_of
+from tonnage.spec.service import DynamicBatching, QueuePolicy, passes, service_of
 
 
 def service(model, traffic, **server):

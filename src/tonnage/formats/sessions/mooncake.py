@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.spec.recorded_sessions import Call, RecordedSessions, Session, recorded_of
+from tonnage.spec.recorded_sessions import Call, RecordedSessions, Session, behind, recorded_of
 from tonnage.spec.sessions import ENDLESS, block_tokens
 
 NS_PER_MS = 1_000_000
@@ -121,12 +121,10 @@ def _joined(rows: Sequence[Row], where: str) -> dict[str, list[Row]]:
 
 def _graph(rows: Sequence[Row]) -> Session:
     """A session whose requests say which others they wait for; one that says none waits for the one before it of its trajectory."""
-    names = {row["request_id"]: row for row in rows if "request_id" in row}
+    names = {row["request_id"]: at for at, row in enumerate(rows) if "request_id" in row}
     begins = min((float(row["timestamp"]) for row in rows if row.get("timestamp") is not None), default=None)
-    order: list[Row] = []
-    done: set[int] = set()
-    for row in sorted(rows, key=lambda row: float(row.get("timestamp") or 0)):
-        _behind(row, names, order, done)
+    sent_order = sorted(range(len(rows)), key=lambda at: float(rows[at].get("timestamp") or 0))
+    order = [rows[at] for at in behind(sent_order, lambda at: [names[before] for before in rows[at].get("wait_for") or ()])]
     place = {row["request_id"]: number for number, row in enumerate(order) if "request_id" in row}
     last: dict[str, int] = {}
     agents: dict[str, int] = {}
@@ -147,19 +145,3 @@ def _graph(rows: Sequence[Row]) -> Session:
         calls.append(Call(isl=isl, osl=osl, at_ns=at, waits=waits, pause_ns=pause, tool=tool > 0, agent=agent, ids=ids))
         last[own] = number
     return Session(calls=calls, begins_ns=None if begins is None else round(begins * NS_PER_MS))
-
-
-def _behind(row: Row, names: Mapping[str, Row], found: list[Row], done: set[int]) -> None:
-    """Put a request behind all that it waits for; of requests that wait for one another in a circle one goes first."""
-    pending, met = [row], {id(row)}
-    while pending:
-        one = pending[-1]
-        missing = [names[before] for before in one.get("wait_for") or () if id(names[before]) not in met | done]
-        if missing:
-            met.add(id(missing[0]))
-            pending.append(missing[0])
-            continue
-        pending.pop()
-        if id(one) not in done:
-            done.add(id(one))
-            found.append(one)

@@ -58,7 +58,8 @@ def read(text: bytes, path: str, where: str) -> RecordedSessions:
         raise InputError(f"{where}: {path}: none of {len(spans)} spans has {INPUT[0]} and {OUTPUT[0]}")
     sessions: dict[str, list[_Span]] = {}
     for span in sorted(requests, key=lambda span: (span.begins, span.own)):
-        sessions.setdefault(_conversation(span, spans), []).append(span)
+        named = (one.attributes.get("gen_ai.conversation.id") for one in _above(span, spans))
+        sessions.setdefault(str(next(filter(None, named), span.trace)), []).append(span)
     tools = sorted(span.begins for span in spans.values() if span.operation == "execute_tool")
     return recorded_of(path, (_session(group, spans, tools) for group in sessions.values()), 0, common=False)
 
@@ -92,11 +93,6 @@ def _above(span: _Span, spans: Mapping[str, _Span]) -> Iterator[_Span]:
         yield one
         seen.add(one.own)
         one = spans.get(one.parent)
-
-
-def _conversation(span: _Span, spans: Mapping[str, _Span]) -> str:
-    named = (one.attributes.get("gen_ai.conversation.id") for one in _above(span, spans))
-    return str(next((name for name in named if name), span.trace))
 
 
 def _session(requests: list[_Span], spans: Mapping[str, _Span], tools: list[int]) -> Session:

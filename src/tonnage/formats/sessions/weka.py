@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.spec.recorded_sessions import Call, RecordedSessions, Session, recorded_of, same_beginning
+from tonnage.spec.recorded_sessions import Call, RecordedSessions, Session, behind, recorded_of, same_beginning
 from tonnage.units import NS_PER_S
 
 _IDS = re.compile(rb'"hash_ids":\s*\[([^\]]*)\]')
@@ -129,9 +129,7 @@ class _Chains:
 def _in_order(calls: list[Call]) -> Session:
     """By the moment at which they were sent, and behind the ones they wait for; a sub-agent before everything begins behind the first."""
     order = sorted(range(len(calls)), key=lambda place: (calls[place].at_ns, place))
-    ends: list[int] = []
-    for place in order:  # a recorded moment may be before the one that it waits for
-        _after(place, calls, ends)
+    ends = behind(order, lambda place: calls[place].waits)  # a recorded moment may be before the one that it waits for
     number = {place: new for new, place in enumerate(ends)}
     found: list[Call] = []
     for place in ends:
@@ -139,17 +137,3 @@ def _in_order(calls: list[Call]) -> Session:
         call.waits = tuple(number[one] for one in call.waits) or ((0,) if found else ())
         found.append(call)
     return Session(calls=found)
-
-
-def _after(place: int, calls: list[Call], found: list[int]) -> None:
-    """Put a request behind all that it waits for."""
-    pending = [place]
-    while pending:
-        one = pending[-1]
-        missing = [before for before in calls[one].waits if before not in found]
-        if missing:
-            pending.append(missing[0])
-        else:
-            pending.pop()
-            if one not in found:
-                found.append(one)

@@ -256,7 +256,7 @@ class Search:
         rows = sorted((one for place, one in kept.items() if place != best.ready.place and one.gpus <= FAR * best.gpus), key=self.key)
         shown = [rows[place] for place in first_rows([one.ready.trial.deployment.gpu.name for one in (best, *rows)])]
         learned = Learned(shares=shares_of(list(kept.values())))
-        search = replace(self, rows=False, only=True, workers=1, steps=Steps(), care=QUICK, learned=learned)
+        search = replace(self, rows=False, only=True, workers=1, care=QUICK, learned=learned)
 
         def alone(one: Sized) -> Sized | None:
             found = replace(search, seeds=(one.ready,)).answer().best
@@ -368,8 +368,8 @@ class Contest:
 
         ``quick`` are those of short runs.
         """
-        seen = {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
-        seen = {one.ready.place: one for one in quick} | seen
+        seen: dict[int, Sized | Behind] = {one.ready.place: one for one in quick}
+        seen |= {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
         found: dict[Deployment, float] = {}
         for one in contenders:
             outcome = seen.get(one.ready.place)

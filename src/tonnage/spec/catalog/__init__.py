@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 Entry = Model | Gpu | System | EnginePreset
 
-MOST_GPUS = 72
-"""Most GPUs of a server that is named by their number."""
+MOST_GPUS = 72  # Most GPUs of a server that is named by their number
 
 _SHAPE = re.compile(r"^(\d{1,3})\s*[x×]\s*-?(.+)$")
 _MIG = re.compile(r"^(.+?)-(?:mig-)?(\d)g\.(\d{1,3})gb$")
@@ -219,8 +218,7 @@ def _matching(shelf: Shelf[T], words: list[str]) -> list[T]:
 # Machines that clouds rent out, by the name of their type, such as "p5.48xlarge".
 
 
-_LAMBDA = re.compile(r"^gpu-(\d{1,2})x-(.+)$")
-"""Lambda's types say their GPUs: "gpu_8x_h100_sxm5"."""
+_LAMBDA = re.compile(r"^gpu-(\d{1,2})x-(.+)$")  # Lambda's types say their GPUs: "gpu_8x_h100_sxm5"
 
 
 def level_type(name: str) -> str:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from tonnage.spec.precision import Precision
 
 
-BENCHMARK = "MMLU"
-"""The benchmark that is shown where there is room for one: most models publish it."""
+BENCHMARK = "MMLU"  # The benchmark that is shown where there is room for one: most models publish it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +113,7 @@ def _faults(score: QualityScore, known: bool) -> list[str]:
 # ``trade_offs.yaml`` is a published table of what number formats cost in accuracy and in calibration.
 
 
-NATIVE = "none"
-"""Accuracy impact and calibration of the format in which the model itself is published."""
+NATIVE = "none"  # Accuracy impact and calibration of the format in which the model itself is published
 
 
 @strict

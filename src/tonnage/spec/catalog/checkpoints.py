@@ -7,7 +7,7 @@ tool makes a format.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from tonnage.spec.engine import EnginePreset
 
-HALF = ("fp16", "bf16")
-"""Formats of 16 bits, each of which an engine casts to the other."""
+HALF = ("fp16", "bf16")  # Formats of 16 bits, each of which an engine casts to the other
 
 
 @strict
@@ -146,27 +145,18 @@ def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
     return MappingProxyType(found)
 
 
+def _checkpoint(model: _ModelEntry, entry: _CheckpointEntry, method: Method, place: Seen) -> Checkpoint:
+    own = {name: value for name, value in asdict(entry).items() if name != "seen"}
+    sources = {"engines": method.engines, "vendors": method.vendors, "source": place.source, "date": place.date}
+    return Checkpoint(**own, model=model.name, licence=model.licence, **sources)  # type: ignore[arg-type]
+
+
 def find_method(name: str) -> Method:
     """A quantisation method by its name in ``quantisation.yaml``. Raises DataError: it is not there."""
     found = next((one for one in _quantisation().methods if one.name == name), None)
     if found is None:
         raise DataError(f"catalog/quantisation.yaml: no method '{name}'")
     return found
-
-
-def _checkpoint(model: _ModelEntry, entry: _CheckpointEntry, method: Method, place: Seen) -> Checkpoint:
-    return Checkpoint(
-        model=model.name,
-        repository=entry.repository,
-        format=entry.format,
-        method=entry.method,
-        engines=method.engines,
-        vendors=method.vendors,
-        licence=model.licence,
-        gated=entry.gated,
-        source=place.source,
-        date=place.date,
-    )
 
 
 def listed_checkpoints() -> tuple[Checkpoint, ...]:

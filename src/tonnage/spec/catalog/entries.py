@@ -161,8 +161,7 @@ def engine_shelf() -> Shelf[EnginePreset]:
 # The presets of ``engines.yaml``: ``extends`` takes over every key of another preset that is not given, but those of ``OWN``.
 
 
-OWN = ("name", "aliases", "notes", "extends")
-"""Keys that a preset does not take over from the one that it extends."""
+OWN = ("name", "aliases", "notes", "extends")  # Keys that a preset does not take over from the one that it extends
 
 
 def read_presets(rows: Sequence[Raw], where: str) -> Shelf[EnginePreset]:

@@ -396,15 +396,5 @@ def _all(prices: Prices) -> Iterator[ListedPrice]:
 
 
 def _listed(kind: Kind, name: str, figure: Figure, unit: str, offer: str = "") -> ListedPrice:
-    return ListedPrice(
-        kind=kind,
-        name=name,
-        offer=offer,
-        low=figure.low,
-        value=figure.value,
-        high=figure.high,
-        unit=unit,
-        estimate=figure.estimate,
-        source=figure.source,
-        date=figure.date,
-    )
+    same = {key: getattr(figure, key) for key in ("low", "value", "high", "estimate", "source", "date")}
+    return ListedPrice(kind=kind, name=name, offer=offer, unit=unit, **same)
