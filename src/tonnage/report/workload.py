@@ -181,6 +181,13 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
             f"{gain.model} {gain.precision.upper()}: a live session keeps {format_gb(kept)} of KV cache, the mean over its time, and "
             f"{format_gb(most)} at its longest; 100 of them {format_gb(100 * kept)}."
         )
+        recording = found.traffic.recording
+        beyond = [isl + osl > gain.context for isl, osl in zip(recording.isl, recording.osl, strict=True)]
+        if any(beyond):
+            lines.append(
+                f"{sum(beyond) / len(beyond):.1%} of the requests exceed the {gain.context:,} tokens of {gain.model}; "
+                "size and simulate leave them out."
+            )
     return section("sessions", "Sessions", Table(header=("", *STATISTICS, "max"), rows=rows), items(tuple(lines)))
 
 

@@ -281,8 +281,9 @@ def _each(values: Sequence[Reached]) -> str:
 def _value(one: Reached) -> str:
     if one.limit is not None and one.limit.share is not None:
         return f"{one.limit}: {value_text(one.limit, one.value_ms)}"
-    name = "one request" if one.limit is None else one.limit.name
-    return f"{name} {format_duration(one.value_ms / 1e3)} (asked: {format_duration(one.asked_ms / 1e3)})"
+    if one.limit is None:
+        return f"one request {format_duration(one.value_ms / 1e3)} (asked: {format_duration(one.asked_ms / 1e3)})"
+    return f"{one.limit.name} {value_text(one.limit, one.value_ms)} (asked: {value_text(one.limit, one.asked_ms)})"
 
 
 def most_text(reason: TooMuch) -> str:
