@@ -4,7 +4,7 @@ import numpy as np
 
 from tonnage.perf.terms import step_model
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
 
@@ -25,3 +25,10 @@ def deployment(
 
 def array(**what: object) -> np.ndarray:
     return step_model(deployment(**what)).coefficients
+
+
+def knobs_of(slots: int, tokens: int, *, block: int = 16, scheduler: str = "vllm", **changed: object) -> EngineKnobs:
+    """An engine with so many slots, tokens of a step and tokens of a block; vLLM's prefills in chunks."""
+    vllm = scheduler == "vllm"
+    own = {"chunked_prefill": vllm, "kv_rule": "gpu_memory_utilization" if vllm else "free_gpu_memory_fraction", "kv_fraction": 0.9}
+    return EngineKnobs(scheduler=scheduler, max_batch_size=slots, max_num_tokens=tokens, tokens_per_block=block, **{**own, **changed})

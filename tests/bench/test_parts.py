@@ -190,6 +190,7 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
         ("localhost:8000/", "localhost:8000", ""),
         ("https://host/prefix/", "host", "/prefix"),
         ("http://[::1]:80", "[::1]", ""),
+        ("host", "host", ""),
     ],
 )
 def test_addresses(url: str, authority: str, path: str) -> None:

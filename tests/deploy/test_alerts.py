@@ -75,7 +75,7 @@ def test_an_outage_pages_within_the_hour_and_ends_soon_after_it(tmp_path: Path) 
         "SlowTtftP95_6h": {DAY + 59: False, DAY + 90: False},
         "SlowTtftP95_3d": {DAY + 30: False},
     }
-    done = fired(tmp_path, series, expected)
+    done = fired(tmp_path, series, expected, evaluated="5m")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

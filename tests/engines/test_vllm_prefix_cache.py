@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.deployments import knobs_of
 from tests.engines.vllm_server import TOKENS, python, vllm
 from tests.strategies import coefficient_array
 from tonnage.perf import step_terms as at
 from tonnage.perf.step import StepModel
 from tonnage.simulator.reference import Reference, run_reference
-from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.sessions import Pause, Sessions, of_rows
 from tonnage.spec.workload import ClosedLoop, Lengths, Trace, Workload
 from tonnage.units import PS_PER_S
@@ -34,15 +34,7 @@ POINTS = 0.05
 TEXT = range(10, 7_000)
 """Token ids that a prompt is drawn from."""
 
-ENGINE = EngineKnobs(
-    scheduler="vllm",
-    max_batch_size=256,
-    max_num_tokens=TOKENS,
-    chunked_prefill=True,
-    tokens_per_block=0,  # as the server says
-    kv_rule="gpu_memory_utilization",
-    kv_fraction=0.9,
-)
+ENGINE = knobs_of(256, TOKENS, block=0)  # as the server says
 
 
 def conversations() -> Trace:

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tonnage
+from tests.deployments import knobs_of
 from tests.strategies import step_models
 from tonnage import api
 from tonnage.errors import InputError
@@ -23,7 +25,7 @@ from tonnage.report.scored import scored
 from tonnage.results.metrics import attained
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.kernel import run
-from tonnage.spec.deployment import EngineKnobs, parse_attainment
+from tonnage.spec.deployment import parse_attainment
 from tonnage.spec.workload import Trace
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -296,15 +298,7 @@ def test_a_row_with_pipeline_stages_takes_rounds_of_all_stages() -> None:
 @settings(max_examples=60, deadline=None)
 @given(step_models(), st.integers(1, 40), st.integers(1, 500), st.integers(1, 60))
 def test_the_closed_form_of_a_static_batch_is_the_simulator(step: StepModel, batch: int, isl: int, osl: int) -> None:
-    knobs = EngineKnobs(
-        scheduler="static",
-        max_batch_size=batch,
-        max_num_tokens=batch * isl,
-        chunked_prefill=False,
-        tokens_per_block=64,
-        kv_rule="free_gpu_memory_fraction",
-        kv_fraction=0.9,
-    )
+    knobs = knobs_of(batch, batch * isl, block=64, scheduler="static")
     equal = np.full(batch, isl), np.full(batch, osl)
     trace = Trace(due_ps=np.zeros(batch, np.int64), isl=equal[0], osl=equal[1], concurrency=0, turnaround_ps=0)
     record = run(trace, step.in_process, knobs, 10**6)
@@ -349,7 +343,18 @@ def test_slots_that_clients_share_are_named() -> None:
     ],
 )
 def test_the_largest_term_is_said(row: dict[str, object], metric: str, says: str) -> None:
-    assert says in reason(read_point(row), metric, steady=True)
+    words = reason(read_point(row), metric, steady=True)
+    assert says in words
+    assert all(30 <= int(share) <= 100 for share in re.findall(r"(\d+) % of", words)), "the largest part of a step"
+
+
+def test_requests_at_a_rate_are_explained_by_a_step_of_one_of_them() -> None:
+    """Of prompts so long that the cache of two takes visibly more of a step than that of one."""
+    one, two, rate = (
+        read_point(REASONS_CLOSED | {"isl": 7_000} | load)
+        for load in ({"concurrency": 1}, {"concurrency": 2}, {"concurrency": None, "request_rate": 0.1})
+    )
+    assert reason(rate, "itl_ms", steady=True) == reason(one, "itl_ms", steady=True) != reason(two, "itl_ms", steady=True)
 
 
 def record(**changed: Any) -> Requests:

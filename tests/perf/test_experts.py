@@ -13,7 +13,18 @@ from tonnage.perf import step_terms as at
 from tonnage.perf.links import check_split
 from tonnage.perf.memory import expert_weights, kv_bytes_per_token, memory_plan, weight_bytes
 from tonnage.perf.step import batch_seconds, step_seconds
-from tonnage.perf.terms import NARROW_FFN, WIDE_FFN, ExpertTerms, add_experts, by_width, coefficients, remote_copies, resolve, step_model
+from tonnage.perf.terms import (
+    NARROW_FFN,
+    WIDE_FFN,
+    ExpertTerms,
+    add_dispatch,
+    add_experts,
+    by_width,
+    coefficients,
+    remote_copies,
+    resolve,
+    step_model,
+)
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, Parallelism
@@ -229,3 +240,14 @@ def test_choosing_experts_costs_the_host_time_of_every_layer() -> None:
     )
     assert t.experts.layer_s > 0.0
     assert with_it - without == pytest.approx(32 * 3e-5)
+
+
+def test_a_layer_of_experts_sends_its_tokens_twice() -> None:
+    """Once to dispatch them and once to combine them."""
+    model, split = find_model("deepseek-v3"), Parallelism(dp=8, ep=8)
+    terms = ExpertTerms(compute=1.0, memory=1.0, spread=1.0, dispatch_s=1e-5, dispatch_bytes_s=1e11)
+    c = [0.0] * at.COEFFICIENTS
+    add_dispatch(c, terms, model, split)
+    once, each = at.MESSAGES[0]
+    assert c[once] == pytest.approx(2 * model.expert_layers * 1e-5)
+    assert c[each] == pytest.approx(2 * model.expert_layers * 2 * model.expert_width * remote_copies(model, split) / 1e11)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import deployments
 from tonnage import api
 from tonnage.errors import DataError
 from tonnage.perf import step_terms as at
@@ -18,9 +19,8 @@ from tonnage.perf.ranges import marks
 from tonnage.perf.step import batch_seconds, step_seconds
 from tonnage.perf.terms import resolve, step_model
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus
+from tonnage.spec.catalog import engines, find_gpu, find_model, gpus
 from tonnage.spec.deployment import Deployment, Parallelism
-from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import PRECISIONS, find_precision
 
 NARROW = sorted(set(PRECISIONS) - {"fp16", "bf16"})
@@ -29,15 +29,7 @@ MEASURED = ("a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "l40s", "b200-sx
 
 
 def deployment(precision: str, model: str = "llama-3-70b", gpu: str = "h100", tp: int = 4, engine: str = "vllm") -> Deployment:
-    spec, found = find_engine(engine), find_gpu(gpu)
-    return Deployment(
-        model=find_model(model),
-        gpu=found,
-        precision=find_precision(precision),
-        parallelism=Parallelism(tp=tp),
-        engine=spec.name,
-        knobs=default_knobs(spec, found),
-    )
+    return deployments.deployment(model, gpu, precision, tp, engine)
 
 
 def coefficients(precision: str, **what: object) -> np.ndarray:

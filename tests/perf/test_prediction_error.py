@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from tonnage import api
 from tonnage.evidence.rows import errors
 from tonnage.evidence.score import score
 from tonnage.formats.measured_files import read_measured
+from tonnage.perf import residuals
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import LEVELS, Regime, interpolated, residuals_of, shipped_residuals
 from tonnage.spec.calibration import Calibration
@@ -300,3 +302,13 @@ def test_a_model_without_rows_has_wider_intervals_and_one_with_newer_kinds_wider
     assert sibling == pytest.approx(measured)
     assert width("llama-4-scout") == pytest.approx(1.35 * measured, rel=0.02)
     assert width("nemotron-3-super-120b-a12b") > 1.5 * width("llama-4-scout")
+
+
+def test_the_page_has_the_factors_of_what_was_not_measured() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "intervals.md").read_text(encoding="utf-8")
+    page = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+)\D", text, re.MULTILINE))
+    rows = ("generation", "the model", "vendor", "indexers", "older", "the engine on", "the format", "experts or")
+    factors = [float(next(value for cause, value in page.items() if row in cause)) for row in rows]
+    names = ("UNSEEN_GENERATION", "UNSEEN_MODEL", "UNSEEN_OF_VENDOR", "UNSEEN_KINDS", "OLDER_ENGINE")
+    names = (*names, "UNSEEN_ENGINE", "UNSEEN_FORMAT", "UNSEEN_FAMILY")
+    assert factors == [getattr(residuals, name) for name in names]

@@ -9,28 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from tests.deployments import knobs_of
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
 from tonnage.serve.prefix import CachedEngine
 from tonnage.serve.server import Served
 from tonnage.serve.tokens import Fours
 from tonnage.simulator.spec import EngineSpec
-from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.lengths import Lengths
 
 STEP_S = 0.004
 """Every step of the engine takes this long."""
 
-KNOBS = EngineKnobs(
-    scheduler="vllm",
-    max_batch_size=4,
-    max_num_tokens=256,
-    chunked_prefill=True,
-    tokens_per_block=16,
-    kv_rule="gpu_memory_utilization",
-    kv_fraction=0.9,
-    prefix_caching=False,
-)
+KNOBS = knobs_of(4, 256, prefix_caching=False)
 
 
 def engine(kv_blocks: int = 200) -> CachedEngine:

@@ -15,6 +15,7 @@ import pytest
 from numba import njit, typeof, types
 from numba.core.errors import TypingError
 
+from tests.deployments import knobs_of
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator import kernel
@@ -24,18 +25,9 @@ from tonnage.simulator.kernel.blocks import blocks_of
 from tonnage.simulator.kernel.compiler import Reference, advance_at, by_reference
 from tonnage.simulator.kernel.driven import Loop, drive
 from tonnage.simulator.kernel.memory import Machine
-from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
 
-KNOBS = EngineKnobs(
-    scheduler="vllm",
-    max_batch_size=1,
-    max_num_tokens=8,
-    chunked_prefill=True,
-    tokens_per_block=1,
-    kv_rule="gpu_memory_utilization",
-    kv_fraction=0.9,
-)
+KNOBS = knobs_of(1, 8, block=1)
 
 
 def machine() -> Machine:

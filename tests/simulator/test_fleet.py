@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deployments import knobs_of
 from tests.simulator.test_engine import engine_of, opened
 from tests.simulator.test_kernel import assert_same
 from tests.strategies import SCHEDULERS, examples, runs
@@ -22,7 +23,6 @@ from tonnage.simulator.fleet import simulate_fleet, simulate_routed
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.request import Request
 from tonnage.simulator.router import ROUTERS
-from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
 
 EASY = examples(0.3)
@@ -81,15 +81,7 @@ def test_the_compiled_fleet_is_the_plain_one_behind_every_router(router, data):
     assert_same(routed.requests, plain.requests)
 
 
-KNOBS = EngineKnobs(
-    scheduler="vllm",
-    max_batch_size=8,
-    max_num_tokens=4096,
-    chunked_prefill=True,
-    tokens_per_block=16,
-    kv_rule="gpu_memory_utilization",
-    kv_fraction=0.9,
-)
+KNOBS = knobs_of(8, 4096)
 
 
 def engine_model(step_s: float) -> StepModel:

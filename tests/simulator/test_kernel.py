@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from tests.deployments import knobs_of
 from tests.in_turn import in_turn
 from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, examples, ranked_runs, runs
 from tonnage.errors import InputError
@@ -19,18 +20,10 @@ from tonnage.simulator.kernel.loop import steps_within
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.request import DECODE_SEQUENCES, IN_ENGINE, PREFILL_SEQUENCES, PREFILL_TOKENS, START, STEP_COLUMNS
 from tonnage.spec.arrivals import TrafficClass, with_classes
-from tonnage.spec.deployment import EngineKnobs, Windows
+from tonnage.spec.deployment import Windows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
-ENGINE = EngineKnobs(
-    scheduler="vllm",
-    max_batch_size=64,
-    max_num_tokens=512,
-    chunked_prefill=True,
-    tokens_per_block=16,
-    kv_rule="gpu_memory_utilization",
-    kv_fraction=0.9,
-)
+ENGINE = knobs_of(64, 512)
 MODEL = StepModel(coefficients=ROOFLINE, frontend_s=0.002)
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from tests.deployments import knobs_of
 from tests.in_turn import in_turn
 from tests.simulator.lru_oracle import lru_hits
 from tests.simulator.test_kernel import both
@@ -18,7 +19,6 @@ from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, examples, s
 from tonnage.perf.step import StepModel
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.sessions import ENDLESS, of_blocks, of_rows
 from tonnage.spec.workload import Trace
 
@@ -26,15 +26,7 @@ CACHING = ("tensorrt-llm", "vllm", "sglang", "one-prefill")
 MOONCAKE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "mooncake_conversation_2000.jsonl"
 SECOND = 1_000 * MS
 STEP = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
-ENGINE = EngineKnobs(
-    scheduler="vllm",
-    max_batch_size=64,
-    max_num_tokens=8192,
-    chunked_prefill=True,
-    tokens_per_block=16,
-    kv_rule="gpu_memory_utilization",
-    kv_fraction=0.9,
-)
+ENGINE = knobs_of(64, 8192)
 
 
 def served(contents, isl, osl, *, due, knobs=ENGINE, blocks=1000, tiers=(), pauses=None):

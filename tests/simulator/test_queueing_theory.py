@@ -11,23 +11,15 @@ import numpy as np
 import pytest
 import simpy
 
+from tests.deployments import knobs_of
 from tests.strategies import SCHEDULERS, coefficient_array
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import Requests
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.request import DURATION, IN_ENGINE, START, WAITING
-from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
-ONE_AT_A_TIME = EngineKnobs(
-    scheduler="tensorrt-llm",
-    max_batch_size=1,
-    max_num_tokens=10_000_000,
-    chunked_prefill=False,
-    tokens_per_block=64,
-    kv_rule="free_gpu_memory_fraction",
-    kv_fraction=0.9,
-)
+ONE_AT_A_TIME = knobs_of(1, 10_000_000, block=64, scheduler="tensorrt-llm")
 PLENTY = 10_000_000
 CONSTANT = StepModel(coefficients=coefficient_array(host_step=0.01, norm=1.0), frontend_s=0.0)
 """Every step takes 10 ms, so a request of one output token is a service of 10 ms."""

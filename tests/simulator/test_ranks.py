@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.deployments import knobs_of
 from tests.simulator.test_engine import engine_of, opened
 from tests.simulator.test_kernel import assert_same
 from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, examples, ranked_runs, runs, shared_runs
@@ -25,7 +26,7 @@ from tonnage.simulator.reference import Ranks
 from tonnage.simulator.request import ALL_TOKENS, DURATION, PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.spec import rank_traces
-from tonnage.spec.deployment import EngineKnobs, Windows
+from tonnage.spec.deployment import Windows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 SHAPES = {"alone": runs, "sharing": shared_runs, "classes": ranked_runs}
@@ -81,15 +82,7 @@ def test_a_rank_by_itself_is_an_engine_to_the_last_bit(kind: str, data: st.DataO
 STEP = StepModel(coefficients=coefficient_array(host_step=0.001, linear_flops=1e-5, norm=1.0), frontend_s=0.0)
 """A step takes 1 ms and 10 µs for each token."""
 
-KNOBS = EngineKnobs(
-    scheduler="vllm",
-    max_batch_size=8,
-    max_num_tokens=4096,
-    chunked_prefill=True,
-    tokens_per_block=16,
-    kv_rule="gpu_memory_utilization",
-    kv_fraction=0.9,
-)
+KNOBS = knobs_of(8, 4096)
 
 
 def open_trace(*rows: tuple[float, int, int]) -> Trace:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.deployments import knobs_of
 from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, runs
 from tonnage.perf.step import StepModel, step_seconds
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, gap_edges_ns
@@ -18,15 +19,7 @@ from tonnage.spec.workload import Trace
 from tonnage.units import to_ps
 
 TICK = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
-KNOBS = EngineKnobs(
-    scheduler="tensorrt-llm",
-    max_batch_size=8,
-    max_num_tokens=100,
-    chunked_prefill=False,
-    tokens_per_block=10,
-    kv_rule="free_gpu_memory_fraction",
-    kv_fraction=0.9,
-)
+KNOBS = knobs_of(8, 100, block=10, scheduler="tensorrt-llm")
 
 
 def open_trace(*requests: tuple[float, int, int]) -> Trace:

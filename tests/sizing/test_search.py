@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.plan.candidates import candidate
 from tests.questions import best, contenders, question
+from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Rejected
+from tonnage.plan.reason import Behind, Rejected
 from tonnage.report.plans.candidates import reachable_text, reason_text
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
@@ -18,9 +21,9 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.contender import Contender
-from tonnage.sizing.search.search import Search
+from tonnage.sizing.search.search import Search, _used
 from tonnage.sizing.search.search_space import prepare, trials
-from tonnage.sizing.search.tuning import changes, fitted
+from tonnage.sizing.search.tuning import _ways, changes, fitted
 
 WIDE = {"gpu": "h100,l40s", "precision": "fp16,fp8", "tp": "1,2,4,8", "engine": "tensorrt-llm-0.15,vllm", "ttft": "p95<=200ms"}
 
@@ -222,6 +225,12 @@ def test_a_bad_knob_is_found_and_mended() -> None:
     assert (changed.knob, changed.default) == ("max_num_tokens", 512)
 
 
+def test_whole_prompts_are_tried_where_an_engine_divides_them() -> None:
+    ready = contenders(question(engine="vllm", tp="1"))[0].ready
+    own = ready.trial.deployment.knobs
+    assert list(_ways(ready, ("chunk",), smaller=False, larger=True)) == [[replace(own, chunked_prefill=not own.chunked_prefill)]]
+
+
 @pytest.mark.parametrize("given", [{"max_num_tokens": "2048"}, {"max_batch_size": "64"}, {"chunked_prefill": True}])
 def test_knobs_that_the_asker_set_are_kept(given: dict[str, Any]) -> None:
     knobs = best(question(**GAPS | given)).ready.trial.deployment.knobs
@@ -231,3 +240,11 @@ def test_knobs_that_the_asker_set_are_kept(given: dict[str, Any]) -> None:
 
 def test_several_values_of_a_knob_are_each_a_deployment() -> None:
     assert len(prepare(question(tp="1", max_batch_size="64,128", max_num_tokens="2048,4096"), Runs())) == 4
+
+
+def test_how_much_a_limit_breaks_counts_at_a_load_that_is_needed() -> None:
+    """A deployment whose limit breaks only above what it has to carry is as near as one that meets it."""
+    breach = Breach(limit=Limit(metric="ttft", statistic="p95", milliseconds=300.0), value_ms=600.0)
+    behind = Behind(breach=breach, requests_per_second=10.0, per_gpu=1.0, other=candidate().identity)
+    assert [_used(behind, needed) for needed in (5.0, 10.0, 20.0)] == [1.0, 2.0, 2.0]
+    assert _used(None, 10.0) == math.inf

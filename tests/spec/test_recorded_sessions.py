@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.deployments import knobs_of
 from tests.strategies import MS, ROOFLINE, coefficient_array
 from tonnage.errors import InputError
 from tonnage.formats.sessions import read_sessions
 from tonnage.perf.step import StepModel
 from tonnage.simulator.kernel import run
 from tonnage.simulator.reference import run_reference
-from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.lengths import Lengths
 from tonnage.spec.recorded_sessions import PrefixTree
 from tonnage.spec.workload import ClosedLoop, OpenLoop, Workload
@@ -26,15 +26,7 @@ from tonnage.workload.live_sessions import chosen_sessions, live_sessions, writt
 
 WEKA = Path(__file__).parents[3] / "shared" / "data" / "traces" / "agentic" / "claude_code_150.jsonl.gz"
 STEP = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
-ENGINE = EngineKnobs(
-    scheduler="vllm",
-    max_batch_size=64,
-    max_num_tokens=8192,
-    chunked_prefill=True,
-    tokens_per_block=16,
-    kv_rule="gpu_memory_utilization",
-    kv_fraction=0.9,
-)
+ENGINE = knobs_of(64, 8192)
 ANY = Lengths(mean=1.0)
 NS = 1_000_000_000
 

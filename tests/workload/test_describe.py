@@ -247,9 +247,9 @@ def test_a_distribution_that_draws_far_longer_requests_than_were_seen_does_not_f
 
 
 def test_a_rate_that_drifts_is_no_poisson_process(tmp_path: Path) -> None:
-    """Two hours whose rate doubles and halves again every ten minutes: gaps nearly exponential, minutes far from it."""
+    """An hour whose rate doubles and halves again every ten minutes: gaps nearly exponential, minutes far from it."""
     rng = np.random.default_rng(5)
-    gaps = rng.exponential(1.0, 30_000)
+    gaps = rng.exponential(1.0, 15_000)
     due, now = [], 0.0
     for gap in gaps:
         now += gap / (4.0 + 1.3 * math.sin(2 * math.pi * now / 600))
@@ -265,17 +265,17 @@ def test_a_rate_that_drifts_is_no_poisson_process(tmp_path: Path) -> None:
 
 def test_correlated_lengths_stay_together(tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
-    isl = rng.integers(100, 2000, 5_000)
-    rows = zip(rng.exponential(0.2, 5_000).cumsum(), isl, isl // 10 + rng.integers(1, 40, 5_000), strict=True)
+    isl = rng.integers(100, 2000, 2_500)
+    rows = zip(rng.exponential(0.2, 2_500).cumsum(), isl, isl // 10 + rng.integers(1, 40, 2_500), strict=True)
     trace = tmp_path / "trace.csv"
     trace.write_text("timestamp,isl,osl\n" + "".join(f"{t:.6f},{i},{o}\n" for t, i, o in rows))
     found = api.fit_workload(trace, tmp_path / "scenario.yaml")
     assert (found.lengths, sorted(found.files)) == ("pairs", ["scenario.lengths.csv"])
     drawn = (
-        simulation_of(tmp_path / "scenario.yaml", {"model": "llama-3.1-8b", "request_rate": 5.0, "requests": 5_000}).workloads[0].trace(0)
+        simulation_of(tmp_path / "scenario.yaml", {"model": "llama-3.1-8b", "request_rate": 5.0, "requests": 2_500}).workloads[0].trace(0)
     )
     assert np.corrcoef(drawn.isl, drawn.osl)[0, 1] == pytest.approx(np.corrcoef(isl, isl // 10)[0, 1], abs=0.05)
-    assert_reproduced(trace, tmp_path / "scenario.yaml", 5_000)
+    assert_reproduced(trace, tmp_path / "scenario.yaml", 2_500)
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the whole traces are not part of a checkout")

@@ -112,6 +112,7 @@ def test_without_the_wheel_one_line_says_what_to_install(monkeypatch: pytest.Mon
             marks=[pytest.mark.accuracy, needs_wheel],
         ),
         ({"gpu": "l40"}, "has no tables of l40"),
+        ({"precision": "fp8+2:4"}, r"llama-3.1-8b is in fp8\+2:4"),
     ],
 )
 def test_a_deployment_that_it_has_no_tables_of_is_refused(change: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
