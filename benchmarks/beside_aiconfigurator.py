@@ -18,7 +18,7 @@ from tonnage.evidence.reasons import HOLDS
 from tonnage.evidence.score import ScoredRow, report_of
 from tonnage.perf.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.terms_file import shipped
-from tonnage.report.measured import METRICS as NAMES
+from tonnage.report.measured import METRIC_TITLES as NAMES
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import AICONFIGURATOR, StepSource
 from tools.fit.silicon.sample import installed_sample
@@ -59,9 +59,9 @@ def comparison(data: Path, files: Sequence[str]) -> Iterator[str]:
         yield f"Not compared: {PACKAGE} is not installed where this page was made; `pip install 'tonnage[aiconfigurator]'`."
         return
     yield f"{PACKAGE} {version}, with the engine versions that its tables hold today: newer ones than most rows were measured on."
-    yield "Its step times are asked for on a grid and reduced to our array; under our scheduler, memory plan and client they predict"
-    yield "what the second column of figures says. Its own estimate is `run_static` for static batches and `run_agg` for closed loops."
-    yield "Formats are those that it infers of the checkpoints itself."
+    yield "Tonnage asks for its step times on a grid and reduces them to its array; under our scheduler, memory plan and client they"
+    yield "predict what the second column of figures says. Its own estimate is `run_static` for static batches and `run_agg` for closed"
+    yield "loops. It infers the formats from the checkpoints itself."
     yield "Only rows count that all of the ways shown predict; peak memory is ours in each and left out."
     tables = {**{name: measured_table(data / name) for name in files}, SILICON: silicon_table(_sample())}
     compared = {name: list(_compared(table)) for name, table in tables.items()}

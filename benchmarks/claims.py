@@ -206,7 +206,7 @@ def _of_other_draws(question: Question) -> Iterator[Claim]:
         return
     fleet = best.contender.at_peak(best.slowdown)
     for seed in SEEDS:
-        run = fleet.run(best.systems, seed=seed)
+        run = fleet.run(best.systems, seeds=(seed,))
         over = "holds" if run.worst is None else f"{run.worst.limit} at {run.worst.value_ms:.0f} ms"
         yield Claim(what=f"the fleet with seed +{seed}", said="holds", found=over, true=run.holds)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.cli.simulate import Lesson
 from tonnage.errors import InputError
 from tonnage.simulator.lesson import BATCHERS, LessonConfig, run_lesson
 
@@ -240,3 +243,10 @@ def test_bad_input_is_one_line_with_its_flag(bad: dict[str, Any], flag: str) -> 
         LessonConfig(**bad)
     assert flag in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_the_help_names_the_values_of_a_lesson_that_is_given_none() -> None:
+    named = {one.name: re.search(r"default: ([\d.]+)[ )]", str(one.metadata)) for one in fields(Lesson)}
+    said = {name: float(found[1].rstrip(".")) for name, found in named.items() if found and name != "initial_batch"}
+    assert len(said) == 7
+    assert said == {name: getattr(LessonConfig(), name) for name in said}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -92,8 +93,8 @@ def test_where_the_fleet_of_every_deployment_breaks_a_limit_each_is_rejected_for
     asked = question(**{**ONE, "tp": "1,2"}, attain="95%: ttft<=200ms & tpot<=12ms")
     broken: list[str] = []
 
-    def never(peak: FleetAtPeak, systems: int) -> FleetCheck:
-        found = check(peak, systems)
+    def never(peak: FleetAtPeak, systems: int, *worth: Callable[[int], bool]) -> FleetCheck:
+        found = check(peak, systems, *worth)
         broken.append(str(peak.instance.deployment))
         worst = Breach(limit=limit_of(asked.limits[0]), value_ms=1_500)
         return replace(found, runs=tuple(replace(run, holds=False, worst=worst) for run in found.runs))

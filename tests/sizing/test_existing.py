@@ -41,7 +41,10 @@ def test_highest_load_agrees_with_brute_force(count: int) -> None:
     assert have.groups[0].instances == 8 * count
 
 
-@pytest.mark.parametrize("changed", [{"tp": "1,2"}, {"ttft": "p95<=100ms"}, {"confidence": 95}, {"arrivals": "gamma", "cv": 3}])
+BURSTY = pytest.param({"arrivals": "gamma", "cv": 3}, marks=pytest.mark.accuracy)
+
+
+@pytest.mark.parametrize("changed", [{"tp": "1,2"}, {"ttft": "p95<=100ms"}, {"confidence": 95}, BURSTY])
 def test_what_systems_carry_and_what_a_load_needs_are_one_answer(changed: dict[str, object]) -> None:
     """Asked for what n systems carry, the answer is n; for a little more it is more."""
     changed = {"tp": "1", **changed}

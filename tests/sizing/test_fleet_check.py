@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tonnage
 from tests.questions import best, contender, plans_with, question
@@ -19,7 +21,7 @@ from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies, summarize
 from tonnage.simulator.spec import pooled, split_trace
-from tonnage.sizing.loads.fleet_check import FleetAtPeak, check, fleet_record, fleet_seen
+from tonnage.sizing.loads.fleet_check import FleetAtPeak, _of_a_further, check, fleet_record, fleet_seen
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.sizing.planner import size
@@ -138,8 +140,21 @@ def test_a_fleet_of_sessions_holds_with_every_draw_and_a_further_one(
     assert fleet.run(found.systems).holds == holds
 
 
+@given(st.lists(st.floats(0.5, 1.5), min_size=3, max_size=3))
+def test_two_draws_say_what_a_further_one_stays_below_at_least(draws: list[float]) -> None:
+    assert _of_a_further(draws[:1]) <= _of_a_further(draws[:2]) <= _of_a_further(draws) * (1 + 1e-12)
+    assert _of_a_further(draws[:1]) == draws[0]
+
+
 def test_where_no_number_holds_the_check_says_so() -> None:
     assert not check(Holds(least=1_000), 5).holds  # type: ignore[arg-type]
+
+
+def test_a_check_goes_no_further_than_is_worth_it() -> None:
+    found = check(Holds(least=9), 5, lambda systems: systems < 8)  # type: ignore[arg-type]
+    assert [run.systems for run in found.runs] == [5, 6, 7]
+    assert (found.holds, found.systems) == (False, 8)
+    assert check(Holds(least=9), 5, lambda systems: systems < 10).systems == 9  # type: ignore[arg-type]
 
 
 def test_the_plans_systems_agree_with_brute_force_over_whole_systems() -> None:

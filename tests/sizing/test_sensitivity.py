@@ -1,20 +1,21 @@
 """Every figure of the sensitivity is that of the plan run again with the changed input, whose knobs may then be searched anew."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tonnage
 from tests.in_turn import in_turn
-from tests.questions import SMALL, contender, contenders, question
+from tests.questions import SMALL, best, contender, contenders, question
 from tonnage.perf.step import step_seconds
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
 from tonnage.report.numbers import counted
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.explained import relaxed_text
-from tonnage.simulator.request import CONTEXT_TOKENS, PREFILL_TOKENS
+from tonnage.simulator.request import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.sizing.explain import explained, step_terms
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
@@ -190,3 +191,18 @@ def test_memory_adds_up_to_the_gpu() -> None:
     parts = memory_parts(instance)
     assert sum(part.bytes_per_gpu for part in parts) == instance.deployment.gpu.memory_bytes
     assert sum(part.share for part in parts) == pytest.approx(1)
+
+
+def test_the_steps_at_the_start_explain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first fifth of a run fills the engine: steps a thousand times as long there change no mean."""
+    found, recorded = best(question(tp="1")), Contender.recorded
+    plain = explained(found)
+
+    def begun_slowly(self: Contender, *asked: Any) -> tuple[Any, float, Any]:
+        instance, rate, steps = recorded(self, *asked)
+        steps = steps.copy()
+        steps[: len(steps) // 5, DURATION] *= 1_000
+        return instance, rate, steps
+
+    monkeypatch.setattr(Contender, "recorded", begun_slowly)
+    assert explained(found) == plain

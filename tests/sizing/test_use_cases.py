@@ -23,7 +23,7 @@ from tonnage.results.requests import GAP_BINS, gap_edges_ns
 from tonnage.sizing.fleet.standby import Failures, Reserve
 from tonnage.sizing.mixture import Mixture, MixtureRun
 from tonnage.sizing.planner import size
-from tonnage.sizing.use_cases import Asked, _arranged, _case, _systems, use_cases
+from tonnage.sizing.use_cases import Asked, _arranged, _case, _deployments, _systems, use_cases
 
 CHAT: dict[str, Any] = {"isl": 500, "osl": 100, "peak_rps": 100, "ttft": "p95<=400ms", "tpot": "p95<=40ms", "tp": "1"}
 DOCUMENTS: dict[str, Any] = {"isl": 6000, "osl": 200, "peak_rps": 7.2, "ttft": "p95<=3s", "e2e": "p95<=20s", "tp": "1"}
@@ -184,3 +184,16 @@ def test_what_stands_by_is_in_the_answer_and_its_text() -> None:
     assert (known.needed, known.standing) == (bare.choice.systems[0].systems, found.choice.systems[0].systems)
     assert known.standing == FAILURES.standing(known.needed, 0.9999) > known.needed
     assert "(99.99% asked)" in " ".join(terminal(use_cases_text(found)).split())
+
+
+def test_deployments_are_tried_in_the_order_of_the_gpus_that_all_use_cases_would_take() -> None:
+    def case(name: str, *rates: float) -> SimpleNamespace:
+        kinds = [
+            SimpleNamespace(engine="e", engine_preset="e", identity=gpus, sized_rate=rate, parallelism=SimpleNamespace(gpus=gpus))
+            for gpus, rate in enumerate(rates, 1)
+        ]
+        demand = SimpleNamespace(sizing_requests_per_second=100.0)
+        return SimpleNamespace(name=name, question=SimpleNamespace(demand=demand), plan=SimpleNamespace(candidates=kinds))
+
+    found = _deployments([case("chat", 10.0, 25.0), case("documents", 10.0, 30.0)])
+    assert [one.identity for one in found] == [2, 1], "100/25 + 100/30 instances of two GPUs before 20 of one"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.deployments import knobs_of
 from tests.strategies import MS, ROOFLINE, coefficient_array
+from tonnage.cli import main
 from tonnage.errors import InputError
 from tonnage.formats.sessions import read_sessions
 from tonnage.perf.step import StepModel
@@ -256,3 +257,9 @@ def test_a_files_sessions_are_described(tmp_path):
     assert (found.sessions, found.hit_tokens, found.think_s.mean, found.session_s.mean) == (1, 128 / 328, 10.0, 14.0)
     assert found.kept_tokens.mean == pytest.approx((12 * 138 + 2 * 210) / 14)
     assert found.peak_tokens.most == 210
+
+
+def test_what_exceeds_a_models_context_is_described(tmp_path, capsys):
+    path = write(tmp_path / "s.jsonl", session(request(0.0, 128, [1, 2]), request(12.0, 3000, [1, 2, 3], 10.0)))
+    assert main.run(["workload", "describe", path, "--model", "gpt-j-6b"]) == 0
+    assert "50.0% of the requests exceed the 2,048 tokens of gpt-j-6b" in " ".join(capsys.readouterr().out.split())

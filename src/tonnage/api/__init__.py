@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tonnage.api.simulation import (
         answers_soon,
         check_timeline,
-        lesson_timeline,
         loop_asked,
         run_timeline,
         simulate,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from tonnage.api.sizing import Asked, answer, ask, size, size_measured, size_models, size_use_cases
     from tonnage.report.notebook import figures, plot
     from tonnage.simulator.simulated_run import SimulatedRun, write_runs
+    from tonnage.simulator.timeline import lesson_timeline
 
 _PLACES = {
     "api.compare": ("describe_workload", "fit_workload"),
@@ -60,7 +60,6 @@ _PLACES = {
     "api.simulation": (
         "answers_soon",
         "check_timeline",
-        "lesson_timeline",
         "loop_asked",
         "run_timeline",
         "simulate",
@@ -72,6 +71,7 @@ _PLACES = {
     "api.grids": ("read_grid", "sweep"),
     "report.notebook": ("figures", "plot"),
     "simulator.simulated_run": ("SimulatedRun", "write_runs"),
+    "simulator.timeline": ("lesson_timeline",),
 }
 """Where each function is: its module loads when the function is first asked for."""
 

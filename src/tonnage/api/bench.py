@@ -15,7 +15,6 @@ from tonnage.api.question.arguments import Many, whole_numbers
 from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.arguments import ExactArguments
 from tonnage.bench.benchmark import Measured, benchmark
-from tonnage.bench.connection import Setup
 from tonnage.bench.exact_server import Schedule, SelfTest, self_test, serve
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
@@ -34,22 +33,13 @@ SELF_TEST_STREAMS = 256  # streams of the short self-test before a run at most; 
 Watch = Callable[[str], Watcher | None]  # makes who looks on at a load, described in words; None for nobody
 
 
-def _nobody(words: str) -> None:
-    return None
-
-
 def bench(*, output: Path | None = None, selftest: bool = True, provenance: dict[str, Any] | None = None, **asked: Any) -> list[Measured]:
     """Measure a live endpoint under one load or several, as ``tonnage bench`` does; kept only with an ``output``. Raises InputError."""
     return run_bench(prepare_bench(**asked), output=output, selftest=selftest, provenance=provenance or {})
 
 
 def run_bench(
-    asked: Bench,
-    *,
-    output: Path | None,
-    selftest: bool,
-    provenance: dict[str, Any],
-    watch: Watch = _nobody,
+    asked: Bench, *, output: Path | None, selftest: bool, provenance: dict[str, Any], watch: Watch = lambda words: None
 ) -> list[Measured]:
     """Run what ``prepare_bench`` made; a run that Ctrl-C ends is the last. Raises InputError: a folder in use."""
     from tonnage.results.store import check_free
@@ -69,7 +59,9 @@ def run_bench(
     return done
 
 
-def run_find_max(asked: Bench, *, output: Path | None, selftest: bool, provenance: dict[str, Any], watch: Watch = _nobody) -> Maximum:
+def run_find_max(
+    asked: Bench, *, output: Path | None, selftest: bool, provenance: dict[str, Any], watch: Watch = lambda words: None
+) -> Maximum:
     """Search the highest load inside the limits, beginning at the requested one. Raises InputError."""
     from tonnage.results.store import check_free
 
@@ -109,14 +101,18 @@ def _one(
     """Measure one load, into a folder that is kept or into one that is not."""
     load = question.draw()
     watcher = watch(load.words)
+    setup, made = asked.setup, asked.setup.prompts
+    if isinstance(made, Prompts):  # that no earlier load has sent: a server's prefix cache would answer them sooner
+        setup = replace(setup, prompts=replace(made, salt=secrets.randbits(64)))
+    items = {"isl": None, "osl": None, "items": int(question.isl.mean)} if setup.endpoint.kind == "infer" else {}
     measured = benchmark(
-        _fresh(asked.setup),
+        setup,
         load,
         directory=folder or scratch,
         keep=folder is not None,
         wanted=asked.wanted,
         facts=facts,
-        scenario={**asked.scenario, **_load(question), **_items(asked, question)},
+        scenario={**asked.scenario, **_load(question), **items},
         provenance=provenance,
         watchers=() if watcher is None else (watcher,),
         metrics=Scraper(asked.metrics_urls, gpus=asked.gpus) if asked.metrics_urls or asked.gpus is not None else None,
@@ -127,23 +123,13 @@ def _one(
     return measured
 
 
-def _fresh(setup: Setup) -> Setup:
-    """The same with prompts that no earlier load has sent: a server's prefix cache would answer them sooner."""
-    made = setup.prompts
-    return replace(setup, prompts=replace(made, salt=secrets.randbits(64))) if isinstance(made, Prompts) else setup
-
-
 def _facts(asked: Bench, selftest: bool) -> dict[str, Any]:
+    """The machine, and a short self-test at the load's own number of clients."""
     from tonnage.bench.benchmark import environment
 
-    return {"selftest": _self_test(asked) if selftest else None, "environment": environment()}
-
-
-def _self_test(asked: Bench) -> dict[str, Any]:
-    """A short self-test at the load's own number of clients."""
     clients = [q.arrivals.concurrency for q in asked.questions if isinstance(q.arrivals, ClosedLoop)]
     streams = min(max(clients, default=64), SELF_TEST_STREAMS)
-    return self_test(streams=streams).to_json()
+    return {"selftest": self_test(streams=streams).to_json() if selftest else None, "environment": environment()}
 
 
 def bench_selftest(*, streams: Many = "1,64,256") -> list[SelfTest]:
@@ -171,11 +157,6 @@ def serve_exactly(**asked: Any) -> None:
         serve(schedule, port=a.port)
     except OSError as error:
         raise InputError(f"{option('port')}: {a.port} cannot be used ({error.strerror or error}); choose another") from None
-
-
-def _items(asked: Bench, question: Question) -> dict[str, Any]:
-    """Of an inference, the items of a request in place of tokens."""
-    return {"isl": None, "osl": None, "items": int(question.isl.mean)} if asked.setup.endpoint.kind == "infer" else {}
 
 
 def _load(question: Question) -> dict[str, Any]:

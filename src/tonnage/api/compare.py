@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.arguments import attainments
+from tonnage.api.question.loads import traffic_from
+from tonnage.api.running.plans import planned
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
+from tonnage.formats.measured_files import InvalidRuns
+from tonnage.formats.prometheus import curves
 from tonnage.results.metrics import Summary
+from tonnage.results.store import Run, check_free, read_run
+from tonnage.units import parse_duration
+from tonnage.workload.description import Description, EngineLimits, KvGain, describe
+from tonnage.workload.history import History, history_of, history_of_requests
 
 if TYPE_CHECKING:
     from tonnage.bench.intervals import Comparison
     from tonnage.evidence.replay import RunBesidePlan
-    from tonnage.formats.measured_files import InvalidRuns
-    from tonnage.results.store import Run
     from tonnage.spec.scenario import Scenario
     from tonnage.watch.drift import Today
-    from tonnage.workload.description import Description, EngineLimits, KvGain
     from tonnage.workload.fit import Fit
-    from tonnage.workload.history import History
     from tonnage.workload.history_fit import HistoryFit
 
 
 def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), include_invalid: bool = False) -> Comparison:
     """Compare two run folders by their records, as ``tonnage compare`` does. Raises InputError: none, or INVALID; DataError: damaged."""
     from tonnage.bench.intervals import compare
-    from tonnage.formats.measured_files import InvalidRuns
 
     invalid = InvalidRuns(include=include_invalid)
     one, other = (_believed(folder, invalid) for folder in (first, second))
@@ -37,8 +43,6 @@ def compare_runs(first: Path, second: Path, *, attain: Sequence[str] = (), inclu
 
 def _believed(folder: Path, invalid: InvalidRuns) -> Run:
     """The run of a folder. Raises InputError: it is no run folder, or its own client called it INVALID, and such runs are not taken."""
-    from tonnage.results.store import read_run
-
     run = read_run(folder)
     if not invalid.takes(folder, run.summary):
         invalid.check(())
@@ -59,9 +63,7 @@ def compare_plan(
     Raises InputError: no run folder, an INVALID one, no plan, or one that chose or predicted nothing; DataError: a damaged file.
     """
     from tonnage.api.question.deployment import BY_CONTENT
-    from tonnage.api.running.plans import planned
     from tonnage.evidence.replay import ROUTER, beside_plan, replay
-    from tonnage.formats.measured_files import InvalidRuns
     from tonnage.simulator.router import ROUTERS
 
     if instances is not None and instances < 1:
@@ -83,9 +85,6 @@ def compare_plan(
     return replace(beside, notes=(*beside.notes, *invalid.sentences))
 
 
-# ``tonnage import``: single requests of another tool's run, as a run folder.
-
-
 def import_run(
     file: Path, output: Path, *, tokenizer: Path | None = None, provenance: dict[str, Any] | None = None
 ) -> list[tuple[Path, Summary]]:
@@ -94,7 +93,6 @@ def import_run(
     from tonnage.bench.prompts import TokenizerFile
     from tonnage.bench.reply import kept_answer
     from tonnage.formats.tool_format import Reading, read_requests
-    from tonnage.results.store import check_free
 
     check_free(output)
     count = TokenizerFile(tokenizer).count if tokenizer is not None else None
@@ -107,16 +105,10 @@ def import_run(
     return made
 
 
-# ``tonnage workload``: recorded traffic described, and fitted by a scenario.
-
-
 def describe_workload(
     file: str | Path, *, model: str | None = None, gpu: str | None = None, tp: int | None = None, engine: str = "tensorrt-llm"
 ) -> Description:
     """Lengths, arrivals and shared prefixes of recorded traffic; arguments as of ``tonnage workload describe``. Raises InputError."""
-    from tonnage.api.question.loads import traffic_from
-    from tonnage.workload.description import describe
-
     if model is None and (gpu is not None or tp is not None):
         raise InputError(f"{option('gpu')}, {option('tp')}: belong to a model; give {option('model')} too")
     found = describe(traffic_from(str(file), "the traffic"))
@@ -126,7 +118,6 @@ def describe_workload(
 def _gain(limits: EngineLimits, model: str, gpu: str | None, tp: int | None, engine: str) -> KvGain:
     """KV memory of a sequence as long as the limits admit, and of one as long as the model's context."""
     from tonnage.api.facts import memory
-    from tonnage.workload.description import KvGain
 
     plan = memory(model=model, gpu=gpu, tp=tp, engine=engine).plan
     d, context = plan.deployment, plan.deployment.model.max_context
@@ -170,8 +161,6 @@ def scenario_target(output: str | Path | None) -> Path | None:
 
 def write_scenario(scenario: Scenario, files: Mapping[str, str], target: Path) -> None:
     """The files first and the scenario that names them last. Raises InputError: the folder cannot be written."""
-    import gzip
-
     from tonnage.spec.scenario_file import to_yaml
 
     try:
@@ -183,9 +172,6 @@ def write_scenario(scenario: Scenario, files: Mapping[str, str], target: Path) -
         raise InputError(
             f"{option('output')}: cannot write '{error.filename}': {error.strerror}; name a file in a folder that exists"
         ) from None
-
-
-# The traffic of a deployment over days: read, made a scenario, and laid next to its plan.
 
 
 SHORTEST_S, LONGEST_S = 3_600.0, 400 * 86_400.0
@@ -206,12 +192,7 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
 
     Raises InputError: what cannot be read; TonnageError: a server that does not answer.
     """
-    import json
-
-    from tonnage.formats.prometheus import curves
-    from tonnage.units import parse_duration
     from tonnage.watch.drift import Server
-    from tonnage.workload.history import history_of, history_of_requests
 
     if is_address(source):
         seconds = parse_duration(range, option("range"))
@@ -233,17 +214,11 @@ def read_history(source: str, *, range: str = "14d", select: str = "", header: S
     documents = _documents(source)
     if documents:
         return history_of(curves(documents, source), source)
-    from tonnage.api.question.loads import traffic_from
-
     return history_of_requests(traffic_from(source, "the history").recording)
 
 
 def _documents(source: str) -> list[object]:
     """The answers of a Prometheus that a file holds, as one JSON value or one a line; none where it is something else."""
-    import json
-
-    from tonnage.csv_file import read_text
-
     if not source.lower().endswith((".json", ".jsonl")) or not Path(source).is_file():
         return []
     text = read_text(source, "the history")
@@ -267,7 +242,6 @@ def fit_history(
     plan: str | Path | None = None,
 ) -> HistoryFit:
     """A scenario of a history, with the files that it names; arguments as of ``tonnage workload from-prometheus``. Raises InputError."""
-    from tonnage.api.running.plans import planned
     from tonnage.watch.drift import measured_loads
     from tonnage.workload.history_fit import fit_history as fit
 
@@ -283,8 +257,6 @@ def fit_history(
 
 def today(plan: str | Path, fit: HistoryFit, *, forecast: str | None = None, coefficients: str | Path | None = None) -> Today:
     """A plan next to a history of its deployment. Raises InputError: no plan, one that predicts nothing, or ``forecast`` is no duration."""
-    from tonnage.api.running.plans import planned
-    from tonnage.units import parse_duration
     from tonnage.watch.drift import today as beside
 
     choice = planned(plan, coefficients=coefficients)

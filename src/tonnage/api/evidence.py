@@ -129,9 +129,6 @@ def score_models(
     )
 
 
-# ``tonnage.calibrate``: a user's own measurements turned into factors on the shipped terms.
-
-
 @with_signature(MeasuredArguments)
 def calibrate(
     measured: str | Path | Iterable[str | Path],

@@ -187,9 +187,6 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-# Runs the lesson in ticks with the arguments of the command.
-
-
 class LessonArguments(TypedDict, total=False):
     """Everything that ``lesson`` takes: the fields of ``simulator.lesson.LessonConfig``, at their defaults where they are left out."""
 

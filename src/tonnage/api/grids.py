@@ -47,11 +47,12 @@ class Grid:
     base: dict[str, Value]  # what all points have in common
 
     def points(self) -> Iterator[tuple[str, dict[str, Value]]]:
-        """Every point: its name, and the arguments of ``simulate``."""
+        """Every point: its folder's name, such as "tp-2,engine-vllm,request_rate-5", and the arguments of ``simulate``."""
         names = list(self.over)
         for values in product(*self.over.values()):
             chosen = dict(zip(names, values, strict=True))
-            yield _named(chosen), self.base | chosen
+            parts = (f"{name}-{re.sub(r'[^A-Za-z0-9._+-]+', '_', str(value))}" for name, value in chosen.items())
+            yield ",".join(parts) or "point", self.base | chosen
 
 
 def read_grid(path: Path | str) -> Grid:
@@ -73,11 +74,6 @@ def read_grid(path: Path | str) -> Grid:
         faults.append(f"{where}: over: it has a value twice; every point is written once")
     InputErrors.raise_if(faults)
     return grid
-
-
-def _named(chosen: Mapping[str, Value]) -> str:
-    """A folder's name, such as "tp-2,engine-vllm,request_rate-5"."""
-    return ",".join(f"{name}-{re.sub(r'[^A-Za-z0-9._+-]+', '_', str(value))}" for name, value in chosen.items()) or "point"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from tonnage.results.timeline import Timeline
     from tonnage.simulator.changes import Changes, Routed
     from tonnage.simulator.disaggregated import Disaggregated
-    from tonnage.simulator.lesson import LessonResult
     from tonnage.sizing.planner import Progress
     from tonnage.spec.workload import Trace, Workload
-
-
-# Runs each load on two pools.
 
 
 def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | None) -> Iterator[SimulatedRun]:
@@ -135,9 +131,8 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
     from tonnage.simulator.simulate import answers_soon as soon
     from tonnage.simulator.simulated_run import facts_of
 
-    d = asks.deployment
     changing = asks.changes
-    plain = not changing and soon([(d, workload) for workload in asks.workloads], asks.instances)
+    plain = not changing and soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
     for number, workload in enumerate(asks.workloads, 1):
         facts = equal = None
         if workload.shares:
@@ -155,7 +150,7 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
         if progress is not None:
             progress(number, len(asks.workloads), f"{asks.instances} instances")
         yield SimulatedRun(
-            deployment=d,
+            deployment=asks.deployment,
             workload=workload,
             seed=asks.seed,
             requests=record,
@@ -225,9 +220,6 @@ def _changes(asks: Simulation, trace: Trace) -> Changes:
     return Changes(outages=outages_of(failures, asks.instances, last, asks.seed), retry=failures.retry, autoscale=asks.autoscale)
 
 
-# Writes what happened in the slots of an engine to a file.
-
-
 FORMS = (".parquet", ".json", ".html")
 
 
@@ -248,13 +240,6 @@ def run_timeline(run: SimulatedRun) -> Timeline:
     if run.instances > 1 or run.router:
         raise InputError(f"{option('timeline')}: shows the slots of one engine; leave out what makes several")
     return simulate_timeline(run.deployment, run.workload, seed=run.seed)[1]
-
-
-def lesson_timeline(result: LessonResult) -> Timeline:
-    """The slots of the lesson."""
-    from tonnage.simulator.timeline import lesson_timeline as found
-
-    return found(result)
 
 
 def write_timeline(path: Path, timeline: Timeline, title: str) -> None:

@@ -13,7 +13,7 @@ from tonnage.api.question.arguments import Many, ScenarioLike, document_of, list
 from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.plan.plan import Measured, Plan
-from tonnage.spec.scenario import ChoiceAsked, Scenario
+from tonnage.spec.scenario import ChoiceAsked, DemandAsked, Scenario
 
 if TYPE_CHECKING:
     from datetime import date
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tonnage.sizing.fleet.standby import Reserve
     from tonnage.sizing.planner import Progress, Runs
     from tonnage.sizing.question import Owned, Question
-    from tonnage.spec.scenario import DemandAsked
 
 
 # What a plan from measurements has no use for, and does not mind; how requests arrive and the seed are refused
@@ -153,23 +152,16 @@ def answer(
     final = len(understood.questions) == 1 and aim_of(scenario.choice) is None and reserve_of(scenario.standby) is None
     early = None if decided is None or not final else lambda plan: decided(finished(with_day(plan, scenario.demand)))
     plans = [search(question, progress=progress or no_progress, runs=runs, decided=early) for question in understood.questions]
-    plans = [
-        chosen(asked, plan, scenario, prices=prices, where=where, search=partial(search, runs=runs))
-        for asked, plan in zip(understood.questions, plans, strict=True)
-    ]
-    plans = [
-        with_runner_up(asked, plan, prices=prices, where=where, search=partial(search, runs=runs))
-        for asked, plan in zip(understood.questions, plans, strict=True)
-    ]
     least, again = replace(scenario, choice=ChoiceAsked()), partial(search, runs=runs)
-    plans = [
-        with_growth(plan, asked, lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again))
-        for plan, asked in zip(plans, understood.questions, strict=True)
-    ]
-    plans = [with_day(plan, scenario.demand) for plan in plans]
-    plans = [with_autoscaling(plan, asked, scenario) for plan, asked in zip(plans, understood.questions, strict=True)]
-    plans = [with_measurement(plan, asked, runs) for plan, asked in zip(plans, understood.questions, strict=True)]
-    plans = [finished(plan) for plan in plans]
+    steps: tuple[Callable[[Question, Plan], Plan], ...] = (
+        lambda asked, plan: chosen(asked, plan, scenario, prices=prices, where=where, search=again),
+        lambda asked, plan: with_runner_up(asked, plan, prices=prices, where=where, search=again),
+        lambda asked, plan: with_growth(plan, asked, lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again)),
+        lambda asked, plan: with_autoscaling(with_day(plan, scenario.demand), asked, scenario),
+        lambda asked, plan: finished(with_measurement(plan, asked, runs)),
+    )
+    for step in steps:
+        plans = [step(asked, plan) for asked, plan in zip(understood.questions, plans, strict=True)]
     if own is not None:
         own = with_cost(own, prices, today=today, where=where)
         plans[0] = replace(plans[0], measured=Measured(plan=own, predicted=_predicted_beside(understood)))
@@ -313,9 +305,6 @@ def _measured(
     return replace(plan, notes=(*plan.notes, *(InvalidRun(run=one.run, why=one.why, counts=one.counts) for one in invalid.met)))
 
 
-# ``tonnage.size`` for several use cases of one model on one fleet: one pool for all, or one for each.
-
-
 # Options of one plan alone, and not of a fleet of several use cases
 OF_ONE_PLAN = ("have", "growth", "benchmarks", "budget", "max_kw", "max_racks", "autoscale", "broken_hours", "start_time")
 
@@ -393,9 +382,8 @@ def _check_together(names: Sequence[str], understood: Sequence[Asked]) -> Reserv
     first, gpus = understood[0].scenario, {gpu.name for one in understood for gpu in one.questions[0].gpus}
     for name, one in zip(names, understood, strict=True):
         if one.scenario.standby != first.standby:
-            raise InputError(
-                f"{name}: {option('availability')} or what belongs to it differs from {names[0]}; write the same in every file"
-            )
+            which = f"{option('availability')} or what belongs to it differs"
+            raise InputError(f"{name}: {which} from {names[0]}; write the same in every file")
         if one.scenario.choice.objective != first.choice.objective:
             raise InputError(f"{name}: {option('objective')} differs from {names[0]}; write the same in every file")
     aim = first.choice.objective or "gpus"

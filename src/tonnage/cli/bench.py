@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
+from rich.live import Live as Drawn
+from rich.table import Table
 
+from tonnage.api import bench as api
 from tonnage.bench.arguments import BenchArguments, ExactArguments, LoadArguments, ServerArguments, VerdictArguments
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor, TalkConductor
 from tonnage.bench.measure import Live
 from tonnage.cli.flags import OUTPUT, flags_of, given, refuse, with_flags
-from tonnage.cli.printing import print_answer, write_page
+from tonnage.cli.printing import print_answer, provenance, write_page
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
 from tonnage.spec.typed_values import about
 from tonnage.units import format_duration
@@ -106,8 +109,6 @@ def _prepared(asked: dict[str, Any]) -> Any:
     missing = [f"--{name}" for name in ("url", "model") if name not in asked]
     if missing:
         raise InputError(f"{', '.join(missing)}: missing; for example --url http://127.0.0.1:8000 --model llama-3.1-8b")
-    from tonnage.api import bench as api
-
     return api.prepare_bench(**asked)
 
 
@@ -115,8 +116,6 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
     if "request_count" not in asked:
         asked.setdefault("benchmark_duration", "20s")
     prepared = _prepared(asked)
-    from tonnage.api import bench as api
-    from tonnage.cli.printing import provenance
     from tonnage.report.measured import maximum
 
     found = api.run_find_max(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)
@@ -126,8 +125,6 @@ def _find_max(asked: dict[str, Any], output: Path | None, *, selftest: bool, jso
 
 def _measure(asked: dict[str, Any], output: Path | None, *, selftest: bool, json: bool) -> int:
     prepared = _prepared(asked)
-    from tonnage.api import bench as api
-    from tonnage.cli.printing import provenance
     from tonnage.report.measured import measured
 
     runs = api.run_bench(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)
@@ -137,8 +134,6 @@ def _measure(asked: dict[str, Any], output: Path | None, *, selftest: bool, json
 
 
 def _selftest(server: dict[str, Any], test: dict[str, Any], *, json: bool) -> int:
-    from tonnage.api import bench as api
-
     if test["serve"]:
         refuse({"streams": test["streams"]}, "belongs to the test; leave it out or leave out --serve")
         api.serve_exactly(**given(server))
@@ -149,9 +144,6 @@ def _selftest(server: dict[str, Any], test: dict[str, Any], *, json: bool) -> in
     tests = api.bench_selftest(streams=test["streams"] or "1,64,256")
     print_answer(lambda: selftest(tests), lambda: {"selftests": [one.to_json() for one in tests]}, json=json)
     return DONE
-
-
-# What a person sees on standard error while a measurement runs: rate, in flight, percentiles, errors, time left.
 
 
 EVERY_S = 0.5
@@ -187,7 +179,6 @@ class LiveView(Live):
 
     def _draw(self) -> None:
         from rich.console import Console
-        from rich.live import Live as Drawn
 
         console = self._console or Console(stderr=True)
         with Drawn(self.picture(), console=console, transient=True, auto_refresh=False) as drawn:
@@ -196,8 +187,6 @@ class LiveView(Live):
 
     def picture(self) -> RenderableType:
         """The current table."""
-        from rich.table import Table
-
         table = Table(title=self._words, title_justify="left", box=None, pad_edge=False)
         for name in ("sent", "in flight", "requests/s", "TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95", "failed", "left"):
             table.add_column(name, justify="right")

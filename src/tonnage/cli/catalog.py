@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tonnage import api
 from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.errors import InputError
@@ -36,8 +37,6 @@ def catalog(
         engine: With precisions: the engine (default: tensorrt-llm-0.15, which has kernels for every format of NVIDIA).
         json: Print one JSON object with every field, source and date.
     """
-    from tonnage import api
-
     choices = {"model": model, "gpu": gpu, "tp": tp, "engine": engine}
     given = {name: value for name, value in choices.items() if value is not None}
     if search == PRECISIONS:
@@ -52,9 +51,6 @@ def catalog(
 
     found = api.catalog(search)
     print_answer(lambda: catalogued(found), lambda: found, json=json)
-
-
-# ``tonnage memory``: where an instance's GPU memory goes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,26 +74,17 @@ class Instance:
 
 
 @with_flags(*flags_of(Instance))
-def memory(
-    *,
-    model: str,
-    json: bool = False,
-    **asked: Any,
-) -> None:
+def memory(*, model: str, json: bool = False, **asked: Any) -> None:
     """Show where an instance's GPU memory goes, with the arithmetic.
 
     Args:
         model: Catalog id, or the path of a Hugging Face config.json.
         json: Print one JSON object.
     """
-    from tonnage import api
     from tonnage.report.facts import memory as document
 
     found = api.memory(model=model, **given(asked))
     print_answer(lambda: document(found.lines()), found.to_json, json=json)
-
-
-# ``tonnage schema``: the JSON Schema of a scenario, for editors and for other programs.
 
 
 def schema() -> int:
@@ -107,9 +94,6 @@ def schema() -> int:
 
     sys.stdout.write(json_text(json_schema()))
     return 0
-
-
-# ``tonnage completion``: what a shell needs to complete verbs and flags.
 
 
 @with_flags()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cyclopts import App
 
+from tonnage import api
 from tonnage.cli.flags import with_flags
 from tonnage.cli.printing import print_answer, say
 from tonnage.cli.progress import progress_bar
@@ -52,8 +53,6 @@ def deploy(
             kubernetes, kserve or llm-d.
         json: Print one JSON object.
     """
-    from tonnage import api
-
     if plan.suffix != ".json" and is_service(plan):
         refuse_given({"checkpoint": checkpoint, "drafter": drafter, "simulated": simulated or None})
         found = api.deploy_service(plan, target=target, output=output)
@@ -65,13 +64,7 @@ def deploy(
                 bar()(done, total, name)
 
             found = api.deploy(
-                plan,
-                target=target,
-                output=output,
-                checkpoint=checkpoint,
-                drafter=drafter,
-                simulated=simulated,
-                progress=sized,
+                plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter, simulated=simulated, progress=sized
             )
     if json:
         from tonnage.results.store import json_text
@@ -96,7 +89,6 @@ def verify(folder: Path, /, *, json: bool = False) -> int:
         folder: The folder that deploy wrote.
         json: Print one JSON object.
     """
-    from tonnage import api
     from tonnage.report.verified import verified_folder
 
     found = api.verify_folder(folder)
@@ -119,15 +111,11 @@ def rehearse(folder: Path, /, *, duration: str = "60s", request_rate: float | No
         request_rate: Requests/s (default: the plan's peak).
         json: Print one JSON object.
     """
-    from tonnage import api
     from tonnage.report.verified import rehearsed
 
     found = api.rehearse(folder, duration=duration, request_rate=request_rate, told=say)
     print_answer(lambda: rehearsed(found), lambda: {**asdict(found), "as_planned": found.as_planned}, json=json)
     return 0 if found.as_planned else FAULTS
-
-
-# ``tonnage compress``: the checkpoint that a plan assumes, made by another tool and judged next to the original.
 
 
 @with_flags()
@@ -163,7 +151,6 @@ def compress(
         dry_run: Print the tool's own script, to be run where the GPU is.
         json: Print one JSON object.
     """
-    from tonnage import api
     from tonnage.report.facts import compressed
 
     found = api.compress(

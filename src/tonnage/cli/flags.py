@@ -135,9 +135,9 @@ def refuse(flags: Mapping[str, Any], why: str) -> None:
             raise InputError(f"{option(name)}: {why}")
 
 
-def given(asked: dict[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
-    """The flags that were given, or those of these names."""
-    return {name: value for name, value in asked.items() if value is not None and (names is None or name in names)}
+def given(asked: dict[str, Any]) -> dict[str, Any]:
+    """The flags that were given."""
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _kind(leaf: Leaf) -> Any:
@@ -150,9 +150,6 @@ def _kind(leaf: Leaf) -> Any:
     if takes(leaf.kind, str):
         return str | None
     return next(kind for kind in (bool, int, float) if takes(leaf.kind, kind)) | None
-
-
-# Flags that say what was measured, where the files do not.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,15 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from tonnage import api
 from tonnage.cli.flags import Said, flags_of, given, refuse, with_flags
 from tonnage.cli.printing import print_answer, write_page
 from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.services import calibrate_service, is_inference
 from tonnage.errors import InputError, option
+from tonnage.report.measured import imported, run_and_plan, two_runs, two_runs_page
+from tonnage.report.scored import calibrated, scored, scored_models
+from tonnage.report.workload import described, fitted
 
 
 @with_flags(*flags_of(Said))
@@ -39,9 +43,6 @@ def score(
             run folders; may be repeated.
         worst: Number of the worst rows to show.
     """
-    from tonnage import api
-    from tonnage.report.scored import scored, scored_models
-
     asked: dict[str, Any] = {"coefficients": coefficients, "worst": worst, **given(said)}
     compile_if_needed()
     with progress_bar("predicting") as progress:
@@ -53,9 +54,6 @@ def score(
         else:
             report = api.score(file, step_model=step_model, attain=attain or (), progress=progress, **asked)
             print_answer(lambda: scored(report), report.to_json, json=json)
-
-
-# ``tonnage calibrate``: one's own measurements to a file that predictions take with ``--coefficients``.
 
 
 @with_flags(*flags_of(Said))
@@ -80,9 +78,7 @@ def calibrate(
             YAML file).
         json: Print what the file would hold as one JSON object.
     """
-    from tonnage import api
     from tonnage.cli.printing import today
-    from tonnage.report.scored import calibrated
 
     if not measured:
         raise InputError("calibrate: nothing measured is given; name a file, for example ./tonnage calibrate points.csv --output my.json")
@@ -94,9 +90,6 @@ def calibrate(
     with progress_bar("calibrating") as progress:
         report = api.calibrate(measured, output=output, plan=plan, date=date, own_terms=own_terms, progress=progress, **given(asked))
     print_answer(lambda: calibrated(report, output), lambda: report.to_json(date), json=json)
-
-
-# ``tonnage compare``: two runs side by side, or a run beside a plan.
 
 
 @with_flags()
@@ -140,18 +133,14 @@ def compare(
         return
     refuse(given, f"is for a run beside a plan; {second} is no file of one")
     from tonnage.api.compare import compare_runs
-    from tonnage.report.measured import two_runs
 
     found = compare_runs(first, second, attain=attain or (), include_invalid=include_invalid)
-    from tonnage.report.measured import two_runs_page
-
     write_page(report, lambda: two_runs_page(found, first.name, second.name))
     print_answer(lambda: two_runs(found, first.name, second.name), lambda: {**values, **found.to_json()}, json=json)
 
 
 def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) -> None:
     from tonnage.api.compare import compare_plan
-    from tonnage.report.measured import run_and_plan
 
     compile_if_needed()
     found = compare_plan(run, plan, **given)
@@ -159,18 +148,8 @@ def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) ->
     print_answer(lambda: run_and_plan(found, run.name), lambda: {**values, **found.to_json()}, json=json)
 
 
-# ``tonnage import``: single requests of another tool's run, as a run folder.
-
-
 @with_flags()
-def import_run(
-    file: Path,
-    /,
-    *,
-    output: Path,
-    tokenizer: Path | None = None,
-    json: bool = False,
-) -> None:
+def import_run(file: Path, /, *, output: Path, tokenizer: Path | None = None, json: bool = False) -> None:
     """Make run folders of a file with single requests: AIPerf's or GenAI-Perf's profile_export, vLLM bench's or GuideLLM's JSON.
 
     Args:
@@ -181,14 +160,10 @@ def import_run(
     """
     from tonnage.api.compare import import_run as make
     from tonnage.cli.printing import provenance
-    from tonnage.report.measured import imported
 
     made = make(file, output, tokenizer=tokenizer, provenance=provenance(0))
     runs = [{"folder": str(folder), **summary.to_json()} for folder, summary in made]
     print_answer(lambda: imported(made), lambda: {"runs": runs}, json=json)
-
-
-# ``tonnage workload``: recorded traffic, described or fitted.
 
 
 @with_flags()
@@ -255,18 +230,12 @@ def workload(
 
 
 def _describe(file: Path, report: Path | None, *, json: bool, model: str | None, gpu: str | None, tp: int | None, engine: str) -> None:
-    from tonnage import api
-    from tonnage.report.workload import described
-
     found = api.describe_workload(file, model=model, gpu=gpu, tp=tp, engine=engine)
     write_page(report, lambda: described(found))
     print_answer(lambda: described(found, figures=False), found.to_json, json=json)
 
 
 def _fit(file: Path, output: Path | None, model: str | None, *, json: bool) -> None:
-    from tonnage import api
-    from tonnage.report.workload import fitted
-
     if output is None and not json:
         raise InputError(f"{option('output')}: missing; name the file to write, for example {option('output')} scenario.yaml")
     found = api.fit_workload(file, output, model=model)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option, spelled
-from tonnage.report.document import Document
+from tonnage.report.document import Document, document
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> N
     elif form.json:
         from tonnage.report.plans.plan_document import to_json
 
-        print_answer(lambda: Document(sections=()), lambda: to_json(plans), json=True)
+        print_answer(document, lambda: to_json(plans), json=True)
     elif form.quiet or form.brief:
         from tonnage.report.plans.screen import brief_lines, quiet_lines
 
@@ -128,9 +128,6 @@ def _with_flags(text: str) -> str:
     from tonnage.cli.main import flag
 
     return spelled(text, flag)
-
-
-# What a run says of where it came from: the command, and the day; the only place that reads a clock.
 
 
 def command_line() -> str:

@@ -6,23 +6,28 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
+from tonnage import api
 from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer, say
 from tonnage.cli.progress import compile_if_needed
 from tonnage.errors import InputError, option
 from tonnage.gateway.settings import GatewayArguments, Settings
+from tonnage.report.document import Table as Cells
+from tonnage.report.verified import verified, watched
+from tonnage.report.writers.terminal import terminal_block
 from tonnage.spec.typed_values import about
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import RenderableType
-
     from tonnage.watch.watched import Watched
 
 
@@ -49,48 +54,24 @@ def watch(
         once: Look once and end.
         json: Print one JSON object for each look, one a line; with --once one that is indented.
     """
-    from tonnage import api
-
     compile_if_needed()
     looks = api.watch(url, plan=plan, every=every, gpu_metrics=gpu_metrics or (), coefficients=coefficients)
     if once:
-        from tonnage.report.verified import watched
-
         found = next(looks)
         print_answer(lambda: watched(found), found.to_json, json=json)
     elif json:
-        _lines(looks)
+        for found in looks:
+            print(dumps(found.to_json(), ensure_ascii=False), flush=True)
     elif not sys.stdout.isatty():
         raise InputError(f"{option('once')}: the table that follows a deployment needs a terminal; add --once or --json")
     else:
-        _live(looks)
-
-
-def _lines(looks: Iterator[Watched]) -> None:
-    from json import dumps
-
-    for found in looks:
-        print(dumps(found.to_json(), ensure_ascii=False), flush=True)
-
-
-def _live(looks: Iterator[Watched]) -> None:
-    from rich.live import Live
-
-    with Live("Reading for the first time …", auto_refresh=False) as live:
-        for found in looks:
-            live.update(_drawn(found), refresh=True)
+        with Live("Reading for the first time …", auto_refresh=False) as live:
+            for found in looks:
+                live.update(_drawn(found), refresh=True)
 
 
 def _drawn(found: Watched) -> RenderableType:
     """The document of a look with its tables drawn by rich; a broken limit is red, a measurement outside its interval yellow."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    from tonnage.report.document import Table as Cells
-    from tonnage.report.verified import watched
-    from tonnage.report.writers.terminal import terminal_block
-
     document = watched(found)
     parts: list[RenderableType] = [Text(document.title, style="bold")]
     for section in document.sections:
@@ -108,20 +89,11 @@ def _drawn(found: Watched) -> RenderableType:
     return Group(*parts)
 
 
-# ``tonnage verify``: running engines next to what their plan counts on.
-
-
 NOT_AS_PLANNED = 3
 
 
 @with_flags()
-def verify(
-    *url: str,
-    plan: Path,
-    seconds: float = 120,
-    coefficients: Path | None = None,
-    json: bool = False,
-) -> int:
+def verify(*url: str, plan: Path, seconds: float = 120, coefficients: Path | None = None, json: bool = False) -> int:
     """Ask running engines whether they run what their plan counts on, then send them the plan's load.
 
     Asked are /v1/models, /version, /server_info and the metrics: engine and version, model, context, degrees, number format, slots, step
@@ -135,16 +107,10 @@ def verify(
         coefficients: File that calibrate wrote, in place of the calibration that the plan was made with.
         json: Print one JSON object.
     """
-    from tonnage import api
-    from tonnage.report.verified import verified
-
     compile_if_needed()
     found = api.verify(url, plan=plan, seconds=seconds, coefficients=coefficients)
     print_answer(lambda: verified(found.instances, found.findings, found.load), found.to_json, json=json)
     return NOT_AS_PLANNED if found.findings else 0
-
-
-# ``tonnage demo``: the whole chain on GPUs that you do not have, in under a minute.
 
 
 def demo(
@@ -157,7 +123,6 @@ def demo(
 
     Nothing is downloaded, nothing listens beyond this machine, and every process that was started has ended when the command does.
     """
-    from tonnage import api
     from tonnage.cli.bench import live_view
     from tonnage.report.measured import demonstrated
     from tonnage.simulator.kernel import warm_up
@@ -166,9 +131,6 @@ def demo(
     warm_up()
     found = api.demo(seconds=seconds, seed=seed, told=say, watch=live_view)
     print_answer(lambda: demonstrated(found), found.to_json, json=json)
-
-
-# ``tonnage gateway``: a load balancer before instances that speak the OpenAI API.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,25 +154,13 @@ def gateway(**asked: Any) -> None:
     from tonnage.gateway.server import serve
 
     config, proxy = asked.pop("config", None), asked.pop("proxy", None)
-    settings = _settings(config, {"backends" if name == "backend" else name: value for name, value in given(asked).items()})
-    if proxy is not None:
-        _become(proxy, settings)
+    values = {"backends" if name == "backend" else name: value for name, value in given(asked).items()}
+    settings = api.gateway_settings(**values) if config is None else api.gateway_from(config, values)
+    if proxy is not None:  # in place of this process: signals reach the proxy, without one in between
+        command = api.proxy_command(proxy, settings)
+        say(f"{proxy} takes over: {' '.join(command)}")
+        os.execv(command[0], command)
     serve(settings, lambda port, faults: _report_start(settings, port, faults))
-
-
-def _become(proxy: str, settings: Settings) -> None:
-    """Run another program in place of this one: signals reach it, without a process in between."""
-    from tonnage import api
-
-    command = api.proxy_command(proxy, settings)
-    say(f"{proxy} takes over: {' '.join(command)}")
-    os.execv(command[0], command)
-
-
-def _settings(config: Path | None, values: dict[str, Any]) -> Settings:
-    from tonnage import api
-
-    return api.gateway_settings(**values) if config is None else api.gateway_from(config, values)
 
 
 def _report_start(settings: Settings, port: int, faults: Mapping[str, str]) -> None:

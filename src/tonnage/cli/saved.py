@@ -10,6 +10,10 @@ from tonnage.cli.flags import refuse, with_flags
 from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_answer, print_plans, print_use_cases, write_page
 from tonnage.cli.progress import compile_if_needed
 from tonnage.errors import InputError, option
+from tonnage.report.plans.plan_document import read_plans, read_use_cases
+from tonnage.report.plans.plan_document import report as document
+from tonnage.report.plans.use_cases import use_cases_report, use_cases_why
+from tonnage.report.writers.terminal import markdown as written
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
@@ -55,10 +59,6 @@ def report(
         return
     if timeline is not None:
         raise InputError(f"{option('timeline')}: applies only to the folder of a run; name one that simulate wrote")
-    from tonnage.report.plans.plan_document import read_plans, read_use_cases
-    from tonnage.report.plans.plan_document import report as document
-    from tonnage.report.plans.use_cases import use_cases_report
-
     form = Form(json=json, markdown=markdown, explain=explain, full=full, brief=brief, csv=csv, plot=plot)
     several = read_use_cases(saved)
     if several is not None:
@@ -86,14 +86,9 @@ def _of_runs(folder: Path, output: Path | None, timeline: Path | None, *, markdo
     if output is not None:
         write_page(output, lambda: document)
     elif markdown and not json:
-        from tonnage.report.writers.terminal import markdown as written
-
         sys.stdout.write(written(document))
     else:
         print_answer(lambda: document, lambda: run_values(runs), json=json)
-
-
-# ``tonnage explain``: why a saved plan chose what it did.
 
 
 @with_flags()
@@ -106,15 +101,10 @@ def explain(plan: Path, /) -> None:
         plan: File with the plan's JSON, as tonnage size --output wrote it; of several use cases each is explained.
     """
     from tonnage.report.plans.explained import why_text
-    from tonnage.report.plans.plan_document import read_plans, read_use_cases
-    from tonnage.report.plans.use_cases import use_cases_why
 
     several = read_use_cases(plan)
     made = why_text(read_plans(plan)) if several is None else use_cases_why(several)
     print_answer(lambda: made, lambda: None, json=False)
-
-
-# ``tonnage diff``: two saved plans side by side, or a plan and the traffic of its deployment.
 
 
 @with_flags()
@@ -175,7 +165,6 @@ def _drifted(read: dict[str, Any], beside: dict[str, Any], report: Path | None, 
 def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
     """What two files say differently, each of one plan, or each of several use cases."""
     from tonnage.report.plans.diff import differences, use_case_differences
-    from tonnage.report.plans.plan_document import read_use_cases
 
     fleet, other = read_use_cases(first), read_use_cases(second)
     if fleet is not None and other is not None:
@@ -188,8 +177,6 @@ def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
 
 def _one(path: Path) -> Plan:
     """The plan of a file. Raises InputError: no plan, or a comparison of several."""
-    from tonnage.report.plans.plan_document import read_plans
-
     plans = read_plans(path)
     if len(plans) != 1:
         raise InputError(f"{path}: compares {len(plans)} models; give the files of two single plans")

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from tonnage import api
 from tonnage.cli.flags import flags_of, given, with_flags
 from tonnage.cli.printing import print_answer, say
 from tonnage.errors import InputError
+from tonnage.report.facts import listing, starting
 from tonnage.serve.arguments import FleetArguments, OpenvinoArguments, ServedArguments, SimulatedArguments
 from tonnage.spec.typed_values import about
 
@@ -98,8 +100,6 @@ def _check_flags(engine: str, told: dict[str, Any]) -> None:
 
 
 def _launched(engine: str, told: dict[str, Any]) -> None:
-    from tonnage import api
-
     front = {name: told.pop(name) for name in FRONT if name in told}
     shown = {name: told.pop(name) for name in SHOWN if name in told}
     asked = api.EngineAsked(engine=engine, **told)
@@ -108,8 +108,6 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
         raise InputError(f"--{'json' if json else 'machine'}: belongs to --list-profiles or --dry-run; add one of them")
     machine = api.this_machine(shown.get("machine"))
     if listed:
-        from tonnage.report.facts import listing
-
         found = api.machine_profiles(asked, machine)
         print_answer(
             lambda: listing(machine, found), lambda: {"machine": machine.to_json(), "profiles": [one.to_json() for one in found]}, json=json
@@ -117,8 +115,6 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
         return
     start = api.prepare_engine(asked, machine, dry=dry)
     if dry:
-        from tonnage.report.facts import starting
-
         print_answer(lambda: starting(machine, start), lambda: {"machine": machine.to_json(), **start.to_json()}, json=json)
         return
     say(start.why)
@@ -126,7 +122,6 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
 
 
 def _together(engine: str, asked: dict[str, Any]) -> None:
-    from tonnage import api
     from tonnage.serve.server import serve as run
 
     served: Servable
@@ -147,8 +142,6 @@ def _together(engine: str, asked: dict[str, Any]) -> None:
 
 def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
     """In processes of their own; each gets the flags that describe one instance."""
-    from tonnage import api
-
     if "plan" in asked and "instances" not in asked:
         from tonnage.api.running.plans import planned
 

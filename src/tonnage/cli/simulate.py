@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from cyclopts import Group, Parameter
 
 from tonnage.cli.flags import OUTPUT, flags_of, given, leaf_flags, refuse, with_flags
-from tonnage.cli.printing import print_answer
+from tonnage.cli.printing import print_answer, provenance
 from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, simulate_service
 from tonnage.errors import InputError, option
@@ -92,7 +92,6 @@ def simulate(
 
 def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
     from tonnage import api
-    from tonnage.cli.printing import provenance
     from tonnage.report.simulated import swept
 
     grid, folder, on = asked.pop("grid"), asked.pop("output", None), asked.pop("on", "processes")
@@ -128,7 +127,6 @@ def _lesson(asked: dict[str, Any], *, json: bool) -> None:
 def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None:
     with without_collection():
         from tonnage import api
-        from tonnage.cli.printing import provenance
         from tonnage.report.simulated import simulated
         from tonnage.results.store import check_free
 

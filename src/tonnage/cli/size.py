@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from cyclopts import Parameter
 
 from tonnage.cli.flags import GROUPS, OUTPUT, Flag, flags_of, given, leaf_flags, with_flags
-from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_plans, print_use_cases, write_page
+from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, command_line, print_plans, print_use_cases, today, write_page
 from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, size_service
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
@@ -105,7 +105,6 @@ def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = Fal
     """One plan for each model, from measured points alone where only these were given."""
     with without_collection():
         from tonnage import api
-        from tonnage.cli.printing import command_line, today
 
         if scenario is None and not asked and sys.stdin.isatty() and sys.stdout.isatty():
             asked = ask()
@@ -120,7 +119,6 @@ def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = Fal
 
 def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -> int:
     from tonnage import api
-    from tonnage.cli.printing import command_line, today
 
     output.form.check(FORMS_OF_USE_CASES, "several use cases")
     compile_if_needed(quiet=bool(output.quiet), fleet=True)
@@ -148,13 +146,10 @@ def _write(plans: Sequence[Plan], output: Output) -> None:
     write_page(output.report, lambda: report(*plans))
 
 
-# The six questions, asked one by one on a terminal; each answer is checked at once.
-
-
 Answers = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One way to answer: what it is called, and the leaves that it asks for with their defaults."""
 
@@ -163,12 +158,10 @@ class Choice:
 
 
 LENGTHS = {
-    "tokens": Choice(
-        title="as tokens, words or a distribution", leaves=(("isl", "Prompt length", "2000"), ("osl", "Output length", "200"))
-    ),
+    "tokens": Choice("as tokens, words or a distribution", (("isl", "Prompt length", "2000"), ("osl", "Output length", "200"))),
     "parts": Choice(
-        title="as a question, with system prompt, passages and history added up",
-        leaves=(
+        "as a question, with system prompt, passages and history added up",
+        (
             ("isl", "Question of the user", "100"),
             ("system_prompt", "System prompt", "500"),
             ("retrieved", "Retrieved passages", "5x400"),
@@ -176,18 +169,18 @@ LENGTHS = {
             ("osl", "Output length", "200"),
         ),
     ),
-    "file": Choice(title="as a CSV of isl,osl pairs", leaves=(("pairs", "File", "lengths.csv"),)),
+    "file": Choice("as a CSV of isl,osl pairs", (("pairs", "File", "lengths.csv"),)),
 }
 
 DEMAND = {
-    "peak": Choice(title="requests per second at the peak", leaves=(("peak_rps", "Requests/s at the peak", "20"),)),
+    "peak": Choice("requests per second at the peak", (("peak_rps", "Requests/s at the peak", "20"),)),
     "mean": Choice(
-        title="mean requests per second",
-        leaves=(("mean_rps", "Mean requests/s", "10"), ("peak_percentile", "Percentile of per-second arrivals to size for", "95")),
+        "mean requests per second",
+        (("mean_rps", "Mean requests/s", "10"), ("peak_percentile", "Percentile of per-second arrivals to size for", "95")),
     ),
     "users": Choice(
-        title="users and what they ask a day",
-        leaves=(
+        "users and what they ask a day",
+        (
             ("users", "Users", "5000"),
             ("requests_per_user_day", "Requests per user per day", "30"),
             ("working_hours", "Hours a day over which they come", "8"),
@@ -195,36 +188,32 @@ DEMAND = {
         ),
     ),
     "calls": Choice(
-        title="calls a year",
-        leaves=(
+        "calls a year",
+        (
             ("calls_per_year", "Calls a year", "30e6"),
             ("requests_per_call", "Requests of one call", "30"),
             ("peak_factor", "Peak over mean", "7"),
         ),
     ),
-    "profile": Choice(title="an hourly profile (24 or 168 values)", leaves=(("profile", "File", "profile.csv"),)),
-    "trace": Choice(title="a file of recorded requests", leaves=(("trace", "File", "trace.csv"),)),
-    "job": Choice(title="a job to be done in a time", leaves=(("requests", "Requests", "1e6"), ("within", "Time", "8h"))),
+    "profile": Choice("an hourly profile (24 or 168 values)", (("profile", "File", "profile.csv"),)),
+    "trace": Choice("a file of recorded requests", (("trace", "File", "trace.csv"),)),
+    "job": Choice("a job to be done in a time", (("requests", "Requests", "1e6"), ("within", "Time", "8h"))),
 }
 
 MODES = {
     "streaming": Choice(
-        title="users read along: the first token and the pace count",
-        leaves=(
+        "users read along: the first token and the pace count",
+        (
             ("ttft", "Limit on the time to first token", "p95<=500ms"),
             ("itl", "Limit on the gap between tokens (reading: p99<=250ms)", "p99<=250ms"),
         ),
     ),
-    "sequential": Choice(title="the whole answer counts", leaves=(("e2e", "Limit on the time to the last token", "p95<=10s"),)),
+    "sequential": Choice("the whole answer counts", (("e2e", "Limit on the time to the last token", "p95<=10s"),)),
 }
 
 PLACES = {
-    "new": Choice(
-        title="how many systems are needed", leaves=(("gpu", "GPUs to try, with commas", "h100,h200,l40s"), ("spare", "Spare systems", "0"))
-    ),
-    "have": Choice(
-        title="what systems that exist can carry", leaves=(("have", "Systems", "3xdgx-h100"), ("growth", "Growth of the load", "5%/month"))
-    ),
+    "new": Choice("how many systems are needed", (("gpu", "GPUs to try, with commas", "h100,h200,l40s"), ("spare", "Spare systems", "0"))),
+    "have": Choice("what systems that exist can carry", (("have", "Systems", "3xdgx-h100"), ("growth", "Growth of the load", "5%/month"))),
 }
 
 

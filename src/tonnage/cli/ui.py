@@ -13,13 +13,7 @@ from tonnage.errors import InputError
 
 
 @with_flags()
-def ui(
-    folder: Path = Path("tonnage-page"),
-    /,
-    *,
-    port: int = 8765,
-    browser: bool = False,
-) -> None:
+def ui(folder: Path = Path("tonnage-page"), /, *, port: int = 8765, browser: bool = False) -> None:
     """Serve a local page: size with sliders, compare plans, see batching at work, measure an endpoint and calibrate.
 
     The same answers are there for programs under /api/v1. The page listens on 127.0.0.1 alone, and reads and writes files of its folder
@@ -47,9 +41,6 @@ def _ready(address: str, *, browser: bool) -> None:
         webbrowser.open(address)
 
 
-# ``tonnage learn``: the lessons, as notebooks in a folder of the user's.
-
-
 @with_flags()
 def learn(folder: Path = Path("tonnage-lessons"), /) -> None:
     """Copy the lessons to a folder: seven notebooks, from the first request to a calibrated plan.
@@ -67,9 +58,6 @@ def learn(folder: Path = Path("tonnage-lessons"), /) -> None:
     for path in sorted(folder.iterdir()):
         print(path)
     print(f"\nOpen them with: pip install jupyterlab && jupyter lab {shlex.quote(str(folder))}")
-
-
-# ``tonnage mcp``: the questions of the command as tools for agents.
 
 
 def mcp() -> None:

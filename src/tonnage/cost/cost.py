@@ -102,15 +102,15 @@ def spread(cost: WayCost, traffic: Traffic, prices: Prices) -> WayCost:
 
 def priced_part(name: str, kind: Literal["capex", "opex"], price: Figure, count: float, how: str) -> CostPart:
     """So many of a price, with the ends of its range where it has one."""
-    ranges = price.low < price.high
-    return CostPart(
-        name=name,
-        kind=kind,
-        usd_per_year=count * price.value,
-        how=how,
-        usd_per_year_low=count * price.low if ranges else None,
-        usd_per_year_high=count * price.high if ranges else None,
-    )
+    usd = (count * price.value, count * price.low, count * price.high)
+    return ranged_part(name, kind, how, usd, ranges=price.low < price.high)
+
+
+def ranged_part(name: str, kind: Literal["capex", "opex"], how: str, usd: tuple[float, float, float], *, ranges: bool) -> CostPart:
+    """A part by its USD a year at the usual price and, where its price ``ranges``, at the lowest and the highest."""
+    usual, low, high = usd
+    ends = {"usd_per_year_low": low, "usd_per_year_high": high} if ranges else {}
+    return CostPart(name=name, kind=kind, how=how, usd_per_year=usual, **ends)
 
 
 def ends(parts: Sequence[CostPart]) -> tuple[float, float] | tuple[None, None]:
@@ -238,47 +238,30 @@ def api_cost(traffic: Traffic, prices: Prices, model: str | None = None) -> WayC
     each, how = api_request(traffic, prices, model)
     figures = (price.usd_per_million_input_tokens, price.usd_per_million_output_tokens)
     requests = traffic.requests_per_year
+    cost = WayCost(where="api", total_usd_per_year=None, usd_per_1000_requests=each * 1_000, how=(how,), figures=figures)
     if requests is None:
-        return WayCost(
-            where="api",
-            total_usd_per_year=None,
-            usd_per_1000_requests=each * 1_000,
-            how=(how,),
-            figures=figures,
-            reason=NoCost(code="only-peak"),
-        )
+        return replace(cost, reason=NoCost(code="only-peak"))
     part = token_part(traffic, price, requests, how)
-    low, high = ends((part,))
-    return WayCost(
-        where="api",
+    return replace(
+        cost,
         total_usd_per_year=part.usd_per_year,
-        usd_per_year_low=low,
-        usd_per_year_high=high,
-        usd_per_1000_requests=each * 1_000,
+        usd_per_year_low=part.usd_per_year_low,
+        usd_per_year_high=part.usd_per_year_high,
         usd_per_million_input_tokens=figures[0].value,
         usd_per_million_output_tokens=figures[1].value,
         parts=(part,),
         how=(part.how,),
-        figures=figures,
     )
 
 
 def token_part(traffic: Traffic, price: ApiPrice, requests: float, how: str) -> CostPart:
     """The tokens of so many requests at an API, with the cheapest and the dearest host."""
     into, out = price.usd_per_million_input_tokens, price.usd_per_million_output_tokens
-    usd, low, high = (
+    usual, low, high = (
         requests * (traffic.input_tokens * one + traffic.output_tokens * other) / 1e6
         for one, other in ((into.value, out.value), (into.low, out.low), (into.high, out.high))
     )
-    ranges = low < high
-    return CostPart(
-        name="tokens",
-        kind="opex",
-        usd_per_year=usd,
-        how=f"{how}, × {requests:,.0f} requests",
-        usd_per_year_low=low if ranges else None,
-        usd_per_year_high=high if ranges else None,
-    )
+    return ranged_part("tokens", "opex", f"{how}, × {requests:,.0f} requests", (usual, low, high), ranges=low < high)
 
 
 def api_request(traffic: Traffic, prices: Prices, model: str | None = None) -> tuple[float, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from tonnage.cost.cost import (
     energy_part,
     licence_of,
     owned_figures,
+    ranged_part,
     serving_of,
     spread,
     system_parts,
@@ -206,15 +207,8 @@ def instances_in(hours: Hours, serving: Serving, min_instances: int) -> int:
 def _rental(rent: Rent, rented_hours: float) -> tuple[CostPart, ...]:
     gpu_hours = rented_hours * rent.gpus
     shown = f"{gpu_hours:,.0f} GPU-hours × "
-    ranges = rent.low < rent.high
-    gpus = CostPart(
-        name="cloud GPUs",
-        kind="opex",
-        usd_per_year=rented_hours * rent.hour,
-        how=shown + rent.offer,
-        usd_per_year_low=rented_hours * rent.low if ranges else None,
-        usd_per_year_high=rented_hours * rent.high if ranges else None,
-    )
+    usd = (rented_hours * rent.hour, rented_hours * rent.low, rented_hours * rent.high)
+    gpus = ranged_part("cloud GPUs", "opex", shown + rent.offer, usd, ranges=rent.low < rent.high)
     if not rent.licence:
         return (gpus,)
     how = f"{shown}{rent.licence / rent.gpus:g} USD"
@@ -262,8 +256,12 @@ def _corners(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int)
     needs = [instances_in(hours, serving, min_instances) for hours in traffic.hours]
     if each % rent.instances and max(needs) <= MOST_SPLITS * each:
         return range(0, math.ceil(max(needs) / each) * span + 1, span)
-    exact = {rent.holding(need) * rent.instances / each for need in needs}
-    return sorted({0, *(math.floor(groups) * span for groups in exact), *(math.ceil(groups) * span for groups in exact)})
+    return _around((rent.holding(need) * rent.instances / each for need in needs), span)
+
+
+def _around(groups: Iterable[float], span: int) -> list[int]:
+    """No systems, and those of the whole numbers of groups of ``span`` around each."""
+    return sorted({whole(each) * span for each in (0, *groups) for whole in (math.floor, math.ceil)})
 
 
 def with_spare(systems: int, serving: Serving) -> int:
@@ -297,9 +295,6 @@ def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Pric
     return found
 
 
-# One load served by owned systems, and by an API for what goes beyond them.
-
-
 def overflow(traffic: Traffic, serving: Serving, prices: Prices, model: str | None = None) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the requests beyond them sent to an API.
 
@@ -331,10 +326,9 @@ def beyond(traffic: Traffic, serving: Serving, systems: int) -> float:
 
 def _corners_beyond(traffic: Traffic, serving: Serving) -> list[int]:
     """Numbers of owned systems of which one is the cheapest: none, and those around which some hour sends nothing on any more."""
-    each, span = serving.fleet.instances_per_system, serving.fleet.systems_per_instance
-    group = each * serving.requests_per_second_per_instance
+    group = serving.fleet.instances_per_system * serving.requests_per_second_per_instance
     exact = {round(hours.sized_requests_per_second / group, 9) for hours in traffic.hours}
-    return sorted({0, *(math.floor(groups) * span for groups in exact), *(math.ceil(groups) * span for groups in exact)})
+    return _around(exact, serving.fleet.systems_per_instance)
 
 
 def _split(traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, how: str, *, systems: int) -> WayCost:
@@ -349,9 +343,6 @@ def _split(traffic: Traffic, serving: Serving, prices: Prices, price: ApiPrice, 
     asked = (price.usd_per_million_input_tokens, price.usd_per_million_output_tokens) if requests else ()
     more: dict[str, Any] = {"owned": owned if systems else (), "rest": rest, "figures": asked, "api_requests_per_year": requests}
     return _year("hybrid-api", traffic, serving, prices, bought=bought, energy=energy, **more)
-
-
-# Several use cases on one fleet.
 
 
 def with_cost_together(found: UseCases, prices: Prices, where: tuple[Where, ...] = WAYS) -> UseCases:

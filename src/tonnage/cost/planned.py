@@ -30,7 +30,7 @@ from tonnage.plan.cost import (
     YearlyCost,
 )
 from tonnage.plan.demand import JobDone
-from tonnage.plan.fleet import Autoscaling, AutoscalingCost, Footprint, OverHours, footprint
+from tonnage.plan.fleet import Autoscaling, AutoscalingCost, footprint
 from tonnage.plan.limit import RACK_KW
 from tonnage.plan.note import (
     CostNote,
@@ -83,13 +83,14 @@ def compare(
     shown = [option for option in asked if not any(option.where == each.way for each in alone)]
     known = [(option.total_usd_per_year, option.where) for option in shown if option.total_usd_per_year is not None]
     figures = dict.fromkeys(figure for way in shown for figure in way.figures)
+    alone_priced = [NotComparable(way=known[0][1])] if len(known) == 1 and len(shown) > 1 else []
     return YearlyCost(
         traffic=traffic,
         serving=serving,
         ways=tuple(shown),
         cheapest=min(known, key=lambda pair: pair[0])[1] if len(known) > 1 else None,
         break_evens=tuple(each for each in break_evens(traffic, serving, prices, min_instances, model) if set(each.between) <= set(where)),
-        notes=(*_comparable(shown), *alone, *_notes(traffic, serving, owned, prices, where)),
+        notes=(*alone_priced, *alone, *_notes(traffic, serving, owned, prices, where)),
         stale_prices=stale(figures, today) if today else (),
     )
 
@@ -104,13 +105,6 @@ def _alone(asked: Sequence[WayCost]) -> Iterator[SameAs]:
         same = other if not way.systems else "on-prem" if not way.cloud_gpu_hours_per_year and not way.api_requests_per_year else None
         if same in known and same is not None:
             yield SameAs(way=way.where, same=same)
-
-
-def _comparable(shown: Sequence[WayCost]) -> Iterator[CostNote]:
-    """Says so where several ways were requested and only one of them has a price."""
-    known = [way.where for way in shown if way.total_usd_per_year is not None]
-    if len(known) == 1 and len(shown) > 1:
-        yield NotComparable(way=known[0])
 
 
 def _notes(traffic: Traffic, serving: Serving, owned: WayCost, prices: Prices, where: tuple[Where, ...]) -> Iterator[CostNote]:
@@ -134,7 +128,15 @@ def _notes(traffic: Traffic, serving: Serving, owned: WayCost, prices: Prices, w
 def _owned_notes(serving: Serving, owned: WayCost) -> Iterator[CostNote]:
     exact, usd, each = owned.systems_exact, owned.usd_per_year_exact, owned.usd_per_1000_requests_exact
     if exact is not None and exact >= 1 and usd is not None and each is not None:
-        yield _course_way(serving, exact, usd, each)
+        fleet = serving.fleet
+        per_system = fleet.instances_per_system / fleet.systems_per_instance * serving.requests_per_second_per_instance
+        requests = per_system * SECONDS_PER_YEAR
+        yield CourseWay(
+            systems_exact=exact,
+            usd_per_1000_requests=each,
+            course_usd_per_1000_requests=usd / requests * 1_000,
+            one_system_requests_per_year=requests,
+        )
     energy = owned.energy
     if energy is not None:
         hosting = next((part.usd_per_year for part in owned.parts if part.name == "hosting"), 0.0)
@@ -147,20 +149,6 @@ def _owned_notes(serving: Serving, owned: WayCost) -> Iterator[CostNote]:
         )
 
 
-def _course_way(serving: Serving, exact: float, usd: float, ours: float) -> CourseWay:
-    each, span = serving.fleet.instances_per_system, serving.fleet.systems_per_instance
-    one_system = each / span * serving.requests_per_second_per_instance * SECONDS_PER_YEAR
-    return CourseWay(
-        systems_exact=exact,
-        usd_per_1000_requests=ours,
-        course_usd_per_1000_requests=usd / one_system * 1_000,
-        one_system_requests_per_year=one_system,
-    )
-
-
-# What the yearly cost of a plan comes to over years, for each user, and in a building.
-
-
 MONTHS = 12
 MOST_MONTHS = 120  # beyond ten years, twice what systems serve, no month is named
 
@@ -169,21 +157,17 @@ def with_outlook(cost: YearlyCost, plan: Plan, prices: Prices, today: date | Non
     """The cost with what it comes to."""
     day = None if plan.existing is None else plan.existing.a_day
     users = plan.demand.source.users or (None if day is None else day.users)
-    found = Outlook(
-        ways=tuple(_ways(cost, users)),
-        pays_off=_pays_off(cost, today),
-        users=users,
-        footprint=_footprint(cost, plan, prices),
-    )
-    return replace(cost, outlook=found)
-
-
-def _ways(cost: YearlyCost, users: float | None) -> Iterator[WayOutlook]:
+    ways = []
     for way in cost.ways:
         total = way.total_usd_per_year
         if total is not None:
             each = None if users is None else total / MONTHS / users
-            yield WayOutlook(where=way.where, usd={str(years): spent(way, years) for years in YEARS}, usd_per_user_month=each)
+            ways.append(WayOutlook(where=way.where, usd={str(years): spent(way, years) for years in YEARS}, usd_per_user_month=each))
+    watts, racks = cost.serving.system_watts, None
+    if plan.choice is not None and watts is not None:
+        rack = RACK_KW if plan.aim is None else plan.aim.rack_kw
+        racks = footprint(plan.choice.systems, watts, cost.serving.watts_from, rack_kw=rack, pue=prices.pue.value)
+    return replace(cost, outlook=Outlook(ways=tuple(ways), pays_off=_pays_off(cost, today), users=users, footprint=racks))
 
 
 def spent(way: WayCost, years: float) -> float:
@@ -199,24 +183,10 @@ def _pays_off(cost: YearlyCost, today: date | None) -> PaysOff | None:
     months = (owned.purchase_usd or 0.0) / saved if saved > 0 else math.inf
     if months > MOST_MONTHS:
         return PaysOff(months=None, date="", saved_usd_per_month=saved)
-    return PaysOff(months=months, date="" if today is None else _month(today, math.ceil(months)), saved_usd_per_month=saved)
-
-
-def _month(day: date, months: int) -> str:
-    """The month so many months later, as YYYY-MM."""
-    years, month = divmod(day.month - 1 + months, MONTHS)
-    return f"{day.year + years:04d}-{month + 1:02d}"
-
-
-def _footprint(cost: YearlyCost, plan: Plan, prices: Prices) -> Footprint | None:
-    watts = cost.serving.system_watts
-    if plan.choice is None or watts is None:
-        return None
-    rack = RACK_KW if plan.aim is None else plan.aim.rack_kw
-    return footprint(plan.choice.systems, watts, cost.serving.watts_from, rack_kw=rack, pue=prices.pue.value)
-
-
-# What autoscaling saves in the cloud: the instances that a rule holds, hour by hour, against all of them all year.
+    if today is None:
+        return PaysOff(months=months, date="", saved_usd_per_month=saved)
+    years, month = divmod(today.month - 1 + math.ceil(months), MONTHS)
+    return PaysOff(months=months, date=f"{today.year + years:04d}-{month + 1:02d}", saved_usd_per_month=saved)
 
 
 def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
@@ -231,16 +201,13 @@ def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
     rents = rents_of(serving_of(plan.choice, plan.scenario.spare_systems), prices)
     if isinstance(rents, NoCost):
         return found
-    (fixed, _), (scaled, rent) = (min(((_yearly(run, rent), rent) for rent in rents), key=_usd) for run in (found.fixed, found.best.run))
+    cheapest = []
+    for run in (found.fixed, found.best.run):
+        hours = math.fsum(each.hours for each in run.held)
+        yearly = ((run.rented_hours(rent.instances) / hours * HOURS_PER_YEAR * rent.usd, rent) for rent in rents)
+        cheapest.append(min(yearly, key=lambda priced: priced[0]))
+    (fixed, _), (scaled, rent) = cheapest
     return replace(found, cost=AutoscalingCost(fixed_usd_per_year=fixed, scaled_usd_per_year=scaled, offer=rent.offer))
-
-
-def _yearly(run: OverHours, rent: Rent) -> float:
-    return run.rented_hours(rent.instances) / math.fsum(each.hours for each in run.held) * HOURS_PER_YEAR * rent.usd
-
-
-def _usd(priced: tuple[float, Rent]) -> float:
-    return priced[0]
 
 
 def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Plan:
@@ -289,9 +256,6 @@ def catalog_id(model: str) -> str:
         return model
 
 
-# What each candidate of a plan costs, to buy and in a year, and what its systems draw: what a choice is made by.
-
-
 OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")  # the ways of serving whose cost hangs on the candidate alone
 
 
@@ -331,9 +295,6 @@ def outlay(
         watts_from=serving.watts_from,
         drawn_watts=highest if highest is None or serving.power is None else highest * serving.power.watts / serving.power.tdp_watts,
     )
-
-
-# A job that is done again and again, such as a nightly run.
 
 
 # Shortest rental of a machine: it covers the minutes of starting and of loading the model, and the minimum that some clouds charge
@@ -391,13 +352,7 @@ def in_proportion(requests: int, seconds: float, serving: Serving) -> JobDone:
 
 
 def job_cost(
-    job: JobDone,
-    tokens: tuple[float, float],
-    serving: Serving,
-    prices: Prices,
-    *,
-    model: str | None = None,
-    today: date | None = None,
+    job: JobDone, tokens: tuple[float, float], serving: Serving, prices: Prices, *, model: str | None = None, today: date | None = None
 ) -> JobCost:
     """What a job costs.
 

@@ -81,12 +81,9 @@ def _of_leaf(leaf: Leaf, texts: list[str]) -> Any:
 
 def query_of(asked: Mapping[str, Any]) -> str:
     """The query of a link to a question."""
-    parts = [(name, _text(part)) for name, value in asked.items() for part in (value if isinstance(value, list) else [value])]
+    listed = [(name, part) for name, value in asked.items() for part in (value if isinstance(value, list) else [value])]
+    parts = [(name, str(part).lower() if isinstance(part, bool) else str(part)) for name, part in listed]
     return urlencode(parts, quote_via=quote, safe=",:<=")
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def command_of(asked: Mapping[str, Any]) -> str:
@@ -102,9 +99,6 @@ def tokens_of(asked: Mapping[str, Any]) -> list[str]:
         for part in value if isinstance(value, list) else [value]:
             words += [f"--{'' if part else 'no-'}{flag}"] if isinstance(part, bool) else [f"--{flag}", str(part)]
     return words
-
-
-# What a question may name as a file: nothing outside of the run folder.
 
 
 _TOKENS = re.compile(r"[\s,=:@x×]+")
@@ -201,16 +195,7 @@ BRANCHES = {
 }
 WAYS = (("on-prem", "owned"), ("cloud", "cloud"), ("hybrid", "owned + cloud"), ("api", "API"), ("hybrid-api", "owned + API"))
 SHOWN = {
-    "model",
-    "isl",
-    "osl",
-    "gpu",
-    "where",
-    "have",
-    "growth",
-    "spare",
-    "confidence",
-    *METRICS,
+    *("model", "isl", "osl", "gpu", "where", "have", "growth", "spare", "confidence", *METRICS),
     *(leaf for one in FORMS.values() for leaf in one),
 }
 # GPUs that have a box; others are typed
@@ -259,12 +244,8 @@ def what_if_form(asked: Mapping[str, Any], base: str) -> str:
         f"{''.join(_number(name, asked) for name in moved)}</fieldset>"
         f"<fieldset><legend>… within other limits</legend>{limits}</fieldset>{hidden}"
         f'<input type="hidden" name="{BASE}" value="{escape(base)}">'
-        f'<div class="actions">{_back(base)}</div></form>\n'
+        f'<div class="actions"><a class="button" href="/what-if?{escape(base)}">Back to the plan</a></div></form>\n'
     )
-
-
-def _back(base: str) -> str:
-    return f'<a class="button" href="/what-if?{escape(base)}">Back to the plan</a>'
 
 
 def _group(place: str, title: str, inside: str) -> str:
@@ -371,13 +352,8 @@ def _where(asked: Mapping[str, Any]) -> str:
     )
     ways = _value("where", asked).split(",")
     priced = "".join(_box("where", name, title, name in ways) for name, title in WAYS)
-    return _group(
-        "5",
-        "Where does it run?",
-        _boxes("gpu", "GPUs to try", "none: the usual ones", boxes)
-        + _number("have", asked)
-        + _boxes("where", "Costs to compare", "none: all", priced),
-    )
+    tried, compared = _boxes("gpu", "GPUs to try", "none: the usual ones", boxes), _boxes("where", "Costs to compare", "none: all", priced)
+    return _group("5", "Where does it run?", f"{tried}{_number('have', asked)}{compared}")
 
 
 def _boxes(name: str, title: str, otherwise: str, inside: str) -> str:

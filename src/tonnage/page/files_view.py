@@ -9,7 +9,7 @@ import zipfile
 from html import escape
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from tonnage import api
 from tonnage.errors import InputError, option
-from tonnage.page.desk import kind_of
+from tonnage.page.desk import Desk, kind_of
 from tonnage.page.fields import check_inside, query_of
 from tonnage.page.shell import asked_of, button, deploy_links, desk_of, faults, has_token, page
 from tonnage.report.plans.answer import title
@@ -29,7 +29,6 @@ from tonnage.spec.scenario_file import read_document
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tonnage.page.desk import Desk
 
 LARGEST_FILE = 256 * 2**20  # bytes of an upload
 MOST_FILES = 500
@@ -156,20 +155,18 @@ async def look(request: Request) -> Response:
     last = await desk.worker.answer("look", name=name)
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
-    links = "".join(_next(name, one, last["answer"]["question"]) for one in last["answer"]["kinds"])
+    # a trace is sized, and points of a benchmark decide a sizing of the deployment that their first row names
+    links, points = "", last["answer"]["question"] | {"peak_rps": 20, "ttft": ["mean<=1s"], "benchmarks": name}
+    for one in last["answer"]["kinds"]:
+        if one == "trace":
+            links += button("Size this traffic", href=f"/size?{EXAMPLES}&trace={name}&ttft=p95<=1s", kind="strong")
+        else:
+            links += button("Size by these points", href=f"/size?{query_of(points)}", kind="strong")
     return HTMLResponse(f"{_looked(name, '', links)}{last['answer']['html']}")
 
 
 def _looked(name: str, words: str, links: str) -> str:
     return f'<h2>{escape(name)}</h2><div class="actions">{links}</div>{f"<p>{words}</p>" if words else ""}'
-
-
-def _next(name: str, kind: str, first: dict[str, Any]) -> str:
-    """What may follow: a trace is sized, and points of a benchmark decide a sizing of the deployment that their first row names."""
-    if kind == "trace":
-        return button("Size this traffic", href=f"/size?{EXAMPLES}&trace={name}&ttft=p95<=1s", kind="strong")
-    asked = first | {"peak_rps": 20, "ttft": ["mean<=1s"], "benchmarks": name}
-    return button("Size by these points", href=f"/size?{query_of(asked)}", kind="strong")
 
 
 def _plan(name: str, path: Path) -> str:

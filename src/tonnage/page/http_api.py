@@ -28,10 +28,8 @@ from tonnage.spec.scenario_file import json_schema
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
-if TYPE_CHECKING:
     from pydantic import BaseModel
+    from starlette.requests import Request
 
 LARGEST_BODY = 16 * 2**20  # bytes
 DEEPEST = 30  # levels of a document
@@ -152,16 +150,13 @@ async def memory(request: Request) -> Response:
     InputErrors.raise_if([f"{name[:40]}: unknown; known are {', '.join(MEMORY)}" for name in unknown])
     for name in NUMBERS:
         if name in asked:
-            asked[name] = _whole(name, asked[name])
+            text = asked[name]
+            if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) > 0):
+                raise InputError(f"{name}: '{text[:20]}' is not a number of them; write 1 or more")
+            asked[name] = int(text)
     if not asked.get("model"):
         raise InputError("model: missing; for example ?model=llama-3.1-8b")
     return await _said(lambda: api.memory(**asked).to_json())
-
-
-def _whole(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) > 0):
-        raise InputError(f"{name}: '{text[:20]}' is not a number of them; write 1 or more")
-    return int(text)
 
 
 async def compare(request: Request) -> Response:

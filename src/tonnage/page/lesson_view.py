@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tonnage.errors import InputError, option
 from tonnage.page.fields import check_inside
 from tonnage.page.shell import desk_of, faults, page
-from tonnage.simulator.lesson import LessonConfig, watch_lesson
+from tonnage.simulator.lesson import LessonConfig, LessonResult, watch_lesson
 from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from tonnage.simulator.lesson import LessonResult
 
 # The ways of batching, by what a button calls them
 BATCHERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -142,10 +141,8 @@ def config_of(asked: Mapping[str, str], way: str) -> LessonConfig:
     load = asked.get("load", "tick_rate")
     if load not in LOADS:
         raise InputError(f"load: is not one of {', '.join(LOADS)}")
-    texts = {name: asked.get(name, default) for name, (_, (default, *_)) in NUMBERS.items()} | {
-        load: asked.get(load, LOAD_SLIDERS[load][0])
-    }
-    values: dict[str, Any] = {name: _number(name, text) for name, text in texts.items()}
+    defaults = {name: default for name, (_, (default, *_)) in NUMBERS.items()} | {load: LOAD_SLIDERS[load][0]}
+    values: dict[str, Any] = {name: _number(name, asked.get(name, default)) for name, default in defaults.items()}
     if values["until"] > LONGEST:
         raise InputError(f"{option('until')}: {values['until']:g} is too long to play; write at most {LONGEST:,}")
     if values["slots"] > 64:
@@ -194,13 +191,10 @@ async def seconds(request: Request) -> Response:
     asked: dict[str, Any] = {name: value for name, value in request.query_params.items() if value and name in (*SECONDS, "batcher")}
     try:
         check_inside(asked, desk.folder)
-        for name in ("concurrency", "requests"):
-            if not 1 <= _number(name, asked.get(name, "")) <= MOST_REQUESTS:
-                raise InputError(f"{option(name)}: {asked[name]} cannot be drawn; write 1 to {MOST_REQUESTS}")
+        for name, most in (("concurrency", MOST_REQUESTS), ("requests", MOST_REQUESTS), ("isl", 20_000), ("osl", 20_000)):
+            if not 1 <= _number(name, asked.get(name, "")) <= most:
+                raise InputError(f"{option(name)}: {asked[name]} cannot be drawn; write 1 to {most:,}")
         asked["requests"] = int(_number("requests", asked["requests"]))
-        for name in ("isl", "osl"):
-            if not 1 <= _number(name, asked.get(name, "")) <= 20_000:
-                raise InputError(f"{option(name)}: {asked[name]} cannot be drawn; write 1 to 20,000")
     except InputError as error:
         return HTMLResponse(faults(str(error).splitlines()))
     last = await desk.worker.answer("timeline", asked=asked)

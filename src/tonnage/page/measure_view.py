@@ -26,7 +26,6 @@ from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from starlette.requests import Request
 
@@ -75,6 +74,7 @@ async def view(request: Request) -> Response:
         lead = f'<p class="faults">{TOKEN}</p>'
         return HTMLResponse(page("measure", "Measure", f"<h1>Measure</h1>{lead}"))
     plans = await run_in_threadpool(desk.plan_files)
+    options = "".join(f"<option>{escape(name)}</option>" for name in plans)
     fields = "".join(
         f'<div class="field"><label for="m-{name}">{label}</label><input id="m-{name}" name="{name}" '
         f'value="{escape(request.query_params.get(name, value))}" spellcheck="false"></div>'
@@ -83,7 +83,9 @@ async def view(request: Request) -> Response:
     inside = (
         '<h1>Measure</h1><p class="lead">A load is sent to a server with the OpenAI API, and everything is recorded. Without a server, '
         f"<code>{escape(SERVE)}</code> simulates one on this machine.</p>\n"
-        f'<form id="bench" class="seconds-form" autocomplete="off">{fields}{_plan_field(plans)}'
+        f'<form id="bench" class="seconds-form" autocomplete="off">{fields}'
+        '<div class="field"><label for="m-plan">Plan to compare with</label><select id="m-plan" name="plan"><option value="">none</option>'
+        f"{options}</select></div>"
         '<label class="box"><input type="checkbox" name="selftest" value="yes"><span>check this client first</span></label>'
         '<button class="button strong">Measure</button><button type="button" class="button" id="watch">Watch</button>'
         '<button type="button" class="button" id="halt" disabled>Stop</button></form>\n'
@@ -96,26 +98,14 @@ async def view(request: Request) -> Response:
     return HTMLResponse(page("measure", "Measure", inside, scripts=("uPlot.iife.min.js", "measure.js"), styles=("uPlot.min.css",)))
 
 
-def _plan_field(plans: tuple[str, ...]) -> str:
-    options = "".join(f"<option>{escape(name)}</option>" for name in plans)
-    return (
-        '<div class="field"><label for="m-plan">Plan to compare with</label><select id="m-plan" name="plan"><option value="">none</option>'
-        f"{options}</select></div>"
-    )
-
-
 def _runs(desk: Desk, plans: tuple[str, ...]) -> str:
-    runs = desk.run_folders()
-    if not runs:
-        return '<p class="hint">None yet.</p>'
-    return f'<ul class="plans">{"".join(_run(name, plans) for name in runs)}</ul>'
-
-
-def _run(name: str, plans: tuple[str, ...]) -> str:
-    links = "".join(
-        f' <a href="#predicted" hx-get="{_address(name, plan)}" hx-target="#found">compare with {escape(plan)}</a>' for plan in plans
-    )
-    return f'<li><a class="words" href="/runs/{escape(name)}">{escape(name)}</a><span class="links">{links}</span></li>'
+    rows = ""
+    for name in desk.run_folders():
+        links = "".join(
+            f' <a href="#predicted" hx-get="{_address(name, plan)}" hx-target="#found">compare with {escape(plan)}</a>' for plan in plans
+        )
+        rows += f'<li><a class="words" href="/runs/{escape(name)}">{escape(name)}</a><span class="links">{links}</span></li>'
+    return f'<ul class="plans">{rows}</ul>' if rows else '<p class="hint">None yet.</p>'
 
 
 def _address(run: str, plan: str) -> str:
@@ -193,16 +183,12 @@ async def calibrate(request: Request) -> Response:
     last = await desk.worker.answer("calibrate", runs=desk.runs_in(run), plan=plan, output=output, today=today)
     if "answer" not in last:
         return HTMLResponse(faults(last.get("faults", ["cancelled"])))
-    again = await run_in_threadpool(_again, desk.folder / plan, output)
+    (first, *_) = await run_in_threadpool(read_plans, desk.folder / plan)
+    again = ""
+    if first.asked is not None:
+        question = flat(to_document(first.asked)) | {"coefficients": output}
+        again = button("Size again with these factors", href=f"/size?{query_of(question)}", kind="strong")
     return HTMLResponse(f'<div>{last["answer"]}<div class="actions">{again}</div></div>')
-
-
-def _again(plan: Path, coefficients: str) -> str:
-    asked = read_plans(plan)[0].asked
-    if asked is None:
-        return ""
-    question = flat(to_document(asked)) | {"coefficients": coefficients}
-    return button("Size again with these factors", href=f"/size?{query_of(question)}", kind="strong")
 
 
 async def watch(request: Request) -> Response:

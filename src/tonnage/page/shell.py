@@ -40,7 +40,11 @@ def page(active: str, title: str, inside: str, *, query: str = "", scripts: tupl
         query: of the question, which the links to the other views that take one carry along.
         scripts, styles: names of further ones.
     """
-    links = "".join(_link(path, name, active, query) for path, name in VIEWS)
+    links = ""
+    for path, name in VIEWS:
+        carried = f"?{escape(query)}" if query and path in ("size", "what-if") else ""
+        current = ' aria-current="page"' if path == active else ""
+        links += f'<li><a href="/{path}{carried}"{current}>{name}</a></li>'
     more = "".join(f'<script src="/static/{name}" defer></script>\n' for name in scripts)
     more += "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in styles)
     return (
@@ -61,12 +65,6 @@ def page(active: str, title: str, inside: str, *, query: str = "", scripts: tupl
     )
 
 
-def _link(path: str, name: str, active: str, query: str) -> str:
-    carried = f"?{escape(query)}" if query and path in ("size", "what-if") else ""
-    current = ' aria-current="page"' if path == active else ""
-    return f'<li><a href="/{path}{carried}"{current}>{name}</a></li>'
-
-
 def faults(lines: list[str] | tuple[str, ...]) -> str:
     """What is wrong with a question, one line each."""
     listed = "".join(f"<li>{escape(line)}</li>" for line in lines)
@@ -82,9 +80,6 @@ def deploy_links(query: str) -> str:
     """An archive of files for each target."""
     links = "".join(f'<a href="/deploy.zip?target={target}&amp;{escape(query)}">{target}</a>' for target in TARGETS)
     return f'<details class="menu"><summary class="button">Deploy</summary><div>{links}</div></details>'
-
-
-# What every request must be: for this server by name, from its own pages, and with the token where it changes anything.
 
 
 COOKIE, HEADER = "tonnage-token", "x-tonnage-token"

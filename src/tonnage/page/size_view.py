@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from html import escape
@@ -35,11 +35,8 @@ from tonnage.spec.scenario_file import to_yaml
 from tonnage.spec.use_cases import PRESETS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from starlette.requests import Request
 
-    from tonnage.page.desk import Desk
 
 SAID = 6  # types of GPU that an estimate names
 OFFERED = 40  # models that a search offers
@@ -86,12 +83,9 @@ async def estimate(request: Request) -> Response:
         found = await run_in_threadpool(desk_of(request).estimated, asked)
     except InputError as error:
         return HTMLResponse(faults(str(error).splitlines()))
-    return HTMLResponse(_estimated(found, asked), headers={"HX-Replace-Url": _address(request, query_of(asked))})
-
-
-def _address(request: Request, query: str) -> str:
-    base = request.query_params.get(BASE)
-    return f"/size?{query}" if base is None else f"/what-if?{query}&{BASE}={quote(base)}"
+    base, query = request.query_params.get(BASE), query_of(asked)
+    address = f"/size?{query}" if base is None else f"/what-if?{query}&{BASE}={quote(base)}"
+    return HTMLResponse(_estimated(found, asked), headers={"HX-Replace-Url": address})
 
 
 def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
@@ -102,8 +96,10 @@ def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
         return f'<div data-query="{query}"><p class="tag">Simulated alone</p><p class="hint">{words}</p></div>'
     best, shown = found[0], found[:SAID]
     most = max(one.gpus for one in shown)
-    rows = "".join(_ranked(one, most) for one in shown)
-    d = best.deployment
+    rows, d = "", best.deployment
+    for one in shown:
+        bar = f'<span class="track"><span class="fill s{max(1, round(20 * one.gpus / most))}"></span></span>'
+        rows += f'<li><span class="name">{one.systems} × {escape(one.system)}</span>{bar}<span class="count">{one.gpus} GPUs</span></li>'
     return (
         f'<div data-query="{query}"><p class="tag">Estimate, closed forms, no queue</p>'
         f'<p class="headline">≈ {best.systems} × {escape(best.system)}</p>'
@@ -111,11 +107,6 @@ def _estimated(found: tuple[Estimate, ...], asked: Mapping[str, Any]) -> str:
         f"alone: TTFT {number(best.ttft_ms)} ms, TPOT {number(best.tpot_ms)} ms</p>"
         f'<ol class="ranking" aria-label="By type of GPU">{rows}</ol><a class="jump" href="#simulated">simulated ↓</a></div>'
     )
-
-
-def _ranked(one: Estimate, most: int) -> str:
-    bar = f'<span class="track"><span class="fill s{max(1, round(20 * one.gpus / most))}"></span></span>'
-    return f'<li><span class="name">{one.systems} × {escape(one.system)}</span>{bar}<span class="count">{one.gpus} GPUs</span></li>'
 
 
 async def usual(request: Request) -> Response:
@@ -133,12 +124,11 @@ async def usual(request: Request) -> Response:
 async def models(request: Request) -> Response:
     """Models whose name, owner or notes have the words that were typed."""
     found = [one for one in search(request.query_params.get("model", "")[:80]) if isinstance(one, Model)]
-    options = "".join(f'<option value="{escape(one.name)}">{escape(_about(one))}</option>' for one in found[:OFFERED])
-    return HTMLResponse(options)
-
-
-def _about(model: Model) -> str:
-    return f"{model.parameters / 1e9:,.1f} billion parameters, context {model.max_context:,}"
+    options = (
+        f'<option value="{escape(one.name)}">{one.parameters / 1e9:,.1f} billion parameters, context {one.max_context:,}</option>'
+        for one in found[:OFFERED]
+    )
+    return HTMLResponse("".join(options))
 
 
 async def stream(request: Request) -> Response:
@@ -178,12 +168,11 @@ def answered(plans: tuple[Plan, ...], asked: Mapping[str, Any]) -> str:
 
 
 def _pages(plans: tuple[Plan, ...]) -> str:
-    return "".join(_first(plan) for plan in plans)
-
-
-def _first(plan: Plan) -> str:
-    head = f'<header><p>{escape(made_by(plan))} · simulated</p><h2 class="title">{escape(title(plan))}</h2></header>'
-    return f'<div class="first">{head}{fragment(first_page(plan))}</div>'
+    return "".join(
+        f'<div class="first"><header><p>{escape(made_by(plan))} · simulated</p><h2 class="title">{escape(title(plan))}</h2></header>'
+        f"{fragment(first_page(plan))}</div>"
+        for plan in plans
+    )
 
 
 async def exported(request: Request) -> Response:
@@ -204,9 +193,6 @@ async def exported(request: Request) -> Response:
 
 def _download(text: str, media: str, name: str) -> Response:
     return Response(text, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
-
-
-# The What-if view: the inputs that move an answer as sliders, and its limits to be dragged in the figure.
 
 
 DRAG = "Drag a dashed limit up or down, or reach it with the tabulator and move it with the arrow keys: the systems follow."
@@ -253,10 +239,8 @@ def _before_and_now(base: Plan, plan: Plan, query: str) -> str:
     exact = "" if plan.choice is None else f" · {number(plan.choice.systems_exact)} exactly"
     limits = [{"metric": one.metric, "statistic": one.statistic, "ms": one.milliseconds} for one in plan.scenario.limits_that_count]
     drawn, moved = curve(plan), tornado(plan)
-    figure = "" if drawn is None else fragment(section("limits", "Limits", Drawing(figure=drawn, reading=DRAG, numbers=None)))
-    swings = (
-        "" if moved is None else fragment(section("sensitivity", "What moves the answer", Drawing(figure=moved, reading="", numbers=None)))
-    )
+    figure = "" if drawn is None else fragment(section("limits", "Limits", Drawing(drawn, DRAG, None)))
+    swings = "" if moved is None else fragment(section("sensitivity", "What moves the answer", Drawing(moved, "", None)))
     return (
         f'<div class="actions">{button("Size", href=f"/size?{query}", kind="strong")}'
         f'<a class="button quiet" data-compare="{escape(query)}" href="/compare?p={escape(query)}">Compare</a></div>'
@@ -264,9 +248,6 @@ def _before_and_now(base: Plan, plan: Plan, query: str) -> str:
         f'<div data-limits="{escape(json.dumps(limits))}">{figure}</div>'
         f"{fragment(section('change', 'Before and now', table))}{swings}</div>"
     )
-
-
-# The Compare view: up to four plans side by side, their curves in one figure, and the differences of their questions.
 
 
 MOST = 4  # plans side by side
@@ -285,10 +266,11 @@ def _compared_at(places: Sequence[str], path: str = "/compare") -> str:
 async def compare(request: Request) -> Response:
     """What is compared, and the place of the answer."""
     places = places_of(request)
+    kept = "".join(f'<input type="hidden" name="p" value="{escape(place)}">' for place in places)
     inside = (
         '<h1>Compare</h1><p class="lead">Up to four plans side by side. <em>Compare</em> under an answer of Size adds it here; the address '
         "of this page holds all of them.</p>\n"
-        f'<form class="add" action="/compare" method="get">{"".join(_kept(place) for place in places)}'
+        f'<form class="add" action="/compare" method="get">{kept}'
         '<label for="add-p">Add the link of a plan</label><input id="add-p" name="p" placeholder="model=llama-3.1-8b&amp;isl=2000&amp;…" '
         'spellcheck="false"><button class="button">Add</button></form>\n'
     )
@@ -299,10 +281,6 @@ async def compare(request: Request) -> Response:
             'aria-live="polite"><p class="hint waiting">Simulating what is not answered yet …</p></div>\n'
         )
     return HTMLResponse(page("compare", "Compare", inside))
-
-
-def _kept(place: str) -> str:
-    return f'<input type="hidden" name="p" value="{escape(place)}">'
 
 
 def _box(place: str, letter: str, places: list[str]) -> str:
@@ -316,44 +294,36 @@ def _box(place: str, letter: str, places: list[str]) -> str:
 
 async def side_by_side(request: Request) -> Response:
     """The plans side by side."""
-    desk = desk_of(request)
+    places = [place if place.startswith("@") else place.partition("?")[2] or place for place in places_of(request)]
+
+    async def plans() -> list[Plan]:
+        return [await desk_of(request).plan_at(place) for place in places]
+
     try:
-        places = [place if place.startswith("@") else _link(place) for place in places_of(request)]
-        plans = await while_there(request, _plans(desk, places))
+        for place in places:
+            if not place.startswith("@"):
+                question_of(place)
+        return HTMLResponse(_side_by_side(await while_there(request, plans())))
     except InputError as error:
         return HTMLResponse(faults(str(error).splitlines()))
-    return HTMLResponse(_side_by_side(plans))
-
-
-def _link(place: str) -> str:
-    """The query of a link, which may be a whole address."""
-    query = place.partition("?")[2] or place
-    question_of(query)
-    return query
-
-
-async def _plans(desk: Desk, places: Sequence[str]) -> list[Plan]:
-    return [await desk.plan_at(place) for place in places]
 
 
 def _side_by_side(plans: Sequence[Plan]) -> str:
     names = [f"{letter}: {plan.scenario.model}" for letter, plan in zip(LETTERS, plans, strict=False)]
     columns = "".join(
         f'<div class="column"><h2><span class="place">{letter}</span>{escape(title(plan))}</h2>'
-        f"{fragment(section(f'glance-{letter}', '', Facts(rows=first_glance(plan), big=True)))}</div>"
+        f"{fragment(section(f'glance-{letter}', '', Facts(first_glance(plan), big=True)))}</div>"
         for letter, plan in zip(LETTERS, plans, strict=False)
     )
     figure = curves(plans, names)
-    drawn = None if figure is None else Drawing(figure=figure, reading="The lower and the further right, the better.", numbers=None)
+    drawn = None if figure is None else Drawing(figure, "The lower and the further right, the better.", None)
     found = f'<div class="columns">{columns}</div>'
     found += fragment(section("curves", "Latency against load", drawn)) if drawn is not None else ""
     found += fragment(compared(plans, [in_one(plan) for plan in plans], names))
     for place, plan in enumerate(plans[1:], 1):
         different = diff_text(differences(plans[0], plan), (names[0], names[place]))
-        parts = (replace(one, key=f"{one.key}-{place}", title=_difference(one.title, place)) for one in different.sections)
-        found += fragment(*parts)
+        both = f"{LETTERS[0]} and {LETTERS[place]}"
+        titles = [f"{both}: {one.title.lower()}" if one.title else both for one in different.sections]
+        parts = zip(different.sections, titles, strict=True)
+        found += fragment(*(replace(one, key=f"{one.key}-{place}", title=words) for one, words in parts))
     return f'<div class="ready">{found}</div>'
-
-
-def _difference(part: str, place: int) -> str:
-    return f"{LETTERS[0]} and {LETTERS[place]}: {part.lower()}" if part else f"{LETTERS[0]} and {LETTERS[place]}"

@@ -130,10 +130,7 @@ class Jobs:
         question: dict[str, Any] = {}
         found: dict[str, str] = {}
         why: list[str] = []
-        shows: dict[str, Callable[[], Document]] = {
-            "points": points,
-            "trace": lambda: described(api.describe_workload(name)),
-        }
+        shows: dict[str, Callable[[], Document]] = {"points": points, "trace": lambda: described(api.describe_workload(name))}
         for kind, show in shows.items():
             try:
                 found[kind] = fragment(*show().sections)
@@ -152,7 +149,7 @@ class Jobs:
             try:
                 parts = run_and_plan(compare_plan(Path(run), Path(plan), instances=1), run).sections
             except InputError as error:
-                parts = (section("run", run, Text(text=str(error), tone="warning")),)
+                parts = (section("run", run, Text(str(error), tone="warning")),)
             found += [replace(one, key=f"{one.key}-{place}", title=one.title or run) for one in parts]
         return fragment(*found)
 

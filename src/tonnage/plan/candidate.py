@@ -14,8 +14,6 @@ from tonnage.results.metrics import Latencies
 from tonnage.spec.deployment import EngineKnobs, Parallelism
 from tonnage.spec.typed_values import strict
 
-# What the GPUs of a deployment draw.
-
 
 @strict
 class Power:
@@ -51,9 +49,6 @@ class GpuLimit:
     clock: float  # share of its rate that arithmetic keeps
 
 
-# What a deployment is called: the words that tell one from another in a plan.
-
-
 @strict
 class Identity:
     """A deployment by name."""
@@ -74,12 +69,14 @@ class Identity:
         return Parallelism(tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep)
 
     @property
+    def names(self) -> dict[str, Any]:
+        """These names alone, by field, of a value that holds more."""
+        return {part.name: getattr(self, part.name) for part in fields(Identity)}
+
+    @property
     def identity(self) -> Identity:
-        """These names alone, of a value that holds more."""
-        return Identity(**{part.name: getattr(self, part.name) for part in fields(Identity)})
-
-
-# Where the memory of one GPU goes.
+        """The same as a value."""
+        return Identity(**self.names)
 
 
 # ``reserve`` is the CUDA context, communication buffers and CUDA graphs
@@ -121,9 +118,6 @@ class Pool(Identity):
     def fleet(self) -> Fleet:
         """Its systems, and what an instance takes of them."""
         return Fleet(systems=self.systems, gpus_per_instance=self.parallelism.gpus, gpus_per_system=self.gpus_per_system)
-
-
-# How sure a number of systems is.
 
 
 CONFIDENCE = 0.8  # the confidence that decides where none is requested
@@ -245,12 +239,9 @@ class Candidate(Shown):
     def derived(self) -> tuple[str, ...]:
         """What adds up over the pools, and what they agree on."""
         added = {"instances", "systems"}
-        return tuple(name for name in self.DERIVED if name in added or self._agree_on(name))
-
-    def _agree_on(self, name: str) -> bool:
-        """Whether every pool has the same value under a name; no pools have none."""
-        values = [getattr(pool, name) for pool in self.pools]
-        return bool(values) and all(value == values[0] for value in values)
+        first = self.pools[0] if self.pools else None
+        agreed = {name for name in self.DERIVED if first and all(getattr(one, name) == getattr(first, name) for one in self.pools)}
+        return tuple(name for name in self.DERIVED if name in added | agreed)
 
     @property
     def pool(self) -> Pool:
@@ -346,9 +337,6 @@ def by_gpus_needed(candidate: Candidate) -> tuple[bool, float, float, float]:
     """Sort key: first whether one reaches the confidence; then fewest whole GPUs, fewest exactly, lowest latency."""
     per_system, sure = candidate.gpus / candidate.systems, candidate.confidence
     return (sure is not None and not sure.reached, candidate.gpus, candidate.systems_exact * per_system, mean_latency(candidate))
-
-
-# One point of the latency–throughput curve of the choice.
 
 
 Mark = Literal["peak", "limit", ""]

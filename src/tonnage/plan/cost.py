@@ -13,9 +13,6 @@ from tonnage.plan.note import CostNote, NoCost
 from tonnage.spec.prices import Figure
 from tonnage.spec.typed_values import strict
 
-# What a cost comes to over years: money spent in three and in five years, when owning has paid off, a user's month, racks and heat.
-
-
 YEARS = (3, 5)  # years that are looked at
 
 
@@ -41,15 +38,12 @@ class PaysOff:
 
 @strict
 class Outlook:
-    """What a cost comes to."""
+    """What a cost comes to over the years: money spent, when owning has paid off, a user's month, racks and heat."""
 
     ways: tuple[WayOutlook, ...]  # those whose cost is known
     pays_off: PaysOff | None = None  # bought systems against cloud GPUs; None where one of them has no cost
     users: float | None = None  # whose load it is; None where it was not given
     footprint: Footprint | None = None  # of the systems of the plan; None where their power is not known
-
-
-# What carries a load: what its cost is computed from.
 
 
 @strict
@@ -75,9 +69,6 @@ class Serving:
     def fleet(self) -> Fleet:
         """No systems yet, with what an instance takes of one: ``fleet.of(3)`` are three of them."""
         return Fleet(systems=0, gpus_per_instance=self.gpus_per_instance, gpus_per_system=self.gpus_per_system)
-
-
-# A year's load, hour by hour: what its cost is computed from.
 
 
 HOURS_PER_YEAR = 8_760

@@ -81,9 +81,6 @@ class Demand:
         return self.offline_requests is not None
 
 
-# How long the chosen systems are enough for a load that grows, and how many it takes later.
-
-
 AHEAD = (12, 24, 36)  # months ahead that a plan looks at
 
 
@@ -106,9 +103,6 @@ class Growth:
     # grow, or where they are enough for fifty years
     months_left: int | None
     ahead: tuple[Ahead, ...]  # the load and the systems in 12, 24 and 36 months; without those whose load is beyond what can be sized
-
-
-# What systems that exist can carry.
 
 
 @strict
@@ -154,9 +148,6 @@ class Existing:
     a_day: ADay | None = None  # a working day of the highest load; None where nothing runs
 
 
-# Recorded sessions on the chosen fleet.
-
-
 @strict
 class HeldTier:
     """What a memory below the KV cache of the choice buys, with the ones before it."""
@@ -195,9 +186,6 @@ class HeldSessions:
     source: str
     offloader: str = ""  # what keeps blocks below the KV cache; "" for plain tiers, or none
     tiers: tuple[HeldTier, ...] = ()  # the KV cache, and each memory below it; empty without any
-
-
-# When a job is done on the chosen fleet.
 
 
 @strict

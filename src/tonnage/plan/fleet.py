@@ -68,9 +68,6 @@ def fleet(gpus_per_instance: int, gpus_per_system: int, systems: int = 0) -> Fle
     return Fleet(systems=systems, gpus_per_instance=gpus_per_instance, gpus_per_system=gpus_per_system)
 
 
-# Standby systems for failures, and how often enough of it works.
-
-
 Unit = Literal["system", "instance"]
 
 HOURS_PER_YEAR = 8_760.0
@@ -95,9 +92,6 @@ class Standby:
     def short_hours_per_year(self) -> float | None:
         """Hours of a year in which fewer units work than the peak needs; None where no times are given."""
         return None if self.availability is None else (1 - self.availability) * HOURS_PER_YEAR
-
-
-# The whole fleet simulated at its peak.
 
 
 @strict
@@ -133,9 +127,6 @@ class FleetCheck:
         return any(run.holds for run in self.runs)
 
 
-# What the router is worth: the same fleet at its peak behind the chosen router and behind others.
-
-
 @strict
 class BehindRouter:
     """The choice behind one router."""
@@ -147,9 +138,6 @@ class BehindRouter:
     itl_ms: Latencies
     tpot_ms: Latencies
     e2e_ms: Latencies
-
-
-# What systems take of a building: racks, power, heat.
 
 
 BTU_PER_HOUR = 3412.14  # heat of one kW in BTU per hour (1 BTU = 1,055.06 J)
@@ -183,19 +171,8 @@ class Footprint:
 def footprint(systems: int, watts: float, watts_from: str, *, rack_kw: float = RACK_KW, pue: float = 1.0) -> Footprint:
     """The footprint of so many systems of so many watts each."""
     per_rack = max(1, math.floor(rack_kw / (watts / 1e3) + 1e-9))
-    kw = systems * watts / 1e3
-    return Footprint(
-        systems=systems,
-        kw=kw,
-        kw_from=watts_from,
-        racks=math.ceil(systems / per_rack),
-        per_rack=per_rack,
-        rack_kw=rack_kw,
-        building_kw=kw * pue,
-    )
-
-
-# What requests see when the load is the requested one.
+    kw, racks = systems * watts / 1e3, math.ceil(systems / per_rack)
+    return Footprint(systems=systems, kw=kw, kw_from=watts_from, racks=racks, per_rack=per_rack, rack_kw=rack_kw, building_kw=kw * pue)
 
 
 @strict

@@ -73,7 +73,8 @@ def command(
     for key, size in keys.items():
         _put(file, key, size)
     flags = [*_values(launch, settings), *_switches(launch, settings), *((launch.file_flag, FILE) if file else ())]
-    flags += [] if drafting is None else [_guessed(word, guesses) for word in drafting.words]
+    words = () if drafting is None else drafting.words
+    flags += [word.replace(GUESSES, str(guesses)).replace(ONE_MORE, str(guesses + 1)) for word in words]
     flags += kept
     words = launch.command if FLAGS in launch.command else (*launch.command, FLAGS)
     argv = [part for word in words for part in (flags if word == FLAGS else [word.replace(MODEL, checkpoint)])]
@@ -114,14 +115,10 @@ def _values(launch: Launch, settings: Mapping[str, Value | None]) -> Iterator[st
 def _switches(launch: Launch, settings: Mapping[str, Value | None]) -> Iterator[str]:
     """Flags of what is on or off; degrees are on above 1."""
     for setting, switch in launch.switches:
-        flag = switch.enable if _on(setting, settings) else switch.disable
-        if flag:
+        value = settings[setting]
+        on = isinstance(value, int) and value > 1 if setting in DEGREES else bool(value)
+        if flag := switch.enable if on else switch.disable:
             yield flag
-
-
-def _on(setting: str, settings: Mapping[str, Value | None]) -> bool:
-    value = settings[setting]
-    return isinstance(value, int) and value > 1 if setting in DEGREES else bool(value)
 
 
 def _file(launch: Launch, settings: Mapping[str, Value | None]) -> dict[str, Any]:
@@ -138,10 +135,6 @@ def _put(file: dict[str, Any], key: str, value: Value) -> None:
     for branch in branches:
         file = file.setdefault(branch, {})
     file[name] = value
-
-
-def _guessed(word: str, guesses: int) -> str:
-    return word.replace(GUESSES, str(guesses)).replace(ONE_MORE, str(guesses + 1))
 
 
 def with_drafter(started: Command, drafter: str) -> Command:
@@ -170,10 +163,6 @@ def listening(family: str, *, host: str, port: int, name: str) -> tuple[str, ...
 
     TensorRT-LLM knows no other name than the last part of the checkpoint's. (``interfaces.yaml``.)
     """
-    words = {
-        "vllm": ("--served-model-name", name),
-        "sglang": ("--served-model-name", name, "--enable-metrics"),
-        "tensorrt-llm": (),
-        "nim": (),
-    }
+    named = ("--served-model-name", name)
+    words = {"vllm": named, "sglang": (*named, "--enable-metrics"), "tensorrt-llm": (), "nim": ()}
     return ("--host", host, "--port", str(port), *words[family])

@@ -98,9 +98,6 @@ def bound_by(limit: Asked) -> Bound:
     return Bound(kind="limit", limit=limit_of(limit))
 
 
-# The aim of a choice: what to minimise, and maxima.
-
-
 BudgetOf = Literal["purchase", "year"]
 
 # Kilowatts of a rack where nothing is given: four DGX H100 of 10.2 kW (NVIDIA DGX SuperPOD reference architecture for DGX H100, 2023)
@@ -124,9 +121,6 @@ class Aim:
     def caps(self) -> bool:
         """Whether anything must not be exceeded."""
         return any(cap is not None for cap in (self.budget_usd, self.max_kw, self.max_racks))
-
-
-# The load that a figure holds at.
 
 
 LoadKind = Literal["open", "closed", "trace", "queued"]

@@ -226,31 +226,11 @@ class Judged:
     code: Literal["judged"] = "judged"
 
 
-Note = Annotated[
-    UseCaseDefaults
-    | LengthInWords
-    | LengthInCharacters
-    | LengthsVary
-    | PromptParts
-    | Routed
-    | RestsOn
-    | LimitsDoNotCount
-    | KnobsChanged
-    | FrontEnds
-    | TiersNotStarted
-    | QueuedFromStart
-    | NoLimit
-    | BenchmarkAsMeasured
-    | PointsLeftOut
-    | GpusNotMeasured
-    | UnsteadyPoints
-    | InvalidRun
-    | Judged,
-    Tagged("code"),
-]
-
-
-# What a reader must know about a cost, and why a way has none.
+OfQuestion = UseCaseDefaults | LengthInWords | LengthInCharacters | LengthsVary | PromptParts | LimitsDoNotCount | QueuedFromStart | NoLimit
+OfChoice = Routed | RestsOn | KnobsChanged | FrontEnds | TiersNotStarted
+Data = PointsLeftOut | GpusNotMeasured | UnsteadyPoints | InvalidRun  # what is wrong with measured points, or which were left out
+Measured = BenchmarkAsMeasured | Judged | Data
+Note = Annotated[OfQuestion | OfChoice | Measured, Tagged("code")]
 
 
 @strict
@@ -344,9 +324,6 @@ CostNote = Annotated[
     TokenPriceRatio | NoProfile | OnlyPeakKnown | SameAs | CourseWay | OwnedElectricity | NotComparable | EstimatedPrice | HostingLeftOut,
     Tagged("code"),
 ]
-
-
-# Rules of thumb that an answer runs against, each with the number behind it.
 
 
 @strict

@@ -23,9 +23,6 @@ from tonnage.spec.scenario import Mode, Scenario
 from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
 
-# Why the chosen point is where it is: what takes the time of a step, and how far each limit is used.
-
-
 # What the time of an engine step goes into, by the name of the term
 TERMS = {
     "compute": "arithmetic of the layers' matrices, and activations",
@@ -66,9 +63,6 @@ class Explanation:
     front_end_busy: float  # share of its time that the front end streams tokens; 0 for a job, which has none
 
 
-# The best deployment that serves the other way: in two pools, prefill and decode, or by instances that do both.
-
-
 @strict
 class OtherServing:
     """What the same question is answered with where prefill and decode are kept apart, or where they are not."""
@@ -82,9 +76,6 @@ class OtherServing:
     gpus: int
     systems_exact: float  # before rounding up, without spare
     saved: int  # GPUs that the plan's choice has more than this; negative where it has fewer
-
-
-# The best deployment on another GPU type, next to the choice.
 
 
 @strict
@@ -102,12 +93,9 @@ class RunnerUp:
     more_usd_per_year: float | None
 
 
-# The question as it was understood: names resolved, defaults filled in.
-
-
 @strict
 class Understood:
-    """What the plan answers."""
+    """The question as the plan understood it: names resolved, defaults filled in."""
 
     model: str  # catalog id
     # gpus, precisions, tps, pps, dps, eps, engines: what might be combined; an empty list of degrees left them to the search

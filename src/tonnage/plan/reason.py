@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tonnage.plan.candidate import Identity
@@ -234,11 +234,6 @@ class OverBudget(Most):
     budget_of: BudgetOf
     code: Literal["over-budget"] = "over-budget"
 
-    @property
-    def taken(self) -> float | None:
-        """What the whole load takes."""
-        return self.usd
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverPower(Most):
@@ -247,11 +242,6 @@ class OverPower(Most):
     kw: float | None
     most_kw: float
     code: Literal["over-power"] = "over-power"
-
-    @property
-    def taken(self) -> float | None:
-        """What the whole load takes."""
-        return self.kw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,42 +253,13 @@ class OverRacks(Most):
     rack_kw: float
     code: Literal["over-racks"] = "over-racks"
 
-    @property
-    def taken(self) -> float | None:
-        """What the whole load takes."""
-        return self.racks
 
-
-Reason = Annotated[
-    VendorUnsupported
-    | PrecisionUnsupported
-    | TargetLacks
-    | WiderThanSystem
-    | TooManyStages
-    | CannotRun
-    | Outdone
-    | Behind
-    | NeedsMoreGpus
-    | NotSure
-    | BrokenAtAnyLoad
-    | AboveSaturation
-    | BrokenEarly
-    | BrokenInVerification
-    | BrokenOnManyInstances
-    | TooSlowForJob
-    | DoesNotDivide
-    | ThroughputNotMeasured
-    | StatisticNotMeasured
-    | NoMeasuredLoadHolds
-    | NothingMeetsLimits
-    | OverBudget
-    | OverPower
-    | OverRacks,
-    Tagged("code"),
-]
-
-
-# A deployment that cannot carry the load.
+Impossible = VendorUnsupported | PrecisionUnsupported | TargetLacks | WiderThanSystem | TooManyStages | CannotRun
+Worse = Outdone | Behind | NeedsMoreGpus | NotSure
+Broken = BrokenAtAnyLoad | AboveSaturation | BrokenEarly | BrokenInVerification | BrokenOnManyInstances | TooSlowForJob | NothingMeetsLimits
+Measured = DoesNotDivide | ThroughputNotMeasured | StatisticNotMeasured | NoMeasuredLoadHolds
+TooMuch = OverBudget | OverPower | OverRacks
+Reason = Annotated[Impossible | Worse | Broken | Measured | TooMuch, Tagged("code")]
 
 
 @strict
@@ -310,11 +271,7 @@ class Rejected(Identity):
 
 def rejected(deployment: Identity, reason: Reason) -> Rejected:
     """A deployment by its names, and why it cannot be."""
-    names = {part.name: getattr(deployment, part.name) for part in fields(Identity)}
-    return Rejected(**names, reason=reason)
-
-
-# How near the deployments come to limits that none of them meets.
+    return Rejected(**deployment.names, reason=reason)
 
 
 @strict
@@ -325,6 +282,11 @@ class Reached:
     asked_ms: float  # at most so many milliseconds
     value_ms: float  # what is reached, in milliseconds
     deployment: Identity
+
+    @property
+    def excess(self) -> float:
+        """The reached value over the limit."""
+        return self.value_ms / self.asked_ms
 
 
 @strict
@@ -344,9 +306,5 @@ def nearest_of(found: Iterable[tuple[Reached, ...]]) -> Reachable | None:
     if not known:
         return None
     limits = dict.fromkeys(one.limit for values in known for one in values)
-    best = tuple(min((one for values in known for one in values if one.limit == limit), key=_excess) for limit in limits)
-    return Reachable(best=best, nearest=min(known, key=lambda values: max(map(_excess, values))))
-
-
-def _excess(one: Reached) -> float:
-    return one.value_ms / one.asked_ms
+    best = tuple(min((one for values in known for one in values if one.limit == limit), key=lambda one: one.excess) for limit in limits)
+    return Reachable(best=best, nearest=min(known, key=lambda values: max(one.excess for one in values)))

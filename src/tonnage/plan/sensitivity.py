@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Annotated, ClassVar, Literal
 
 from tonnage.plan.candidate import Candidate, Identity, mean_latency, percent_key
@@ -62,9 +62,6 @@ class Sensitivity:
     relaxed: Relaxed | None  # the cheapest relaxed limit that saves a system; None where none does
 
 
-# The course's percentile way of sizing for a mean, next to the simulated answer.
-
-
 @strict
 class PercentileAnswer:
     """A percentile of the arrivals in one second over the throughput of a benchmark, and what the simulation says instead."""
@@ -88,9 +85,6 @@ class PercentileAnswer:
     cv: float | None = None
 
 
-# What a prefix cache finds of the prompts of a plan, and what the answer would be without it.
-
-
 @strict
 class PrefixCache:
     """The choice with its prefix caches, at the asked peak."""
@@ -109,9 +103,6 @@ class PrefixCache:
     without_systems: int | None = None
     # what an instance would carry without it; None where no load is inside the limits
     without_requests_per_second_per_instance: float | None = None
-
-
-# GPUs, and cost where it is known, against latency: which candidates nobody can beat on both.
 
 
 @strict
@@ -139,7 +130,7 @@ def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = 
     by_cost = _front([(known.get(i, math.inf), late) for i, late in enumerate(latency)])
     return tuple(
         ParetoPoint(
-            **{part.name: getattr(c, part.name) for part in fields(Identity)},
+            **c.identity.names,
             systems=c.systems,
             gpus=c.gpus,
             cost_per_year=known.get(i),
@@ -162,9 +153,6 @@ def _front(points: Sequence[tuple[float, float]]) -> set[int]:
             best = points[index][1]
             front.add(index)
     return front
-
-
-# Why no number of the chosen systems is surer than it is, and what would be.
 
 
 @strict
@@ -198,9 +186,6 @@ class Unreached:
     alone: Breach | None
     other: OtherSystems | None  # what reaches it instead; None where nothing requested does
     relaxed: RelaxedLimit | None  # the limit that would have to be looser for it; None where that does not help
-
-
-# What measuring the choice would buy: the points to take, the systems before and after, and what that is worth.
 
 
 # What the commands call the server, the folder of the runs, the file of this plan and the file of the calibration
@@ -282,9 +267,6 @@ class Measurement(Shown):
         return ("tonnage", "calibrate", FOLDER, "--plan", PLAN, "--output", CALIBRATED)
 
 
-# Where the numbers of a plan come from.
-
-
 @strict
 class Provenance:
     """Version, coefficients, data, and the command."""
@@ -304,9 +286,6 @@ class Provenance:
     def simulated(self) -> bool:
         """Whether the plan was simulated; otherwise it was read from measured points."""
         return not self.benchmarks
-
-
-# Where a question leaves what was measured: one item for each part of the choice that has no measured row near it.
 
 
 @strict

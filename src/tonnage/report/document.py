@@ -6,7 +6,7 @@ The terminal, Markdown and HTML are three ways of writing the same blocks, so th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tonnage.report.drawing.figure import Figure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Text:
     """A paragraph; ``tone`` is "plain", "answer" (the sentence to read first), "warning" or "note"."""
 
@@ -24,7 +24,7 @@ class Text:
     tone: str = "plain"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Items:
     """A list of sentences; ``tone`` as in Text."""
 
@@ -32,7 +32,7 @@ class Items:
     tone: str = "plain"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Names and what they are; ``big`` shows the values large, for a first glance."""
 
@@ -71,7 +71,7 @@ class Table:
         return self.without({name for i, name in asked if all(row[i] in ("", ABSENT) for row in self.rows)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Drawing:
     """A figure, a sentence on how to read it, and its numbers; None where a table of another section holds them."""
 
@@ -80,14 +80,14 @@ class Drawing:
     numbers: Table | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Command:
     """A command line to copy."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Lines:
     """Lines that are kept as they are, in letters of one width: a picture made of characters."""
 
@@ -125,7 +125,9 @@ def _numeric(cell: str) -> bool:
     return not cell or ((cell[0].isdigit() or cell[0] in "–-+−.×<>") and _WORD.search(cell) is None)
 
 
-# Sections put together from blocks, of which some may be missing.
+def document(*sections: Section, title: str = "", subtitle: str = "") -> Document:
+    """A document of these sections."""
+    return Document(title=title, subtitle=subtitle, sections=sections)
 
 
 def section(key: str, name: str, *blocks: Block | None, folded: bool = False) -> Section:
@@ -136,9 +138,19 @@ def section(key: str, name: str, *blocks: Block | None, folded: bool = False) ->
 def items(lines: tuple[str, ...], tone: str = "plain") -> Items | None:
     """The lines as a list; None where there are none."""
     kept = tuple(line for line in lines if line)
-    return Items(items=kept, tone=tone) if kept else None
+    return Items(kept, tone=tone) if kept else None
+
+
+def facts_known(rows: Iterable[tuple[str, str]]) -> Facts:
+    """The facts that there are."""
+    return Facts(tuple(row for row in rows if row[1]))
+
+
+def charted(figure: Figure, reading: str, caption: str, header: Collection[str], rows: Iterable[tuple[str, ...]]) -> Drawing:
+    """A figure with its numbers in a table that is closed at first."""
+    return Drawing(figure, reading, Table(caption=caption, header=tuple(header), rows=tuple(rows), folded=True))
 
 
 def drawing(figure: Figure | None, reading: str, numbers: Table | None) -> Drawing | None:
     """A figure with its numbers; None where one of them is missing."""
-    return None if figure is None or numbers is None else Drawing(figure=figure, reading=reading, numbers=numbers)
+    return None if figure is None or numbers is None else Drawing(figure, reading, numbers)

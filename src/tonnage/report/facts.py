@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tonnage.formats.lm_eval import TASKS
-from tonnage.report.document import Document, Facts, Lines, Section, Table, items, section
+from tonnage.report.document import Document, Facts, Lines, Section, Table, document, items, section
 from tonnage.report.numbers import ABSENT
 from tonnage.spec.catalog.accuracy import accuracy_and_calibration, published_loss
 from tonnage.spec.precision import find_precision
@@ -20,43 +21,36 @@ if TYPE_CHECKING:
     from tonnage.sizing.precisions import FormatGain
     from tonnage.spec.deployment import Deployment
 
-# By kind, the fields that are shown and what their columns are called
-COLUMNS: dict[str, dict[str, str]] = {
-    "models": {
-        "name": "name",
-        "parameters_billions": "billion parameters",
-        "layers": "layers",
-        "hidden": "hidden",
-        "kv_heads": "KV heads",
-        "experts": "experts",
-        "max_context": "max context",
-        "source": "source",
-    },
-    "checkpoints": {
-        "model": "model",
-        "repository": "repository",
-        "format": "format",
-        "engines": "read by",
-        "licence": "licence",
-        "gated": "gated",
-        "source": "source",
-    },
-    "gpus": {
-        "name": "name",
-        "arch": "arch",
-        "fp16_tflops": "FP16 TFLOPS",
-        "fp8_tflops": "FP8 TFLOPS",
-        "int8_tops": "INT8 TOPS",
-        "fp4_tflops": "FP4 TFLOPS",
-        "memory_gb": "memory GB",
-        "memory_bandwidth_gb_s": "GB/s",
-        "link": "link",
-        "tdp_w": "TDP W",
-        "source": "source",
-    },
-    "systems": {"name": "name", "gpu": "GPU", "gpus": "GPUs", "max_power_w": "max power W", "source": "source"},
-    "engines": {"name": "name", "family": "family", "since": "since", "notes": "notes"},
-    "quality": {"model": "model", "benchmark": "benchmark", "score": "%", "setting": "setting", "date": "of", "source": "source"},
+# By kind, the fields that are shown
+COLUMNS = {
+    "models": ("name", "parameters_billions", "layers", "hidden", "kv_heads", "experts", "max_context", "source"),
+    "checkpoints": ("model", "repository", "format", "engines", "licence", "gated", "source"),
+    "gpus": (
+        *("name", "arch", "fp16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops", "memory_gb", "memory_bandwidth_gb_s"),
+        *("link", "tdp_w", "source"),
+    ),
+    "systems": ("name", "gpu", "gpus", "max_power_w", "source"),
+    "engines": ("name", "family", "since", "notes"),
+    "quality": ("model", "benchmark", "score", "setting", "date", "source"),
+}
+# The columns that are not called as their fields
+CALLED = {
+    "parameters_billions": "billion parameters",
+    "kv_heads": "KV heads",
+    "max_context": "max context",
+    "engines": "read by",
+    "fp16_tflops": "FP16 TFLOPS",
+    "fp8_tflops": "FP8 TFLOPS",
+    "int8_tops": "INT8 TOPS",
+    "fp4_tflops": "FP4 TFLOPS",
+    "memory_gb": "memory GB",
+    "memory_bandwidth_gb_s": "GB/s",
+    "tdp_w": "TDP W",
+    "gpu": "GPU",
+    "gpus": "GPUs",
+    "max_power_w": "max power W",
+    "score": "%",
+    "date": "of",
 }
 TITLES = {
     "models": "Models",
@@ -86,7 +80,7 @@ def catalogued(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
     """The entries of each kind as rows; kinds without an entry are left out."""
     shown = {kind: entries for kind, entries in found.items() if entries and kind in TITLES}
     made = [section(kind, f"{TITLES[kind]} ({len(entries)})", _table(kind, entries)) for kind, entries in shown.items()]
-    return Document(sections=(*made, *_prices(found.get("prices", ()))))
+    return document(*made, *_prices(found.get("prices", ())))
 
 
 def _prices(prices: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
@@ -102,41 +96,20 @@ def _prices(prices: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
 
 def _price_table(first: str, prices: Sequence[Mapping[str, Any]]) -> Table:
     """One row for each price, with its range, its day and its source; estimates are marked."""
-    rows = tuple(
-        (
-            price["offer"] or price["name"],
-            _what(price),
-            _usd(price["value"], price["estimate"]),
-            _range(price),
-            price["date"],
-            _cell(price["source"], SHORT),
-        )
-        for price in prices
-    )
+    rows = []
+    for price in prices:
+        low, high, kind, unit = price["low"], price["high"], price["kind"], str(price["unit"])
+        what = unit.removeprefix("USD per million ") if kind in ("api", "general") else ""  # elsewhere the title says it
+        usd = f"{price['value']:,.10g}{' (estimate)' if price['estimate'] else ''}"
+        between = ABSENT if low == high else f"{low:,.10g} to {high:,.10g}"
+        rows.append((price["offer"] or price["name"], what, usd, between, price["date"], _cell(price["source"], SHORT)))
     header = (first, "of what", "price", "range", "date", "source")
-    return Table(header=header, rows=rows, spare=("range",)).filled()
-
-
-def _what(price: Mapping[str, Any]) -> str:
-    """What a price is for, where the title of its table does not say that."""
-    if price["kind"] == "api":
-        return str(price["unit"]).removeprefix("USD per million ")
-    return str(price["unit"]) if price["kind"] == "general" else ""
-
-
-def _usd(value: float, estimate: bool) -> str:
-    return f"{value:,.10g}{' (estimate)' if estimate else ''}"
-
-
-def _range(price: Mapping[str, Any]) -> str:
-    low, high = price["low"], price["high"]
-    return ABSENT if low == high else f"{low:,.10g} to {high:,.10g}"
+    return Table(header=header, rows=tuple(rows), spare=("range",)).filled()
 
 
 def _table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
-    columns = COLUMNS[kind]
-    rows = tuple(tuple(_cell(entry.get(field)) for field in columns) for entry in entries)
-    header = tuple(columns.values())
+    rows = tuple(tuple(_cell(entry.get(field)) for field in COLUMNS[kind]) for entry in entries)
+    header = tuple(CALLED.get(field, field) for field in COLUMNS[kind])
     cut = any(cell.endswith("…") for row in rows for name, cell in zip(header, row, strict=True) if name not in SPARED)
     return Table(header=header, rows=rows, spare=SPARED, note=CUT if cut else "")
 
@@ -155,9 +128,6 @@ def _cell(value: object, longest: int = LONGEST) -> str:
     return text if head == text else f"{head} …"
 
 
-# Number formats as a document: what each brings a model on a GPU, what it costs, and which hardware can do it.
-
-
 NATIVE = "none"  # accuracy impact and calibration of the format that the model itself is published in
 
 SPARED_FORMATS = ("KV", "GB/GPU", "prompt")
@@ -174,10 +144,7 @@ def formats(base: Deployment, gains: tuple[FormatGain, ...]) -> Document:
         f"batch {large}; of a prompt. The words are published: at batch 4 and less, and at 16 and more."
     )
     lacking = tuple(f"{one.precision.name}: {one.lacks}" for one in gains if one.lacks)
-    return Document(
-        title=title,
-        sections=(section("gains", "", _gains(gains)), section("hardware", "", _hardware(gains), items(lacking, "note"))),
-    )
+    return document(section("gains", "", _gains(gains)), section("hardware", "", _hardware(gains), items(lacking, "note")), title=title)
 
 
 def _gains(gains: tuple[FormatGain, ...]) -> Table:
@@ -217,35 +184,20 @@ def _hardware(gains: tuple[FormatGain, ...]) -> Table:
     from tonnage.spec.catalog import gpus
 
     every = {gpu.arch for gpu in gpus()}
-    rows = tuple(
-        (
-            one.precision.name,
-            f"{one.precision.weight_bits:.3g}",
-            _multiplied(one),
-            "every GPU of the catalog" if set(one.generations) == every else ", ".join(one.generations),
-        )
-        for one in gains
-    )
-    return Table(header=("format", "bits", "multiplied", "hardware"), rows=rows)
-
-
-def _multiplied(one: FormatGain) -> str:
-    p = one.precision
-    if p.experts_only:
-        return "experts alone: as FP8 on units with FP4, else unpacked to FP16"
-    verb = "unpacked to " if p.unpacked else "as "
-    return f"{verb}{p.arithmetic.upper()}{', half of the products' if p.sparse else ''}"
-
-
-# Where the memory of an instance goes, as a document: its arithmetic, one equation a line.
+    rows = []
+    for one in gains:
+        p = one.precision
+        multiplied = f"{'unpacked to' if p.unpacked else 'as'} {p.arithmetic.upper()}{', half of the products' if p.sparse else ''}"
+        if p.experts_only:
+            multiplied = "experts alone: as FP8 on units with FP4, else unpacked to FP16"
+        hardware = "every GPU of the catalog" if set(one.generations) == every else ", ".join(one.generations)
+        rows.append((p.name, f"{p.weight_bits:.3g}", multiplied, hardware))
+    return Table(header=("format", "bits", "multiplied", "hardware"), rows=tuple(rows))
 
 
 def memory(equations: Sequence[str]) -> Document:
     """The arithmetic of one GPU's memory."""
-    return Document(sections=(section("memory", "", items(tuple(equations))),))
-
-
-# What an engine would be started as, and the profiles of a machine, as documents.
+    return document(section("memory", "", items(tuple(equations))))
 
 
 LEGEND = (
@@ -261,8 +213,8 @@ def listing(machine: Machine, found: Sequence[Profile]) -> Document:
     for kind, title in STARTING_TITLES.items():
         these = [one for one in found if one.kind == kind]
         width = max((len(one.name) for one in these), default=0)
-        sections.append(section(kind, title if these else "", Lines(text="\n".join(_line(one, width) for one in these)) if these else None))
-    return Document(title=machine.label, sections=(*sections, section("notes", "", items((LEGEND, *machine.notes), "note"))))
+        sections.append(section(kind, title if these else "", Lines("\n".join(_line(one, width) for one in these)) if these else None))
+    return document(*sections, section("notes", "", items((LEGEND, *machine.notes), "note")), title=machine.label)
 
 
 def _line(one: Profile, width: int) -> str:
@@ -275,21 +227,18 @@ def _line(one: Profile, width: int) -> str:
 
 def starting(machine: Machine, start: Start) -> Document:
     """Everything that would be started."""
-    facts = Facts(rows=(("machine", machine.label), ("engine", start.engine), ("served as", start.model), ("chosen", start.why)))
-    return Document(
-        sections=(
-            section("choice", "", facts),
-            *(section(f"instance-{place}", _heading(place, one), Lines(text=_command(one))) for place, one in enumerate(start.instances)),
-            section("file", "engine.yaml", Lines(text=_file(start))) if start.file else section("file", ""),
-            section("notes", "", items(start.notes, "note")),
-        ),
-    )
+    import yaml
 
-
-def _heading(place: int, one: Started) -> str:
-    numbers = ", ".join(str(device.index) for device in one.devices)
-    gpus = f"{'GPU' if len(one.devices) == 1 else 'GPUs'} {numbers}" if one.devices else "no GPU"
-    return f"instance {place}: {gpus}, port {one.port}, ready when {one.path} answers"
+    facts = Facts((("machine", machine.label), ("engine", start.engine), ("served as", start.model), ("chosen", start.why)))
+    sections = [section("choice", "", facts)]
+    for place, one in enumerate(start.instances):
+        numbers = ", ".join(str(device.index) for device in one.devices)
+        gpus = f"{'GPU' if len(one.devices) == 1 else 'GPUs'} {numbers}" if one.devices else "no GPU"
+        heading = f"instance {place}: {gpus}, port {one.port}, ready when {one.path} answers"
+        sections.append(section(f"instance-{place}", heading, Lines(_command(one))))
+    file = textwrap.indent(yaml.safe_dump(dict(start.file), sort_keys=False).rstrip(), "  ") if start.file else ""
+    shown = section("file", "engine.yaml", Lines(file)) if file else section("file", "")
+    return document(*sections, shown, section("notes", "", items(start.notes, "note")))
 
 
 def _command(one: Started) -> str:
@@ -302,15 +251,6 @@ def _command(one: Started) -> str:
             line = ""
         line = f"{line} {shlex.quote(word)}".strip()
     return " \\\n".join(f"  {text}" if not place else f"    {text}" for place, text in enumerate([*lines, line]))
-
-
-def _file(start: Start) -> str:
-    import yaml
-
-    return "\n".join(f"  {line}" for line in yaml.safe_dump(dict(start.file), sort_keys=False).rstrip().splitlines())
-
-
-# A checkpoint that ``compress`` wrote, next to its original, as a document.
 
 
 def compressed(folder: str, manifest: Mapping[str, Any]) -> Document:
@@ -326,18 +266,9 @@ def compressed(folder: str, manifest: Mapping[str, Any]) -> Document:
     impact, _ = accuracy_and_calibration(find_precision(manifest["precision"]))
     if impact:
         told.append(f"Published for the format: accuracy impact {impact}; tonnage catalog precisions has the sources.")
-    rows = tuple(
-        (
-            name.replace("_", " "),
-            f"{one['tokens']:,}",
-            f"{one['perplexity_original']:.4g}",
-            f"{one['perplexity']:.4g}",
-            f"{one['top1_agreement']:.1%}",
-            f"{one['kl_nats']:.3g}",
-        )
-        for name in ("calibration", "held_back")
-        if (one := figures.get(name))
-    )
+    form = "{tokens:,}|{perplexity_original:.4g}|{perplexity:.4g}|{top1_agreement:.1%}|{kl_nats:.3g}"
+    judged = {name.replace("_", " "): figures[name] for name in ("calibration", "held_back") if figures.get(name)}
+    rows = tuple((name, *form.format_map(one).split("|")) for name, one in judged.items())
     header = ("text", "tokens", "perplexity before", "after", "same top token", "KL divergence, nats")
     tasks = f"--tasks {','.join(TASKS.values())} --confirm_run_unsafe_code --output_path results"
     following = (
@@ -346,13 +277,11 @@ def compressed(folder: str, manifest: Mapping[str, Any]) -> Document:
         f"tonnage size … --model {manifest['original']}/config.json,{folder}/config.json   what the loss buys",
     )
     quality = Table(header=header, rows=rows) if rows else items(("Without --text no perplexity was measured.",), "note")
-    return Document(
+    return document(
+        section("made", "", items(tuple(told))),
+        section("quality", "", quality, *_tasks(manifest)),
+        section("next", "", items(following, "note")),
         title=f"{folder} is written",
-        sections=(
-            section("made", "", items(tuple(told))),
-            section("quality", "", quality, *_tasks(manifest)),
-            section("next", "", items(following, "note")),
-        ),
     )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.report.document import Document, Drawing, Facts, Table, Text, items, section
+from tonnage.report.document import Document, Drawing, Facts, Table, Text, charted, document, items, section
 from tonnage.report.drawing.figure import Axis, Plot, Point, Series
-from tonnage.report.numbers import ABSENT, between, counted, number, sentence_of
+from tonnage.report.numbers import ABSENT, STATISTICS, between, counted, number, sentence_of, statistics
 from tonnage.report.plans.question import attained_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.serve.demonstration import Demonstration, Failure
 
-STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 METRICS = ("ttft", "itl", "tpot", "e2e")
 SWEPT = ("load", "TTFT ms", "p95", "ITL ms", "p99", "TPOT ms", "E2E ms", "requests/s", "tokens/s", "verdict")
 SELF_TEST = (
@@ -38,32 +37,27 @@ def measured(runs: Sequence[Measured]) -> Document:
     verdicts = []
     for run in runs:
         items = f", {int(run.load.isl[0])} items each" if run.run_json["endpoint"]["type"] == "infer" else ""
-        verdicts.append(Text(text=f"{run.load.words}{items}: {run.validity.verdict}"))
-        verdicts += [Text(text=f"invalid: {reason}", tone="warning") for reason in run.validity.reasons]
-        verdicts += [Text(text=f"note: {note}") for note in run.validity.notes]
+        verdicts.append(Text(f"{run.load.words}{items}: {run.validity.verdict}"))
+        verdicts += [Text(f"invalid: {reason}", tone="warning") for reason in run.validity.reasons]
+        verdicts += [Text(f"note: {note}") for note in run.validity.notes]
     infers = runs[0].run_json["endpoint"]["type"] == "infer"
-    body = (_inferences(runs),) if infers else (_statistics(runs[0]), Text(text=_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
-    definitions = Facts(rows=tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in (METRICS[3:] if infers else METRICS)))
+    body = (_inferences(runs),) if infers else (_statistics(runs[0]), Text(_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
+    definitions = Facts(tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in (METRICS[3:] if infers else METRICS)))
     sections = (section("verdict", "", *verdicts), section("numbers", "", *body), section("definitions", "", definitions))
     return Document(sections=sections)
 
 
 def _statistics(run: Measured) -> Table:
-    summary = run.summary.to_json()
-    rows = []
-    for metric in METRICS:
-        values = summary[f"{metric}_ms"]
-        rows.append((f"{metric.upper()} ms", *(number(values[s]) if isinstance(values, dict) else ABSENT for s in STATISTICS)))
-    return Table(header=("", *STATISTICS), rows=tuple(rows), spare=("p90", "p50"))
+    rows = tuple((f"{metric.upper()} ms", *statistics(getattr(run.summary, f"{metric}_ms"))) for metric in METRICS)
+    return Table(header=("", *STATISTICS), rows=rows, spare=("p90", "p50"))
 
 
 def _rates(run: Measured) -> str:
     s = run.summary
     rates = f"{number(s.requests_per_second)} requests/s, {number(s.output_tokens_per_second)} output tokens/s, {s.counted} completed"
     failed = "".join(f", {count} {kind}" for kind, count in run.summary_json["errors_by_kind"].items())
-    energy = run.summary_json.get("energy")
     joules = ""
-    if energy:
+    if energy := run.summary_json.get("energy"):
         joules = f"; {number(energy['mean_gpu_watts'])} W of GPUs, {number(energy['joules_per_output_token'])} J an output token"
     return rates + failed + joules + "".join(f"; {attained_text(one)}" for one in run.good)
 
@@ -97,7 +91,7 @@ def selftest(tests: Sequence[SelfTest]) -> Document:
         rows.append((str(test.streams), *map(number, values), f"{test.ceiling_tokens_per_second:,.0f}"))
     header = ("streams", "TTFT ms", "server's", "bias ms", "p99", "last token", "µs per token", "tokens/s at most")
     table = Table(header=header, rows=tuple(rows))
-    return Document(sections=(section("tests", "", table), section("words", "", Facts(rows=SELF_TEST))))
+    return document(section("tests", "", table), section("words", "", Facts(SELF_TEST)))
 
 
 def maximum(found: Maximum) -> Document:
@@ -114,7 +108,7 @@ def maximum(found: Maximum) -> Document:
         rows.append((*map(number, values), "passed" if trial.passed else "failed", f"{trial.sure:.2f}", trial.why or ABSENT))
     header = (found.unit, "TTFT p95 ms", "TPOT ms", "requests/s", "verdict", "sure", "why")
     table = Table(header=header, rows=tuple(rows))
-    return Document(title=_found(found), subtitle=remark, sections=(section("trials", "", table),))
+    return document(section("trials", "", table), title=_found(found), subtitle=remark)
 
 
 def _found(found: Maximum) -> str:
@@ -124,9 +118,6 @@ def _found(found: Maximum) -> str:
     low, high = found.interval
     between = f"the highest is between {number(low)} and {number(high)} with a confidence of 0.9"
     return f"{number(found.load)} {found.unit} meet {limits}; {between}."
-
-
-# What the columns of a measurement are called in a table.
 
 
 # By the name that the column has in a file of measured points, where "itl" is the mean time per token of a request: TPOT
@@ -144,9 +135,6 @@ METRIC_TITLES = {
 }
 
 
-# Imported runs as a document: one line for each run folder that was made.
-
-
 HEADER = ("run", "requests", "TTFT ms", "from send", "TPOT ms", "E2E ms", "requests/s", "tokens/s")
 
 
@@ -156,10 +144,7 @@ def imported(made: Sequence[tuple[Path, Summary]]) -> Document:
     for folder, s in made:
         latencies = (s.ttft_ms.mean, s.ttft_from_send_ms.mean, s.tpot_ms.mean, s.e2e_ms.mean)
         rows.append((folder.name, str(s.counted), *map(number, (*latencies, s.requests_per_second, s.output_tokens_per_second))))
-    return Document(sections=(section("runs", "", Table(header=HEADER, rows=tuple(rows))),))
-
-
-# A demonstration as a document: predicted next to measured, then what came of the failure.
+    return document(section("runs", "", Table(header=HEADER, rows=tuple(rows))))
 
 
 LABELS = {"ttft_ms": "TTFT mean ms", "tpot_ms": "TPOT mean ms", "requests_per_second": "requests/s"}
@@ -173,24 +158,21 @@ def demonstrated(found: Demonstration) -> Document:
     )
     table = Table(header=("", "predicted", "measured", "difference", ""), rows=rows)
     reasons = tuple(f"The client calls its measurement {found.client}: {reason}" for reason in found.client_reasons)
-    return Document(
-        title=_verdict(found),
+    return document(
+        section("beside", "", table, items(reasons, "warning")),
+        section("failure", "", Text(_failure(found.failure))),
+        section("next", "", Text(NEXT)),
+        title=VERDICT[found.verdict == "agree"],
         subtitle=f"{found.fleet}; {found.load}; {found.requests:,} requests compared.",
-        sections=(
-            section("beside", "", table, items(reasons, "warning")),
-            section("failure", "", Text(text=_failure(found.failure))),
-            section("next", "", Text(text=NEXT)),
-        ),
     )
 
 
 NEXT = "Next: tonnage serve, tonnage gateway and tonnage bench do each of these steps for your own model, GPUs and load."
-
-
-def _verdict(found: Demonstration) -> str:
-    if found.verdict == "agree":
-        return "Measured over HTTP, the simulated fleet does what the simulator predicts."
-    return "The measurement differs from the prediction: a busy machine delivers tokens late (see below)."
+# Whether the measurement agrees with the prediction
+VERDICT = {
+    True: "Measured over HTTP, the simulated fleet does what the simulator predicts.",
+    False: "The measurement differs from the prediction: a busy machine delivers tokens late (see below).",
+}
 
 
 def _failure(failure: Failure) -> str:
@@ -205,37 +187,31 @@ def _failure(failure: Failure) -> str:
     )
 
 
-# Two runs side by side as a document: the ratio of every latency and rate with its interval, then quantile against quantile.
-
-
 STATISTIC_LABELS = {"requests_per_second": "requests/s", "output_tokens_per_second": "tokens/s"}
 READING = "Each dot is a quantile of both runs. On the line they are alike; above it the second run is slower, and a bend shows where."
 FAR_APART = 30  # ratio of the largest value to the smallest from which the axes are logarithmic
 SHOWN = (5, 25, 50, 75, 95, 99)
+PREDICTED = ("", "measured", "predicted", "ratio", "80 % interval", "")
 VERDICTS = {None: ABSENT, True: "differs", False: "alike"}
 
 
 def two_runs(found: Comparison, first: str, second: str) -> Document:
     """The comparison of the second run with the first, by their names."""
-    return Document(
-        sections=(
-            section("ratios", "", _ratios(found, first, second)),
-            section("quantiles", "", _quantiles(found)),
-            section("notes", "", items(tuple(found.notes), "note")),
-        ),
+    return document(
+        section("ratios", "", _ratios(found, first, second)),
+        section("quantiles", "", _quantiles(found)),
+        section("notes", "", items(tuple(found.notes), "note")),
     )
 
 
 def two_runs_page(found: Comparison, first: str, second: str) -> Document:
     """The same as a page, with a quantile–quantile plot for each latency."""
     drawings = (_plot(metric, *pair, first, second) for metric, pair in found.quantiles_ms.items())
-    return Document(
+    return document(
+        section("ratios", "Ratios", _ratios(found, first, second), items(tuple(found.notes), "note")),
+        section("quantiles", "Quantile against quantile", *drawings),
         title=f"{second} beside {first}",
         subtitle=f"Ratios are of {second} to {first}.",
-        sections=(
-            section("ratios", "Ratios", _ratios(found, first, second), items(tuple(found.notes), "note")),
-            section("quantiles", "Quantile against quantile", *drawings),
-        ),
     )
 
 
@@ -244,41 +220,22 @@ def _plot(metric: str, ours: Sequence[float], theirs: Sequence[float], first: st
     name, least, most = metric.removesuffix("_ms").upper(), min(ours[0], theirs[0]), max(ours[-1], theirs[-1])
     log = least > 0 and most > FAR_APART * least
     pairs = [(f"p{p}", a, b) for p, (a, b) in enumerate(zip(ours, theirs, strict=True), start=1)]
-    points = tuple(Point(x=a, y=b, tip=f"{p} of {name}\n{first} {number(a)} ms\n{second} {number(b)} ms") for p, a, b in pairs)
-    alike = tuple(Point(x=value, y=value, tip="") for value in (least, most))
+    points = tuple(Point(a, b, f"{p} of {name}\n{first} {number(a)} ms\n{second} {number(b)} ms") for p, a, b in pairs)
+    alike = tuple(Point(value, value, "") for value in (least, most))
     scale = ", ms (logarithmic)" if log else ", ms"
     rows = tuple((p, number(a), number(b), f"{b / a:.3f}" if a else ABSENT) for p, a, b in pairs)
-    return Drawing(
-        figure=Plot(
-            key=f"quantiles-{name.lower()}",
-            title=name,
-            x=Axis(title=f"{first}{scale}", log=log),
-            y=Axis(title=f"{second}{scale}", log=log),
-            series=(
-                Series(name="p1 to p99", points=points, tone=0),
-                Series(name="alike", points=alike, tone=5, line=True, marks=False),
-            ),
-        ),
-        reading=READING,
-        numbers=Table(caption=f"{name} in numbers", header=("quantile", f"{first}, ms", f"{second}, ms", "ratio"), rows=rows, folded=True),
-    )
+    x, y = (Axis(f"{run}{scale}", log=log) for run in (first, second))
+    series = (Series("p1 to p99", points, tone=0), Series("alike", alike, tone=5, line=True, marks=False))
+    header = ("quantile", f"{first}, ms", f"{second}, ms", "ratio")
+    return charted(Plot(f"quantiles-{name.lower()}", name, x, y, series), READING, f"{name} in numbers", header, rows)
 
 
 def _ratios(found: Comparison, first: str, second: str) -> Table:
     rows = []
-    for ratio in found.ratios:
-        label = _label(ratio)
-        between = ABSENT if math.isnan(ratio.low) else f"{ratio.low:.3f} to {ratio.high:.3f}"
-        rows.append(
-            (
-                label,
-                number(ratio.first),
-                number(ratio.second),
-                f"{ratio.ratio:.3f}" if math.isfinite(ratio.ratio) else ABSENT,
-                between,
-                VERDICTS[ratio.differs],
-            )
-        )
+    for one in found.ratios:
+        between = ABSENT if math.isnan(one.low) else f"{one.low:.3f} to {one.high:.3f}"
+        ratio = f"{one.ratio:.3f}" if math.isfinite(one.ratio) else ABSENT
+        rows.append((_label(one), number(one.first), number(one.second), ratio, between, VERDICTS[one.differs]))
     return Table(header=("", first, second, "ratio", "0.95", ""), rows=tuple(rows))
 
 
@@ -296,9 +253,6 @@ def _quantiles(found: Comparison) -> Table:
     return Table(header=("quantiles", *(f"p{p}" for p in SHOWN)), rows=tuple(rows), spare=("p25", "p75", "p5"))
 
 
-# A run next to its plan as a document: every metric measured and predicted, then a verdict for each.
-
-
 LEGEND = (
     "The ratio is predicted / measured. The interval is where a measurement was expected with a probability of 80 %; percentiles other "
     "than TTFT's p95 have that of the errors of the mean (docs/intervals.md). Single gaps (ITL) have none, nor have rates, which are "
@@ -310,13 +264,11 @@ def run_and_plan(found: RunBesidePlan, run: str) -> Document:
     """The comparison of a run, by its name, with the plan that it was laid next to."""
     verdicts = tuple(verdict(found, metric) for metric in ("ttft_ms", "tpot_ms", "e2e_ms"))
     notes = (*map(sentence_of, found.notes), *map(sentence_of, found.marks), LEGEND)
-    return Document(
-        sections=(
-            section("replayed", "", Text(text=_replayed(found, run))),
-            section("metrics", "", _table(found)),
-            section("verdicts", "", items(verdicts)),
-            section("notes", "", items(notes, "note")),
-        ),
+    return document(
+        section("replayed", "", Text(_replayed(found, run))),
+        section("metrics", "", Table(header=PREDICTED, rows=tuple(map(_row, found.metrics)))),
+        section("verdicts", "", items(verdicts)),
+        section("notes", "", items(notes, "note")),
     )
 
 
@@ -343,16 +295,11 @@ def _replayed(found: RunBesidePlan, run: str) -> str:
     return f"{counted(found.requests, 'request')} of {run}, replayed on {fleet} of {instance}"
 
 
-def _table(found: RunBesidePlan) -> Table:
-    header = ("", "measured", "predicted", "ratio", "80 % interval", "")
-    return Table(header=header, rows=tuple(map(_row, found.metrics)))
-
-
 def _row(each: MetricBeside) -> tuple[str, ...]:
-    label = _label(each)
     ratio = f"{each.ratio:.3f}" if math.isfinite(each.ratio) else ABSENT
-    bounds = (each.low, each.high) if math.isfinite(each.low) else None
-    return (label, number(each.measured), number(each.predicted), ratio, between(bounds), ABSENT if each.inside is None else _place(each))
+    bounds = between((each.low, each.high) if math.isfinite(each.low) else None)
+    place = ABSENT if each.inside is None else _place(each)
+    return (_label(each), number(each.measured), number(each.predicted), ratio, bounds, place)
 
 
 def _place(each: MetricBeside) -> str:

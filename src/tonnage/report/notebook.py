@@ -57,16 +57,11 @@ def plot(
         log: whether y is logarithmic.
     """
     series = tuple(
-        Series(
-            name=name,
-            points=tuple(Point(x=a, y=b, tip=f"{name}\n{number(a)} {x}\n{number(b)} {y}") for a, b in points),
-            tone=tone,
-            line=True,
-        )
+        Series(name, tuple(Point(a, b, f"{name}\n{number(a)} {x}\n{number(b)} {y}") for a, b in points), tone=tone, line=True)
         for tone, (name, points) in enumerate(lines.items())
     )
-    rules = tuple(Rule(along="y", value=value, label=name) for name, value in (limits or {}).items())
-    return Plot(key="plot", title=title, x=Axis(title=x), y=Axis(title=y, log=log), series=series, rules=rules)
+    rules = tuple(Rule("y", value, name) for name, value in (limits or {}).items())
+    return Plot("plot", title, Axis(x), Axis(y, log=log), series, rules=rules)
 
 
 def _drawing(figure: Figure) -> Drawing:
@@ -74,7 +69,7 @@ def _drawing(figure: Figure) -> Drawing:
     from tonnage.report.plans.plan_document import points_table
 
     numbers = points_table(figure, "In numbers") if isinstance(figure, Plot) and len(figure.series) <= MOST_COLUMNS else None
-    return Drawing(figure=figure, reading="", numbers=numbers)
+    return Drawing(figure, "", numbers)
 
 
 MOST_COLUMNS = 6  # lines of a plot of which a table can be read
@@ -118,9 +113,6 @@ DOCUMENTS: Mapping[str, tuple[str, ...]] = {
     "ScoreReport": ("scored", "scored"),
     "CalibrationReport": ("scored", "calibrated"),
 }
-
-
-# The rows of each class.
 
 
 def table_of(value: Any) -> pa.Table:

@@ -20,6 +20,14 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{decimals}f}".replace("-", "−")
 
 
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+
+
+def statistics(values: object) -> tuple[str, ...]:
+    """Each of ``STATISTICS`` of a latency or a length."""
+    return tuple(number(getattr(values, each)) for each in STATISTICS)
+
+
 def plain(value: float | None) -> str:
     """A number as it was given, to six digits: 99, 199.77, 0.5."""
     return ABSENT if value is None or not math.isfinite(value) else f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.report.document import Block, Document, Section, Table, Text, items, section
+from tonnage.report.document import Document, Section, Table, Text, document, items, section
 from tonnage.report.measured import METRIC_TITLES
 from tonnage.report.numbers import ABSENT, between, counted, number, percent, sentence_of
 
@@ -31,16 +31,14 @@ MODELS_LEGEND = (
 
 def scored(report: ScoreReport) -> Document:
     """The errors of the predictions of one file."""
-    sections = list(_report(report, ""))
-    for kind, other in report.apart.items():
-        sections += _report(other, f"Apart: {kind}")
-    return Document(sections=(*sections, section("legend", "", Text(text=LEGEND, tone="note"))))
+    apart = (one for kind, other in report.apart.items() for one in _report(other, f"Apart: {kind}"))
+    return document(*_report(report, ""), *apart, section("legend", "", Text(LEGEND, tone="note")))
 
 
 def _report(report: ScoreReport, title: str) -> tuple[Section, ...]:
     groups = (_group(kind, report.groups[kind]) for kind in GROUPS_SHOWN if len(report.groups.get(kind, {})) > 1)
     return (
-        section("overall", title, Text(text=f"{report.predicted} of {counted(report.rows, 'row')} predicted"), _overall(report)),
+        section("overall", title, Text(f"{report.predicted} of {counted(report.rows, 'row')} predicted"), _overall(report)),
         *_not_predicted(report),
         section("attained", "", *_attained(report)),
         section("groups", "", *groups),
@@ -54,17 +52,12 @@ def _overall(report: ScoreReport) -> Table:
     if report.not_steady:
         kinds += [("steady rows", report.steady), ("rows that are not steady", report.not_steady)]
     within = report.steady if report.not_steady else report.overall
-    rows = tuple(
-        (
-            f"{METRIC_TITLES.get(metric, metric)}, {kind}",
-            *map(number, (e.mape, e.median_ape, e.bias)),
-            number(report.coverage.get(metric)) if errors is within else ABSENT,
-            str(e.n),
-        )
-        for kind, errors in kinds
-        for metric, e in errors.items()
-    )
-    return Table(header=("metric", "MAPE %", "median %", "bias %", "inside %", "n"), rows=rows, spare=("median %",))
+    rows = []
+    for kind, errors in kinds:
+        for metric, e in errors.items():
+            inside = report.coverage.get(metric) if errors is within else None
+            rows.append((f"{METRIC_TITLES.get(metric, metric)}, {kind}", *map(number, (e.mape, e.median_ape, e.bias, inside)), str(e.n)))
+    return Table(header=("metric", "MAPE %", "median %", "bias %", "inside %", "n"), rows=tuple(rows), spare=("median %",))
 
 
 def _attained(report: ScoreReport) -> Iterator[Table]:
@@ -137,24 +130,16 @@ def _worst_row(row: ScoredRow) -> tuple[str, ...]:
 
 def scored_models(scores: ModelScores) -> Document:
     """Several step models side by side over the rows that all of them predicted, and how far they are apart."""
-    sections = list(_models(scores, ""))
-    for kind, other in scores.apart.items():
-        sections += _models(other, f"Apart: {kind}")
-    return Document(sections=(*sections, section("legend", "", Text(text=MODELS_LEGEND, tone="note"))))
+    apart = (one for kind, other in scores.apart.items() for one in _models(other, f"Apart: {kind}"))
+    return document(*_models(scores, ""), *apart, section("legend", "", Text(MODELS_LEGEND, tone="note")))
 
 
 def _models(scores: ModelScores, title: str) -> tuple[Section, ...]:
     predicted = ", ".join(f"{name} {report.predicted} of {report.rows}" for name, report in scores.reports.items())
-    found: list[Block] = [Text(text=f"Rows predicted: {predicted}")]
-    found.append(_side_by_side(scores) if scores.common else Text(text="No row was predicted by all of them."))
-    if scores.disagreement:
-        found.append(_disagreement(scores))
+    common = _side_by_side(scores) if scores.common else Text("No row was predicted by all of them.")
+    found = (Text(f"Rows predicted: {predicted}"), common, _disagreement(scores) if scores.disagreement else None)
     remarks = dict.fromkeys((*scores.remarks, *(remark for report in scores.reports.values() for remark in report.remarks)))
-    return (
-        section("errors", title, *found),
-        *_reasons(scores),
-        section("remarks", "", items(tuple(remarks), "note")),
-    )
+    return (section("errors", title, *found), *_reasons(scores), section("remarks", "", items(tuple(remarks), "note")))
 
 
 def _side_by_side(scores: ModelScores) -> Table:
@@ -170,9 +155,8 @@ def _side_by_side(scores: ModelScores) -> Table:
 def _disagreement(scores: ModelScores) -> Table:
     metrics = [metric for metric in METRIC_TITLES if any(metric in found for found in scores.disagreement.values())]
     rows = tuple((name, *(number(found.get(m)) for m in metrics)) for name, found in scores.disagreement.items())
-    return Table(
-        caption="Disagreement: mean of |second / first − 1|, in %", header=("models", *(METRIC_TITLES[m] for m in metrics)), rows=rows
-    )
+    header = ("models", *(METRIC_TITLES[m] for m in metrics))
+    return Table(caption="Disagreement: mean of |second / first − 1|, in %", header=header, rows=rows)
 
 
 def _reasons(scores: ModelScores) -> Sequence[Section]:
@@ -184,31 +168,23 @@ def _reasons(scores: ModelScores) -> Sequence[Section]:
     return (section("skipped", "Not predicted", items(tuple(found))),) if found else ()
 
 
-# What a calibration found, as a document: errors before and after, the factor of every term, and the verdict.
-
-
 def calibrated(report: CalibrationReport, output: Path | None = None) -> Document:
     """The calibration; ``output`` is the file that it was written to, if it was."""
     aside = f"; {report.not_steady} set aside because they are not steady" if report.not_steady else ""
     c = report.calibration
-    return Document(
+    return document(
+        section("errors", "", _errors(report)),
+        section("terms", "", _terms(report)),
+        section("verdict", "", items(tuple(map(sentence_of, report.verdict())), "note")),
+        section("remarks", "", items(report.remarks, "note")),
+        section("written", "", Text(f"Written to {output}") if output is not None else None),
         title=f"{c.data}: {c.preset} on {c.gpu}{aside}",
-        sections=(
-            section("errors", "", _errors(report)),
-            section("terms", "", _terms(report)),
-            section("verdict", "", items(tuple(map(sentence_of, report.verdict())), "note")),
-            section("remarks", "", items(report.remarks, "note")),
-            section("written", "", Text(text=f"Written to {output}") if output is not None else None),
-        ),
     )
 
 
 def _errors(report: CalibrationReport) -> Table:
     rows = tuple(
-        (
-            METRIC_TITLES.get(name, name),
-            *map(number, (value, report.after[name], report.left_out_before[name], report.left_out[name])),
-        )
+        (METRIC_TITLES.get(name, name), *map(number, (value, report.after[name], report.left_out_before[name], report.left_out[name])))
         for name, value in report.before.items()
     )
     before, after = ("transferred", "fitted") if report.own else ("shipped", "calibrated")
@@ -217,10 +193,7 @@ def _errors(report: CalibrationReport) -> Table:
 
 
 def _terms(report: CalibrationReport) -> Table:
-    rows = tuple((name, _value(report, name), percent(width)) for name, width in report.shrinkage.items())
+    value = report.shown if report.own else lambda name: f"×{report.factors[name]:.3f}"
+    rows = tuple((name, value(name), percent(width)) for name, width in report.shrinkage.items())
     note = "width left: how much of the prior's width the measurements leave; 100% where they say nothing of the term"
     return Table(header=("term", "value" if report.own else "factor", "width left"), rows=rows, note=note)
-
-
-def _value(report: CalibrationReport, name: str) -> str:
-    return report.shown(name) if report.own else f"×{report.factors[name]:.3f}"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
-from tonnage.report.document import Document, Facts, Lines, Table, Text, drawing, items, section
-from tonnage.report.numbers import ABSENT, between, counted, number, percent, sentence_of
+from tonnage.report.document import Document, Lines, Table, Text, document, drawing, facts_known, items, section
+from tonnage.report.numbers import ABSENT, STATISTICS, between, counted, number, percent, sentence_of, statistics
 from tonnage.report.plans.question import attained_text, short_length
 from tonnage.report.writers.terminal import plot_text
 from tonnage.results.timeline import DECODE, PREFILL, WAITING, Timeline, TimelineStep
@@ -17,7 +17,6 @@ from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals,
 
 if TYPE_CHECKING:
     from tonnage.report.drawing.figure import Axis, Gantt, Plot
-    from tonnage.results.breakdown import ClassResult
     from tonnage.simulator.lesson import LessonResult
     from tonnage.simulator.simulated_run import FleetFacts
     from tonnage.simulator.simulated_run import SimulatedRun as Run
@@ -36,7 +35,6 @@ GAIN = (
     "in an open loop the mean E2E without it over that with it"
 )
 HIT_RATE = "prompt tokens found in the prefix cache when a request first enters, over all prompt tokens"
-STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 EXPECTED = "80 % interval of the mean"
 SWEPT = ("load", "requests/s", "tokens/s", "TTFT ms", "TTFT p95", "ITL p99", "TPOT ms", "E2E ms", "E2E p95")
 BY_CLASS = ("class", "requests", "rejected", "TTFT p50", "TTFT p95", "TPOT ms", "E2E ms", "limit ms", "within")
@@ -47,36 +45,30 @@ def simulated(runs: Sequence[Run]) -> Document:
     """One point in full, or one line for each point of a sweep; all of the same deployment and lengths."""
     from tonnage.results.metrics import DEFINITIONS
 
-    definitions = [(label, DEFINITIONS[name]) for label, name in DEFINED]
-    if runs[0].gain is not None:
-        definitions.append(("gain", GAIN))
-    if runs[0].hit_rate is not None:
-        definitions.append(("hit rate", HIT_RATE))
+    further = (("gain", "" if runs[0].gain is None else GAIN), ("hit rate", "" if runs[0].hit_rate is None else HIT_RATE))
+    definitions = facts_known((*((label, DEFINITIONS[name]) for label, name in DEFINED), *further))
     blocks = _point(runs[0]) if len(runs) == 1 else (_sweep(runs),)
-    changed = tuple(Text(text=line) for run in runs for line in (*_attained(run, several=len(runs) > 1), *fleet_lines(run.fleet)))
-    return Document(
+    changed = tuple(Text(line) for run in runs for line in (*_attained(run, several=len(runs) > 1), *fleet_lines(run.fleet)))
+    return document(
+        section("result", "", *blocks, _classes(runs), *changed),
+        section("equal-lengths", "", items(tuple(_in_step(runs)), "warning")),
+        section("marks", "", items(runs[0].marks, "note")),
+        section("definitions", "", definitions),
         title=_title(runs[0]),
-        sections=(
-            section("result", "", *blocks, *_classes(runs), *changed),
-            section("equal-lengths", "", items(tuple(_in_step(runs)), "warning")),
-            section("marks", "", items(runs[0].marks, "note")),
-            section("definitions", "", Facts(rows=tuple(definitions))),
-        ),
     )
 
 
-def _classes(runs: Sequence[Run]) -> tuple[Table, ...]:
+def _classes(runs: Sequence[Run]) -> Table | None:
     if not runs[0].workload.classes:
-        return ()
-    rows = [(*((_load(run),) if len(runs) > 1 else ()), *_class_row(one)) for run in runs for one in run.classes]
-    return (Table(header=(*(("load",) if len(runs) > 1 else ()), *BY_CLASS), rows=tuple(rows), spare=("TTFT p50", "E2E ms")),)
-
-
-def _class_row(one: ClassResult) -> tuple[str, ...]:
-    limit = "–" if one.ttft_limit_s is None else f"{number(1e3 * one.ttft_limit_s)}"
-    within = "–" if one.within is None else f"{one.within:.1%}"
-    seen = (one.ttft_ms.p50, one.ttft_ms.p95, one.tpot_ms.mean, one.e2e_ms.mean)
-    return (one.name, f"{one.requests:,}", f"{one.rejected:,}", *map(number, seen), limit, within)
+        return None
+    rows, several = [], len(runs) > 1
+    for run in runs:
+        for one in run.classes:
+            limit = None if one.ttft_limit_s is None else 1e3 * one.ttft_limit_s
+            seen = map(number, (one.ttft_ms.p50, one.ttft_ms.p95, one.tpot_ms.mean, one.e2e_ms.mean, limit))
+            within = ABSENT if one.within is None else f"{one.within:.1%}"
+            rows.append((*([_load(run)] if several else ()), one.name, f"{one.requests:,}", f"{one.rejected:,}", *seen, within))
+    return Table(header=(*(("load",) if several else ()), *BY_CLASS), rows=tuple(rows), spare=("TTFT p50", "E2E ms"))
 
 
 def _title(run: Run) -> str:
@@ -108,13 +100,13 @@ def _point(run: Run) -> tuple[Text, Table]:
     rate = f" ({between(expected['requests_s'])})" if "requests_s" in expected else ""
     words = f"{_load(run)}: {number(s.requests_per_second)}{rate} requests/s, {number(s.output_tokens_per_second)} output tokens/s"
     gain = "" if run.gain is None else f"; gain {run.gain:.2f}"
-    rows = []
-    for name in ("ttft", "itl", "tpot", "e2e"):
-        values = getattr(s, f"{name}_ms")
-        rows.append((f"{name.upper()} ms", *(number(getattr(values, each)) for each in STATISTICS), between(expected.get(f"{name}_ms"))))
-    table = Table(header=("", *STATISTICS, EXPECTED), rows=tuple(rows), spare=("p90", "p50"))
+    rows = tuple(
+        (f"{name.upper()} ms", *statistics(getattr(s, f"{name}_ms")), between(expected.get(f"{name}_ms")))
+        for name in ("ttft", "itl", "tpot", "e2e")
+    )
+    table = Table(header=("", *STATISTICS, EXPECTED), rows=rows, spare=("p90", "p50"))
     found = "" if run.hit_rate is None else f"; prefix cache: {run.hit_rate:.1%} of the prompt tokens found, {run.saved_prompt_tokens:,}"
-    return Text(text=words + gain + found), table
+    return Text(words + gain + found), table
 
 
 def _sweep(runs: Sequence[Run]) -> Table:
@@ -178,17 +170,11 @@ def fleet_lines(facts: FleetFacts | None) -> Iterator[str]:
         yield f"{one.limit}: {hours}; {100 * one.share:.3g} % of the requests took longer or were lost"
 
 
-# What a sweep did, as a document.
-
-
 def swept(points: int, done: int, left_out: Mapping[str, str], folder: Path) -> Document:
     """How many points there are, how many of them this call simulated, and which could not be."""
     words = f"{counted(points, 'point')} in {folder}: {done} simulated now, {points - done} were there."
     lines = items(tuple(f"left out: {name}: {reason}" for name, reason in left_out.items()), "note")
-    return Document(sections=(section("sweep", "", Text(text=words), lines),))
-
-
-# The two panels of NVIDIA's course, as a page: the slots over time, and below them the queue and the KV cache.
+    return document(section("sweep", "", Text(words), lines))
 
 
 TONES = {PREFILL: 1, DECODE: 0, WAITING: 2}
@@ -202,13 +188,11 @@ def timeline_page(timeline: Timeline, title: str) -> Document:
     steps = timeline.steps[:MOST_STEPS]
     left = timeline.left + len(timeline.steps) - len(steps)
     shown = f"The first {len(steps):,} steps; {left:,} more are not drawn." if left else f"All {counted(len(steps), 'step')}."
-    axis = Axis(title="seconds" if timeline.unit == "s" else "ticks")
-    return Document(
+    axis = Axis("seconds" if timeline.unit == "s" else "ticks")
+    return document(
+        section("slots", "Slots", Text(shown), drawing(_slots(steps, axis), "A lane for each slot.", _bounds(steps))),
+        section("queue", "Queue and KV cache", drawing(_queue(steps, axis), "At the beginning of each step.", _numbers(steps))),
         title=title,
-        sections=(
-            section("slots", "Slots", Text(text=shown), drawing(_slots(steps, axis), "A lane for each slot.", _bounds(steps))),
-            section("queue", "Queue and KV cache", drawing(_queue(steps, axis), "At the beginning of each step.", _numbers(steps))),
-        ),
     )
 
 
@@ -222,17 +206,15 @@ def _slots(steps: tuple[TimelineStep, ...], axis: Axis) -> Gantt:
         for held in step.held:
             lane = spans.setdefault(held.slot, [])
             if lane and lane[-1].name == held.state and abs(lane[-1].end - step.start) < 1e-12 and told[held.slot][-1] == str(held.request):
-                lane[-1] = Span(name=held.state, start=lane[-1].start, end=end, tone=TONES[held.state])
+                lane[-1] = Span(held.state, lane[-1].start, end, TONES[held.state])
             else:
-                lane.append(Span(name=held.state, start=step.start, end=end, tone=TONES[held.state]))
+                lane.append(Span(held.state, step.start, end, TONES[held.state]))
                 told.setdefault(held.slot, []).append(str(held.request))
     lanes = tuple(
-        Lane(
-            name=f"slot {slot + 1}", spans=tuple(spans[slot]), tip=f"slot {slot + 1}\nrequests {', '.join(dict.fromkeys(told[slot]))[:80]}"
-        )
+        Lane(f"slot {slot + 1}", tuple(spans[slot]), f"slot {slot + 1}\nrequests {', '.join(dict.fromkeys(told[slot]))[:80]}")
         for slot in sorted(spans)[:MOST_LANES]
     )
-    return Gantt(key="slots", title="Which slot did what", axis=axis, start=steps[0].start if steps else 0.0, lanes=lanes)
+    return Gantt("slots", "Which slot did what", axis, start=steps[0].start if steps else 0.0, lanes=lanes)
 
 
 def _queue(steps: tuple[TimelineStep, ...], axis: Axis) -> Plot:
@@ -240,12 +222,12 @@ def _queue(steps: tuple[TimelineStep, ...], axis: Axis) -> Plot:
 
     every = max(len(steps) // MOST_POINTS, 1)
     taken = steps[::every]
-    queue = tuple(Point(x=step.start, y=float(step.queued), tip=f"{step.queued} wait") for step in taken)
-    cache = tuple(Point(x=step.start, y=100 * step.kv_used, tip=f"{percent(step.kv_used)} of the KV cache") for step in taken)
-    series = [Series(name="requests in the queue", points=queue, tone=0, line=True, marks=False)]
+    queue = tuple(Point(step.start, float(step.queued), f"{step.queued} wait") for step in taken)
+    cache = tuple(Point(step.start, 100 * step.kv_used, f"{percent(step.kv_used)} of the KV cache") for step in taken)
+    series = [Series("requests in the queue", queue, tone=0, line=True, marks=False)]
     if any(step.kv_used for step in taken):
-        series.append(Series(name="KV cache in use, %", points=cache, tone=1, line=True, marks=False))
-    return Plot(key="queue", title="Queue and KV cache over time", x=axis, y=Axis(title="requests, %"), series=tuple(series))
+        series.append(Series("KV cache in use, %", cache, tone=1, line=True, marks=False))
+    return Plot("queue", "Queue and KV cache over time", axis, Axis("requests, %"), tuple(series))
 
 
 def _bounds(steps: tuple[TimelineStep, ...]) -> Table:
@@ -261,9 +243,6 @@ def _numbers(steps: tuple[TimelineStep, ...]) -> Table:
         for step in steps[::every]
     )
     return Table(caption="Some of the steps", header=("start", "duration", "slots", "queue", "KV", "bound"), rows=rows, folded=True)
-
-
-# The lesson in ticks as a document: its figures, and the slots over time.
 
 
 NAMES = {
@@ -283,7 +262,7 @@ def lesson(result: LessonResult) -> Document:
     """The six figures of the course, then a row of letters for each slot."""
     rows = tuple((NAMES[name], _figure(name, value)) for name, value in result.to_json().items())
     table = Table(header=("in ticks", "value"), rows=rows)
-    return Document(sections=(section("figures", "", table), section("slots", "", Lines(text=result.slots_text()))))
+    return document(section("figures", "", table), section("slots", "", Lines(result.slots_text())))
 
 
 def _figure(name: str, value: float | int | None) -> str:
@@ -298,11 +277,11 @@ def lesson_sweep(setting: str, values: Sequence[float], results: Sequence[Lesson
     )
     header = (words, "E2E", "TTFT", "ITL", "requests/1k", "tokens/1k", "queue", "busy slots", "useful work")
     times, rates = (
-        Lines(text=plot_text(_over(words, values, results, title, names), 80))
+        Lines(plot_text(_over(words, values, results, title, names), 80))
         for title, names in (("ticks", ("e2e", "ttft", "itl")), ("per 1,000 ticks", ("requests_per_1k_ticks",)))
     )
     table = Table(header=header, rows=rows)
-    return Document(sections=(section("figures", "", table, times, rates),))
+    return document(section("figures", "", table, times, rates))
 
 
 def _over(words: str, values: Sequence[float], results: Sequence[LessonResult], title: str, names: Sequence[str]) -> Plot:
@@ -311,6 +290,6 @@ def _over(words: str, values: Sequence[float], results: Sequence[LessonResult], 
     series = []
     for tone, name in enumerate(names):
         seen = [(value, one.to_json()[name]) for value, one in zip(values, results, strict=True)]
-        points = tuple(Point(x=value, y=float(figure), tip="") for value, figure in seen if figure is not None)
-        series.append(Series(name=NAMES[name], points=points, tone=tone, line=True))
-    return Plot(key=title, title=title, x=Axis(title=words), y=Axis(title=title), series=tuple(series))
+        points = tuple(Point(value, float(figure), "") for value, figure in seen if figure is not None)
+        series.append(Series(NAMES[name], points, tone=tone, line=True))
+    return Plot(title, title, Axis(words), Axis(title), tuple(series))

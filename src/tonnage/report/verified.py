@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.report.document import Command, Document, Drawing, Lines, Section, Table, Text, items, section
+from tonnage.report.document import Block, Command, Document, Drawing, Lines, Section, Table, Text, charted, document, items, section
 from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 from tonnage.report.numbers import ABSENT, between, counted, number, percent, whole
-from tonnage.spec.scenario import Scenario
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from tonnage.deploy.verify import Folder
-    from tonnage.watch.drift import Drift, Today
+    from tonnage.plan.plan import Plan
+    from tonnage.watch.drift import Today
     from tonnage.watch.settings import Instance, Value
     from tonnage.watch.watched import AttainedBounds, Latency, Watched
     from tonnage.workload.history_fit import Growth, HistoryFit
 
+LATENCIES = ("ms", "measured", "at this load", "80 % interval", "limit", "slower", "")
 WATCHED_LEGEND = (
     "Measured is what the engine publishes: its clock starts when a request reaches it, and a percentile is read off a histogram, evenly "
     "within its bucket. At this load: the plan's deployment simulated under the present rate and mean lengths, with the 80 % interval of "
@@ -33,21 +34,19 @@ def watched(found: Watched) -> Document:
     """One look."""
     advice = () if found.advice is None else (found.advice.text,)
     commands = () if found.advice is None else found.advice.commands
-    return Document(
-        title=f"{_instance(found)}, over {found.present.seconds:.3g} s",
-        sections=(
-            section("load", "", _load(found)),
-            section("latencies", "", _latencies(found)),
-            section("attained", "", items(tuple(map(_attained, found.attained)), "note")),
-            section("verdict", "", items(tuple(_verdict(found)), "warning"), items(advice, "warning")),
-            section("commands", "", Lines(text="\n".join(f"  {line}" for line in commands)) if commands else None),
-            section("notes", "", items((WATCHED_LEGEND,), "note")),
-        ),
+    return document(
+        section("load", "", _load(found)),
+        section("latencies", "", Table(header=LATENCIES, rows=tuple(map(_row, found.latencies)))),
+        section("attained", "", items(tuple(map(_attained, found.attained)), "note")),
+        section("verdict", "", items(tuple(_verdict(found)), "warning"), items(advice, "warning")),
+        section("commands", "", Lines("\n".join(f"  {line}" for line in commands)) if commands else None),
+        section("notes", "", items((WATCHED_LEGEND,), "note")),
+        title=f"{_instance(found.plan)}, over {found.present.seconds:.3g} s",
     )
 
 
-def _instance(found: Watched) -> str:
-    pool = found.plan.candidates[0].pool
+def _instance(plan: Plan) -> str:
+    pool = plan.candidates[0].pool
     return f"{pool.model} {pool.precision} on {pool.gpu}, {pool.engine}"
 
 
@@ -83,11 +82,6 @@ def _headroom(found: Watched) -> Iterator[tuple[str, str, str]]:
     yield "headroom", ABSENT if left is None else f"{left:+.0%}".replace("%", " %").replace("-", "−"), "of the present load"
     if found.at_measured_speed is not None:
         yield "carried at the measured speed", f"{number(found.at_measured_speed * found.instances)} requests/s", "every step as measured"
-
-
-def _latencies(found: Watched) -> Table:
-    header = ("ms", "measured", "at this load", "80 % interval", "limit", "slower", "")
-    return Table(header=header, rows=tuple(map(_row, found.latencies)))
 
 
 def _row(one: Latency) -> tuple[str, ...]:
@@ -141,29 +135,22 @@ def verified(instances: Sequence[Instance], findings: Sequence[str], load: Watch
     """The settings of every instance, what was measured under load, and the verdict."""
     measured: tuple[Section, ...] = () if load is None else watched(load).sections
     verdict = items(tuple(findings), "warning") if findings else items(("As planned.",), "note")
-    return Document(
+    return document(
+        section("settings", "", _settings(instances), items((LEGEND,), "note")),
+        *(one for one in measured if one.key in ("load", "latencies")),
+        section("verdict", "", verdict),
         title="Not as planned" if findings else "As planned",
-        sections=(
-            section("settings", "", _settings(instances), items((LEGEND,), "note")),
-            *(one for one in measured if one.key in ("load", "latencies")),
-            section("verdict", "", verdict),
-        ),
     )
 
 
 def _settings(instances: Sequence[Instance]) -> Table:
     columns = {tuple(_shown(one.running) for one in each.settings): each.url for each in reversed(instances)}
-    first = instances[0].settings
-    rows = tuple(
-        (setting.name, _shown(setting.planned), *(column[place] for column in columns), "DIFFERS" if _off(instances, place) else ABSENT)
-        for place, setting in enumerate(first)
-    )
+    rows = []
+    for place, setting in enumerate(instances[0].settings):
+        verdict = "DIFFERS" if any(each.settings[place].off for each in instances) else ABSENT
+        rows.append((setting.name, _shown(setting.planned), *(column[place] for column in columns), verdict))
     names = ("running",) if len(columns) == 1 else tuple(columns.values())
-    return Table(header=("setting", "plan", *names, "verdict"), rows=rows)
-
-
-def _off(instances: Sequence[Instance], place: int) -> bool:
-    return any(each.settings[place].off for each in instances)
+    return Table(header=("setting", "plan", *names, "verdict"), rows=tuple(rows))
 
 
 def _shown(value: Value) -> str:
@@ -177,12 +164,10 @@ def verified_folder(found: Folder) -> Document:
     rows = tuple((one.file, one.name or ABSENT, one.against) for one in found.parts)
     needs = items(tuple(f"The cluster needs the Secret {one}." for one in found.needs), "note")
     verdict = items(found.faults, "warning") if found.faults else items(("No fault was found.",), "note")
-    return Document(
+    return document(
+        section("files", "", Table(header=("file", "holds", "read against"), rows=rows), needs),
+        section("verdict", "", verdict),
         title="Faults in the files" if found.faults else "The files are in order",
-        sections=(
-            section("files", "", Table(header=("file", "holds", "read against"), rows=rows), needs),
-            section("verdict", "", verdict),
-        ),
     )
 
 
@@ -218,16 +203,11 @@ def rehearsed(found: Rehearsal) -> Document:
         f"{found.lost:,} were lost in the killed instance, and {found.lost_after:,} that were sent later.",
         f"The alert on missing instances {alert}.",
     )
-    return Document(
+    return document(
+        section("run", "", items(facts), items(tuple(f"The load client: {one}" for one in found.invalid), "warning")),
+        section("limits", "", Table(header=("limit", "before the kill"), rows=limits)),
         title="As planned" if found.as_planned else "Not as planned",
-        sections=(
-            section("run", "", items(facts), items(tuple(f"The load client: {one}" for one in found.invalid), "warning")),
-            section("limits", "", Table(header=("limit", "before the kill"), rows=limits)),
-        ),
     )
-
-
-# A history of a deployment as a document: its week, its lengths, its growth; and what changed since its plan, with a verdict.
 
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -237,7 +217,7 @@ NAMES = {
     "outputs": "outputs, tokens",
     "speed": "time per output token, ms",
 }
-VERBS = {
+VERBS = {  # where it rose, and where it fell
     "load": ("The load grew", "The load fell"),
     "prompts": ("Prompts grew", "Prompts shrank"),
     "outputs": ("Outputs grew", "Outputs shrank"),
@@ -247,39 +227,23 @@ VERBS = {
 
 def fitted_history(found: HistoryFit, output: Path | None, plan: Path | None, beside: Today | None, *, figures: bool) -> Document:
     """What a history says, what it does not, the systems that it takes, and how to go on."""
-    files = sorted(found.files)
-    written = None
+    fit: list[Block | None] = []
     if output is not None:
-        with_files = f", with {', '.join(files)}" if files else ""
-        written = items((f"Written: {output}{with_files}.",))
-    command = Command(text=f"tonnage size {output}{_open_flags(found.scenario)}") if output is not None else None
-    points = f"{output.stem}.hours.csv" if output is not None else ""
-    calibrate = (
-        Command(text=f"tonnage calibrate {points} --plan {plan} --output calibrated.json")
-        if output is not None and plan is not None
-        else None
-    )
-    return Document(
-        title=f"Traffic: {found.history.source}" if figures else "",
-        sections=(
-            *_history(found, figures=figures),
-            *(() if beside is None else _beside(beside)),
-            section("fit", "Scenario" if figures else "", written, command, calibrate),
-        ),
-    )
+        with_files = f", with {', '.join(sorted(found.files))}" if found.files else ""
+        model = "" if found.scenario.model else " --model llama-3.1-8b"
+        fit = [items((f"Written: {output}{with_files}.",)), Command(f'tonnage size {output}{model} --ttft "p95<=500ms"')]
+        if plan is not None:
+            fit.append(Command(f"tonnage calibrate {output.stem}.hours.csv --plan {plan} --output calibrated.json"))
+    today = () if beside is None else _beside(beside)
+    sections = (*_history(found, figures=figures), *today, section("fit", "Scenario" if figures else "", *fit))
+    return Document(title=f"Traffic: {found.history.source}" if figures else "", sections=sections)
 
 
 def drifted(found: Today, *, figures: bool) -> Document:
     """What changed since a plan, the verdict first."""
     history = _history(found.fit, figures=figures) if figures else (section("gaps", "", items(found.fit.gaps, "note")),)
-    pool = found.plan.candidates[0].pool
-    title = f"{pool.model} {pool.precision} on {pool.gpu}, {pool.engine}: {_day(found.fit.history.at(0))} to {_day(found.fit.ends)}"
-    return Document(title=title, sections=(*_beside(found), *history))
-
-
-def _open_flags(scenario: Scenario) -> str:
-    model = "" if scenario.model else " --model llama-3.1-8b"
-    return f'{model} --ttft "p95<=500ms"'
+    title = f"{_instance(found.plan)}: {_day(found.fit.history.at(0))} to {_day(found.fit.ends)}"
+    return document(*_beside(found), *history, title=title)
 
 
 def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
@@ -298,13 +262,12 @@ def _history(found: HistoryFit, *, figures: bool) -> tuple[Section, ...]:
     watts, running, waiting = (None if one is None else float(one[h.seen].mean()) for one in (h.watts, h.running, h.waiting))
     queue = "" if running is None or waiting is None else f"{number(running)} requests run and {number(waiting)} wait, on average."
     lines = (peak, _growth_text(found.growth), queue, f"The GPUs draw {number(watts)} W on average." if watts else "")
+    gaps = tuple(f"Not seen: {line[0].lower()}{line[1:]}" for line in found.gaps)
     return (
-        section("traffic", "Traffic" if figures else "", Text(text=first, tone="answer"), items(lines)),
+        section("traffic", "Traffic" if figures else "", Text(first, tone="answer"), items(lines)),
         section("lengths", "Lengths" if figures else "", Table(header=("", "mean", "p95 between", "in the scenario"), rows=rows)),
         section("week", "The week", _week(found)) if figures and found.profile else section("week", ""),
-        section(
-            "gaps", "Not seen" if figures else "", items(tuple(f"Not seen: {line[0].lower()}{line[1:]}" for line in found.gaps), "note")
-        ),
+        section("gaps", "Not seen" if figures else "", items(gaps, "note")),
     )
 
 
@@ -319,22 +282,16 @@ def _growth_text(growth: Growth | None) -> str:
 
 def _week(found: HistoryFit) -> Drawing:
     hours = len(found.profile)
-    points = tuple(
-        Point(x=float(i), y=one, tip=f"{DAYS[i // 24] if hours > 24 else ''} {i % 24}:00: {number(one)}/s")
-        for i, one in enumerate(found.profile)
+    days = [f"{DAYS[i // 24]} " if hours > 24 else " " for i in range(hours)]
+    points = tuple(Point(float(i), one, f"{days[i]}{i % 24}:00: {number(one)}/s") for i, one in enumerate(found.profile))
+    rows = ((f"{days[i].lstrip()}{i % 24}:00", number(one)) for i, one in enumerate(found.profile))
+    x, line = (
+        Axis("hour of the week, from Monday" if hours > 24 else "hour of the day"),
+        Series("requests/s", points, 0, line=True, marks=False),
     )
-    rows = tuple((f"{DAYS[i // 24]} {i % 24}:00" if hours > 24 else f"{i}:00", number(one)) for i, one in enumerate(found.profile))
-    return Drawing(
-        figure=Plot(
-            key="week",
-            title="Requests per second by the hour, UTC",
-            x=Axis(title="hour of the week, from Monday" if hours > 24 else "hour of the day"),
-            y=Axis(title="requests/s"),
-            series=(Series(name="requests/s", points=points, tone=0, line=True, marks=False),),
-        ),
-        reading="The mean of the weeks that were seen, at the level of the last one.",
-        numbers=Table(caption="Requests per second by the hour", header=("hour", "requests/s"), rows=rows, folded=True),
-    )
+    plot = Plot("week", "Requests per second by the hour, UTC", x, Axis("requests/s"), (line,))
+    reading = "The mean of the weeks that were seen, at the level of the last one."
+    return charted(plot, reading, "Requests per second by the hour", ("hour", "requests/s"), rows)
 
 
 def _beside(found: Today) -> tuple[Section, ...]:
@@ -342,12 +299,11 @@ def _beside(found: Today) -> tuple[Section, ...]:
         (NAMES[one.what], number(one.planned), number(one.now), _percent(one.change), f"{one.systems:+d}".replace("-", "−"))
         for one in found.drifts
     )
-    table = Table(
-        caption="", header=("", "plan", "now", "change", "systems"), rows=rows, note="Systems: how many more each change takes by itself."
-    )
+    note = "Systems: how many more each change takes by itself."
+    table = Table(header=("", "plan", "now", "change", "systems"), rows=rows, note=note)
     tone = "warning" if found.needed > found.systems or any(one.drifted for one in found.drifts) else "answer"
     return (
-        section("verdict", "", Text(text=verdict(found), tone=tone)),
+        section("verdict", "", Text(verdict(found), tone=tone)),
         section("drift", "", table),
         section("ahead", "", items(tuple(_ahead(found)))),
     )
@@ -355,17 +311,12 @@ def _beside(found: Today) -> tuple[Section, ...]:
 
 def verdict(found: Today) -> str:
     """Such as "Prompts grew 31 % since the plan: one system fewer of headroom, breaks on 12 March 2027"."""
-    changed = [_drift_text(one) for one in found.drifts if one.drifted]
-    said = (
-        ", ".join([changed[0], *(one[0].lower() + one[1:] for one in changed[1:])]) + " since the plan"
-        if changed
-        else "Nothing drifted since the plan"
-    )
-    room = (
-        "as much headroom"
-        if not found.lost
-        else f"{counted(abs(found.lost), 'system')} {'fewer' if found.lost > 0 else 'more'} of headroom"
-    )
+    changed = [f"{VERBS[one.what][one.change <= 0]} {abs(one.change):.0%}".replace("%", " %") for one in found.drifts if one.drifted] or [
+        "Nothing drifted"
+    ]
+    said = ", ".join([changed[0], *(one[0].lower() + one[1:] for one in changed[1:])]) + " since the plan"
+    fewer = f"{counted(abs(found.lost), 'system')} {'fewer' if found.lost > 0 else 'more'} of headroom"
+    room = fewer if found.lost else "as much headroom"
     if found.needed > found.systems:
         return f"{said}: {room}, and {found.systems} do not carry today's load inside the limits; {found.needed} would."
     return f"{said}: {room}, {found.needed} of {found.systems} needed{_breaks(found)}."
@@ -377,11 +328,6 @@ def _breaks(found: Today) -> str:
     middle, early, late = found.breaks
     between = "" if early is None else f" ({_day(early)} to {_day(late)})" if late is not None else f" (from {_day(early)} on, or never)"
     return f", breaks on {_day(middle)}{between}"
-
-
-def _drift_text(one: Drift) -> str:
-    grew, shrank = VERBS[one.what]
-    return f"{grew if one.change > 0 else shrank} {abs(one.change):.0%}".replace("%", " %")
 
 
 def _ahead(found: Today) -> Iterator[str]:

@@ -6,37 +6,33 @@ import os.path
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.report.document import Command, Document, Drawing, Section, Table, Text, items, section
+import numpy as np
+
+from tonnage.report.document import Command, Document, Drawing, Section, Table, Text, charted, document, items, section
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
-from tonnage.report.numbers import ABSENT, counted, number, plain, span, whole
-from tonnage.report.runs.latency_figures import every_nth, heat_map_of
+from tonnage.report.numbers import STATISTICS, counted, number, plain, span, statistics, whole
+from tonnage.report.runs.figures import every_nth, heat_map
 from tonnage.units import NS_PER_S, format_gb
-from tonnage.workload.description import FittedArrivals
+from tonnage.workload.description import Description, FittedArrivals, FittedLengths, KvGain
 
 if TYPE_CHECKING:
-    from tonnage.workload.description import Description, FittedLengths, KvGain
     from tonnage.workload.fit import Fit
     from tonnage.workload.live_sessions import Chosen, LiveSessions
     from tonnage.workload.traffic import Sharing
 
 
-STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 POINTS = 200  # points of a line at most
 PROCESSES = {"constant": "evenly spaced arrivals", "poisson": "Poisson arrivals"}
 
 
 def described(found: Description, *, figures: bool = True) -> Document:
     """Everything that was found; ``figures`` adds the drawings of the page."""
-    sections = (
-        section("traffic", "Traffic", Text(text=_first(found), tone="answer")),
-        _lengths(found, figures=figures),
-        *(
-            (_arrivals(found, figures=figures), section("prefixes", "Shared prefixes", items(_sharing(found))))
-            if found.live is None
-            else (_sessions(found, found.live),)
-        ),
-        section("limits", "Engine limits", items(_limits(found))),
-    )
+    first, lengths = section("traffic", "Traffic", Text(_first(found), tone="answer")), _lengths(found, figures=figures)
+    if found.live is None:
+        rest = [_arrivals(found, figures=figures), section("prefixes", "Shared prefixes", items(_sharing(found)))]
+    else:
+        rest = [_sessions(found, found.live)]
+    sections = (first, lengths, *rest, section("limits", "Engine limits", items(_limits(found))))
     source = found.traffic.recording.source
     return Document(title=f"Workload: {os.path.basename(os.path.normpath(source))}" if figures else "", sections=sections)
 
@@ -52,15 +48,12 @@ def _first(found: Description) -> str:
 
 def _lengths(found: Description, *, figures: bool) -> Section:
     rows = tuple(
-        (name, *(number(getattr(spread, each)) for each in STATISTICS), whole(spread.most))
-        for name, spread in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
+        (name, *statistics(spread), whole(spread.most)) for name, spread in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
     )
     table = Table(caption="Lengths of all requests" if figures else "", header=("", *STATISTICS, "max"), rows=rows)
-    related = (
-        "not defined, since one of them never varies"
-        if found.correlation is None
-        else f"{round(found.correlation, 2) + 0.0:.2f}".replace("-", "−")
-    )
+    related = "not defined, since one of them never varies"
+    if found.correlation is not None:
+        related = f"{round(found.correlation, 2) + 0.0:.2f}".replace("-", "−")
     lines = (
         f"Rank correlation of ISL and OSL (Spearman): {related}.",
         distribution_words("ISL", found.fitted_isl),
@@ -69,9 +62,7 @@ def _lengths(found: Description, *, figures: bool) -> Section:
     recording = found.traffic.recording
     drawn: tuple[Drawing, ...] = ()
     if figures:
-        import numpy as np
-
-        heat = heat_map_of(np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64))
+        heat = heat_map(np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64))
         drawn = (heat, _distribution("ISL", found.fitted_isl, recording.isl), _distribution("OSL", found.fitted_osl, recording.osl))
     return section("lengths", "Lengths", table, items(lines), *drawn)
 
@@ -88,8 +79,6 @@ def distribution_words(name: str, fitted: FittedLengths) -> str:
 
 def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> Drawing:
     """The shares of requests up to each length, as seen and as drawn of the fitted distribution."""
-    import numpy as np
-
     from tonnage.workload.description import DRAWS, SEED
 
     shares = np.linspace(0, 99.9, POINTS + 1)
@@ -97,34 +86,19 @@ def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> 
     lines = []
     for tone, (title, lengths) in enumerate((("seen", np.array(values)), (fitted.written, drawn))):
         at = np.percentile(lengths, shares)
-        points = tuple(
-            Point(x=float(x), y=float(y), tip=f"{y:.1f} % of {title}: up to {x:,.0f} tokens") for x, y in zip(at, shares, strict=True)
-        )
-        lines.append(Series(name=title, points=points, tone=tone, line=True, marks=False))
-    rows = tuple((each, number(getattr(fitted.seen, each)), number(getattr(fitted.drawn, each))) for each in STATISTICS)
-    return Drawing(
-        figure=Plot(
-            key=f"distribution-{name.lower()}",
-            title=f"{name}: seen and fitted",
-            x=Axis(title=f"{name}, tokens", log=fitted.seen.least >= 1 and fitted.seen.most > 20 * fitted.seen.least),
-            y=Axis(title="share of the requests up to this length, %"),
-            series=tuple(lines),
-        ),
-        reading="Where the two lines lie together, the distribution draws the lengths that were seen.",
-        numbers=Table(caption=f"{name} in tokens, seen and fitted", header=("", "seen", "fitted"), rows=rows, folded=True),
-    )
+        points = tuple(Point(float(x), float(y), f"{y:.1f} % of {title}: up to {x:,.0f} tokens") for x, y in zip(at, shares, strict=True))
+        lines.append(Series(title, points, tone=tone, line=True, marks=False))
+    rows = zip(STATISTICS, statistics(fitted.seen), statistics(fitted.drawn), strict=True)
+    x = Axis(f"{name}, tokens", log=fitted.seen.least >= 1 and fitted.seen.most > 20 * fitted.seen.least)
+    y, key = Axis("share of the requests up to this length, %"), f"distribution-{name.lower()}"
+    reading = "Where the two lines lie together, the distribution draws the lengths that were seen."
+    plot = Plot(key, f"{name}: seen and fitted", x, y, tuple(lines))
+    return charted(plot, reading, f"{name} in tokens, seen and fitted", ("", "seen", "fitted"), rows)
 
 
 def _arrivals(found: Description, *, figures: bool) -> Section:
     seen = found.burstiness
-    rows = tuple(
-        (
-            f"{one.width_s} s",
-            ABSENT if one.index is None else number(one.index),
-            ABSENT if one.peak_to_mean is None else number(one.peak_to_mean),
-        )
-        for one in seen.dispersion
-    )
+    rows = tuple((f"{one.width_s} s", number(one.index), number(one.peak_to_mean)) for one in seen.dispersion)
     table = Table(
         caption="Counts of requests in intervals" if figures else "",
         header=("intervals of", "index of dispersion", "peak to mean"),
@@ -147,7 +121,9 @@ def process_words(fitted: FittedArrivals) -> str:
     if fitted.process != "trace":
         return f"Fitted: {named}; mean and percentiles of the gaps are off by {fitted.error:.0%} at most."
     if fitted.disagreement == "gaps":
-        return f"No process fits: the gaps of {named} are off by {_times(fitted.error)}. The recorded moments have to be replayed."
+        times = f"more than {plain(float(f'{fitted.error:.1g}'))} times their value"
+        off = f"{fitted.error:.0%}" if fitted.error < 10 else times
+        return f"No process fits: the gaps of {named} are off by {off}. The recorded moments have to be replayed."
     ratio = number(fitted.dispersion_error)
     return (
         f"No process fits: the gaps are those of {named} within {fitted.error:.0%}, but the counts of intervals vary {ratio} times "
@@ -155,50 +131,26 @@ def process_words(fitted: FittedArrivals) -> str:
     )
 
 
-def _times(error: float) -> str:
-    """A relative error: per cent, or a factor from ten times on."""
-    return f"{error:.0%}" if error < 10 else f"more than {plain(float(f'{error:.1g}'))} times their value"
-
-
 def _over_time(found: Description) -> Drawing:
-    import numpy as np
-
     from tonnage.workload.burstiness import counts
 
     due = np.array(found.traffic.recording.due_ns) / NS_PER_S
     width = next((each for each in (1, 10, 60, 600, 3_600, 86_400) if due[-1] / each <= POINTS), int(due[-1] / POINTS) + 1)
     rates = counts(due, width) / width if due[-1] >= width else np.array([len(due) / max(due[-1], 1e-9)])
-    points = tuple(
-        Point(x=(place + 0.5) * width, y=float(rate), tip=f"{span(place * width)} on: {rate:.3g}/s") for place, rate in enumerate(rates)
-    )
-    mean = found.traffic.recording.mean_rps
-    shown = every_nth(np.arange(len(points)), 24)
-    return Drawing(
-        figure=Plot(
-            key="arrivals-over-time",
-            title=f"Requests per second, in intervals of {span(width)}",
-            x=Axis(title="time since the first request, s"),
-            y=Axis(title="requests/s"),
-            series=(Series(name="requests/s", points=points, tone=0, line=True, marks=False),),
-            rules=(Rule(along="y", value=mean, label=f"mean {number(mean)}/s"),),
-        ),
-        reading="The line shows what the mean hides: bursts, and a rate that drifts.",
-        numbers=Table(
-            caption="Requests per second over time",
-            header=("s", "requests/s"),
-            rows=tuple((plain(points[i].x), number(points[i].y)) for i in shown),
-            folded=True,
-        ),
-    )
+    points = tuple(Point((place + 0.5) * width, float(rate), f"{span(place * width)} on: {rate:.3g}/s") for place, rate in enumerate(rates))
+    mean, title = found.traffic.recording.mean_rps, f"Requests per second, in intervals of {span(width)}"
+    x, y, line = Axis("time since the first request, s"), Axis("requests/s"), Series("requests/s", points, 0, line=True, marks=False)
+    plot = Plot("arrivals-over-time", title, x, y, (line,), rules=(Rule("y", mean, f"mean {number(mean)}/s"),))
+    rows = ((plain(points[i].x), number(points[i].y)) for i in every_nth(np.arange(len(points)), 24))
+    reading = "The line shows what the mean hides: bursts, and a rate that drifts."
+    return charted(plot, reading, "Requests per second over time", ("s", "requests/s"), rows)
 
 
 def _sharing(found: Description) -> tuple[str, ...]:
     cached = found.traffic.cached_tokens
-    measured = (
-        ()
-        if cached is None
-        else (f"The server said that it had {cached / sum(found.traffic.recording.isl):.1%} of the prompt tokens in its cache.",)
-    )
+    measured: tuple[str, ...] = ()
+    if cached is not None:
+        measured = (f"The server said that it had {cached / sum(found.traffic.recording.isl):.1%} of the prompt tokens in its cache.",)
     if found.sharing is None:
         return measured or ("The file does not say which prompts share a prefix: it has neither hash_ids nor sessions.",)
     return (*measured, *(_by_blocks(found.sharing) if found.sharing.by == "blocks" else _by_sessions(found.sharing)))
@@ -216,7 +168,7 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
         ("longest context, tokens", live.peak_tokens),
     )
     known = [(name, each) for name, each in spreads if each is not None]
-    rows = tuple((name, *(number(getattr(each, one)) for one in STATISTICS), whole(each.most)) for name, each in known)
+    rows = tuple((name, *statistics(each), whole(each.most)) for name, each in known)
     sub = "" if not live.sub_agents else f", which send {live.sub_agent_requests:.1%} of the requests"
     lines = [
         f"A prefix cache without end finds {live.hit_tokens:.2%} of the prompt tokens; "
@@ -229,6 +181,13 @@ def _sessions(found: Description, live: LiveSessions) -> Section:
             f"{gain.model} {gain.precision.upper()}: a live session keeps {format_gb(kept)} of KV cache, the mean over its time, and "
             f"{format_gb(most)} at its longest; 100 of them {format_gb(100 * kept)}."
         )
+        recording = found.traffic.recording
+        beyond = [isl + osl > gain.context for isl, osl in zip(recording.isl, recording.osl, strict=True)]
+        if any(beyond):
+            lines.append(
+                f"{sum(beyond) / len(beyond):.1%} of the requests exceed the {gain.context:,} tokens of {gain.model}; "
+                "size and simulate leave them out."
+            )
     return section("sessions", "Sessions", Table(header=("", *STATISTICS, "max"), rows=rows), items(tuple(lines)))
 
 
@@ -273,9 +232,6 @@ def _gain(gain: KvGain) -> str:
     )
 
 
-# What ``tonnage workload fit`` wrote, as a document: how the traffic is reproduced, and the files.
-
-
 KEPT = {
     "pairs": "The lengths are drawn in pairs from those that were seen: prompts and outputs are correlated.",
     "weights": "Lengths that no distribution fits within 10 % are drawn from those that were seen.",
@@ -294,13 +250,17 @@ def fitted(found: Fit, output: Path | None) -> Document:
         KEPT[found.lengths],
         process_words(described.fitted_arrivals),
     )
-    beside = f", and beside it {', '.join(sorted(found.files))}" if found.files else ""
-    wrote = items((f"Written: {output}{beside}.",)) if output is not None else None
     trace = described.fitted_arrivals.process == "trace"
-    model = "" if found.scenario.model else " --model llama-3.1-8b"
     rate = "" if trace else f" --request-rate {found.scenario.demand.peak_rps:g}"
-    go_on = Command(text=f"tonnage simulate {output}{model}{rate}") if output is not None else None
-    return Document(sections=(section("fit", "", items(lines), wrote, go_on),))
+    return _fit(found, lines, output, beside="and beside it", model="llama-3.1-8b", load=rate)
+
+
+def _fit(found: Fit, lines: tuple[str, ...], output: Path | None, *, beside: str, model: str, load: str) -> Document:
+    """The lines; of a file that was written its name, those of the files ``beside`` it, and the command that simulates it."""
+    files = f", {beside} {', '.join(sorted(found.files))}" if found.files else ""
+    name = "" if found.scenario.model else f" --model {model}"
+    written = (items((f"Written: {output}{files}.",)), Command(f"tonnage simulate {output}{name}{load}"))
+    return document(section("fit", "", items(lines), *(() if output is None else written)))
 
 
 def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
@@ -311,7 +271,4 @@ def _chosen(found: Fit, chosen: Chosen, output: Path | None) -> Document:
         f"{off[1]:.1%} at most ({off[0]}).",
         "Pauses, sub-agents and shared prefixes are the recorded ones.",
     )
-    wrote = items((f"Written: {output}, and next to it {', '.join(sorted(found.files))}.",)) if output is not None else None
-    model = "" if found.scenario.model else " --model glm-4.6 --gpu h200 --tp 8"
-    go_on = Command(text=f"tonnage simulate {output}{model} --concurrency 20") if output is not None else None
-    return Document(sections=(section("fit", "", items(lines), wrote, go_on),))
+    return _fit(found, lines, output, beside="and next to it", model="glm-4.6 --gpu h200 --tp 8", load=" --concurrency 20")

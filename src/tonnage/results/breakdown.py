@@ -8,18 +8,16 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.results.metrics import Attained, Latencies, attained, latencies_by_request, of_rows
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.spec.arrivals import TrafficClass
     from tonnage.spec.deployment import Limit, Slo
-
-
-# How often limits were broken in a run: by how many requests, and in how many hours.
 
 
 HOUR_NS = 3_600_000_000_000
@@ -39,8 +37,6 @@ class Violation:
 
 def violations(requests: Requests, slo: Slo) -> tuple[Violation, ...]:
     """One for each limit on TTFT, TPOT or E2E; single gaps are not known by request, so that limits on ITL are left out."""
-    import numpy as np
-
     hour = requests.due_ns // HOUR_NS
     cuts = np.append(np.flatnonzero(np.diff(hour, prepend=-1)), len(hour))
     return tuple(_violation(requests, limit, cuts) for limit in slo if limit.metric != "itl")
@@ -71,14 +67,9 @@ def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Vio
 
 def _above(values: NDArray[np.float64], limit: Limit, most: float, late: float) -> bool:
     """Whether completed requests are above a limit in an hour in which the share ``late`` of all is."""
-    import numpy as np
-
     if limit.share is not None:
         return late > 1 - limit.share + 1e-9
     return bool((values.mean() if limit.statistic == "mean" else np.percentile(values, float(limit.statistic[1:]))) > most)
-
-
-# What the requests of each class of a run saw.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +101,6 @@ class ClassResult:
 
 def by_class(requests: Requests, place: NDArray[np.int64], classes: Sequence[TrafficClass], slo: Slo = ()) -> tuple[ClassResult, ...]:
     """The results of each class; ``place`` says which one each row of the record is of, and ``slo`` holds limits on joint attainment."""
-    import numpy as np
-
     found = []
     for number, one in enumerate(classes):
         own = place[: len(requests)] == number

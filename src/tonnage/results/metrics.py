@@ -14,18 +14,14 @@ from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, Turns, gap_edges_ns
-from tonnage.spec.deployment import METRICS, Statistic
+from tonnage.spec.deployment import METRICS, Limit, LimitMetric, Slo, Statistic
 from tonnage.spec.typed_values import strict
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
-
-    from tonnage.spec.deployment import Limit, LimitMetric, Slo
-
-
-# Mean and percentiles of one latency: the one definition, for candidates, curves and checks.
 
 
 @strict
@@ -52,8 +48,7 @@ def latencies(*, mean: float, p50: float, p90: float, p95: float, p99: float) ->
 
 Window = Literal["run", "steady"]
 
-STEADY = (0.1, 0.9)
-"""Share of the requests, in order of their due times, between which a run counts as steady."""
+STEADY = (0.1, 0.9)  # Share of the requests, in order of their due times, between which a run counts as steady
 
 DEFINITIONS: dict[str, str] = {
     "requests_per_second": "completed requests over the window",
@@ -136,8 +131,6 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
             those two moments. Gap percentiles are always those of the whole run.
         by_request: whether the latencies of single requests are kept, for joint attainment.
     """
-    import numpy as np
-
     counted, completed, seconds, words = _window(requests, window)
     rows, done = (slice(None), slice(None)) if counted.size == len(requests) else (counted, completed)  # a slice copies nothing
     columns = (requests.due_ns, requests.sent_ns, requests.first_token_ns, requests.last_token_ns, requests.osl)
@@ -178,14 +171,11 @@ class SessionLatencies:
     slowdown_ms: Latencies  # how many thousandths of the time that its answers take alone those of a session took, in all
 
 
-FEWEST_ANSWERS = 5
-"""Answers from which on those of a session are compared with the same ones alone."""
+FEWEST_ANSWERS = 5  # Answers from which on those of a session are compared with the same ones alone
 
 
 def session_latencies(requests: Requests, turns: Turns, rows: NDArray[np.int64]) -> SessionLatencies:
     """The latencies of some completed requests by their places in sessions."""
-    import numpy as np
-
     ttft, first = (requests.first_token_ns - requests.due_ns)[rows], turns.first[rows]
     alone, session = turns.alone_ns[rows], turns.session[rows]
     e2e, compared = (requests.last_token_ns - requests.due_ns)[rows], alone > 0
@@ -224,8 +214,6 @@ def counted_rows(requests: Requests) -> NDArray[np.int64]:
 
 def _window(requests: Requests, window: Window) -> tuple[NDArray[np.int64], NDArray[np.int64], float, str]:
     """Rows whose latencies count, rows whose completion counts, seconds of the window, and words for it."""
-    import numpy as np
-
     completed = requests.status == COMPLETED
     due, ends = requests.due_ns, requests.last_token_ns
     if window == "steady":
@@ -298,9 +286,6 @@ def _gap_at(cumulated: NDArray[np.int64], percentile: float) -> float:
     return float(edges[index] * (1 + GAP_BIN_WIDTH / 2)) if index else float(edges[1] / 2)
 
 
-# Joint attainment: the share of requests that meet several limits at once, and goodput, how many of them there are in a second.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ByRequest:
     """Seconds of every request of a record: infinite where it was not completed in the window; a request of one token has a TPOT of 0."""
@@ -311,16 +296,12 @@ class ByRequest:
 
     def ratios(self, parts: Sequence[tuple[LimitMetric, float]]) -> NDArray[np.float64]:
         """How many times the tightest of its limits each request takes: at most 1 where it meets them all."""
-        import numpy as np
-
         columns = {"ttft": self.ttft, "tpot": self.tpot, "itl": self.tpot, "e2e": self.e2e}
         found: NDArray[np.float64] = np.max([columns[metric] / seconds for metric, seconds in parts], axis=0)
         return found
 
     def ratio_of(self, share: float, parts: Sequence[tuple[LimitMetric, float]]) -> float:
         """The least ratio that so large a share of the requests does not exceed: at most 1 where that share meets the limits."""
-        import numpy as np
-
         ratios = self.ratios(parts)
         if not ratios.size:
             return math.nan
@@ -330,8 +311,6 @@ class ByRequest:
 
 def latencies_by_request(requests: Requests, counted: NDArray[np.bool_] | None = None) -> ByRequest:
     """The latencies of the requests of a record that count, ``summarize``'s where None; the ITL of one is its TPOT."""
-    import numpy as np
-
     due, first, last, gaps = requests.due_ns, requests.first_token_ns, requests.last_token_ns, requests.osl - 1
     counts = np.isin(np.arange(len(requests)), counted_rows(requests)) if counted is None else counted
     values = (first - due, np.where(gaps > 0, (last - first) / np.maximum(gaps, 1), 0.0), last - due)
@@ -361,8 +340,8 @@ class Attained:
         return asdict(self) | {"holds": self.holds}
 
 
+# Blocks of a run whose shares are compared, and the 97.5th percentile of Student's t with one degree of freedom fewer
 BLOCKS, STUDENT = 20, 2.093
-"""Blocks of a run whose shares are compared, and the 97.5th percentile of Student's t with one degree of freedom fewer."""
 
 
 def student_t(p: float, degrees: int) -> float:
@@ -387,8 +366,6 @@ def attained_of(values: ByRequest, seconds: float, slo: Slo, place: NDArray[np.b
 
     The interval is Wilson's, of as many independent requests as explain how much the share differs between ``BLOCKS`` blocks of the run.
     """
-    import numpy as np
-
     single = tuple((limit.metric, limit.seconds) for limit in slo if limit.share is None)
     words = " & ".join(str(one) for one in slo if one.share is None)
     wanted: list[tuple[str, float | None, tuple[tuple[LimitMetric, float], ...]]] = [(words, None, single)] if single else []
@@ -406,8 +383,6 @@ def attained_of(values: ByRequest, seconds: float, slo: Slo, place: NDArray[np.b
 
 def _share_interval(met: NDArray[np.bool_]) -> tuple[float, float]:
     """Wilson's interval of a share, of fewer requests where neighbours in time are alike."""
-    import numpy as np
-
     count, share = met.size, float(met.mean())
     blocks = np.array_split(met, BLOCKS) if count >= 2 * BLOCKS else []
     each = share * (1 - share) * BLOCKS / count

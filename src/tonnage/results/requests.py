@@ -14,17 +14,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-GAP_BIN_WIDTH = 0.01
-"""Relative width of one bin of the gap histogram, which is the error of any gap percentile."""
+GAP_BIN_WIDTH = 0.01  # Relative width of one bin of the gap histogram, which is the error of any gap percentile
 
-GAP_FLOOR_NS = 1_000
-"""Gaps below one microsecond share the first bin."""
+GAP_FLOOR_NS = 1_000  # Gaps below one microsecond share the first bin
 
-GAP_BINS = 2_400
-"""Bins of 1 % from one microsecond reach 6.5 hours."""
+GAP_BINS = 2_400  # Bins of 1 % from one microsecond reach 6.5 hours
 
-POSITION_BUCKETS = 24
-"""Bucket b holds the gaps after output tokens 2**b to 2**(b+1) - 1, counted from 1."""
+POSITION_BUCKETS = 24  # Bucket b holds the gaps after output tokens 2**b to 2**(b+1) - 1, counted from 1
 
 COMPLETED = 0
 REJECTED = 1
@@ -93,5 +89,5 @@ class Requests:
         return replace(self, **columns, row=row, turns=None if self.turns is None else self.turns.some(rows))
 
 
+# What there is of every request
 ROW_COLUMNS = tuple(part.name for part in fields(Requests) if part.name not in ("gaps", "window_ns", "row", "turns"))
-"""What there is of every request."""

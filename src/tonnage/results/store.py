@@ -17,18 +17,19 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tonnage.errors import DataError, InputError, option
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, STATUS_NAMES, Requests, gap_edges_ns
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
@@ -81,19 +82,26 @@ def write_run(directory: Path, scenario: dict[str, Any], requests: Requests, sum
         ValueError: the summary is not that of these requests.
     """
     import pyarrow.parquet as pq
-    import yaml
 
     if json_text(summary.to_json()) != json_text(summarize(requests).to_json()):
         raise ValueError("the summary of a run folder is summarize(requests), the whole run or its own window")
     check_free(directory)
     with _reported(directory), _beside(directory) as partial:
         partial.mkdir()
-        (partial / "scenario.yaml").write_text(yaml.safe_dump(_plain(scenario), sort_keys=False, allow_unicode=True), encoding="utf-8")
         pq.write_table(requests_table(requests), partial / "requests.parquet", compression="zstd")
         pq.write_table(gaps_table(requests), partial / "gaps.parquet", compression="zstd")
-        (partial / "summary.json").write_text(json_text(summary.to_json()), encoding="utf-8")
-        (partial / "provenance.json").write_text(json_text(provenance), encoding="utf-8")
+        _write_small(partial, scenario, {"summary.json": summary.to_json(), "provenance.json": provenance})
         os.rename(partial, directory)
+
+
+def _write_small(folder: Path, scenario: dict[str, Any], documents: Mapping[str, Any]) -> None:
+    """The question as YAML, and the other small files of a run folder as JSON."""
+    import yaml
+
+    text = yaml.safe_dump(_plain(scenario), sort_keys=False, allow_unicode=True)
+    (folder / "scenario.yaml").write_text(text, encoding="utf-8")
+    for name, document in documents.items():
+        (folder / name).write_text(json_text(document), encoding="utf-8")
 
 
 def check_free(directory: Path) -> None:
@@ -147,7 +155,6 @@ def _write_text(path: Path, text: str) -> None:
 
 def requests_table(requests: Requests) -> pa.Table:
     """The rows as an Arrow table with ``COLUMNS``; status by name."""
-    import numpy as np
     import pyarrow as pa
 
     status = pa.DictionaryArray.from_arrays(pa.array(requests.status, type=pa.int8()), pa.array(STATUS_NAMES))
@@ -160,7 +167,6 @@ def requests_table(requests: Requests) -> pa.Table:
 
 def gaps_table(requests: Requests) -> pa.Table:
     """The histogram as an Arrow table of its counts that are not zero."""
-    import numpy as np
     import pyarrow as pa
 
     bucket, index = np.nonzero(requests.gaps)
@@ -178,32 +184,35 @@ def read_run(directory: Path) -> Run:
 
     Raises InputError: no run folder there; DataError: one of its files is damaged; the message names it.
     """
-    import yaml
-
     if not (directory / "requests.parquet").is_file():
         raise InputError(f"{directory}: is not a run folder (it has no requests.parquet); give a folder that `tonnage simulate` wrote")
     return Run(
-        scenario=_checked(directory / "scenario.yaml", lambda p: _mapping(yaml.safe_load(p.read_text(encoding="utf-8")))),
+        scenario=checked(directory / "scenario.yaml", read_mapping),
         requests=read_requests(directory),
-        summary=_checked(directory / "summary.json", lambda p: _mapping(json.loads(p.read_text(encoding="utf-8")))),
-        provenance=_checked(directory / "provenance.json", lambda p: _mapping(json.loads(p.read_text(encoding="utf-8")))),
+        summary=checked(directory / "summary.json", read_mapping),
+        provenance=checked(directory / "provenance.json", read_mapping),
     )
 
 
 def read_requests(directory: Path) -> Requests:
     """The record of a run folder. Raises DataError: one of its two files is damaged; the message names it."""
-    gaps = _checked(directory / "gaps.parquet", _read_gaps)
-    return Requests(gaps=gaps, **_checked(directory / "requests.parquet", _read_columns))
+    gaps = checked(directory / "gaps.parquet", _read_gaps)
+    return Requests(gaps=gaps, **checked(directory / "requests.parquet", _read_columns))
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping of a YAML or JSON file. Raises ValueError: it holds something else."""
+    import yaml
+
+    text = path.read_text(encoding="utf-8")
+    found = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    if not isinstance(found, dict):
         raise ValueError("not a mapping")
-    return value
+    return found
 
 
-def _checked(path: Path, read: Callable[[Path], Any]) -> Any:
-    """What ``read`` makes of a file, any failure named."""
+def checked(path: Path, read: Callable[[Path], Any], again: str = "run the command again into a new folder") -> Any:
+    """What ``read`` makes of a file. Raises DataError: it fails; the message names why, and what to do ``again``."""
     import pyarrow as pa
     import yaml
 
@@ -211,12 +220,11 @@ def _checked(path: Path, read: Callable[[Path], Any]) -> Any:
         return read(path)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, pa.ArrowException, yaml.YAMLError) as error:
         why = " ".join(str(error).split())[:160] or type(error).__name__
-        raise DataError(f"{path}: is damaged ({why}); run the command again into a new folder") from None
+        raise DataError(f"{path}: is damaged ({why}); {again}") from None
 
 
 def _read_columns(path: Path) -> dict[str, Any]:
     """The columns of ``Requests`` except the gaps, checked."""
-    import numpy as np
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(path).read()
@@ -233,7 +241,6 @@ def _read_columns(path: Path) -> dict[str, Any]:
 
 
 def _status_codes(table: pa.Table) -> Any:
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -252,7 +259,6 @@ def _integers(table: pa.Table, name: str, kind: str) -> Any:
 
 def _read_gaps(path: Path) -> Any:
     """The histogram, int64 of (POSITION_BUCKETS, GAP_BINS)."""
-    import numpy as np
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(path).read()
@@ -275,8 +281,7 @@ def _read_gaps(path: Path) -> Any:
 
 TOKENS = "tokens.parquet"
 
-BATCH_ROWS = 4_096
-"""Requests that are written at once."""
+BATCH_ROWS = 4_096  # Requests that are written at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,25 +292,12 @@ class Batch:
     offsets_ns: NDArray[np.int64]  # the moments of all their output tokens after ``sent_ns``, request by request
     lengths: NDArray[np.int64]  # how many of these belong to each request
 
-    def requests(self, gaps: NDArray[np.int64], window_ns: int = -1) -> Requests:
+    def requests(self, gaps: NDArray[np.int64]) -> Requests:
         """The rows as a record."""
-        import numpy as np
-
-        due, sent, first, last, isl, osl, cached, instance, status, preemptions = (np.ascontiguousarray(c) for c in self.rows.T)
-        return Requests(
-            due_ns=due,
-            sent_ns=sent,
-            first_token_ns=first,
-            last_token_ns=last,
-            isl=isl,
-            osl=osl,
-            cached_tokens=cached,
-            instance=instance.astype(np.int32),
-            status=status.astype(np.int8),
-            preemptions=preemptions.astype(np.int32),
-            gaps=gaps,
-            window_ns=window_ns,
-        )
+        narrow = {"instance": np.int32, "status": np.int8, "preemptions": np.int32}
+        rows = zip(COLUMNS[1:], map(np.ascontiguousarray, self.rows.T), strict=True)
+        columns: dict[str, Any] = {name: column.astype(narrow.get(name, column.dtype), copy=False) for name, column in rows}
+        return Requests(**columns, gaps=gaps)
 
 
 class RunWriter:
@@ -324,7 +316,6 @@ class RunWriter:
         Raises:
             InputError: the folder is in use or cannot be written.
         """
-        import numpy as np
         import pyarrow.parquet  # noqa: F401 — half a second of imports, which must not fall into the run
 
         check_free(directory)
@@ -340,7 +331,6 @@ class RunWriter:
 
     def add(self, batch: Batch) -> None:
         """Write the next rows; their ids go on where the last batch ended."""
-        import numpy as np
         import pyarrow as pa
 
         table = requests_table(batch.requests(self._gaps))
@@ -365,7 +355,6 @@ class RunWriter:
 
     def finish(self) -> Requests:
         """The whole record, read back; no batch may follow."""
-        import numpy as np
         import pyarrow.parquet as pq
 
         empty = Batch(rows=np.zeros((0, 10), np.int64), offsets_ns=np.zeros(0, np.int64), lengths=np.zeros(0, np.int64))
@@ -377,13 +366,8 @@ class RunWriter:
 
     def close(self, *, scenario: dict[str, Any], summary: dict[str, Any], provenance: dict[str, Any], run: dict[str, Any]) -> None:
         """Write the small files and give the folder its name. Raises InputError: the folder cannot be written."""
-        import yaml
-
         with _reported(self._directory):
-            plain = yaml.safe_dump(_plain(scenario), sort_keys=False, allow_unicode=True)
-            (self.partial / "scenario.yaml").write_text(plain, encoding="utf-8")
-            for name, document in (("summary.json", summary), ("provenance.json", provenance), ("run.json", run)):
-                (self.partial / name).write_text(json_text(document), encoding="utf-8")
+            _write_small(self.partial, scenario, {"summary.json": summary, "provenance.json": provenance, "run.json": run})
             os.rename(self.partial, self._directory)
 
     def _close_writers(self) -> None:
@@ -399,8 +383,6 @@ class RunWriter:
 
 def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
     """The histogram of single gaps; ``positions`` holds the output token before each, counted from 1."""
-    import numpy as np
-
     bins = np.searchsorted(gap_edges_ns(), gaps_ns, side="right") - 1
     buckets = np.minimum(np.log2(positions).astype(np.int64), POSITION_BUCKETS - 1)
     flat = np.bincount(buckets * GAP_BINS + bins, minlength=POSITION_BUCKETS * GAP_BINS)
@@ -412,20 +394,20 @@ def read_tokens(directory: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
     Raises InputError: the run was made without them; DataError: the file is damaged.
     """
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = directory / TOKENS
     if not path.is_file():
         raise InputError(f"{directory}: holds no times of single tokens (no {TOKENS}); measure again with {option('tokens')}")
-    try:
-        column = pq.ParquetFile(path).read(columns=["offsets_ns"]).column("offsets_ns").combine_chunks()
-        lists = column if isinstance(column, pa.ListArray) else pa.concat_arrays(column.chunks)
-        lengths = np.asarray(lists.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64)
-        return lists.flatten().to_numpy(), lengths
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise DataError(f"{path}: is damaged ({' '.join(str(error).split())[:160]}); measure again") from None
+    found: tuple[NDArray[np.int64], NDArray[np.int64]] = checked(path, _read_tokens, "measure again")
+    return found
+
+
+def _read_tokens(path: Path) -> tuple[Any, Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    column = pq.ParquetFile(path).read(columns=["offsets_ns"]).column("offsets_ns").combine_chunks()
+    lists = column if isinstance(column, pa.ListArray) else pa.concat_arrays(column.chunks)
+    return lists.flatten().to_numpy(), np.asarray(lists.value_lengths().to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def summary_document(summary: Summary, requests: Requests, further: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+# What a request does in a step: it computes its prompt, it decodes, or it has a slot and waits. A slot without a request is empty.
 PREFILL, DECODE, WAITING = "prefill", "decode", "waiting"
-"""What a request does in a step: it computes its prompt, it decodes, or it has a slot and waits. A slot without a request is empty."""
 
+# What kept more from being in a step: nothing, the number of slots, the token budget, or the KV cache
 NOTHING, SLOTS, TOKENS, BLOCKS = "nothing", "slots", "tokens", "KV blocks"
-"""What kept more from being in a step: nothing, the number of slots, the token budget, or the KV cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

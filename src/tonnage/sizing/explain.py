@@ -116,7 +116,8 @@ APART = 0.03
 """Least distance of a load from the load at the peak and from the highest inside the limits, as a share of these."""
 
 BUSY = 0.5
-"""Share of saturation from which a run is as long as the one that found the capacity: below it, queues settle at once."""
+"""Share of saturation from which a run is as long as the one that found the capacity: below it, and with sessions that are replaced when
+they end, queues settle at once."""
 
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.88, 0.94, 0.98)
 """Loads of the curve, as shares of saturation; the load at the peak and the highest inside the limits are added."""
@@ -142,7 +143,8 @@ def _seen(best: Sized, rate: float, mark: Mark, saturation: float) -> Summary:
         return contender.at_peak().seen(best.systems).summary
     if mark == "limit":
         return best.as_predicted.summary
-    return contender.seen(best.instances, rate, SURE if rate >= BUSY * saturation else QUICK).summary
+    queues = rate >= BUSY * saturation and contender.instance.recorded_sessions is None
+    return contender.seen(best.instances, rate, SURE if queues else QUICK).summary
 
 
 def _point(best: Sized, rate: float, mark: Mark, saturation: float) -> CurvePoint:

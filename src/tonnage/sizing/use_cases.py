@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit
@@ -187,7 +187,7 @@ def _simulated(candidate: Candidate, mixture: Mixture, count: int, run: MixtureR
 
 
 def _pool(candidate: Candidate, instances: int, exactly: float, cases: tuple[CaseAtPeak, ...]) -> UseCasePool:
-    names = {part.name: getattr(candidate.identity, part.name) for part in fields(Identity)}
+    names = candidate.identity.names
     return UseCasePool(
         **names,
         system=candidate.system,

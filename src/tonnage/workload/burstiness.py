@@ -10,18 +10,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Values = NDArray[np.int64] | NDArray[np.float64]
 
 
-# How values are spread: mean, percentiles and extremes, and how far two such spreads lie apart.
-
-
-COMPARED = ("p50", "p90", "p95", "p99")
-"""The percentiles that a fit has to reproduce."""
+COMPARED = ("p50", "p90", "p95", "p99")  # The percentiles that a fit has to reproduce
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +51,6 @@ class Spread:
 
 def spread(values: Values) -> Spread:
     """The spread of at least one value; percentiles are interpolated as numpy does by default."""
-    import numpy as np
-
     p50, p90, p95, p99 = (float(v) for v in np.percentile(values, (50, 90, 95, 99)))
     least, most = float(values.min()), float(values.max())
     return Spread(mean=float(values.mean()), std=float(values.std()), p50=p50, p90=p90, p95=p95, p99=p99, least=least, most=most)
@@ -63,8 +58,6 @@ def spread(values: Values) -> Spread:
 
 def kolmogorov_smirnov(seen: Values, drawn: Values) -> float:
     """The largest difference between the two empirical distribution functions, from 0 (alike) to 1: the two-sample statistic."""
-    import numpy as np
-
     ordered, other = np.sort(seen), np.sort(drawn)
     places = np.concatenate((ordered, other))
     shares = (np.searchsorted(values, places, side="right") / len(values) for values in (ordered, other))
@@ -72,14 +65,11 @@ def kolmogorov_smirnov(seen: Values, drawn: Values) -> float:
     return float(np.abs(first - second).max())
 
 
-WIDTHS_S = (1, 10, 60)
-"""Widths of the intervals in which requests are counted, in seconds."""
+WIDTHS_S = (1, 10, 60)  # Widths of the intervals in which requests are counted, in seconds
 
-FEWEST_INTERVALS = 10
-"""Whole intervals below which no index of dispersion is given."""
+FEWEST_INTERVALS = 10  # Whole intervals below which no index of dispersion is given
 
-MOST_INTERVALS = 5_000_000
-"""Whole intervals above which none is given: the traffic is too thin for that width."""
+MOST_INTERVALS = 5_000_000  # Whole intervals above which none is given: the traffic is too thin for that width
 
 HOUR_S = 3_600
 
@@ -119,8 +109,6 @@ class Burstiness:
 
 def burstiness(due_s: NDArray[np.float64]) -> Burstiness:
     """Of moments in seconds since the first, ascending, two or more and not all the same."""
-    import numpy as np
-
     hours = counts(due_s, HOUR_S)
     hourly = float(hours.max() / hours.mean()) if len(hours) >= 2 and hours.any() else None
     return Burstiness(
@@ -140,8 +128,6 @@ def dispersion(due_s: NDArray[np.float64], width_s: int) -> Dispersion:
 
 def counts(due_s: NDArray[np.float64], width_s: int) -> NDArray[np.int64]:
     """Requests of each whole interval, from the first request on; requests after the last whole one are left out."""
-    import numpy as np
-
     whole = int(due_s[-1] // width_s)
     places = (due_s // width_s).astype(np.int64)
     return np.bincount(places[places < whole], minlength=whole)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from tonnage.notebook import InNotebooks
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import LEAST_CV, MOST_CV, OpenLoop, unit_gaps
@@ -16,9 +18,7 @@ from tonnage.workload.live_sessions import LiveSessions, live_sessions
 from tonnage.workload.traffic import Sharing, Traffic, sharing
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
-
 
 # The lengths that an engine has to be built or started for, and the KV memory that this gains over the model's whole context. An engine
 # that reserves for the longest request that it admits, and any guarantee of how many requests run at once, pays for the context that it is
@@ -87,16 +87,13 @@ def engine_limits(isl: Spread, osl: Spread, pairs: Sequence[tuple[int, int]]) ->
 # not far beyond the longest length that was seen. Of several that fit, the one with the smallest distance is taken.
 
 
-TOLERANCE = 0.10
-"""Relative error of a mean or percentile up to which a distribution fits."""
+TOLERANCE = 0.10  # Relative error of a mean or percentile up to which a distribution fits
 
-DRAWS = 100_000
-"""Lengths that are drawn of a candidate; their own p99 then is within about 1 % of the distribution's."""
+DRAWS = 100_000  # Lengths that are drawn of a candidate; their own p99 then is within about 1 % of the distribution's
 
 SEED = 0
 
-Z95 = 1.6449
-"""Standard deviations to the 95th percentile of a normal distribution."""
+Z95 = 1.6449  # Standard deviations to the 95th percentile of a normal distribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +142,6 @@ def fitted_lengths(values: NDArray[np.int64]) -> FittedLengths:
 
 
 def _compared(written: str, seen: Spread, values: NDArray[np.int64]) -> FittedLengths:
-    import numpy as np
-
     drawn = parse_lengths(written, "the fitted lengths").draw(DRAWS, np.random.default_rng(SEED))
     found = spread(drawn)
     distance = kolmogorov_smirnov(values, drawn)
@@ -166,8 +161,6 @@ def _candidates(values: NDArray[np.int64], seen: Spread) -> Iterator[str]:
 
 def _lognormals(values: NDArray[np.int64], plus: int) -> Iterator[str]:
     """Lognormal distributions on top of a fixed part of ``plus`` tokens, which is below the least length."""
-    import numpy as np
-
     own = values - plus
     logs = np.log(own)
     yield from _lognormal(math.exp(float(logs.mean() + logs.var() / 2)), math.sqrt(math.expm1(float(logs.var()))), plus)
@@ -189,17 +182,13 @@ def _lognormal(mean: float, cv: float, plus: int) -> Iterator[str]:
 # arrivals, while its minutes vary many times more. Where none fits, the moments themselves are kept.
 
 
-ARRIVAL_DRAWS = 200_000
-"""Gaps that are drawn of a candidate."""
+ARRIVAL_DRAWS = 200_000  # Gaps that are drawn of a candidate
 
-NOTHING = 0.001
-"""Gaps are compared relative to this share of the mean gap at least: shorter ones are alike."""
+NOTHING = 0.001  # Gaps are compared relative to this share of the mean gap at least: shorter ones are alike
 
-SIGMAS = 3.0
-"""Standard errors of an index of dispersion, beyond the 10 %, up to which it agrees."""
+SIGMAS = 3.0  # Standard errors of an index of dispersion, beyond the 10 %, up to which it agrees
 
-EVEN = 0.01
-"""Coefficient of variation below which arrivals are evenly spaced."""
+EVEN = 0.01  # Coefficient of variation below which arrivals are evenly spaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,9 +243,8 @@ def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
 
 
 def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
-    import numpy as np
-
-    drawn = _drawn(arrivals, np.random.default_rng(SEED))
+    made: NDArray[np.float64] = unit_gaps(arrivals, ARRIVAL_DRAWS, np.random.default_rng(SEED)) / arrivals.rate
+    drawn = burstiness(made.cumsum())
     error = seen.gaps.farthest(drawn.gaps, NOTHING * seen.gaps.mean)
     ratios = [
         (one.index / other.index, (TOLERANCE + SIGMAS * math.sqrt(2 / one.intervals + 2 / other.intervals)))
@@ -274,11 +262,6 @@ def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
         disagreement="gaps" if error > TOLERANCE else "counts" if apart else "",
         nearest=arrivals.process if arrivals.process != "gamma" else f"gamma arrivals with a CV of {arrivals.cv:.3g}",
     )
-
-
-def _drawn(arrivals: OpenLoop, rng: np.random.Generator) -> Burstiness:
-    gaps: NDArray[np.float64] = unit_gaps(arrivals, ARRIVAL_DRAWS, rng) / arrivals.rate
-    return burstiness(gaps.cumsum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,8 +306,6 @@ class Description(InNotebooks):
 
 def describe(traffic: Traffic) -> Description:
     """Everything but what a model's memory says."""
-    import numpy as np
-
     recording = traffic.recording
     isl, osl = np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64)
     arrivals = burstiness(np.array(recording.due_ns) / NS_PER_S)
@@ -347,16 +328,12 @@ def describe(traffic: Traffic) -> Description:
 
 def rank_correlation(first: NDArray[np.int64], second: NDArray[np.int64]) -> float | None:
     """Spearman's: Pearson's correlation of the ranks, where equal values share their mean rank; None where one has no variance."""
-    import numpy as np
-
     if first.min() == first.max() or second.min() == second.max():
         return None
     return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
 
 
 def _ranks(values: NDArray[np.int64]) -> NDArray[np.float64]:
-    import numpy as np
-
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     middle = counts.cumsum() - (counts - 1) / 2
     return np.asarray(middle[places], dtype=np.float64)

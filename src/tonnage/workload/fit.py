@@ -13,11 +13,10 @@ from typing import Any
 
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked
 from tonnage.units import NS_PER_S
-from tonnage.workload.description import Description, FittedLengths
+from tonnage.workload.description import Description
 from tonnage.workload.live_sessions import Chosen, chosen_sessions, written
 
-CORRELATED = 0.1
-"""Rank correlation from which on prompts and outputs are drawn together."""
+CORRELATED = 0.1  # Rank correlation from which on prompts and outputs are drawn together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +75,13 @@ def _lengths(found: Description, stem: str, files: dict[str, str]) -> tuple[Leng
         name = f"{stem}.lengths.csv"
         files[name] = "isl,osl\n" + "".join(f"{i},{o}\n" for i, o in zip(recording.isl, recording.osl, strict=True))
         return LengthsAsked(pairs=name), "pairs"
-    sides = (("isl", found.fitted_isl, recording.isl), ("osl", found.fitted_osl, recording.osl))
-    written = {name: _one_side(fitted, values, f"{stem}.{name}.csv", files) for name, fitted, values in sides}
+    written = {}
+    for side, fitted, values in (("isl", found.fitted_isl, recording.isl), ("osl", found.fitted_osl, recording.osl)):
+        written[side] = fitted.written
+        if not fitted.fits:  # all lengths, and how often each was seen
+            written[side] = name = f"{stem}.{side}.csv"
+            files[name] = "value,weight\n" + "".join(f"{value},{count}\n" for value, count in sorted(Counter(values).items()))
     return LengthsAsked(isl=written["isl"], osl=written["osl"]), "weights" if files else "distributions"
-
-
-def _one_side(fitted: FittedLengths, values: tuple[int, ...], name: str, files: dict[str, str]) -> str:
-    """The distribution, or the name of a file with all lengths and how often each was seen."""
-    if fitted.fits:
-        return fitted.written
-    files[name] = "value,weight\n" + "".join(f"{value},{count}\n" for value, count in sorted(Counter(values).items()))
-    return name
 
 
 def _arrivals(found: Description, stem: str, files: dict[str, str]) -> tuple[DemandAsked, SearchAsked]:

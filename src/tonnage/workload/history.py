@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tonnage.errors import InputError
 from tonnage.formats.prometheus import HISTORIES, INCREASE, Buckets, Curve, Signals
 from tonnage.units import NS_PER_S
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.spec.recording import Recording
@@ -24,14 +25,11 @@ if TYPE_CHECKING:
     Values = NDArray[np.float64]
 
 HOUR_S, DAY_H, WEEK_H = 3_600, 24, 168
-SEEN = 0.9
-"""Share of an hour that must be covered by samples."""
-GAP = 3.0
-"""A gap of more than so many steps is one in which nothing was seen."""
+SEEN = 0.9  # Share of an hour that must be covered by samples
+GAP = 3.0  # A gap of more than so many steps is one in which nothing was seen
+# Of NVIDIA's DCGM exporter, of Triton, and of AMD's exporters
 WATTS = ("DCGM_FI_DEV_POWER_USAGE", "nv_gpu_power_usage", "gpu_package_power", "gpu_average_package_power")
-"""Of NVIDIA's DCGM exporter, of Triton, and of AMD's exporters."""
-BINS_PER_DOUBLING = 16
-"""Bounds of lengths that are counted from single requests."""
+BINS_PER_DOUBLING = 16  # Bounds of lengths that are counted from single requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +48,6 @@ class HourlyHistogram:
     @property
     def means(self) -> Values:
         """The mean of each hour; NaN without observations."""
-        import numpy as np
-
         count = self.counts[:, -1]
         return np.where(count > 0, self.totals / np.maximum(count, 1e-12), math.nan)
 
@@ -80,15 +76,11 @@ class History:
     @property
     def seen(self) -> NDArray[np.bool_]:
         """Which hours were seen."""
-        import numpy as np
-
         return np.isfinite(self.requests)
 
     @property
     def last_week(self) -> NDArray[np.bool_]:
         """The hours of the last seven days that were seen."""
-        import numpy as np
-
         return self.seen & (np.arange(len(self.requests)) >= len(self.requests) - WEEK_H)
 
     @property
@@ -115,8 +107,6 @@ def history_of(found: Sequence[Curve], source: str) -> History:
     Raises:
         InputError: no engine that is known counts requests in them, or several do, or less than an hour was seen.
     """
-    import numpy as np
-
     by_name: dict[str, list[Curve]] = {}
     for one in found:
         by_name.setdefault(one.name, []).append(one)
@@ -175,8 +165,6 @@ def _engine(by_name: Mapping[str, object], source: str) -> tuple[str, Signals]:
 
 def _covered(one: Curve, at: Values) -> Values:
     """Seconds up to each moment in which a series was sampled without a gap."""
-    import numpy as np
-
     steps = np.diff(one.times)
     steps = np.where(steps <= GAP * one.step_s, steps, 0.0)
     return np.asarray(np.interp(at, one.times, np.concatenate([[0.0], np.cumsum(steps)])))
@@ -184,8 +172,6 @@ def _covered(one: Curve, at: Values) -> Values:
 
 def _covered_by_any(some: Sequence[Curve], at: Values) -> Values:
     """The same of several series together: seconds in which at least one was sampled."""
-    import numpy as np
-
     each = [np.stack([one.times[:-1], one.times[1:]], axis=1)[np.diff(one.times) <= GAP * one.step_s] for one in some]
     spans = np.concatenate(each)
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
@@ -200,8 +186,6 @@ def _covered_by_any(some: Sequence[Curve], at: Values) -> Values:
 
 def _hourly(one: Curve, edges: Values) -> Values:
     """The mean of a gauge in each hour; 0 without a sample."""
-    import numpy as np
-
     places = np.searchsorted(edges, one.times, side="right") - 1
     inside = (places >= 0) & (places < len(edges) - 1)
     sums, counts = (np.bincount(places[inside], weights=w, minlength=len(edges) - 1) for w in (one.values[inside], None))
@@ -210,8 +194,6 @@ def _hourly(one: Curve, edges: Values) -> Values:
 
 def _histogram(by_name: Mapping[str, Sequence[Curve]], name: str, edges: Values) -> HourlyHistogram | None:
     """A histogram by the hour; None where it was not read, or observed nothing."""
-    import numpy as np
-
     found: dict[float, Values] = {}
     for one in by_name.get(f"{name}_bucket{INCREASE}", by_name.get(f"{name}_bucket", ())):
         bound = float(one.labels.get("le", "nan"))
@@ -227,8 +209,6 @@ def _histogram(by_name: Mapping[str, Sequence[Curve]], name: str, edges: Values)
 
 def history_of_requests(recording: Recording) -> History:
     """The hours of single requests, which have moments and lengths. Raises InputError: less than an hour of them."""
-    import numpy as np
-
     began = recording.began_ns / NS_PER_S
     due = began + np.array(recording.due_ns) / NS_PER_S
     start = HOUR_S * math.floor(began / HOUR_S)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.errors import InputError, option
 from tonnage.formats.prometheus import Buckets
 from tonnage.results.metrics import student_t
@@ -18,25 +20,17 @@ from tonnage.spec.workload import MOST_CV
 from tonnage.workload.history import DAY_H, HOUR_S, WEEK_H, History
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 DAY_S = 86_400
 MONTH_DAYS = 365.25 / 12
-CONFIDENCE = 0.8
-"""Of the interval of a growth, as of every prediction (docs/intervals.md)."""
-FEWEST_DAYS = 4
-"""Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the week."""
-NEAR = 0.03
-"""Distance of a lognormal distribution from the shares at all bounds up to which it stands for the buckets."""
-LEAST_SHARED = 0.01
-"""Share of the prompt tokens in a prefix cache from which on a scenario shares something."""
-INSIDE = 8
-"""Lengths that a bucket is filled with, where no distribution fits."""
-FINE_S = 900.0
-"""Longest interval whose counts tell bursts: those of longer ones differ by the hours of the day as well."""
-PEAK = 0.999
-"""Quantile of the requests of one second that is called the peak second."""
+CONFIDENCE = 0.8  # Of the interval of a growth, as of every prediction (docs/intervals.md)
+FEWEST_DAYS = 4  # Days from which on a growth is fitted; from two weeks on a level is fitted for each day of the week
+NEAR = 0.03  # Distance of a lognormal distribution from the shares at all bounds up to which it stands for the buckets
+LEAST_SHARED = 0.01  # Share of the prompt tokens in a prefix cache from which on a scenario shares something
+INSIDE = 8  # Lengths that a bucket is filled with, where no distribution fits
+FINE_S = 900.0  # Longest interval whose counts tell bursts: those of longer ones differ by the hours of the day as well
+PEAK = 0.999  # Quantile of the requests of one second that is called the peak second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +153,6 @@ def fit_history(history: History, stem: str, *, model: str | None = None, isl: s
     asked = (("isl", isl, shared), ("osl", osl, 0))
     sides = {name: _lengths(history, name, given, f"{stem}.{name}.csv", files, less=less) for name, given, less in asked}
     peak = max(profile) if profile else float(history.requests[history.seen].max()) / HOUR_S
-    import numpy as np
-
     steps = np.diff(history.fine)
     steps = steps[np.isfinite(steps)]
     mean = float(np.nanmean(history.fine))
@@ -201,8 +193,6 @@ def growth_of(history: History) -> Growth | None:
     Days are 24 hours, counted back from the end. One of which half and more was seen counts with what the hours of the week that were
     not seen usually have.
     """
-    import numpy as np
-
     hours = np.concatenate([np.full(-len(history.requests) % DAY_H, math.nan), history.requests])
     period = WEEK_H if len(hours) >= WEEK_H else DAY_H
     usual = _usual(history, period)[_place(history, period, len(hours))]
@@ -233,25 +223,20 @@ def growth_of(history: History) -> Growth | None:
 
 def _place(history: History, period: int, count: int) -> NDArray[np.int64]:
     """The hour of the week, Monday first, or of the day, of each of the last so many hours."""
-    import numpy as np
-
     first = history.at(len(history.requests) - count)
     return (np.arange(count) + first.hour + (DAY_H * first.weekday() if period == WEEK_H else 0)) % period
 
 
 def _usual(history: History, period: int) -> NDArray[np.float64]:
     """Mean requests of each hour of the week, or of the day."""
-    import numpy as np
-
     place = _place(history, period, len(history.requests))
-    means = np.array([_mean(history.requests[(place == one) & history.seen]) for one in range(period)])
+    each = [history.requests[(place == one) & history.seen] for one in range(period)]
+    means = np.array([float(values.mean()) if values.size else math.nan for values in each])
     return np.where(np.isfinite(means), means, np.nanmean(means))
 
 
 def _profile(history: History) -> tuple[float, ...]:
     """Requests per second by the hour of the week, or of the day below a week; the mean of all, at the level of the last such period."""
-    import numpy as np
-
     seen = history.seen
     period = next((one for one in (WEEK_H, DAY_H) if seen.sum() >= one), 0)
     if not period:
@@ -262,16 +247,9 @@ def _profile(history: History) -> tuple[float, ...]:
     return tuple(float(one) for one in usual * level / HOUR_S)
 
 
-def _mean(values: NDArray[np.float64]) -> float:
-    return float(values.mean()) if values.size else math.nan
-
-
 def _quantile(rate: float, dispersion: float) -> float:
     """The ``PEAK`` quantile of the requests in one second: normal, with a variance that much above Poisson's."""
     return math.ceil(rate + NormalDist().inv_cdf(PEAK) * math.sqrt(dispersion * rate))
-
-
-# Lengths out of buckets.
 
 
 def _shared(history: History) -> int:
@@ -337,9 +315,6 @@ def _filled(found: Buckets) -> list[tuple[int, float]]:
     for value, weight in values(math.exp(lower)):
         merged[max(1, round(value))] = merged.get(max(1, round(value)), 0.0) + weight
     return sorted(merged.items())
-
-
-# Gaps: traffic that no metric shows.
 
 
 def _gaps(

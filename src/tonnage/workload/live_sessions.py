@@ -9,11 +9,12 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tonnage.units import NS_PER_S
 from tonnage.workload.burstiness import Spread, spread
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tonnage.spec.recorded_sessions import RecordedSessions
@@ -47,8 +48,6 @@ class LiveSessions:
 
 def live_sessions(recorded: RecordedSessions) -> LiveSessions:
     """What the sessions of a file are like."""
-    import numpy as np
-
     found = recorded.found_tokens()
     follows = recorded.pause_ns >= 0
     pauses = recorded.pause_ns / NS_PER_S
@@ -76,8 +75,6 @@ def live_sessions(recorded: RecordedSessions) -> LiveSessions:
 
 def _kept(recorded: RecordedSessions) -> NDArray[np.float64]:
     """Tokens of the context of each session's own agent, over its time: each request's until the next is sent, or its answer ends."""
-    import numpy as np
-
     own = np.flatnonzero(recorded.agent == 0)
     session, at = recorded.session[own], recorded.at_ns[own]
     following = np.append(session[1:] == session[:-1], False)
@@ -89,18 +86,12 @@ def _kept(recorded: RecordedSessions) -> NDArray[np.float64]:
     return np.asarray(np.bincount(session, weight * tokens, count) / np.where(total > 0, total, 1.0))
 
 
-# A few sessions that stand for all.
-
-
-TOLERANCE = 0.05
-"""Relative error of each mean up to which some of the sessions stand for all."""
+TOLERANCE = 0.05  # Relative error of each mean up to which some of the sessions stand for all
 
 FEWEST = 8
-DRAWS = 4_000
-"""Choices of sessions that are compared, for each number of them."""
+DRAWS = 4_000  # Choices of sessions that are compared, for each number of them
 
-LONG_PAUSE_S = 600
-"""Pauses count up to this where means are compared: a few that last a day would decide alone."""
+LONG_PAUSE_S = 600  # Pauses count up to this where means are compared: a few that last a day would decide alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +105,6 @@ class Chosen:
 
 def chosen_sessions(recorded: RecordedSessions) -> Chosen:
     """As few sessions as have means within 5 % of those of all; or all."""
-    import numpy as np
-
     sums = _sums(recorded)
     names, columns = list(sums), np.array(list(sums.values()))
     whole = _means(columns.sum(axis=1))
@@ -134,8 +123,6 @@ def chosen_sessions(recorded: RecordedSessions) -> Chosen:
 
 def _sums(recorded: RecordedSessions) -> dict[str, NDArray[np.float64]]:
     """Of each session: requests, and sums over them."""
-    import numpy as np
-
     pauses = np.clip(recorded.pause_ns / NS_PER_S, 0, LONG_PAUSE_S)
     new = recorded.isl - recorded.found_tokens()
     values = {
@@ -153,15 +140,11 @@ def _sums(recorded: RecordedSessions) -> dict[str, NDArray[np.float64]]:
 
 def _means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """Requests of a session, and the means of a request; from sums whose first is the number of sessions and second of requests."""
-    import numpy as np
-
     return np.concatenate([sums[1:2] / sums[0], np.maximum(sums[2:], 1e-9) / sums[1]])
 
 
 def _only(recorded: RecordedSessions, sessions: NDArray[np.int64]) -> RecordedSessions:
     """Some of the sessions, each once."""
-    import numpy as np
-
     from tonnage.spec.sessions import gathered
 
     starts, rows = gathered(recorded.starts, sessions)
@@ -174,8 +157,7 @@ def _only(recorded: RecordedSessions, sessions: NDArray[np.int64]) -> RecordedSe
     return replace(recorded, **columns, starts=starts, contents=contents, follows=follows, common=common, begins_ns=begins)
 
 
-BLOCK = 64
-"""Tokens of a written block where the file named none."""
+BLOCK = 64  # Tokens of a written block where the file named none
 
 
 def written(recorded: RecordedSessions) -> str:
@@ -183,8 +165,6 @@ def written(recorded: RecordedSessions) -> str:
 
     Each agent of a session is written as a chain: what waited for several others waits for the last of the same agent.
     """
-    import numpy as np
-
     size = recorded.block_tokens or BLOCK
     starts, piece = recorded.contents.starts.tolist(), recorded.contents.piece.tolist()
     until = np.minimum(recorded.contents.until, np.repeat(recorded.isl, np.diff(recorded.contents.starts))).tolist()

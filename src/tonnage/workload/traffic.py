@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from tonnage.csv_file import named_rows
 from tonnage.errors import InputError
 from tonnage.spec.lengths import number
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from tonnage.spec.recorded_sessions import RecordedSessions
 
 
+# Columns of a CSV that say which conversation a request belongs to; BurstGPT's is the first
 SESSION_COLUMNS = ("session id", "session_id", "conversation_id")
-"""Columns of a CSV that say which conversation a request belongs to; BurstGPT's is the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +57,6 @@ def read_traffic(path: str, where: str) -> Traffic:
 
 def _of_run(folder: Path, where: str) -> Traffic:
     """The requests of a run folder that were due at a moment; in a closed loop the moments are those of sending."""
-    import numpy as np
-
     from tonnage.results.store import read_run
 
     run = read_run(folder).requests

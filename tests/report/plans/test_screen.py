@@ -29,7 +29,7 @@ from tonnage.plan.sensitivity import Changed, OtherSystems, PrefixCache, Relaxed
 from tonnage.report.document import Table, Text
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import capacity_text, checkpoint_text
-from tonnage.report.plans.candidates import others_block, runner_up_text
+from tonnage.report.plans.candidates import others_block, reachable_text, runner_up_text
 from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.explained import riskiest_text, why_text
@@ -295,6 +295,12 @@ def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be
     assert quiet_lines((plan,))[0].startswith("Nothing that was asked for reaches 80%")
     nothing = replace(plan, tail=replace(TAIL, confidence=0.8, other=None, relaxed=None))
     assert "at any load; it takes a limit above 61.2 ms." in " ".join(terminal(screen((nothing,))).split())
+
+
+def test_what_is_reachable_of_a_slowdown_is_a_factor() -> None:
+    slowdown = Limit(metric="slowdown", statistic="p90", milliseconds=1_500.0)
+    near = (Reached(limit=slowdown, asked_ms=1_500.0, value_ms=1_620.0, deployment=OTHER),)
+    assert reachable_text(Reachable(best=near, nearest=near)).startswith("slowdown p90 1.62× (asked: 1.50×) by h100-sxm-80gb")
 
 
 def test_a_choice_without_a_checkpoint_to_load_says_so_and_which_engine_has_one() -> None:

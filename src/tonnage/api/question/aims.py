@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.question.arguments import Many, listed, share_of
@@ -52,12 +52,6 @@ def aim_of(asked: ChoiceAsked) -> Aim | None:
     )
 
 
-def said_of_choice(scenario: Scenario) -> str | None:
-    """The first option about the choice, standby systems or scaling, by its name; None where nothing is."""
-    asked = (scenario.choice, scenario.standby, scenario.scaling)
-    return next((one.name for part in asked for one in fields(part) if getattr(part, one.name) is not None), None)
-
-
 def budget_of(text: str) -> tuple[float, BudgetOf]:
     """Read "500k USD" as what may be spent to buy, "200k USD/year" or "20k USD/month" as what a year may cost. Raises InputError."""
     written = str(text).strip()
@@ -73,7 +67,9 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
     """Standby systems; None where none are requested. Raises InputError."""
     if asked == StandbyAsked():
         return None
-    share = None if asked.availability is None else _share(asked.availability)
+    share, written = (None, "") if asked.availability is None else share_of(asked.availability)
+    if share is not None and not 0.5 <= share <= 0.999_999_999:
+        raise InputError(f"{option('availability')}: '{written}' is not a probability; write 50% to 99.9999999%, such as 99.9%")
     if (asked.mtbf is None) != (asked.repair_time is None):
         missing, given = ("mtbf", "repair_time") if asked.mtbf is None else ("repair_time", "mtbf")
         raise InputError(
@@ -87,12 +83,8 @@ def reserve_of(asked: StandbyAsked) -> Reserve | None:
     spare = asked.spare_instances or 0
     if not 0 <= spare <= MOST_SPARE_INSTANCES:
         raise InputError(f"{option('spare_instances')}: {spare} is not a number of instances to add; write 0 to {MOST_SPARE_INSTANCES:,}")
-    return Reserve(unit=_unit(asked), asked=share, failures=_failures(asked), spare_instances=spare)
-
-
-def _unit(asked: StandbyAsked) -> Unit:
-    """What fails at once; instances where only spare ones were requested."""
-    return asked.failing or ("instance" if asked.spare_instances is not None and asked.mtbf is None else "system")
+    only_spare: Unit = "instance" if asked.spare_instances is not None and asked.mtbf is None else "system"
+    return Reserve(unit=asked.failing or only_spare, asked=share, failures=_failures(asked), spare_instances=spare)
 
 
 def _failures(asked: StandbyAsked) -> Failures | None:
@@ -103,17 +95,6 @@ def _failures(asked: StandbyAsked) -> Failures | None:
         if not 1e-6 <= value <= 1e9:
             raise InputError(f"{option(name)}: '{getattr(asked, name)}' is not a time that failures take; write for example 8000h or 24h")
     return Failures(mtbf_hours=hours["mtbf"], repair_hours=hours["repair_time"], repairers=asked.repairers)
-
-
-def _share(text: float | str) -> float:
-    """Read 99.9, "99.9%" or 0.999 as the share 0.999. Raises InputError: no number, or no probability below 1."""
-    share, written = share_of(text)
-    if not 0.5 <= share <= 0.999_999_999:
-        raise InputError(f"{option('availability')}: '{written}' is not a probability; write 50% to 99.9999999%, such as 99.9%")
-    return share
-
-
-# The growth of a load: read from the question, and answered for the chosen deployment by the same search.
 
 
 SIZED_RPS = (1e-6, 1e9)  # least and largest load in requests per second that is looked at
@@ -182,9 +163,6 @@ def _last(enough: Callable[[int], bool], most: int) -> int:
     return low
 
 
-# The prices that an asker counts with, and the ways of serving whose cost was requested.
-
-
 def overrides_of(scenario: Scenario) -> tuple[dict[str, Any], str]:
     """The asker's own prices, and where they are. Raises InputError: a prices file that cannot be read."""
     from tonnage.spec.catalog.price_list import read_overrides
@@ -239,9 +217,6 @@ def _over(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
         inner = found.get(key)
         found[key] = _over(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
     return found
-
-
-# From the load that systems carry to a working day of it: requests, tokens, and the people whose load that is.
 
 
 OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")  # the shape of a day without a load

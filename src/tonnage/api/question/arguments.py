@@ -210,9 +210,6 @@ class Faults:
         return self.keys.get(path[-1]) or option(*path)
 
 
-# Takes a scenario in any of the forms that Python has for it: a file, nested values, a ``Scenario``, or arguments by name.
-
-
 # A file (YAML or JSON), nested values as a file holds them, a ``Scenario``, or None to say everything by name
 ScenarioLike = Scenario | Mapping[str, Any] | str | Path | None
 
@@ -237,9 +234,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return value if isinstance(value, str | int | float | list | dict) else list(value)
-
-
-# Lengths as they were requested: words turned into tokens, the parts of a prompt added up, pairs kept together.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,7 @@ def prepare_bench(**asked: Any) -> Bench:
         tls=_tls(target, a.ca_file),
         reuse=a.reuse_connections,
         ca_file=a.ca_file,
-        workers=_workers(a.workers, arrivals) if talk is None else _alone(a.workers),
+        workers=_workers(a.workers, arrivals, talk),
         talks=talk is not None,
         warmup=checked_count("warmup_request_count", a.warmup_request_count, least=0) or 0,
         headers=tuple(name for name, _ in headers),
@@ -193,12 +193,6 @@ def _sessions(a: BenchArguments, path: str) -> RecordedSessions:
     return found
 
 
-def _alone(workers: int) -> int:
-    if workers != 1:
-        raise InputError(f"{option('workers')}: conversations are held by one client process; leave it out")
-    return 1
-
-
 def _question(
     a: BenchArguments, load: Arrivals, pairs: Pairs | None, made: Prompts | FilePrompts | Tensors, talk: Talk | None, *, embeds: bool
 ) -> Question:
@@ -228,7 +222,8 @@ def _question(
 
 
 def _prompts(file: Path | None, tokenizer: Path | None, characters: float, shared: int, seed: int) -> Prompts | FilePrompts:
-    characters = _characters(characters)
+    if not 0.5 <= characters <= 100:
+        raise InputError(f"{option('characters_per_token')}: {characters:g} is not possible; English text has about 4")
     if file is None:
         return prompts(seed=seed, tokenizer=tokenizer, characters=characters, shared_tokens=shared)
     if shared:
@@ -269,8 +264,10 @@ def _arrivals(
     return tuple(OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate, option("request_rate"))), None
 
 
-def _workers(count: int, loads: Sequence[Arrivals]) -> int:
+def _workers(count: int, loads: Sequence[Arrivals], talk: Talk | None) -> int:
     """Client processes: not more than the smallest load has clients."""
+    if talk is not None and count != 1:
+        raise InputError(f"{option('workers')}: conversations are held by one client process; leave it out")
     checked = checked_count("workers", count, least=1) or 1
     if checked > MOST_WORKERS:
         raise InputError(f"{option('workers')}: {checked} are more than {MOST_WORKERS}; one for each core is enough")
@@ -322,12 +319,6 @@ def _positive(name: str, text: str) -> float:
     if seconds <= 0:
         raise InputError(f"{option(name)}: '{text}' is no time; write for example 60s")
     return seconds
-
-
-def _characters(value: float) -> float:
-    if not 0.5 <= value <= 100:
-        raise InputError(f"{option('characters_per_token')}: {value:g} is not possible; English text has about 4")
-    return value
 
 
 def _percentiles(values: Sequence[int]) -> tuple[int, ...]:

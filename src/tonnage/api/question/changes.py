@@ -10,7 +10,7 @@ from tonnage.api.question.arguments import share_of
 from tonnage.errors import InputError, option
 from tonnage.simulator.autoscaler import METRICS, Autoscale
 from tonnage.simulator.changes import HOURS_PER_DAY, RETRIES, Failures, Restarts
-from tonnage.spec.scenario import ScalingAsked
+from tonnage.spec.scenario import Mode, ScalingAsked, Scenario
 from tonnage.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment
-    from tonnage.spec.scenario import Mode, Scenario
 
 
 FAIL_EXAMPLE = '"mtbf=30d repair=2h"'
@@ -108,9 +107,6 @@ def _count(given: dict[str, str], name: str, default: int, where: str) -> int:
     return int(text)
 
 
-# Texts that say how the limits of an engine change with the hour, such as "8-20 max_num_tokens=2048; drain=60s start=2min".
-
-
 EXAMPLE = '"8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=32768; drain=60s start=2min"'
 KNOBS = ("max_batch_size", "max_num_tokens")
 LENGTH = "max_model_len"
@@ -179,9 +175,6 @@ def _named(word: str, known: tuple[str, ...]) -> tuple[str, str]:
     if not sign or name not in known or not value:
         raise InputError(f"{option('seasons')}: '{word}' is not understood; write for example {EXAMPLE}, with {', '.join(known)}")
     return name, value
-
-
-# How a fleet may be scaled, read from the question, and put into its plan.
 
 
 LONGEST_START_S = 86_400.0

@@ -20,17 +20,15 @@ from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
 from tonnage.plan.fleet import footprint
 from tonnage.plan.limit import Aim
-from tonnage.plan.plan import RunnerUp
+from tonnage.plan.plan import Plan, RunnerUp
 from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks, Reason, Rejected, rejected
 from tonnage.plan.sensitivity import pareto
 from tonnage.sizing.fleet.standby import Reserve, shifted, with_standby
-from tonnage.sizing.question import Owned
+from tonnage.sizing.question import Owned, Question
 from tonnage.sizing.search.search_space import narrowed, system_for
 
 if TYPE_CHECKING:
     from tonnage.plan.cost import Where
-    from tonnage.plan.plan import Plan
-    from tonnage.sizing.question import Question
     from tonnage.spec.prices import Prices
     from tonnage.spec.scenario import Scenario
 

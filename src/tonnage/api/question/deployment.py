@@ -14,14 +14,13 @@ from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler, parse_adapters, parse_speculation
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.hardware import capped, clocked
+from tonnage.spec.hardware import Gpu, capped, clocked
 from tonnage.spec.precision import find_precision
 from tonnage.units import parse_bytes
 
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
     from tonnage.sizing.question import Pools
-    from tonnage.spec.hardware import Gpu
     from tonnage.spec.scenario import ScalingAsked, Scenario, SearchAsked, StandbyAsked
     from tonnage.spec.step_times import StepSource
 
@@ -136,9 +135,6 @@ def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:
     return "tensorrt-llm" if own == "static" else own
 
 
-# Reads the question of two pools: their numbers and the link between them.
-
-
 MOST_POOL_INSTANCES = 1_000
 
 
@@ -211,9 +207,6 @@ def link_asked(asked: object) -> float | None:
     if found <= 0:
         raise InputError(f"{option('kv_link')}: '{asked}' is not possible; write bytes per second and GPU above 0, such as 50GB/s")
     return float(found)
-
-
-# The router that is requested, by name.
 
 
 BY_CONTENT = ("prefix-aware", "session")  # routers that look at what requests have in common

@@ -116,9 +116,6 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
     return Workload(isl=lengths.isl, osl=lengths.osl, pairs=lengths.pairs, arrivals=load, requests=count)
 
 
-# Recorded traffic from any file that people have: traces, run folders, and what load clients kept of single requests.
-
-
 def recording_from(path: str, where: str) -> Recording:
     """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client. Raises InputError."""
     from tonnage.formats.sessions import read_sessions
@@ -205,9 +202,6 @@ def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
     )
 
 
-# Understands classes of traffic, such as "chat 0.7 ttft=1s, batch 0.3", and what priorities and deadlines go with.
-
-
 EXAMPLE = '"chat 0.7 ttft=1s, batch 0.3"'
 MOST_CLASSES = 100
 # Output tokens of a run with priorities or deadlines where they are not compiled: the readable simulator makes them in about a minute
@@ -269,16 +263,11 @@ def with_classes(
         whose = ", ".join(option(name) for name in ("classes", "queue_order", "shed"))
         raise InputError(f"{whose}: classes are simulated on one instance by itself so far, and without sessions; leave the others out")
     for workload in workloads:
-        if is_for_reference(knobs, drafted=drafted, shares=workload.shares):
-            _check_size(workload)
+        outputs = (workload.osl if workload.pairs is None else workload.pairs.lengths()[1]).mean
+        plain = is_for_reference(knobs, drafted=drafted, shares=workload.shares)
+        if plain and workload.requests * outputs > MOST_LENGTH:
+            raise InputError(
+                f"{option('requests')}: {workload.requests:,} with {outputs:,.0f} output tokens each are more than the {MOST_LENGTH:,} for "
+                "which the readable simulator runs priorities and deadlines with speculative decoding or shared prompts; ask for fewer"
+            )
     return tuple(replace(workload, classes=classes) for workload in workloads)
-
-
-def _check_size(workload: Workload) -> None:
-    """Refuse more tokens than the readable simulator is given. Raises InputError: there are too many."""
-    outputs = (workload.osl if workload.pairs is None else workload.pairs.lengths()[1]).mean
-    if workload.requests * outputs > MOST_LENGTH:
-        raise InputError(
-            f"{option('requests')}: {workload.requests:,} with {outputs:,.0f} output tokens each are more than the {MOST_LENGTH:,} for "
-            "which the readable simulator runs priorities and deadlines with speculative decoding or shared prompts; ask for fewer"
-        )

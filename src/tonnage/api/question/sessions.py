@@ -18,7 +18,7 @@ from tonnage.spec.kv_tiers import OFF, USUAL, KvTiers, parse_kv_tiers
 from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, check_context, parse_lengths, parse_part
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
-from tonnage.spec.scenario import Mode, Scenario, SessionsAsked
+from tonnage.spec.scenario import DemandAsked, Mode, Scenario, SessionsAsked
 from tonnage.spec.sessions import Pause, Sessions, block_tokens, parse_pause
 from tonnage.spec.targets import TARGETS
 from tonnage.units import parse_duration
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tonnage.spec.hardware import System
     from tonnage.spec.precision import Precision
     from tonnage.spec.recorded_sessions import RecordedSessions
-    from tonnage.spec.scenario import DemandAsked
 
 MOST_TURNS, MOST_CALLS, MOST_PREFIXES = 1_000, 100, 1_000_000
 
@@ -42,7 +41,9 @@ def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
         return None
     words = scenario.lengths.words_per_token or WORDS_PER_TOKEN
     prefix = _prefix(asked, words)
-    turns = Lengths(mean=1.0) if asked.turns is None else _turns(asked.turns)
+    turns = Lengths(mean=1.0) if asked.turns is None else parse_lengths(as_text(asked.turns), option("turns"))
+    if turns.longest > MOST_TURNS:
+        raise InputError(f"{option('turns')}: '{asked.turns}' is more than {MOST_TURNS:,} turns of one conversation; write fewer")
     calls = 0 if asked.tool_calls is None else asked.tool_calls
     if not 0 <= calls <= MOST_CALLS:
         raise InputError(f"{option('tool_calls')}: {calls} is not possible; write 0 to {MOST_CALLS}")
@@ -80,13 +81,6 @@ def _prefix(asked: SessionsAsked, words: float) -> int:
     return round(count * tokens)
 
 
-def _turns(value: float | str) -> Lengths:
-    turns = parse_lengths(as_text(value), option("turns"))
-    if turns.longest > MOST_TURNS:
-        raise InputError(f"{option('turns')}: '{value}' is more than {MOST_TURNS:,} turns of one conversation; write fewer")
-    return turns
-
-
 def _pause(text: str | None, name: str) -> Pause:
     return Pause() if text is None else parse_pause(text, option(name))
 
@@ -108,9 +102,6 @@ def tiers_below(asked: KvTiers, deployment: Deployment, system: System) -> tuple
 
     block = deployment.knobs.tokens_per_block
     return tiers_of(asked, deployment, memory_plan(deployment), memories=system.kv_tiers, gpus_per_system=system.gpus, block_tokens=block)
-
-
-# What the prompts of a sizing question share, and the router that suits it.
 
 
 OF_SESSIONS = ("turns", "shared_prefix")
@@ -198,9 +189,6 @@ def sized_router(name: str | None, sharing: Sharing | None, deploy_on: str = "")
     )
 
 
-# Understands how many recorded sessions there are, in the units of people, and what goes with them.
-
-
 LONGEST_PAUSE_S = 600.0  # recorded pauses are cut to this for sizing: a person who is away longer holds no session
 
 SHARE_ACTIVE = 0.2  # share of the engineers who are in a session at the same time, where the question gives none
@@ -274,9 +262,9 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
 
     given = [name for name in UNITS if getattr(asked, name) is not None]
     if len(given) != 1:
-        named = ", ".join(map(option, UNITS))
-        what = "none is given" if not given else "several are given"
-        raise InputError(f"{named}: {what}; say with one of them how many recorded sessions there are, such as {option('sessions')} 400")
+        what = "several are given" if given else "none is given"
+        such = f"say with one of them how many recorded sessions there are, such as {option('sessions')} 400"
+        raise InputError(f"{', '.join(map(option, UNITS))}: {what}; {such}")
     if asked.share_active is not None and asked.engineers is None:
         raise InputError(f"{option('share_active')}: goes with {option('engineers')}; add for example {option('engineers')} 400")
     lasts_h = float(held.lasts_s.mean()) / 3600
@@ -304,8 +292,8 @@ def sessions_demand(asked: DemandAsked, held: RecordedSessions) -> Demand:
         session_requests=held.requests,
     )
     mean = math.fsum(week) / len(week)
-    return replace(
-        Demand(peak_requests_per_second=rate, sizing_requests_per_second=rate, source=source), mean_requests_per_second=mean, profile=week
+    return Demand(
+        peak_requests_per_second=rate, sizing_requests_per_second=rate, mean_requests_per_second=mean, source=source, profile=week
     )
 
 

@@ -185,6 +185,9 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
         )
     most = own.get("requests") if recorded is None or window_s is not None else own.get("requests", len(recorded.isl))
     workloads = tuple(replace(workload_of(lengths, load, most, window_s), recorded=recorded) for load in loads)
+    if recorded is not None and (pairs := recorded.recording.pairs()) is not None:
+        isl, osl = pairs.lengths()
+        workloads = tuple(replace(workload, isl=isl, osl=osl) for workload in workloads)
     return Simulation(
         deployment=deployment,
         workloads=workloads,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, said_of_choice, says_no_load
+from tonnage.api.question.aims import aim_of, check_day, growth_of, overrides_of, places, reserve_of, says_no_load
 from tonnage.api.question.arguments import (
     Faults,
     LengthsFound,
@@ -40,7 +40,7 @@ from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.measured_steps import check_source, checked_source
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import DefaultPart, Judged, UseCaseDefaults
+from tonnage.plan.note import DefaultPart, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import Owned, Question, Sharing, decides
 from tonnage.spec.calibration import read_calibration
@@ -93,7 +93,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     lengths = None if lengths is None else _spread(lengths, scenario, recording, models)
     sharing = None if lengths is None else faults.of(sharing_of, scenario, lengths, recording)
     demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
-    mode = _mode(scenario, demand)
+    mode = scenario.mode or ("offline" if demand is not None and demand.offline_requests is not None else "streaming")
     limits = _limits(scenario.limits, faults)
     _check_limits(limits, mode, demand, faults, "mode" if defaults is None or defaults.mode is None else "use_case")
     for model in models if lengths is not None else ():
@@ -112,17 +112,14 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     asked |= {"sharing": sharing, "images": lengths.pictured}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
     named = rest.pop("precisions")
-    return tuple(
-        Question(
-            model=model,
-            precisions=named or (_own(model, note) if any(made) else usual_precisions(model, rest["gpus"])),
-            remarks=(*remarks, *lengths.remarks, *(() if note is None else (note,))),
-            **asked,
-            **rest,
-        )
-        for model, note in zip(models, made, strict=True)
-        if model is not None
-    )
+    questions: list[Question] = []
+    for model, note in zip(models, made, strict=True):
+        if model is not None:
+            own = (find_precision(model.usual_precision if note is None else note.precision),)
+            usual = own if any(made) else usual_precisions(model, rest["gpus"])  # a checkpoint of compress, next to its original
+            notes = (*remarks, *lengths.remarks, *(() if note is None else (note,)))
+            questions.append(Question(model=model, precisions=named or usual, remarks=notes, **asked, **rest))
+    return tuple(questions)
 
 
 def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]) -> LengthsFound:
@@ -138,11 +135,6 @@ def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | No
             continue
         return spread
     return lengths
-
-
-def _own(model: Model, made: Judged | None) -> tuple[Precision, ...]:
-    """The format of a checkpoint, where one that ``compress`` made is compared with its original."""
-    return (find_precision(model.usual_precision if made is None else made.precision),)
 
 
 def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]:
@@ -204,12 +196,6 @@ def _names(values: Many | None, where: str, faults: Faults) -> tuple[str, ...]:
     return () if values is None else faults.of(listed, values, where) or ()
 
 
-def _mode(scenario: Scenario, demand: Demand | None) -> Mode:
-    if scenario.mode is not None:
-        return scenario.mode
-    return "offline" if demand is not None and demand.offline_requests is not None else "streaming"
-
-
 def recording_of(asked: DemandAsked) -> Recording | None:
     """The trace that a demand names, stretched to its mean. Raises InputError: the file is none."""
     if asked.trace is None:
@@ -261,11 +247,8 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
     """Refuse limits that contradict the mode, which the leaf ``said`` set, or each other."""
     idle = [str(limit) for limit in limits if not decides(limit, mode)]
     if idle:
-        what = (
-            "only the throughput of a job counts"
-            if mode == "offline"
-            else f"nobody sees the first tokens, the last one decides ({option('e2e')})"
-        )
+        what = f"nobody sees the first tokens, the last one decides ({option('e2e')})"
+        what = "only the throughput of a job counts" if mode == "offline" else what
         faults.say(f"{option(said)}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of them out")
     elif mode == "offline" and demand is not None and demand.offline_requests is None:
         faults.say(f"{option(said)}: offline asks for a job; give {option('requests')} and {option('within')} instead of a rate")
@@ -274,18 +257,12 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
             f"{option(said)}: {mode} contradicts {option('requests')} and {option('within')}, which make a job; "
             f"give a rate, or {option('mode')} offline"
         )
-    for first in limits:
-        for last in limits:
-            if (
-                first.metric in ("ttft", "tpot")
-                and last.metric == "e2e"
-                and first.statistic == last.statistic
-                and first.seconds > last.seconds
-            ):
-                faults.say(
-                    f"{option(first.metric)}: {first} contradicts {last}: the whole answer would be done before; "
-                    f"lower it below {format_duration(last.seconds)} or leave it out"
-                )
+    for first in [one for one in limits if one.metric in ("ttft", "tpot")]:
+        for last in [one for one in limits if one.metric == "e2e" and one.statistic == first.statistic and first.seconds > one.seconds]:
+            faults.say(
+                f"{option(first.metric)}: {first} contradicts {last}: the whole answer would be done before; "
+                f"lower it below {format_duration(last.seconds)} or leave it out"
+            )
 
 
 def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) -> dict[str, Any]:
@@ -354,7 +331,8 @@ def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
     """Refuse options of the choice and of standby systems that cannot be met or have no effect."""
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
     if _of_existing(scenario) and (aim is not None or reserve is not None):
-        name = said_of_choice(scenario) or "objective"
+        asked = (scenario.choice, scenario.standby, scenario.scaling)
+        name = next((one.name for part in asked for one in fields(part) if getattr(part, one.name) is not None), "objective")
         faults.say(f"{option(name)}: {option('have')} without a load chooses nothing; give the load too, such as {option('peak_rps')} 20")
     if aim is not None and aim.objective == "latency" and mode == "offline":
         faults.say(f"{option('objective')}: latency does not apply to an offline job; write gpus, cost or power")
@@ -454,11 +432,8 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
         for one in _names(scenario.model, option("model"), faults):
             faults.named(option("model"), find_model, one)
     elif name in LengthsAsked.__dataclass_fields__:
-        lengths_found(
-            replace(scenario.lengths, isl=scenario.lengths.isl or 1, osl=1) if name not in ("pairs", "mixture") else scenario.lengths,
-            None,
-            faults,
-        )
+        given = scenario.lengths
+        lengths_found(given if name in ("pairs", "mixture") else replace(given, isl=given.isl or 1, osl=1), None, faults)
         if name == "osl":
             faults.of(parse_lengths, text, option("osl"), WORDS_PER_TOKEN)
     elif name in DemandAsked.__dataclass_fields__:

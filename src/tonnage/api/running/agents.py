@@ -5,7 +5,7 @@ A tool answers in Markdown, in the words of the report, and in JSON. An error sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -15,10 +15,9 @@ from tonnage.api.question.typed_arguments import SimulateArguments
 from tonnage.api.simulation import simulate_sweep
 from tonnage.api.sizing import answer, ask
 from tonnage.errors import TonnageError
-from tonnage.plan.plan import Plan
-from tonnage.report.document import Document
+from tonnage.report.document import Document, document
 from tonnage.report.facts import catalogued
-from tonnage.report.facts import memory as document
+from tonnage.report.facts import memory as memory_document
 from tonnage.report.plans.diff import diff_json, diff_text, differences
 from tonnage.report.plans.plan_document import first_page, report, to_json
 from tonnage.report.simulated import simulated
@@ -41,7 +40,7 @@ INSTRUCTIONS = (
 Answer = tuple[Document, Any]  # What a tool says in words and as JSON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """One tool: what it is for, the JSON Schema of its arguments, and who answers."""
 
@@ -106,21 +105,14 @@ def serve_agents() -> None:
 
 def _size(asked: dict[str, Any], progress: Progress) -> Answer:
     full = bool(asked.pop("full", False))
-    plans = _plans(asked, progress)
+    plans = answer(ask(asked), progress=progress)
     if full:
         return report(*plans), to_json(plans)
-    sections = tuple(first_page(plan) for plan in plans)
-    return Document(title="", subtitle="", sections=sections), {"plans": [_in_short(plan) for plan in plans]}
-
-
-def _plans(scenario: Mapping[str, Any], progress: Progress) -> tuple[Plan, ...]:
-    return answer(ask(scenario), progress=progress)
-
-
-def _in_short(plan: Plan) -> dict[str, Any]:
-    """What a caller can reckon with; the whole plan has some 50 kB."""
-    document = plan.to_json()
-    return {"model": plan.scenario.model, **{name: document[name] for name in ("choice", "demand", "warnings")}}
+    short = []  # what a caller can reckon with; a whole plan has some 50 kB
+    for plan in plans:
+        values = plan.to_json()
+        short.append({"model": plan.scenario.model, **{name: values[name] for name in ("choice", "demand", "warnings")}})
+    return document(*map(first_page, plans)), {"plans": short}
 
 
 def _simulate(asked: dict[str, Any], progress: Progress) -> Answer:
@@ -130,11 +122,11 @@ def _simulate(asked: dict[str, Any], progress: Progress) -> Answer:
 
 def _memory(asked: dict[str, Any], progress: Progress) -> Answer:
     found = memory(**_known(asked, "memory"))
-    return document(found.lines()), found.to_json()
+    return memory_document(found.lines()), found.to_json()
 
 
 def _compare(asked: dict[str, Any], progress: Progress) -> Answer:
-    first, second = (_plans(_known(asked, "compare")[name], progress) for name in ("first", "second"))
+    first, second = (answer(ask(_known(asked, "compare")[name]), progress=progress) for name in ("first", "second"))
     if len(first) > 1 or len(second) > 1:
         raise TonnageError("first, second: a question names several models; give each one model")
     found = differences(first[0], second[0])
@@ -156,18 +148,14 @@ def _known(asked: dict[str, Any], tool: str) -> dict[str, Any]:
     return asked
 
 
-def _scenario() -> dict[str, Any]:
-    return json_schema()
-
-
 def _scenario_and_full() -> dict[str, Any]:
-    schema = _scenario()
+    schema = json_schema()
     full = {"type": "boolean", "description": "Whether the answer is the whole report and plan (some 50 kB), not its first page."}
     return {**schema, "properties": {**schema["properties"], "full": full}}
 
 
 def _two() -> dict[str, Any]:
-    scenario = _scenario()
+    scenario = json_schema()
     definitions = scenario.pop("$defs", {})
     properties = {name: {"$ref": "#/$defs/Scenario"} for name in ("first", "second")}
     return {
@@ -200,30 +188,19 @@ def _arguments(names: Iterable[str] = ()) -> dict[str, Any]:
 
 
 MEMORY = ("model", "gpu", "precision", "tp", "dp", "ep", "engine", "isl", "osl", "speculation", "lora")
-
+# What an agent reads of each tool
+SIZE = (
+    "How many GPU systems an LLM's traffic needs inside latency limits, with confidence, cost and alternatives. Takes seconds to minutes. "
+    'Name the model, prompt and output lengths, the demand (such as demand.peak_rps) and limits (such as limits.ttft "p95<=500ms").'
+)
+SIMULATE = "TTFT, ITL, TPOT, E2E and throughput of one deployment under one load or several: give request_rate or concurrency."
+MEMORIES = "Where the memory of an instance's GPUs goes, with the arithmetic, and how many requests fit at once."
+COMPARE = "Two questions sized, and what differs: in the question, the answer, its cost and the prices behind it."
 
 QUESTIONS = {
-    "size": Question(
-        about="How many GPU systems an LLM's traffic needs inside latency limits, with confidence, cost and alternatives. Takes seconds to "
-        "minutes. Name the model, prompt and output lengths, the demand (such as demand.peak_rps) and limits (such as limits.ttft "
-        '"p95<=500ms").',
-        schema=_scenario_and_full,
-        answer=_size,
-    ),
-    "simulate": Question(
-        about="TTFT, ITL, TPOT, E2E and throughput of one deployment under one load or several: give request_rate or concurrency.",
-        schema=_arguments,
-        answer=_simulate,
-    ),
-    "memory": Question(
-        about="Where the memory of an instance's GPUs goes, with the arithmetic, and how many requests fit at once.",
-        schema=partial(_arguments, MEMORY),
-        answer=_memory,
-    ),
-    "compare": Question(
-        about="Two questions sized, and what differs: in the question, the answer, its cost and the prices behind it.",
-        schema=_two,
-        answer=_compare,
-    ),
-    "catalog": Question(about="Models, GPUs, systems, engines and prices known by name.", schema=_text, answer=_catalog),
+    "size": Question(SIZE, _scenario_and_full, _size),
+    "simulate": Question(SIMULATE, _arguments, _simulate),
+    "memory": Question(MEMORIES, partial(_arguments, MEMORY), _memory),
+    "compare": Question(COMPARE, _two, _compare),
+    "catalog": Question("Models, GPUs, systems, engines and prices known by name.", _text, _catalog),
 }

@@ -48,14 +48,6 @@ SOON_S = 5.0  # Seconds that each process has to end
 Told = Callable[[str], None]
 
 
-def _silent(line: str) -> None:
-    return None
-
-
-def _nobody(words: str) -> None:
-    return None
-
-
 @dataclass(slots=True)
 class Kill:
     """The killing of one child from its own thread."""
@@ -88,7 +80,7 @@ class Kill:
                 return
 
 
-def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: Watch = _nobody) -> Demonstration:
+def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = lambda line: None, watch: Watch = lambda words: None) -> Demonstration:
     """Serve a simulated fleet behind the gateway, measure it, kill one instance under load; ``told`` and ``watch`` follow it.
 
     Raises InputError: ``seconds``, of both loads together, out of range; TonnageError: a process does not start.
@@ -110,7 +102,8 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: W
         steady = _measure(fleet_up, seconds * STEADY_SHARE, seed=seed, selftest=True, watch=watch)
         told("Measured. Now the same load again, and one instance is killed.")
         failure = _with_a_failure(fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, told=told, watch=watch)
-    predicted = _predicted(steady.requests)
+    deployment = deployment_of(model=MODEL, gpu=GPU, precision=PRECISION, tp=1, engine=NEWEST)
+    predicted = replay(steady.requests, deployment, gpus_per_system=8, instances=INSTANCES, router=POLICY)
     return Demonstration(
         fleet=fleet,
         load=f"{steady.load.words}, {ISL} tokens in and {OSL} out",
@@ -164,12 +157,6 @@ def _retries(url: str) -> float:
 
     families = text_string_to_metric_families(fetch(f"{url}/metrics"))
     return sum(one.value for family in families for one in family.samples if one.name == "tonnage_gateway_retries_total")
-
-
-def _predicted(requests: Requests) -> Requests:
-    """What the simulator makes of the due times and lengths of a run."""
-    deployment = deployment_of(model=MODEL, gpu=GPU, precision=PRECISION, tp=1, engine=NEWEST)
-    return replay(requests, deployment, gpus_per_system=8, instances=INSTANCES, router=POLICY)
 
 
 ALERT = "InstancesMissing"

@@ -30,10 +30,13 @@ def gateway_settings(**asked: Any) -> Settings:
 def _settings(a: GatewayArguments) -> Settings:
     if a.policy not in ROUTERS:
         raise UnknownName("policy", a.policy, ROUTERS)
-    backends, most = (a.backends, a.max_in_flight) if a.plan is None else _planned(a, a.plan)
     if a.plan is None and a.plan_host:
         raise InputError(f"{option('plan_host')}: belongs to a plan; give {option('plan')} too")
-    most = MAX_IN_FLIGHT if most is None else most
+    if a.plan is not None and a.backends:
+        raise InputError(f"{option('backend')}: the plan says where its instances are; leave one of the two out")
+    backends, planned = (a.backends, None) if a.plan is None else planned_backends(a.plan, a.plan_host)
+    asked = a.max_in_flight if a.max_in_flight is not None else planned
+    most = MAX_IN_FLIGHT if asked is None else asked
     for name, value in {"max_in_flight": most, **{name: getattr(a, name) for name in ABOVE_0}}.items():
         if not 0 < value < math.inf:
             raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
@@ -48,14 +51,6 @@ def _settings(a: GatewayArguments) -> Settings:
         raise InputError(f"{option('backend')}: {twice} is given twice; a weight makes one count for more, as in http://{twice}=2")
     limits = Limits(in_flight=most, body=a.max_body_mb * 1_048_576, first_byte_s=float(a.first_byte_timeout), idle_s=float(a.idle_timeout))
     return Settings(backends=found, policy=a.policy, seed=a.seed, host=a.host, port=a.port, limits=limits)
-
-
-def _planned(a: GatewayArguments, plan: str | Path) -> tuple[Sequence[str], int | None]:
-    """Addresses and bound of a plan; a requested bound is kept."""
-    if a.backends:
-        raise InputError(f"{option('backend')}: the plan says where its instances are; leave one of the two out")
-    found, in_flight = planned_backends(plan, a.plan_host)
-    return found, in_flight if a.max_in_flight is None else a.max_in_flight
 
 
 def _backend(text: str) -> tuple[Target, float]:
@@ -83,18 +78,14 @@ def _backend(text: str) -> tuple[Target, float]:
 
 def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
     """The settings in a file, overridden by the ``given`` fields of ``GatewayArguments``. Raises InputErrors."""
-    said = read_as(GatewayArguments, _values(Path(path)), str(path), InputErrors)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{option('config')}: {path} cannot be read ({error})") from None
+    said = read_as(GatewayArguments, parse_yaml(text, str(path)) or {}, str(path), InputErrors)
     if {"backends", "plan"} & set(given):  # a flag of either kind replaces both
         said = replace(said, backends=(), plan=None, plan_host=())
     return _settings(replace(said, **given))
-
-
-def _values(path: Path) -> object:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{option('config')}: {path} cannot be read ({error})") from None
-    return parse_yaml(text, str(path)) or {}
 
 
 HERE = "127.0.0.1"
@@ -120,9 +111,6 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> tuple[tuple
     return backends, most_in_flight(choice.concurrency_per_instance, pool.instances)
 
 
-# vllm-router in place of the gateway: the command that starts it with the same settings.
-
-
 PROXIES = ("vllm-router",)
 VERSION = "0.1.17"  # Of vllm-router, whose flags these are (read from its own help, 2026-11-22)
 
@@ -145,27 +133,20 @@ def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:
         raise UnknownName("proxy", proxy, PROXIES)
     found = shutil.which(proxy) or shutil.which(proxy, path=str(Path(sys.executable).parent))
     if found is None:
-        raise InputError(
-            f"{option('proxy')}: {proxy} is not installed; pip install vllm-router=={VERSION} into an environment whose bin is on PATH, "
-            "or leave it out"
-        )
-    _check(settings)
+        pip = f"pip install vllm-router=={VERSION} into an environment whose bin is on PATH"
+        raise InputError(f"{option('proxy')}: {proxy} is not installed; {pip}, or leave it out")
+    if settings.policy not in POLICIES:
+        raise InputError(f"{option('policy')}: vllm-router has no {settings.policy}; it has {', '.join(POLICIES)}")
+    lost = (
+        ("idle_timeout", "idle timeout", settings.limits.idle_s != Limits().idle_s),
+        ("backend", "weights", any(weight != 1 for _, weight in settings.backends)),
+    )
+    for name, what, given in lost:
+        if given:
+            raise InputError(f"{option(name)}: {what}: vllm-router does not have it in this way; leave it out, or use this gateway")
     urls = [f"http://{target.authority}" for target, _ in settings.backends]
     limits, port = settings.limits, settings.port or free_ports(1, settings.host)[0]
     argv = (found, "--worker-urls", *urls, "--policy", POLICIES[settings.policy], "--host", settings.host, "--port", str(port))
     bounds = ("--max-concurrent-requests", limits.in_flight, "--max-payload-size", limits.body)
     waits = ("--request-timeout-secs", max(1, round(limits.first_byte_s)), "--prometheus-port", free_ports(1)[0])
     return (*argv, *map(str, (*bounds, *waits)), *BACK)
-
-
-def _check(settings: Settings) -> None:
-    """Refuse what would silently be lost."""
-    if settings.policy not in POLICIES:
-        raise InputError(f"{option('policy')}: vllm-router has no {settings.policy}; it has {', '.join(POLICIES)}")
-    lost = [
-        *([(option("idle_timeout"), "idle timeout")] if settings.limits.idle_s != Limits().idle_s else []),
-        *([(option("backend"), "weights")] if any(weight != 1 for _, weight in settings.backends) else []),
-    ]
-    if lost:
-        where, what = lost[0]
-        raise InputError(f"{where}: {what.replace('_', ' ')}: vllm-router does not have it in this way; leave it out, or use this gateway")

@@ -71,6 +71,8 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
         )
     pool = choice.pool
     deployment = _deployment(plan, pool, coefficients)
+    asked = None if plan.asked is None else plan.asked.search.kv_tiers
+    tiers = asked_tiers(asked, OFF if plan.sessions is None else USUAL)  # as the plan was sized with them
     return Planned(
         plan=plan,
         pool=pool,
@@ -78,15 +80,8 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
         instances=pool.instances,
         gpus_per_system=pool.gpus_per_system,
         prompt_tokens=math.ceil(plan.scenario.mean_isl),
-        tiers=_tiers(plan, pool, deployment),
+        tiers=() if tiers.off else tiers_below(tiers, deployment, find_system(pool.system)),
     )
-
-
-def _tiers(plan: Plan, pool: Pool, deployment: Deployment) -> tuple[Tier, ...]:
-    """Memory below the KV cache as the plan was sized with it."""
-    asked = None if plan.asked is None else plan.asked.search.kv_tiers
-    tiers = asked_tiers(asked, OFF if plan.sessions is None else USUAL)
-    return () if tiers.off else tiers_below(tiers, deployment, find_system(pool.system))
 
 
 def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Deployment:

@@ -21,7 +21,7 @@ from tonnage.serve.faults import Fault, parse_fault
 from tonnage.serve.openvino import OpenvinoServed, Pipeline, Settings, context_of
 from tonnage.serve.prefix import CachedEngine
 from tonnage.serve.server import Served
-from tonnage.serve.tokens import FileTokens, Fours, Tokens
+from tonnage.serve.tokens import FileTokens, Fours
 from tonnage.serve.transfer import Role
 from tonnage.simulator.disaggregated import NETWORK_BYTES_S, decode_worker, link_between
 from tonnage.simulator.pools import KvLink
@@ -64,7 +64,7 @@ def serve_simulated(**asked: Any) -> Served:
         events_again=a.kv_events_replay,
         events_topic=a.kv_events_topic,
         most_waiting=a.max_waiting,
-        tokens=_tokens(a.tokenizer, deployment.model.vocab),
+        tokens=Fours(deployment.model.vocab) if a.tokenizer is None else FileTokens(TokenizerFile(Path(a.tokenizer))),
         speed=a.speed,
         faults=_faults(a.fault, count * deployment.parallelism.dp if a.rank_ports else count),
         seed=a.seed,
@@ -130,9 +130,8 @@ def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
         if one.instance is not None and one.instance >= instances:
             raise InputError(f'{option("fault")}: "{text}": there is no instance {one.instance}; they count from 0 to {instances - 1}')
         if one.kind == "crash" and instances > 1:
-            raise InputError(
-                f'{option("fault")}: "{text}": a crash ends a process; add {option("processes")}, so that each instance has one'
-            )
+            crash = f"a crash ends a process; add {option('processes')}, so that each instance has one"
+            raise InputError(f'{option("fault")}: "{text}": {crash}')
     return found
 
 
@@ -173,12 +172,6 @@ def _deployed(plan: str | Path | None, **said: Any) -> Instances:
     return planned(plan, coefficients=said["coefficients"])
 
 
-def _tokens(tokenizer: str | Path | None, vocabulary: int) -> Tokens:
-    if tokenizer is None:
-        return Fours(vocabulary)
-    return FileTokens(TokenizerFile(Path(tokenizer)))
-
-
 EXTRA = "needs OpenVINO GenAI; install the extra: pip install 'tonnage[openvino]'"
 PRECISIONS = ("auto", "fp32")
 
@@ -199,16 +192,9 @@ def serve_openvino(**asked: Any) -> OpenvinoServed:
     if a.max_model_len is not None:
         _check_whole(2, max_model_len=a.max_model_len)
     context = context_of(path) if a.max_model_len is None or not path.exists() else a.max_model_len
+    limits = {"max_batch_size": a.max_batch_size, "max_num_tokens": a.max_num_tokens, "kv_cache_gb": a.kv_cache_gb, "threads": a.threads}
     chosen: Literal["auto", "fp32"] = "fp32" if precision == "fp32" else "auto"
-    settings = Settings(
-        model=path,
-        max_batch_size=a.max_batch_size,
-        max_num_tokens=a.max_num_tokens,
-        kv_cache_gb=a.kv_cache_gb,
-        prefix_caching=a.prefix_caching,
-        precision=chosen,
-        threads=a.threads,
-    )
+    settings = Settings(model=path, prefix_caching=a.prefix_caching, precision=chosen, **limits)
     return OpenvinoServed(
         pipeline=Pipeline(settings),
         model=a.served_model_name or path.stem,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,7 @@ from tonnage.deploy.checkpoint import loading
 from tonnage.deploy.yaml_comments import yaml_text
 from tonnage.errors import InputError, option
 from tonnage.plan.launch import FILE, Command, command, needs_drafter, with_drafter, with_metrics
-from tonnage.serve.launch import (
-    COMMANDS,
-    KV_CACHE_GB,
-    SETTINGS,
-    Ports,
-    Start,
-    across,
-    check_folder,
-    check_memory,
-    check_planned,
-    cpu_command,
-    cpu_environment,
-    engine_started,
-    found_command,
-    needed_command,
-    nim_started,
-    placed,
-    triton_started,
-    usable,
-)
+from tonnage.serve import launch
 from tonnage.serve.machine import Device, Machine, detect, read_machine
 from tonnage.serve.profiles import ENGINES as ORDER
 from tonnage.serve.profiles import RULE, Profile, chosen, deployed, ordered, profiles
@@ -120,7 +102,7 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
     return ordered([one for one in found if asked.tp in (None, one.tp)])
 
 
-def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None = None, dry: bool = False) -> Start:
+def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: launch.Ports | None = None, dry: bool = False) -> launch.Start:
     """What is started on a machine, on free ``ports``; everything that cannot work is refused here. ``dry`` only shows it.
 
     Raises InputError: another GPU, format or driver, or no such engine here; DoesNotFit: the memory does not hold the model.
@@ -135,13 +117,13 @@ def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None 
     return _by_profile(asked, machine, give, dry=dry) if machine.devices else _on_cpu(asked, machine, give, dry=dry)
 
 
-def _by_profile(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+def _by_profile(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool) -> launch.Start:
     """By the profile that was named, or that comes first."""
     found = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
     model, _ = _model(asked)
     set_knobs = {name: getattr(asked, name) for name in ("max_batch_size", "max_num_tokens") if getattr(asked, name)}
     started = _profile_command(found, model, machine, found.preset, found.checkpoint, **set_knobs)
-    groups = placed(usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
+    groups = launch.placed(launch.usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
     told = f"{found.name}, as was asked." if asked.profile else f"{found.name}, by NIM's order: {RULE}."
     return _start(asked, started, family=found.family, preset=found.preset, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
 
@@ -162,7 +144,7 @@ def _profile_command(found: Profile, model: Model, machine: Machine, preset: str
 NAME_THE_IMAGE = "name the image of NIM as owner/name:tag, such as meta/llama-3.1-8b-instruct:1.8.4"
 
 
-def _nim(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+def _nim(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool) -> launch.Start:
     """NIM's container on as many GPUs as the preferred profile of the model takes; the container chooses its own profile."""
     if asked.checkpoint is None:
         raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
@@ -170,7 +152,7 @@ def _nim(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> St
     found = chosen(machine_profiles(replace(asked, engine="auto", checkpoint=None), machine), asked.profile)
     preset = find_engine("nim").name
     started = _profile_command(found, model, machine, preset, asked.checkpoint)
-    groups = placed(usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
+    groups = launch.placed(launch.usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
     told = f"NIM chooses its profile; {found.name} says how many GPUs it gets."
     started = replace(started, argv=tuple(_image(word) for word in started.argv))
     return _start(asked, started, family="nim", preset=preset, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
@@ -182,7 +164,7 @@ def _image(word: str) -> str:
     return inner if inner != word and "." in inner.split("/")[0] else word
 
 
-def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+def _planned(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool) -> launch.Start:
     """By a plan: its command, word by word."""
     for name in ("model", "precision", "tp", "profile", "max_model_len", "max_batch_size", "max_num_tokens"):
         if getattr(asked, name) is not None:
@@ -194,9 +176,9 @@ def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -
         raise InputError(
             f"{option('engine')}: the plan is for {family}; take {family} or auto, or size with {option('engine')} {asked.engine}"
         )
-    check_planned(pool, machine, choice.deployment)
+    launch.check_planned(pool, machine, choice.deployment)
     started, loads = _plan_command(asked, choice)
-    groups = placed(usable(machine, asked.gpu_numbers), pool.parallelism.gpus, asked.instances, wanted=pool.instances)
+    groups = launch.placed(launch.usable(machine, asked.gpu_numbers), pool.parallelism.gpus, asked.instances, wanted=pool.instances)
     verb = "is" if len(groups) == 1 else "are"
     here = f"{len(groups)} of the plan's {pool.instances} instances {verb} on this machine." if len(groups) < pool.instances else ""
     why = f"{pool.engine} in {pool.precision} with {pool.parallelism}, as the plan chose."
@@ -215,21 +197,14 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
     nim = started.argv[0] == "docker"
     if nim and asked.checkpoint is None:
         raise InputError(f"{option('checkpoint')}: {NAME_THE_IMAGE}")
-    found = loading(
-        pool.model,
-        pool.precision,
-        pool.engine_preset or pool.engine,
-        vendor=find_gpu(pool.gpu).vendor,
-        asked=asked.checkpoint,
-    )
+    preset, vendor = pool.engine_preset or pool.engine, find_gpu(pool.gpu).vendor
+    found = loading(pool.model, pool.precision, preset, vendor=vendor, asked=asked.checkpoint)
     loaded = found.checkpoint
     if loaded.startswith("/") and not found.named and not Path(loaded).is_dir():
-        raise InputError(
-            f"{option('checkpoint')}: no published {pool.precision} checkpoint of {pool.model} is known that {pool.engine} reads; give one "
-            "as owner/name or as a folder"
-        )
+        unknown = f"no published {pool.precision} checkpoint of {pool.model} is known that {pool.engine} reads"
+        raise InputError(f"{option('checkpoint')}: {unknown}; give one as owner/name or as a folder")
     if not nim:
-        check_folder(loaded)
+        launch.check_folder(loaded)
     argv = tuple(loaded if word == pool.model else _image(word.replace(f"/{pool.model}", f"/{loaded}")) for word in started.argv)
     started = Command(argv=(*argv, *found.words), file=started.file)
     if needs_drafter(started):
@@ -239,7 +214,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
     return started, "" if found.named else found.told.replace("`", "")
 
 
-def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+def _on_cpu(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool) -> launch.Start:
     """Without a GPU only vLLM runs, by its build for CPUs."""
     if asked.engine not in ("auto", "vllm"):
         notes = "".join(f"; {note}" for note in machine.notes)
@@ -251,14 +226,14 @@ def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) ->
             raise InputError(f"{option(name)}: says nothing on a machine without a GPU; leave it out")
     model, _ = _model(asked)
     checkpoint = _checkpoint(asked, model, "", model.usual_precision, find_engine("vllm")) or asked.model or ""
-    count, cache = asked.instances or 1, asked.kv_cache_gb or KV_CACHE_GB
-    check_memory(machine, checkpoint, kv_cache_gb=cache, instances=count)
-    knobs = {name: value for name in SETTINGS if (value := getattr(asked, name)) is not None}
-    more = cpu_environment(cache, asked.threads or 0)
+    count, cache = asked.instances or 1, asked.kv_cache_gb or launch.KV_CACHE_GB
+    launch.check_memory(machine, checkpoint, kv_cache_gb=cache, instances=count)
+    knobs = {name: value for name in launch.SETTINGS if (value := getattr(asked, name)) is not None}
+    more = launch.cpu_environment(cache, asked.threads or 0)
     groups: tuple[tuple[Device, ...], ...] = ((),) * count
     return _start(
         asked,
-        cpu_command(checkpoint, knobs),
+        launch.cpu_command(checkpoint, knobs),
         family="vllm",
         preset="vllm on the CPU",
         model=model.name,
@@ -271,18 +246,18 @@ def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) ->
     )
 
 
-def _triton(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+def _triton(asked: EngineAsked, machine: Machine, ports: launch.Ports, *, dry: bool) -> launch.Start:
     """A model repository as it is."""
     if asked.model is None:
         raise InputError(f"{option('model')}: is needed; give the folder of a model repository, which tonnage deploy writes for triton")
     program = _program("triton", asked, dry=dry)
     count = asked.instances or 1
-    groups = placed(usable(machine, asked.gpu_numbers), asked.tp or 1, count) if machine.devices else ((),) * count
-    return Start(
+    groups = launch.placed(launch.usable(machine, asked.gpu_numbers), asked.tp or 1, count) if machine.devices else ((),) * count
+    return launch.Start(
         engine="triton",
         model=Path(asked.model).name,
         why="A model repository says by itself how its models run.",
-        instances=triton_started(Path(asked.model), program=program, groups=groups, environment=asked.environment, ports=ports),
+        instances=launch.triton_started(Path(asked.model), program=program, groups=groups, environment=asked.environment, ports=ports),
         startup_seconds=STARTUP_S,
         notes=("It speaks KServe's API below /v2; the gateway passes that on.",),
     )
@@ -297,37 +272,34 @@ def _start(
     model: str,
     groups: tuple[tuple[Device, ...], ...],
     why: str,
-    ports: Ports,
+    ports: launch.Ports,
     dry: bool,
     more: dict[str, str] | None = None,
     notes: tuple[str, ...] = (),
-) -> Start:
+) -> launch.Start:
     """The instances of a command."""
-    program = _program(family, asked, dry=dry)
-    environment = {**(more or {}), **asked.environment}
     name = asked.served_model_name or model
     if family == "tensorrt-llm":
         name = started.argv[1].rstrip("/").rsplit("/", 1)[-1]  # it knows no other
-    if family == "nim":
-        instances = nim_started(started, program=program, name=name, groups=groups, environment=environment, ports=ports)
-    else:
-        instances = engine_started(started, family, program=program, name=name, groups=groups, environment=environment, ports=ports)
-    return Start(
+    start = launch.nim_started if family == "nim" else partial(launch.engine_started, family=family)
+    environment = {**(more or {}), **asked.environment}
+    instances = start(started, program=_program(family, asked, dry=dry), name=name, groups=groups, environment=environment, ports=ports)
+    return launch.Start(
         engine=preset,
         model=name,
         why=why,
         instances=instances,
         file=with_metrics(started.file),
         startup_seconds=STARTUP_S,
-        notes=tuple(note for note in (*notes, across(groups)) if note),
+        notes=tuple(note for note in (*notes, launch.across(groups)) if note),
     )
 
 
 def _program(family: str, asked: EngineAsked, *, dry: bool) -> str:
     """The path of the program that starts an engine; its bare name in a dry run on a machine that does not have it."""
     if dry:
-        return found_command(family, asked.engine_path) or COMMANDS[family]
-    return needed_command(family, asked.engine_path)
+        return launch.found_command(family, asked.engine_path) or launch.COMMANDS[family]
+    return launch.needed_command(family, asked.engine_path)
 
 
 # Seconds that an instance is given to serve: fetching a large checkpoint and compiling take long, and one that fails ends by itself
@@ -336,9 +308,9 @@ STARTUP_S = 1_800.0
 
 def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
     """The engines that are installed here. Raises InputError: none is."""
-    found = tuple(family for family in families if found_command(family, asked.engine_path))
+    found = tuple(family for family in families if launch.found_command(family, asked.engine_path))
     if not found and len(families) == 1:
-        needed_command(families[0], asked.engine_path)
+        launch.needed_command(families[0], asked.engine_path)
     if not found:
         raise InputError(
             f"{option('engine')}: none of {', '.join(families)} is installed here; install one, or give the folder of its environment as "
@@ -352,7 +324,7 @@ def _model(asked: EngineAsked) -> tuple[Model, str]:
     if asked.model is None:
         raise InputError(f"{option('model')}: is needed; give a name of the catalog, the folder of a checkpoint, or {option('plan')}")
     if Path(asked.model).is_dir():
-        check_folder(asked.model, where="model")
+        launch.check_folder(asked.model, where="model")
         found = find_model(str(Path(asked.model) / "config.json"))
         return replace(found, name=Path(asked.model).resolve().name), found.released or "fp16"
     return find_model(asked.model), ""
@@ -365,7 +337,7 @@ def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engi
         return first == second or {first, second} <= {"fp16", "bf16"}
 
     if asked.checkpoint is not None and (asked.precision is None or same(asked.precision, precision)):
-        check_folder(asked.checkpoint)
+        launch.check_folder(asked.checkpoint)
         return asked.checkpoint if asked.precision or same(own or model.usual_precision, precision) else ""
     if own:
         return str(asked.model) if same(own, precision) else ""
@@ -380,7 +352,7 @@ def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engi
 
 
 def serve_engine(
-    start: Start,
+    start: launch.Start,
     *,
     router: str = "least-outstanding",
     host: str = "127.0.0.1",

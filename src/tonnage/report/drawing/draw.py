@@ -7,7 +7,9 @@ classes of the style sheet, so that light, dark and print each have their own.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 from tonnage.report.drawing.figure import (
     CHARACTER,
@@ -41,9 +43,6 @@ from tonnage.report.drawing.figure import (
     text,
 )
 from tonnage.report.numbers import short
-
-# Horizontal bars: laid end to end, and the two-sided bars of a tornado.
-
 
 ROW = 30.0
 THICK = 18.0
@@ -138,9 +137,6 @@ def _side(x: Scale, y: float, ends: tuple[float, float], label: str, tone: int) 
     return element("rect", x=begin, y=y, width=max(end - begin, 1.5), height=HALF - 1, class_=f"bar fill{tone}") + words
 
 
-# Box plots: horizontal, one under the other, over one axis.
-
-
 BOX_ROW = 34.0
 
 
@@ -176,9 +172,6 @@ def _box(box: Box, x: Scale, top: float, left: float, stacked: bool) -> str:
     return mark("".join(parts), box.tip)
 
 
-# A Gantt chart: what happened to each request, under one another over one axis of time.
-
-
 LANE = 7.0  # height of one request, in pixels
 NAMED = 10  # every tenth request is named
 
@@ -212,9 +205,6 @@ def _lane(lane: Lane, x: Scale, y: float) -> str:
     return mark("".join(parts), lane.tip)
 
 
-# A heat map: how many are in each cell of a grid, darker where there are more.
-
-
 FAINTEST = 0.14  # opacity of a cell that holds next to nothing
 
 
@@ -229,17 +219,13 @@ def draw_heat_map(heat: HeatMap, page: Page) -> tuple[float, str]:
     for cell in heat.cells:
         parts.append(_cell(cell, left + cell.column * wide, bottom - (cell.row + 1) * tall, (wide, tall), most))
     parts += [line(left, top, left, bottom, "grid"), line(left, bottom, right, bottom, "grid")]
-    for i in _labelled(heat.columns, wide):
+    longest = max(len(short(edge)) for edge in heat.columns) * CHARACTER + 8
+    for i in range(0, len(heat.columns), max(1, math.ceil(longest / wide))):
         parts.append(text(left + i * wide, bottom + 17, short(heat.columns[i]), "middle", "tick"))
     for i in range(0, down + 1, math.ceil(14 / tall)):
         parts.append(text(left - 6, bottom - i * tall + 4, short(heat.rows[i]), "end", "tick"))
     parts.append(text((left + right) / 2, bottom + 37, fitted(heat.x.title, page.width - 8), "middle", "axis"))
     return bottom + 46, "".join(parts)
-
-
-def _labelled(edges: tuple[float, ...], wide: float) -> range:
-    longest = max(len(short(edge)) for edge in edges) * CHARACTER + 8
-    return range(0, len(edges), max(1, math.ceil(longest / wide)))
 
 
 def _cell(cell: Cell, x: float, y: float, size: tuple[float, float], most: int) -> str:
@@ -250,9 +236,6 @@ def _cell(cell: Cell, x: float, y: float, size: tuple[float, float], most: int) 
     if tall >= 14 and wide >= len(count) * CHARACTER + 8:
         drawn += text(x + wide / 2, y + tall / 2 + 4, count, "middle", "limit-label")
     return mark(drawn, cell.tip)
-
-
-# Points and lines over two axes.
 
 
 def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:
@@ -271,7 +254,10 @@ def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:
     parts.append(text((left + right) / 2, bottom + 37, fitted(plot.x.title, page.width - 8), "middle", "axis"))
     parts += _rules(plot, x, y)
     parts += [_dots(cloud, x, y) for cloud in _clouds(plot)]
-    parts += [_curve(series, x, y) for series in plot.series if series.line]
+    for series in plot.series:
+        if series.line:
+            points = " ".join(f"{coordinate(x(p.x))},{coordinate(y(p.y))}" for p in series.points)
+            parts.append(element("polyline", points=points, class_=f"curve stroke{series.tone % TONES}"))
     parts += [_points(series, x, y) for series in plot.series if series.marks]
     return bottom + 46, "".join(parts)
 
@@ -307,11 +293,6 @@ def _dots(cloud: Cloud, x: Scale, y: Scale) -> str:
     """All dots as one path of strokes without length, which round ends make visible: twelve bytes a dot."""
     places = dict.fromkeys(f"{coordinate(x(a))} {coordinate(y(b))}" for a, b in cloud.dots)
     return element("path", d="".join(f"M{place}h0" for place in places), class_=f"dots stroke{cloud.tone % TONES}", aria_hidden="true")
-
-
-def _curve(series: Series, x: Scale, y: Scale) -> str:
-    points = " ".join(f"{coordinate(x(p.x))},{coordinate(y(p.y))}" for p in series.points)
-    return element("polyline", points=points, class_=f"curve stroke{series.tone % TONES}")
 
 
 def _points(series: Series, x: Scale, y: Scale) -> str:
@@ -389,32 +370,21 @@ def draw(figure: Figure) -> str:
     return "".join(_drawing(figure, page) for page in (WIDE, NARROW))
 
 
-def _inside(figure: Figure, page: Page) -> tuple[float, str]:
-    if isinstance(figure, Plot):
-        return draw_plot(figure, page)
-    if isinstance(figure, Bars):
-        return draw_bars(figure, page)
-    if isinstance(figure, Boxes):
-        return draw_boxes(figure, page)
-    if isinstance(figure, HeatMap):
-        return draw_heat_map(figure, page)
-    return draw_gantt(figure, page) if isinstance(figure, Gantt) else draw_tornado(figure, page)
+DRAWN: dict[type, Callable[[Any, Page], tuple[float, str]]] = {
+    Plot: draw_plot,
+    Scatter: draw_plot,
+    Bars: draw_bars,
+    Boxes: draw_boxes,
+    HeatMap: draw_heat_map,
+    Gantt: draw_gantt,
+    Tornado: draw_tornado,
+}
 
 
 def _drawing(figure: Figure, page: Page) -> str:
-    height, inside = _inside(figure, page)
-    label = f"{figure.title}. {_keys(figure)}The numbers are in a table of this page."
-    return element(
-        "svg",
-        inside,
-        viewBox=f"0 0 {coordinate(page.width)} {coordinate(height)}",
-        class_=f"figure {page.name}",
-        role="group",
-        tabindex="0",
-        aria_label=label,
-    )
-
-
-def _keys(figure: Figure) -> str:
+    height, inside = DRAWN[type(figure)](figure, page)
     marks = figure.swings if isinstance(figure, Tornado) else figure.series if isinstance(figure, Plot) else (figure,)
-    return "Arrow keys step from mark to mark. " if marks else ""
+    keys = "Arrow keys step from mark to mark. " if marks else ""
+    label = f"{figure.title}. {keys}The numbers are in a table of this page."
+    box = f"0 0 {coordinate(page.width)} {coordinate(height)}"
+    return element("svg", inside, viewBox=box, class_=f"figure {page.name}", role="group", tabindex="0", aria_label=label)

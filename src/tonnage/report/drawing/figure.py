@@ -12,7 +12,7 @@ from html import escape
 from tonnage.notebook import Displayed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Axis:
     """One axis: its name with the unit, whether it is logarithmic, and its marks where they are fixed, as those of a day are."""
 
@@ -21,7 +21,7 @@ class Axis:
     ticks: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Point:
     """One point."""
 
@@ -32,7 +32,7 @@ class Point:
     chosen: bool = False  # whether it is the plan's answer, and is marked so
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Series:
     """Points that belong together; ``tone`` picks colour, shape and dash, so colour alone tells nothing."""
 
@@ -43,7 +43,7 @@ class Series:
     marks: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A straight line across the plot: a limit, the chosen load, the load at the peak."""
 
@@ -53,7 +53,7 @@ class Rule:
     tone: int | None = None  # of the series that it limits; None for a neutral line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cloud:
     """Many dots, of which none says more than its place; ``tone`` as in Series."""
 
@@ -62,7 +62,7 @@ class Cloud:
     tone: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Plot(Displayed):
     """Points and lines over two axes."""
 
@@ -74,14 +74,14 @@ class Plot(Displayed):
     rules: tuple[Rule, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Scatter(Plot):
     """A plot with dots behind its points and lines."""
 
     clouds: tuple[Cloud, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Segment:
     """Part of a bar, of ``size`` in the unit of the axis."""
 
@@ -90,7 +90,7 @@ class Segment:
     tone: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Bar:
     """One bar of segments laid end to end; ``total`` is written at its end."""
 
@@ -101,7 +101,7 @@ class Bar:
     chosen: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Bars(Displayed):
     """Horizontal bars from zero; one longer than ``cut`` is broken off there, so that the others can be seen."""
 
@@ -124,7 +124,7 @@ class Swing:
     tip: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Tornado(Displayed):
     """How far the answer moves from ``base`` with each input, widest first."""
 
@@ -136,7 +136,7 @@ class Tornado(Displayed):
     swings: tuple[Swing, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Box:
     """How values are spread: the box from p25 to p75, a line at p50, whiskers from p1 to p99, a diamond at the mean."""
 
@@ -150,7 +150,7 @@ class Box:
     tip: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Boxes(Displayed):
     """Horizontal box plots under one another."""
 
@@ -160,7 +160,7 @@ class Boxes(Displayed):
     boxes: tuple[Box, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
     """How many are between two edges of either axis, counted from the lowest; ``tip`` says it in words."""
 
@@ -170,7 +170,7 @@ class Cell:
     tip: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HeatMap(Displayed):
     """Counts over two axes, darker where there are more."""
 
@@ -184,7 +184,7 @@ class HeatMap(Displayed):
     cells: tuple[Cell, ...]  # the non-empty ones
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Span:
     """A stretch of time from ``start`` to ``end``, in the unit of the axis; ``name`` says what was going on."""
 
@@ -194,7 +194,7 @@ class Span:
     tone: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Lane:
     """What happened to one request, from left to right."""
 
@@ -203,7 +203,7 @@ class Lane:
     tip: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Gantt(Displayed):
     """Requests under one another over a common axis of time, which begins at ``start``."""
 
@@ -215,9 +215,6 @@ class Gantt(Displayed):
 
 
 Figure = Plot | Bars | Tornado | Boxes | HeatMap | Gantt
-
-
-# Pieces of inline SVG that every figure is drawn with: elements, labels, marks, ticks and scales.
 
 
 CHARACTER = 6.5  # mean width of a character of a label, in pixels

@@ -10,14 +10,14 @@ from tonnage.plan.candidate import Candidate
 from tonnage.plan.demand import JobDone
 from tonnage.plan.fleet import Standby
 from tonnage.plan.plan import Plan
-from tonnage.report.document import Facts, Section, Table, section
+from tonnage.plan.reason import TooMuch
+from tonnage.report.document import Section, Table, facts_known, section
 from tonnage.report.numbers import ABSENT, counted, number, plain, span
-from tonnage.report.plans.candidates import TooMuch, most_text, taken_text
+from tonnage.report.plans.candidates import most_text, taken, taken_text
 from tonnage.report.plans.confidence import by_confidence, chance_text, counted_text, fleet_check_text
 from tonnage.report.plans.cost import power_text
 from tonnage.report.plans.deployments import (
     bought,
-    calibration_text,
     deployment,
     deployment_text,
     deployments,
@@ -67,11 +67,11 @@ def _no_answer(plan: Plan) -> str:
     if not over:
         return NO_ANSWER
     asked = plan.demand.sizing_requests_per_second
-    best, reason = max(over, key=lambda each: (each[1].most_requests_per_second or 0.0, -(each[1].taken or math.inf)))
+    best, reason = max(over, key=lambda each: (each[1].most_requests_per_second or 0.0, -(taken(each[1]) or math.inf)))
     rate = reason.most_requests_per_second
-    cheapest, least = min((each for each in over if type(each[1]) is type(reason)), key=lambda each: each[1].taken or math.inf)
+    cheapest, least = min((each for each in over if type(each[1]) is type(reason)), key=lambda each: taken(each[1]) or math.inf)
     by = "" if cheapest is best else f" ({deployment_text(cheapest)})"
-    whole = f"; all of it takes {taken_text(least)}{by}" if least.taken else ""
+    whole = f"; all of it takes {taken_text(least)}{by}" if taken(least) else ""
     if not rate:
         return f"nothing within what is allowed: {most_text(reason)}{whole}"
     share = f"{math.floor(100 * rate / asked)}% of the {plain(asked)} asked for"
@@ -142,7 +142,8 @@ def format_text(best: Candidate) -> str:
     formats = " + ".join(dict.fromkeys(pool.precision for pool in best.pools))
     if best.accuracy_impact == "none":
         return f"{formats}: the format that the model is published in, so no accuracy is lost and nothing is calibrated"
-    return f"{formats}: accuracy impact {best.accuracy_impact}, calibration {calibration_text(best.calibration)}"
+    longer = ", longer for larger models" if "minutes" in best.calibration else ""  # published minutes are those of no named model
+    return f"{formats}: accuracy impact {best.accuracy_impact}, calibration {best.calibration}{longer}"
 
 
 def finish_text(job: JobDone) -> str:
@@ -167,9 +168,8 @@ def standby_text(found: Standby) -> str:
 
 def _nines(share: float) -> str:
     """A probability with as many nines as it has, never rounded up: "99.97%"."""
-    digits = 1 if share <= 0 or share >= 1 else max(1, math.ceil(-math.log10(1 - share)) - 1 + 1)
-    scale = 10.0**digits
-    return f"{math.floor(100 * share * scale + 1e-6) / scale:.{digits}f}%"
+    digits = 1 if share <= 0 or share >= 1 else max(1, math.ceil(-math.log10(1 - share)))
+    return f"{math.floor(10**digits * 100 * share + 1e-6) / 10**digits:.{digits}f}%"
 
 
 def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:
@@ -183,11 +183,7 @@ def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:
     return tuple(found)
 
 
-def _saturation(c: Candidate) -> str:
-    rate = number(c.saturation_requests_per_second_per_instance * c.instances)
-    return f"{rate} requests/s, when every instance is always busy"
-
-
+SATURATES = "fleet saturates at"
 READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
     ("deployment", deployment),
     ("systems", lambda c: f"{systems(c)} (exactly {number(c.systems_exact)})"),
@@ -201,7 +197,10 @@ READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
     ("latency at the limit", lambda c: "; ".join(latency(c))),
     ("what ends the load", lambda c: bound_text(c.binds)),
     ("used at the peak", lambda c: used_text(c.utilisation)),
-    ("fleet saturates at", _saturation),
+    (
+        SATURATES,
+        lambda c: f"{number(c.saturation_requests_per_second_per_instance * c.instances)} requests/s, when every instance is always busy",
+    ),
     ("chance that it meets the limits", lambda c: ABSENT if c.confidence is None else chance_text(c.confidence.meets)),
     ("systems at each confidence", lambda c: ABSENT if c.confidence is None else by_confidence(c.confidence)),
     ("engine knobs", knobs),
@@ -215,13 +214,11 @@ def deployment_section(plan: Plan) -> Section:
     best, columns = plan.choice, others(plan)
     if best is None:
         return section("deployment", "Deployment")
-    readings = [(name, read) for name, read in READINGS if plan.sessions is None or read is not _saturation]  # see ``capacity_text``
+    readings = [(name, read) for name, read in READINGS if plan.sessions is None or name != SATURATES]  # see ``capacity_text``
     rows = ((name, *(read(candidate) or ABSENT for _, candidate in columns)) for name, read in readings)
-    table = Table(
-        caption="The chosen deployment, and what else could be wanted" if len(columns) > 1 else "The chosen deployment",
-        header=("", *(name for name, _ in columns)),
-        rows=tuple(row for row in rows if set(row[1:]) != {ABSENT}),
-    )
+    caption = "The chosen deployment, and what else could be wanted" if len(columns) > 1 else "The chosen deployment"
+    kept = tuple(row for row in rows if set(row[1:]) != {ABSENT})
+    table = Table(caption=caption, header=("", *(name for name, _ in columns)), rows=kept)
     facts = (
         ("Fleet check", "" if plan.fleet_check is None else fleet_check_text(plan.fleet_check)),
         ("Routers", routers_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best))),
@@ -230,7 +227,7 @@ def deployment_section(plan: Plan) -> Section:
         ("Power", power_text(plan)),
         ("Pace", _pace(plan, best)),
     )
-    return section("deployment", "Deployment", table, Facts(rows=tuple(fact for fact in facts if fact[1])))
+    return section("deployment", "Deployment", table, facts_known(facts))
 
 
 def _pace(plan: Plan, best: Candidate) -> str:

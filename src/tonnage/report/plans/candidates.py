@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tonnage.plan import reason as why
-from tonnage.plan.candidate import FAR, ROWS, Candidate, first_rows
+from tonnage.plan.candidate import FAR, ROWS, Candidate, Identity, first_rows
 from tonnage.plan.limit import Breach
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Reachable, Reached, Rejected
-from tonnage.report.document import Block, Section, Table, Text, section
+from tonnage.plan.reason import Reachable, Reached, Rejected, TooMuch
+from tonnage.report.document import Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
 from tonnage.report.plans.deployments import deployment_text, exactly_text, measured_load_text, of_pools, split, unlike
 from tonnage.report.plans.question import alone_text, bound_text, breach_text, first_text, in_tokens, value_text
@@ -69,7 +69,7 @@ def others_block(plan: Plan, most: int = ROWS) -> Table | Text | None:
     absent_gpus = "".join(f"\nNo answer on {text}." for text in left_out_texts(plan))
     if not near:
         counted_only = f"Other deployments inside the limits: {_far(best, far)}.{_on_others([best], far)}" if far else ""
-        return Text(text=(counted_only + absent_gpus).strip()) if counted_only or absent_gpus else None
+        return Text((counted_only + absent_gpus).strip()) if counted_only or absent_gpus else None
     shown = [near[place] for place in first_rows([c.pools[0].gpu for c in (best, *(c for c, _ in near))], most)]
     left = [c for c, _ in near if all(c is not one for one, _ in shown)]
     rows = _rows(COLUMNS_BESIDE, shown)
@@ -85,7 +85,7 @@ def others_block(plan: Plan, most: int = ROWS) -> Table | Text | None:
     table = Table(
         caption=f"Other deployments{in_format}, {first_text(plan)} first{''.join(facts)}",
         header=tuple(names),
-        rows=tuple(rows),
+        rows=rows,
         note="\n".join(filter(None, (_left([best, *(c for c, _ in shown)], left, far), absent_gpus.strip(), marked))),
         spare=tuple(name for name in SPARED_BESIDE if name != _decides(plan)),
     )
@@ -123,11 +123,6 @@ def runner_up_text(plan: Plan) -> str:
     return f"{found.systems:,} × {found.system} ({exactly}){f': {runs}' if runs else ''}{cost}"
 
 
-def candidates_section(plan: Plan, drawn: Block | None = None) -> Section:
-    """The section; empty where nothing is inside the limits. ``drawn`` is a figure that shows the table too."""
-    return section("candidates", "Candidates", drawn or candidates_table(plan))
-
-
 def candidates_table(plan: Plan) -> Table | None:
     """One row for each deployment inside the limits, the fewest GPUs first."""
     found = plan.candidates
@@ -139,7 +134,7 @@ def candidates_table(plan: Plan) -> Table | None:
     table = Table(
         caption=f"{within} ({lengths}), each at its highest load there",
         header=tuple(name for name, _ in COLUMNS),
-        rows=tuple(_rows(COLUMNS, list(zip(found, yearly_costs(plan), strict=True)))),
+        rows=_rows(COLUMNS, list(zip(found, yearly_costs(plan), strict=True))),
         chosen=0,
         folded=len(found) > OPEN,
         note=MARKED if any(c.marks for c in found) else "",
@@ -148,8 +143,8 @@ def candidates_table(plan: Plan) -> Table | None:
     return table.filled(*LATENCIES, "USD a year")
 
 
-def _rows(columns: Sequence[Column], found: Sequence[tuple[Candidate, float | None]]) -> list[tuple[str, ...]]:
-    return [tuple(read(candidate, cost) for _, read in columns) for candidate, cost in found]
+def _rows(columns: Sequence[Column], found: Sequence[Costed]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(read(candidate, cost) for _, read in columns) for candidate, cost in found)
 
 
 def _decides(plan: Plan) -> str:
@@ -162,9 +157,6 @@ def yearly_costs(plan: Plan) -> tuple[float | None, ...]:
     if len(plan.pareto) != len(plan.candidates):
         return (None,) * len(plan.candidates)
     return tuple(point.cost_per_year for point in plan.pareto)
-
-
-# Deployments that cannot be the answer, with the reason of each, and how near the best of them come.
 
 
 UNFOLDED_REJECTED = 12  # rows up to which a page shows the table open
@@ -192,7 +184,7 @@ def rejected_section(plan: Plan) -> Section:
         folded=len(rows) > UNFOLDED_REJECTED,
     )
     left = left_out_texts(plan)
-    nearest = Text(text=f"Left out, with the reason that comes nearest: {'; '.join(left)}.") if left else None
+    nearest = Text(f"Left out, with the reason that comes nearest: {'; '.join(left)}.") if left else None
     return section("rejected", "Rejected, and why", nearest, table)
 
 
@@ -202,16 +194,12 @@ def _grouped(reason: why.Reason) -> tuple[str, str]:
         case why.CannotRun():
             needs, misfit, _ = reason.error.partition(" do not fit ")
             return ("does not fit the memory of its GPUs", needs) if misfit else (reason.error, "")
-        case why.Outdone(needed_per_gpu=None):
-            return _slower(reason), ""
-        case why.Outdone():
+        case why.Outdone() if reason.needed_per_gpu is not None:
             needed = f"{number(reason.needed_per_gpu)} are needed to take fewer GPUs than {deployment_text(reason.other)}"
             return f"at most so many requests/s per GPU by closed form, and {needed}", number(reason.at_most_per_gpu)
         case why.Behind():
-            needed = (
-                f"{number(reason.per_gpu)} requests/s per GPU, which are needed to take fewer GPUs than {deployment_text(reason.other)}"
-            )
-            return f"breaks a limit at {needed}", breach_text(reason.breach)
+            needed = f"which are needed to take fewer GPUs than {deployment_text(reason.other)}"
+            return f"breaks a limit at {number(reason.per_gpu)} requests/s per GPU, {needed}", breach_text(reason.breach)
         case why.NeedsMoreGpus():
             own = f"{counted(reason.gpus, 'GPU')}, {number(reason.systems_exact)} systems exactly"
             return f"takes no fewer GPUs than {deployment_text(reason.other)}, {counted(reason.other_gpus, 'GPU')}", own
@@ -266,12 +254,8 @@ def _name(one: Rejected) -> str:
 def _far_from_limits(refused: Rejected) -> tuple[int, float]:
     """How far a deployment is from an answer: what it costs or takes first, limits by their factor, then memory, then what never works."""
     reason = refused.reason
-    if isinstance(reason, why.OverBudget | why.OverPower | why.OverRacks):
-        return -1, 0.0
-    if isinstance(reason, NEVER):
-        return 2, 0.0
-    if isinstance(reason, why.CannotRun):
-        return 1, 0.0
+    if isinstance(reason, (TooMuch, why.CannotRun, *NEVER)):
+        return (-1 if isinstance(reason, TooMuch) else 1 if isinstance(reason, why.CannotRun) else 2), 0.0
     breach = getattr(reason, "breach", None)
     value = None if breach is None else breach.value_ms
     return 0, float("inf") if breach is None or value is None else value / breach.limit.milliseconds
@@ -279,19 +263,14 @@ def _far_from_limits(refused: Rejected) -> tuple[int, float]:
 
 def reachable_text(found: Reachable) -> str:
     """The best values, and by which deployment each is reached; then the deployment that comes nearest to all limits, if it is another."""
-    best = "; ".join(map(_each, _by_deployment(found.best)))
-    who = {one.deployment for one in found.best}
-    nearest = "" if who == {found.nearest[0].deployment} else f"; nearest to all limits: {_each(found.nearest)}"
+    who: dict[Identity, list[Reached]] = {}
+    for one in found.best:
+        who.setdefault(one.deployment, []).append(one)
+    best = "; ".join(map(_each, who.values()))
+    nearest = "" if set(who) == {found.nearest[0].deployment} else f"; nearest to all limits: {_each(found.nearest)}"
     inside = all(one.value_ms <= one.asked_ms for one in found.nearest)
     alone = ", so the limits hold with one request at a time, and at no load above that" if inside else ""
     return best + nearest + alone
-
-
-def _by_deployment(values: Sequence[Reached]) -> list[list[Reached]]:
-    found: dict[object, list[Reached]] = {}
-    for one in values:
-        found.setdefault(one.deployment, []).append(one)
-    return list(found.values())
 
 
 def _each(values: Sequence[Reached]) -> str:
@@ -302,23 +281,9 @@ def _each(values: Sequence[Reached]) -> str:
 def _value(one: Reached) -> str:
     if one.limit is not None and one.limit.share is not None:
         return f"{one.limit}: {value_text(one.limit, one.value_ms)}"
-    name = "one request" if one.limit is None else one.limit.name
-    return f"{name} {format_duration(one.value_ms / 1e3)} (asked: {format_duration(one.asked_ms / 1e3)})"
-
-
-def reason_text(reason: why.Reason) -> str:
-    """The reason with its numbers, as one clause."""
-    if isinstance(reason, Impossible):
-        return _impossible(reason)
-    if isinstance(reason, Measured):
-        return _measured(reason)
-    if isinstance(reason, TooMuch):
-        carry = f"; {most_text(reason)}" if reason.most_requests_per_second else ""
-        return _exceeded(reason) + carry
-    return _simulated(reason)
-
-
-TooMuch = why.OverBudget | why.OverPower | why.OverRacks
+    if one.limit is None:
+        return f"one request {format_duration(one.value_ms / 1e3)} (asked: {format_duration(one.asked_ms / 1e3)})"
+    return f"{one.limit.name} {value_text(one.limit, one.value_ms)} (asked: {value_text(one.limit, one.asked_ms)})"
 
 
 def most_text(reason: TooMuch) -> str:
@@ -337,6 +302,11 @@ def most_text(reason: TooMuch) -> str:
         return f"{given} no system"
     carry = "carries" if systems == 1 else "carry"
     return f"{given} {systems:,} × {reason.system}, which {carry} {f'{number(rate)} requests/s' if rate else 'no load'}"
+
+
+def taken(reason: TooMuch) -> float | None:
+    """What the whole load takes."""
+    return reason.usd if isinstance(reason, why.OverBudget) else reason.kw if isinstance(reason, why.OverPower) else reason.racks
 
 
 def taken_text(reason: TooMuch) -> str:
@@ -364,13 +334,11 @@ def _exceeded(reason: TooMuch) -> str:
             return f"{racks}, {reason.most_racks:,} of {plain(reason.rack_kw)} kW are allowed"
 
 
-Impossible = why.VendorUnsupported | why.PrecisionUnsupported | why.TargetLacks | why.WiderThanSystem | why.TooManyStages | why.CannotRun
-
-Measured = why.DoesNotDivide | why.ThroughputNotMeasured | why.StatisticNotMeasured | why.NoMeasuredLoadHolds
-
-
-def _impossible(reason: Impossible) -> str:
+def reason_text(reason: why.Reason) -> str:
+    """The reason with its numbers, as one clause."""
     match reason:
+        case why.OverBudget() | why.OverPower() | why.OverRacks():
+            return _exceeded(reason) + (f"; {most_text(reason)}" if reason.most_requests_per_second else "")
         case why.VendorUnsupported():
             return f"{reason.engine} does not run on {reason.vendor} accelerators"
         case why.PrecisionUnsupported():
@@ -384,10 +352,6 @@ def _impossible(reason: Impossible) -> str:
             return f"PP {reason.pp} has more stages than {reason.model} has layers, {reason.layers}"
         case why.CannotRun():
             return reason.error
-
-
-def _measured(reason: Measured) -> str:
-    match reason:
         case why.DoesNotDivide():
             return f"an instance of {reason.gpus} GPUs does not divide the {reason.system_gpus} of one {reason.system}"
         case why.ThroughputNotMeasured():
@@ -397,18 +361,14 @@ def _measured(reason: Measured) -> str:
         case why.NoMeasuredLoadHolds():
             broken = [f"{breach_text(each.breach)} ({measured_load_text(each.load)})" for each in reason.breaches]
             return f"no load measured meets every limit: {', '.join(broken)}"
-
-
-def _slower(reason: why.Outdone) -> str:
-    return f"by closed form at no load better than {deployment_text(reason.other)}"
+        case _:
+            return _simulated(reason)
 
 
 def _simulated(reason: why.Reason) -> str:
-    if isinstance(reason, Impossible | Measured | TooMuch):
-        raise TypeError(reason.code)
     match reason:
         case why.Outdone(needed_per_gpu=None):
-            return _slower(reason)
+            return f"by closed form at no load better than {deployment_text(reason.other)}"
         case why.Outdone():
             return (
                 f"at most {number(reason.at_most_per_gpu)} requests/s per GPU by closed form; with fewer than "
@@ -432,20 +392,14 @@ def _simulated(reason: why.Reason) -> str:
             return f"one request takes {format_duration(reason.seconds)} > {format_duration(reason.allowed)}"
         case why.NothingMeetsLimits():
             return "no deployment meets the limits"
-        case _:
-            return f"{breach_text(reason.breach)} {_where_broken(reason)}"
-
-
-Broken = why.BrokenAtAnyLoad | why.BrokenEarly | why.BrokenInVerification | why.BrokenOnManyInstances
-
-
-def _where_broken(reason: Broken) -> str:
-    match reason:
         case why.BrokenAtAnyLoad():
-            return "at any load" if reason.lowest is None else f"at every load measured (lowest: {measured_load_text(reason.lowest)})"
+            measured = "" if reason.lowest is None else f"every load measured (lowest: {measured_load_text(reason.lowest)})"
+            return f"{breach_text(reason.breach)} at {measured or 'any load'}"
         case why.BrokenEarly():
-            return f"already at {number(reason.requests_per_second)} requests/s, {percent(reason.share_of_saturation)} of saturation"
+            at = f"{number(reason.requests_per_second)} requests/s, {percent(reason.share_of_saturation)} of saturation"
+            return f"{breach_text(reason.breach)} already at {at}"
         case why.BrokenInVerification():
-            return f"at {number(reason.requests_per_second)} requests/s in the verifying run"
+            return f"{breach_text(reason.breach)} at {number(reason.requests_per_second)} requests/s in the verifying run"
         case why.BrokenOnManyInstances():
-            return f"even with {counted(reason.instances, 'instance')}"
+            return f"{breach_text(reason.breach)} even with {counted(reason.instances, 'instance')}"
+    raise TypeError(reason.code)

@@ -54,7 +54,7 @@ def compared(plans: Sequence[Plan], answers: Sequence[str], names: Sequence[str]
     rows = tuple((name, *cells) for name, cells in zip(table.header[1:], across, strict=True) if set(cells) != {ABSENT})
     caption = "The plans side by side" if names else table.caption
     beside = Table(caption=caption, header=("", *models), rows=rows, note=table.note)
-    return section("answer", "Plans compared" if names else "Models compared", Facts(rows=tuple(zip(models, answers, strict=True))), beside)
+    return section("answer", "Plans compared" if names else "Models compared", Facts(tuple(zip(models, answers, strict=True))), beside)
 
 
 def compared_table(plans: Sequence[Plan], *, short: bool = False) -> Table:
@@ -65,16 +65,13 @@ def compared_table(plans: Sequence[Plan], *, short: bool = False) -> Table:
     rows = tuple(compared_row(plan, tuple(way for way, _ in shown)) for plan in plans)
     made = any(_judged(plan) for plan in plans)
     if made:
+        ways = map(owned, costs)
+        energy = (ABSENT if way is None or way.energy is None else whole(way.energy.kwh_per_year) for way in ways)
         header = (*header, ENERGY, NEXT)
-        rows = tuple((*row, _energy(plan), _judged(plan) or ABSENT) for row, plan in zip(rows, plans, strict=True))
-    peaks = all(plan.choice is None or plan.choice.at_peak is not None for plan in plans)
-    table = Table(
-        caption="What the loss buys" if made else "The same question for each model",
-        header=header,
-        rows=rows,
-        spare=SPARED,
-        note=(PEAK if peaks else LIMIT) if short else "\n".join((PEAK if peaks else LIMIT, QUALITY)),
-    )
+        rows = tuple((*row, kwh, _judged(plan) or ABSENT) for row, plan, kwh in zip(rows, plans, energy, strict=True))
+    note = PEAK if all(plan.choice is None or plan.choice.at_peak is not None for plan in plans) else LIMIT
+    note, caption = note if short else f"{note}\n{QUALITY}", "What the loss buys" if made else "The same question for each model"
+    table = Table(caption=caption, header=header, rows=rows, spare=SPARED, note=note)
     return table.without({name for name in header if name not in (BOUGHT if made else SHORT)}) if short else table
 
 
@@ -102,18 +99,10 @@ def _judged(plan: Plan) -> str:
     return next((quality_text(note) for note in plan.notes if isinstance(note, Judged)), "")
 
 
-def _energy(plan: Plan) -> str:
-    way = owned(yearly(plan))
-    return ABSENT if way is None or way.energy is None else whole(way.energy.kwh_per_year)
-
-
 def _usd(cost: YearlyCost | None, where: Where) -> str:
     """USD a year of one way; absent where it was not requested or a price is not known."""
     way = None if cost is None else cost.way(where)
     return ABSENT if way is None else usd(way.total_usd_per_year)
-
-
-# The measured answer next to the predicted one, where the question brought measurements.
 
 
 TITLE = "Measured beside predicted"
@@ -139,18 +128,12 @@ def beside(plan: Plan) -> Section:
     best = found.plan.choice
     if best is None:
         reasons = "; ".join(dict.fromkeys(reason_text(each.reason) for each in found.plan.rejected))
-        return section("measured", TITLE, Text(text=f"No measured point is inside the limits: {reasons}."))
+        return section("measured", TITLE, Text(f"No measured point is inside the limits: {reasons}."))
     alike, chosen = _twin(found.predicted, best), _twin(plan.candidates, best)
-    columns = [("measured", best, found.plan), ("predicted, same loop", alike, None)]
-    columns.append(("predicted, decides", chosen, plan if chosen == plan.choice else None))
+    deciding = ("predicted, decides", chosen, plan if chosen == plan.choice else None)
+    columns = (("measured", best, found.plan), ("predicted, same loop", alike, None), deciding)
     known = [(name, candidate, priced) for name, candidate, priced in columns if candidate is not None]
-    return section(
-        "measured",
-        TITLE,
-        _table(known),
-        Text(text=_difference(best, alike, chosen)),
-        _cost(yearly(found.plan)),
-    )
+    return section("measured", TITLE, _table(known), Text(_difference(best, alike, chosen)), _cost(yearly(found.plan)))
 
 
 def _table(columns: Sequence[tuple[str, Candidate, Plan | None]]) -> Table:
@@ -202,7 +185,7 @@ def _cost(cost: YearlyCost | None) -> Text | None:
     way = owned(cost)
     if way is None:
         missing = next((each.reason for each in cost.ways if each.where == "on-prem"), None)
-        return None if missing is None else Text(text=f"What the measured answer costs is not known: {no_cost_text(missing)}.")
+        return None if missing is None else Text(f"What the measured answer costs is not known: {no_cost_text(missing)}.")
     each = "" if way.usd_per_1000_requests is None else f", {usd(way.usd_per_1000_requests)} per 1,000 requests"
     exact = "" if way.usd_per_1000_requests_exact is None else f", {usd(way.usd_per_1000_requests_exact)} per 1,000 requests"
     api = cost.way("api")
@@ -210,7 +193,7 @@ def _cost(cost: YearlyCost | None) -> Text | None:
     other = "" if asks is None else f" An API asks {usd(asks)} per 1,000 requests."
     course = "".join(f" {course_way_text(note)}" for note in cost.notes if note.code == "course-way")
     return Text(
-        text=f"The measured answer, owned, costs {usd(way.total_usd_per_year)} USD a year for {way.systems} systems{each}; for exactly "
+        f"The measured answer, owned, costs {usd(way.total_usd_per_year)} USD a year for {way.systems} systems{each}; for exactly "
         f"{number(way.systems_exact, 4)} systems {usd(way.usd_per_year_exact)}{exact}.{other}{course}"
     )
 

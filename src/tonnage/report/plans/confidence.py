@@ -113,9 +113,6 @@ def fleet_check_text(check: FleetCheck) -> str:
     return f"{fleet}, {meets} every limit"
 
 
-# Where a question leaves what was measured, in one line.
-
-
 MOST = 199  # letters of the line at most
 
 MANY = 10  # the largest factor that is written as a number: beyond it the queue grows as long as the load lasts
@@ -168,30 +165,16 @@ def _absents(items: Sequence[Unmeasured | OutOfRange], count: int, *, brief: boo
 def _absent(one: Unmeasured | OutOfRange, *, brief: bool) -> str:
     """One item, with what is nearest unless it must be ``brief``."""
     if isinstance(one, OutOfRange):
-        what, nearest = _range(one)
+        value, shorter = f"{one.value:,.0f}", one.least is not None and one.value < one.least
+        what = f"1 in 20 {TAILS[one.code]} above {value} tokens" if one.tail and one.code in TAILS else RANGES[one.code].format(value)
+        nearest = f"from {whole(one.least)} on" if shorter else f"up to {whole(one.most)}"
     else:
-        what, nearest = _name(one), ", ".join(filter(None, (_rows(one), one.nearest and f"nearest: {one.nearest}")))
+        on = f"{one.name} on {one.on}" if one.code == "engine" and one.on else PARTS[one.code].format(one.name, one.on)
+        what = on + ("" if one.bits is None else f" in {one.bits} bits")
+        rows = f"only {counted(one.rows, 'row')}" if one.rows else ""
+        none = "nor any of its generation" if one.code == "gpu" and not one.nearest and not one.rows else ""
+        nearest = ", ".join(filter(None, (rows, none, one.nearest and f"nearest: {one.nearest}")))
     return what if brief or not nearest else f"{what} ({nearest})"
-
-
-def _name(one: Unmeasured) -> str:
-    if one.code == "engine" and one.on:
-        return f"{one.name} on {one.on}"
-    return PARTS[one.code].format(one.name, one.on) + ("" if one.bits is None else f" in {one.bits} bits")
-
-
-def _rows(one: Unmeasured) -> str:
-    """The few rows that there are; of a GPU without any near it, that its whole generation has none."""
-    if one.code == "gpu" and not one.nearest and not one.rows:
-        return "nor any of its generation"
-    return "" if not one.rows else f"only {counted(one.rows, 'row')}"
-
-
-def _range(one: OutOfRange) -> tuple[str, str]:
-    value = f"{one.value:,.0f}"
-    what = f"1 in 20 {TAILS[one.code]} above {value} tokens" if one.tail and one.code in TAILS else RANGES[one.code].format(value)
-    shorter = one.least is not None and one.value < one.least
-    return what, f"from {whole(one.least)} on" if shorter else f"up to {whole(one.most)}"
 
 
 def _busy(one: OpenLoopNearSaturation | ClosedLoopNearSaturation) -> str:
@@ -201,9 +184,6 @@ def _busy(one: OpenLoopNearSaturation | ClosedLoopNearSaturation) -> str:
         times = number(one.times, 2) if one.times <= MANY else f"more than {MANY}"
         return f"{at} a typical error of step times multiplies p95 TTFT by {times} (by {number(one.times_below, 2)} at {below})"
     return f"{at} errors of p95 TTFT are {number(one.times, 2)} × those below {below}"
-
-
-# What a measurement of the choice would buy, in words, and the commands that take it.
 
 
 TITLE = "What a measurement would buy"
@@ -218,7 +198,9 @@ def measurement_text(found: Measurement | None) -> str:
         return ""
     taken = f"{found.points} points ({span(_whole_minutes(found.seconds))} of one system) would narrow"
     now, after = _interval(found.systems, found.confidence), _interval(found.after, found.confidence)
-    return f"{taken} {now} to {after.replace(' systems', '').replace(' system', '')}{_saved(found)}"
+    year = "" if found.saved_usd_per_year is None else f", {dollars(found.saved_usd_per_year)} USD a year"
+    saved = f"; on average {number(found.saved_systems, 2)} fewer{year}" if found.gains else ""
+    return f"{taken} {now} to {after.replace(' systems', '').replace(' system', '')}{saved}"
 
 
 def _interval(systems: dict[str, int | None], asked: float) -> str:
@@ -226,13 +208,6 @@ def _interval(systems: dict[str, int | None], asked: float) -> str:
     low, count, high = (systems.get(key) for key in ("50", percent_key(asked), "95"))
     ends = f"{'none' if low is None else f'{low:,}'} to {'…' if high is None else f'{high:,}'}"
     return f"{'no number' if count is None else counted(count, 'system')} ({ends})"
-
-
-def _saved(found: Measurement) -> str:
-    if not found.gains:
-        return ""
-    year = "" if found.saved_usd_per_year is None else f", {dollars(found.saved_usd_per_year)} USD a year"
-    return f"; on average {number(found.saved_systems, 2)} fewer{year}"
 
 
 def _whole_minutes(seconds: float) -> float:
@@ -250,15 +225,12 @@ def measurement_section(plan: Plan) -> Section:
     )
     caption = "Systems for each confidence, now and after the calibration if steps take as long as predicted"
     paid = "" if found.usd is None else f" That costs {dollars(found.usd)} USD."
-    counted_on = (
-        "" if found.expected_systems is None else f" On average over what it may find the answer is {number(found.expected_systems)}."
-    )
+    mean = found.expected_systems
+    counted_on = "" if mean is None else f" On average over what it may find the answer is {number(mean)}."
     words = (
         f"The {found.points} loads below were chosen one by one, each as the one that tells most about the deciding prediction. One system "
         f"takes {span(_whole_minutes(found.seconds))} for them.{paid}{counted_on} Start one instance of the choice as the plan says, "
         f"measure, calibrate, and size again with --coefficients {CALIBRATED}; {PLAN} is this plan."
     )
-    commands = (Command(text=shlex.join(argv)) for argv in (*found.bench, found.calibrate))
-    return section(
-        "measurement", TITLE, Table(caption=caption, header=("confidence", "now", "after"), rows=rows), Text(text=words), *commands
-    )
+    commands = (Command(shlex.join(argv)) for argv in (*found.bench, found.calibrate))
+    return section("measurement", TITLE, Table(caption=caption, header=("confidence", "now", "after"), rows=rows), Text(words), *commands)

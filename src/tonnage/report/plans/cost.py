@@ -16,9 +16,6 @@ from tonnage.report.document import Block, Facts, Section, Table, items, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, sentence_of, usd, whole
 from tonnage.spec.prices import Figure, amount
 
-# Prices and what is known of them in words: names in place of keys, missing and old prices, and the notes of a cost.
-
-
 # What a way is called in the middle of a sentence
 THE = {"on-prem": "on-prem", "cloud": "the cloud", "hybrid": "the hybrid", "api": "the API", "hybrid-api": "the hybrid with an API"}
 # By the key of the list that has one value for all
@@ -58,13 +55,11 @@ def price_name(path: str) -> str:
 
 def prices_table(figures: Sequence[Figure]) -> Table | None:
     """Every price that went into a cost: what, how much, of which day, from where, and by which key it is replaced."""
-    rows = tuple((price_name(f.path), _amount(f), f.date or ABSENT, f.source, f.path) for f in figures)
+    rows = tuple(
+        (price_name(f.path), f"{amount(f)}{', estimate' if f.estimate else ''}", f.date or ABSENT, f.source, f.path) for f in figures
+    )
     header = ("price", "value", "of", "source", "key")
     return Table(caption="Prices, with source and date", header=header, rows=rows, folded=True, spare=("key",)) if rows else None
-
-
-def _amount(figure: Figure) -> str:
-    return f"{amount(figure)}{', estimate' if figure.estimate else ''}"
 
 
 def stale(figures: Sequence[Figure]) -> tuple[str, ...]:
@@ -91,9 +86,8 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
     """One note, in a sentence or two."""
     match note:
         case notes.TokenPriceRatio():
-            return (
-                f"A cost is split over tokens as if an output token cost {amount(note.ratio)} times an input token ({note.ratio.source}).",
-            )
+            ratio = f"{amount(note.ratio)} times an input token ({note.ratio.source})"
+            return (f"A cost is split over tokens as if an output token cost {ratio}.",)
         case notes.NoProfile():
             return (
                 "No hourly profile is given: the cloud is rented for the peak all year, and an API gets the most that mean and "
@@ -119,10 +113,8 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
             what = note.price.source.removeprefix("estimate: ")
             return (f"The price of {note.system} is an estimate, as no quotation was found: {what}.",)
         case notes.HostingLeftOut():
-            return (
-                f"Hosting is not in the cost of the owned systems, as the power of {note.system} is not known; give "
-                "hosting_usd_per_system_year to add it.",
-            )
+            unknown = f"the power of {note.system} is not known; give hosting_usd_per_system_year to add it"
+            return (f"Hosting is not in the cost of the owned systems, as {unknown}.",)
 
 
 def course_way_text(note: notes.CourseWay) -> str:
@@ -258,12 +250,13 @@ def cost_section(cost: YearlyCost | None, drawn: Block | None = None) -> Section
     lines = [f"This plan serves {whole(cost.requests_per_year)} requests a year."] if cost.requests_per_year and cost.break_evens else []
     for each in cost.break_evens:
         lines += [sentence_of(f"{' or '.join(THE.get(way, way) for way in each.between)}: {break_even_text(each)}"), _bought(each, cost)]
+    unknown = (f"{TITLES[way.where]}: no cost, as {no_cost_text(way.reason)}." for way in ways(cost) if way.reason is not None)
     return section(
         "cost",
         "Cost",
         drawn or ways_table(cost),
         *outlook_blocks(cost),
-        items((_exactly(cost), *map(_unknown, ways(cost)), *lines)),
+        items((_exactly(cost), *unknown, *lines)),
         _parts(cost),
         prices_table(cost.figures),
         items(stale(cost.stale_prices), "warning"),
@@ -275,43 +268,30 @@ def ways_table(cost: YearlyCost) -> Table:
     """One row for each way, the cheapest marked; columns that hold nothing are left out."""
     found = ways(cost)
     chosen = next((i for i, way in enumerate(found) if way.where == cost.cheapest and len(priced(cost)) > 1), None)
-    table = Table(
-        caption="Cost of each way of running it", header=WAYS, rows=tuple(map(_way, found)), chosen=chosen, mark="cheapest", spare=SPARED
-    )
-    return table.filled()
+    caption, rows = "Cost of each way of running it", tuple(map(_way, found))
+    return Table(caption=caption, header=WAYS, rows=rows, chosen=chosen, mark="cheapest", spare=SPARED).filled()
 
 
 def _way(way: WayCost) -> tuple[str, ...]:
-    known = way.total_usd_per_year is not None
+    """What it costs, and last what is owned and rented, and the cost at the ends of a range of prices."""
+    parts = (way.capex_usd_per_year, way.opex_usd_per_year) if way.total_usd_per_year is not None else (None, None)
     shares = (way.usd_per_1000_requests, way.usd_per_million_input_tokens, way.usd_per_million_output_tokens)
-    written_off, paid = (usd(value) if known else ABSENT for value in (way.capex_usd_per_year, way.opex_usd_per_year))
-    return (TITLES[way.where], usd(way.total_usd_per_year), written_off, paid, *map(usd, shares), _what(way))
-
-
-def _what(way: WayCost) -> str:
-    """What is owned and rented, and what it costs at the ends of a range of prices."""
     between = spread(way)
     ends = "" if between is None else f"{usd(between[0])} to {usd(between[1])} USD"
-    return "; ".join(filter(None, (takes(way), ends)))
+    what = "; ".join(filter(None, (takes(way), ends)))
+    return (TITLES[way.where], *map(usd, (way.total_usd_per_year, *parts, *shares)), what)
 
 
 def _exactly(cost: YearlyCost) -> str:
     """What the owned systems would cost if they could be bought in parts."""
     way = owned(cost)
-    if way is None or way.usd_per_year_exact is None or way.systems_exact is None or _is_whole(way.systems_exact):
+    if way is None or way.usd_per_year_exact is None or way.systems_exact is None:
+        return ""
+    if abs(way.systems_exact - round(way.systems_exact)) < WHOLE:  # so where the simulated fleet decides on the systems
         return ""
     each = "" if way.usd_per_1000_requests_exact is None else f", {usd(way.usd_per_1000_requests_exact)} USD per 1,000 requests"
     bought = f"On-prem counts the {counted(way.systems, 'system')} that are bought" if way.systems != 1 else "On-prem counts a whole system"
     return f"{bought}; exactly {number(way.systems_exact, 4)} systems would cost {usd(way.usd_per_year_exact)} USD a year{each}."
-
-
-def _is_whole(systems: float) -> bool:
-    """Whether nothing is rounded: so where the simulated fleet decides on the systems."""
-    return abs(systems - round(systems)) < WHOLE
-
-
-def _unknown(way: WayCost) -> str:
-    return "" if way.reason is None else f"{TITLES[way.where]}: no cost, as {no_cost_text(way.reason)}."
 
 
 def _bought(each: BreakEven, cost: YearlyCost) -> str:
@@ -319,10 +299,9 @@ def _bought(each: BreakEven, cost: YearlyCost) -> str:
     way = owned(cost)
     if each.bought_fleet_requests_per_year is None or way is None:
         return ""
-    several = (
-        f"The {way.systems} systems of this plan, once bought, cost" if way.systems != 1 else "The system of this plan, once bought, costs"
-    )
-    return f"{several} what the API would ask for {whole(each.bought_fleet_requests_per_year)} requests a year."
+    fleet, cost_s = ("system", "costs") if way.systems == 1 else (f"{way.systems} systems", "cost")
+    requests = whole(each.bought_fleet_requests_per_year)
+    return f"The {fleet} of this plan, once bought, {cost_s} what the API would ask for {requests} requests a year."
 
 
 def _parts(cost: YearlyCost) -> Table | None:
@@ -362,23 +341,15 @@ def outlook_blocks(cost: YearlyCost) -> tuple[Block | None, ...]:
     found = cost.outlook
     if found is None:
         return ()
-    users = found.users is not None
-    rows = tuple(
-        (
-            next(title for where, title in TITLES.items() if where == way.where),
-            *map(usd, way.usd.values()),
-            *((ABSENT if way.usd_per_user_month is None else usd(way.usd_per_user_month),) if users else ()),
-        )
-        for way in found.ways
-    )
+    rows, users, titles = [], found.users is not None, dict[str, str](TITLES.items())
+    for way in found.ways:
+        rows.append((titles[way.where], *map(usd, (*way.usd.values(), *((way.usd_per_user_month,) if users else ())))))
     years = tuple(found.ways[0].usd) if found.ways else ()
     header = ("way", *(f"USD in {each} years" for each in years), *(("USD per user and month",) if users else ()))
     caption = "Over the years: the purchase on the first day, and what is paid in each year"
-    texts = (
-        "" if found.pays_off is None else pays_off_text(found.pays_off),
-        "" if found.footprint is None else footprint_text(found.footprint),
-    )
-    return (Table(caption=caption, header=header, rows=rows) if rows else None, items(texts))
+    pays_off = "" if found.pays_off is None else pays_off_text(found.pays_off)
+    racks = "" if found.footprint is None else footprint_text(found.footprint)
+    return (Table(caption=caption, header=header, rows=tuple(rows)) if rows else None, items((pays_off, racks)))
 
 
 def pays_off_text(found: PaysOff) -> str:
@@ -421,7 +392,7 @@ def job_section(plan: Plan) -> Section:
     return section(
         "cost",
         "Cost of the job",
-        Facts(rows=tuple(rows)),
+        Facts(tuple(rows)),
         items(tuple(map(sentence_of, job.owned.how)), "note"),
         prices_table(job.figures),
         items(stale(job.stale_prices), "warning"),
@@ -431,7 +402,7 @@ def job_section(plan: Plan) -> Section:
 def _owned(job: JobCost) -> str:
     owned = job.owned
     if owned.total_usd_per_year is None:
-        return "no cost" + (f": {no_cost_text(owned.reason)}" if owned.reason is not None else "")
+        return _by_job(None, "", owned.reason)
     power = f", and {usd(job.power_usd_per_job)} USD of electricity a job (estimate)" if job.power_usd_per_job else ""
     each = f" of {owned.gpus // owned.systems} GPUs" if owned.systems else ""
     return f"{usd(owned.total_usd_per_year)} USD a year for {counted(owned.systems, 'system')}{each}{power}"

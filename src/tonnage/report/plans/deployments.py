@@ -175,11 +175,6 @@ def measured_load_text(load: Load) -> str:
     return f"closed loop of {whole(load.clients)} client{'s' if load.clients > 1 else ''}"
 
 
-def calibration_text(calibration: str) -> str:
-    """How long a calibration takes: published minutes are those of no named model."""
-    return f"{calibration}, longer for larger models" if "minutes" in calibration else calibration
-
-
 def memory_text(parts: Sequence[MemoryPart], kv_tokens: int | None) -> str:
     """Where the memory of one GPU goes, in one line; "" where it is not known."""
     if not parts:

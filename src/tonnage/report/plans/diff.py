@@ -8,7 +8,7 @@ from typing import Any
 
 from tonnage.plan.plan import Plan
 from tonnage.plan.use_cases import UseCases
-from tonnage.report.document import Document, Table, items, section
+from tonnage.report.document import Document, Table, document, items, section
 from tonnage.report.numbers import ABSENT, dollars, number, percent
 from tonnage.report.plans.confidence import chance_text
 from tonnage.report.plans.cost import TITLES, price_name, priced, yearly
@@ -54,7 +54,7 @@ def use_case_differences(first: UseCases, second: UseCases) -> tuple[Difference,
 def diff_text(found: Sequence[Difference], names: tuple[str, str]) -> Document:
     """The differences as a table for each part, of several use cases one after the other."""
     if not found:
-        return Document(sections=(section("diff", "", items((SAME,))),))
+        return document(section("diff", "", items((SAME,))))
     sections = []
     for use_case, part in dict.fromkeys((one.use_case, one.part) for one in found):
         rows = tuple((one.what, one.first, one.second, one.change) for one in found if (one.use_case, one.part) == (use_case, part))
@@ -78,13 +78,9 @@ def _differing(part: str, first: Values, second: Values) -> Iterator[Difference]
     for what in dict.fromkeys((*first, *second)):
         one, other = first.get(what, (ABSENT, None)), second.get(what, (ABSENT, None))
         if one[0] != other[0]:
-            yield Difference(part=part, what=what, first=one[0] or ABSENT, second=other[0] or ABSENT, change=_change(one[1], other[1]))
-
-
-def _change(first: float | None, second: float | None) -> str:
-    if not first or second is None:
-        return ""
-    return f"{100 * (second / first - 1):+.3g}%".replace("-", "−")
+            known = one[1] and other[1] is not None
+            change = f"{100 * ((other[1] or 0.0) / (one[1] or 1.0) - 1):+.3g}%".replace("-", "−") if known else ""
+            yield Difference(part=part, what=what, first=one[0] or ABSENT, second=other[0] or ABSENT, change=change)
 
 
 def _asked(plan: Plan) -> Values:
@@ -143,16 +139,15 @@ def _fleet(found: UseCases) -> Values:
     said: dict[str, tuple[str, float | None]] = {"use cases": (", ".join(found.names), None), "chosen": (found.chosen or "nothing", None)}
     if best is None:
         return said
-    pools = {f"pool of {' and '.join(case.name for case in pool.cases)}": (pool_text(pool), None) for pool in best.pools}
-    gpus, used = float(best.gpus), float(best.gpus_in_use)
+    limits = (f"{case.name}: {use_text(use)}" for pool in best.pools for case in pool.cases for use in case.limits)
     return {
         **said,
         "systems": (systems_text(best), None),
-        "GPUs": (f"{best.gpus:,}", gpus),
-        "GPUs in use": (f"{best.gpus_in_use:,}", used),
-        **pools,
+        "GPUs": (f"{best.gpus:,}", float(best.gpus)),
+        "GPUs in use": (f"{best.gpus_in_use:,}", float(best.gpus_in_use)),
+        **{f"pool of {' and '.join(case.name for case in pool.cases)}": (pool_text(pool), None) for pool in best.pools},
         "standby": (standbys_text(best) or "none", None),
-        "limits": ("; ".join(f"{case.name}: {use_text(use)}" for pool in best.pools for case in pool.cases for use in case.limits), None),
+        "limits": ("; ".join(limits), None),
     }
 
 
@@ -194,8 +189,8 @@ def _cost(plan: Plan) -> Values:
 
 
 def _prices(plan: Plan) -> Values:
-    cost = yearly(plan)
-    return {} if cost is None else {price_name(figure.path): (f"{amount(figure)} ({figure.date})", figure.value) for figure in cost.figures}
+    figures = () if (cost := yearly(plan)) is None else cost.figures
+    return {price_name(figure.path): (f"{amount(figure)} ({figure.date})", figure.value) for figure in figures}
 
 
 def _made(plan: Plan) -> Values:

@@ -10,7 +10,7 @@ from tonnage.plan.plan import TERMS, Explanation, Plan
 from tonnage.plan.reason import NotSure
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
 from tonnage.report.document import Block, Document, Facts, Section, Table, Text, items, section
-from tonnage.report.numbers import ABSENT, counted, number, percent, signed, usd
+from tonnage.report.numbers import counted, number, percent, signed, usd
 from tonnage.report.plans.answer import answer_text
 from tonnage.report.plans.candidates import reason_text, rejected_section, yearly_costs
 from tonnage.report.plans.confidence import counted_text, fleet_check_text, not_sure_text
@@ -67,15 +67,11 @@ def limits_table(plan: Plan) -> Table | None:
     """How far each limit is used at the highest load inside them."""
     if plan.explain is None or not plan.explain.limits:
         return None
-    rows = tuple(
-        (
-            str(use.limit),
-            number(use.value_ms) if use.limit.share is None and not use.limit.asked.is_ratio else ABSENT,
-            ABSENT if use.used is None else percent(use.used),
-        )
-        for use in plan.explain.limits
-    )
-    return Table(caption="The limits at that load", header=("limit", "ms", "used"), rows=rows)
+    rows = []
+    for use in plan.explain.limits:
+        milliseconds = use.value_ms if use.limit.share is None and not use.limit.asked.is_ratio else None
+        rows.append((str(use.limit), number(milliseconds), percent(use.used)))
+    return Table(caption="The limits at that load", header=("limit", "ms", "used"), rows=tuple(rows))
 
 
 def memory_table(plan: Plan) -> Table | None:
@@ -93,7 +89,7 @@ def why_text(plans: Sequence[Plan]) -> Document:
 
 def _sections(plan: Plan) -> tuple[Section, ...]:
     return (
-        section("question", "", Facts(rows=question_rows(plan))),
+        section("question", "", Facts(question_rows(plan))),
         section("answer", "Why this answer", items(tuple(_reasons(plan)))),
         section("beside", "Why not another", _others(plan)),
         explained_section(plan),
@@ -130,8 +126,7 @@ def _others(plan: Plan) -> Table | None:
     """The best candidate of every other GPU, format and engine, with what it would take more."""
     if plan.choice is None:
         return None
-    costs = yearly_costs(plan)
-    own = costs[0]
+    own, *_ = costs = yearly_costs(plan)
     seen, rows = {_kind(plan.choice)}, []
     for candidate, usd_per_year in zip(plan.candidates[1:], costs[1:], strict=True):
         if _kind(candidate) in seen:
@@ -140,15 +135,12 @@ def _others(plan: Plan) -> Table | None:
         more = f"{candidate.gpus - plan.choice.gpus:+,} GPUs".replace("-", "−")
         dearer = "" if own is None or usd_per_year is None else f", {usd_per_year - own:+,.0f} USD a year".replace("-", "−")
         cells = (f"{candidate.systems:,}", f"{candidate.gpus:,}", number(candidate.requests_per_second_per_gpu))
-        rows.append((deployments(candidate), *cells, ABSENT if usd_per_year is None else usd(usd_per_year), more + dearer))
+        rows.append((deployments(candidate), *cells, usd(usd_per_year), more + dearer))
     return Table(caption="The best of every other kind inside the limits", header=BESIDE, rows=tuple(rows)) if rows else None
 
 
 def _kind(candidate: Candidate) -> tuple[str, ...]:
     return tuple(f"{pool.gpu} {pool.precision} {pool.engine}" for pool in candidate.pools)
-
-
-# The sensitivity of a plan: the systems when one input is lower or higher, and what is most likely to make the answer wrong.
 
 
 INPUTS: dict[Input, str] = {
@@ -159,12 +151,7 @@ INPUTS: dict[Input, str] = {
 }
 
 # A rise of each input, after its size
-MORE: dict[Input, str] = {
-    "isl": "longer prompts",
-    "osl": "longer answers",
-    "rate": "more requests",
-    "step_time": "slower steps",
-}
+MORE: dict[Input, str] = {"isl": "longer prompts", "osl": "longer answers", "rate": "more requests", "step_time": "slower steps"}
 
 
 def sensitivity_section(plan: Plan, drawn: Block | None = None) -> Section:
@@ -172,7 +159,7 @@ def sensitivity_section(plan: Plan, drawn: Block | None = None) -> Section:
     found, table = plan.sensitivity, sensitivity_table(plan)
     if found is None or table is None:
         return section("sensitivity", "What would change the answer")
-    line = None if found.relaxed is None else Text(text=f"The cheapest limit to relax: {relaxed_text(found.relaxed)}.")
+    line = None if found.relaxed is None else Text(f"The cheapest limit to relax: {relaxed_text(found.relaxed)}.")
     return section("sensitivity", "What would change the answer", drawn or table, line)
 
 

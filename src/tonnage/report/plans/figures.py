@@ -24,8 +24,8 @@ from tonnage.report.plans.question import METRICS
 USUAL = {"ttft": "p95", "tpot": "mean", "e2e": "mean"}  # statistic of a metric that nobody limited
 FAR_APART = 12  # ratio of the largest value to the smallest from which an axis is logarithmic
 DWARFS = 4  # ratio of the longest bar to the next from which it is broken off
-LOAD = Axis(title="requests per second per 8 GPUs")
-MILLISECONDS = Axis(title="latency, ms (logarithmic)", log=True)
+LOAD = Axis("requests per second per 8 GPUs")
+MILLISECONDS = Axis("latency, ms (logarithmic)", log=True)
 MARKED = {"limit": "the highest load inside the limits", "peak": "the load at the peak"}
 
 
@@ -40,13 +40,13 @@ def curve(plan: Plan) -> Plot | None:
     shown = asked + [(m, s) for m, s in USUAL.items() if m not in {metric for metric, _ in asked}]
     shown.sort(key=lambda pair: METRICS.index(pair[0]))
     series = [_of_curve(points, metric, statistic, tones[metric]) for metric, statistic in dict.fromkeys(shown)]
-    rules = [Rule(along="y", value=limit.milliseconds, label=str(limit), tone=tones[limit.metric]) for limit in limits]
+    rules = [Rule("y", limit.milliseconds, str(limit), tone=tones[limit.metric]) for limit in limits]
     return Plot(
-        key="curve",
-        title="Latency against throughput of the chosen deployment",
-        x=LOAD,
-        y=MILLISECONDS,
-        series=tuple(s for s in series if s.points),
+        "curve",
+        "Latency against throughput of the chosen deployment",
+        LOAD,
+        MILLISECONDS,
+        tuple(s for s in series if s.points),
         rules=(*rules, *_loads(plan)),
     )
 
@@ -60,9 +60,9 @@ def curves(plans: Sequence[Plan], names: Sequence[str]) -> Plot | None:
         points = sorted(plan.curve, key=lambda p: p.requests_per_second_per_8_gpus)
         made.append(replace(_of_curve(points, metric, statistic, tone), name=name))
     known = tuple(one for one in made if one.points)
-    rules = tuple(Rule(along="y", value=limit.milliseconds, label=str(limit)) for limit in limits[:1])
+    rules = tuple(Rule("y", limit.milliseconds, str(limit)) for limit in limits[:1])
     title = f"{metric.upper()} {statistic} against throughput"
-    return Plot(key="curves", title=title, x=LOAD, y=MILLISECONDS, series=known, rules=rules) if known else None
+    return Plot("curves", title, LOAD, MILLISECONDS, known, rules=rules) if known else None
 
 
 def _of_curve(points: Sequence[CurvePoint], metric: str, statistic: str, tone: int) -> Series:
@@ -71,8 +71,8 @@ def _of_curve(points: Sequence[CurvePoint], metric: str, statistic: str, tone: i
         y = getattr(getattr(point, f"{metric}_ms"), statistic)
         if y is not None and y > 0:
             words = _reading(point, metric, statistic, y)
-            found.append(Point(x=point.requests_per_second_per_8_gpus, y=y, tip=words, chosen=point.mark == "limit"))
-    return Series(name=f"{metric.upper()} {statistic}", points=tuple(found), tone=tone, line=True)
+            found.append(Point(point.requests_per_second_per_8_gpus, y, words, chosen=point.mark == "limit"))
+    return Series(f"{metric.upper()} {statistic}", tuple(found), tone=tone, line=True)
 
 
 def _reading(point: CurvePoint, metric: str, statistic: str, y: float) -> str:
@@ -87,10 +87,10 @@ def _loads(plan: Plan) -> list[Rule]:
     if plan.choice is None:
         return []
     most = plan.choice.requests_per_second_per_8_gpus
-    rules = [Rule(along="x", value=most, label=f"highest load inside the limits, {number(most)}/s")]
+    rules = [Rule("x", most, f"highest load inside the limits, {number(most)}/s")]
     mine = next((p.requests_per_second_per_8_gpus for p in plan.curve if p.mark == "peak"), None)
     if mine is not None:
-        rules.append(Rule(along="x", value=mine, label=f"your peak, {number(mine)}/s"))
+        rules.append(Rule("x", mine, f"your peak, {number(mine)}/s"))
     return rules
 
 
@@ -118,7 +118,7 @@ def pareto(plan: Plan) -> Plot | None:
         if fast is not None and height is not None:
             names.add(fast[0])
             paid = f"\n{usd(usd_per_year)} USD a year" if usd_per_year is not None else ""
-            compared.append((candidate, Point(x=fast[1], y=height, tip=tip(candidate) + paid, chosen=place == 0)))
+            compared.append((candidate, Point(fast[1], height, tip(candidate) + paid, chosen=place == 0)))
     if len(compared) < 2 or len(names) > 1:
         return None
     whole = "every candidate" if len(compared) == len(candidates) else f"the {len(compared)} of {len(candidates)} candidates with a price"
@@ -128,18 +128,18 @@ def pareto(plan: Plan) -> Plot | None:
 def _pareto(compared: Sequence[tuple[Candidate, Point]], latency: str, known: bool, whole: str) -> Plot:
     kinds = [of_pools(candidate, lambda pool: pool.gpu) for candidate, _ in compared]
     series = [
-        Series(name=gpu, points=tuple(point for kind, (_, point) in zip(kinds, compared, strict=True) if kind == gpu), tone=tone)
+        Series(gpu, tuple(point for kind, (_, point) in zip(kinds, compared, strict=True) if kind == gpu), tone=tone)
         for tone, gpu in enumerate(dict.fromkeys(kinds))
     ]
     name = f"front: nothing is both {'cheaper' if known else 'smaller'} and faster"
-    drawn = Series(name=name, points=_front([point for _, point in compared]), tone=5, line=True, marks=False)
+    drawn = Series(name, _front([point for _, point in compared]), tone=5, line=True, marks=False)
     heights = [point.y for _, point in compared]
     wide = max(heights) > FAR_APART * min(heights) > 0
     named = "USD a year, owned" if known else "GPUs bought (whole systems)"
-    y = Axis(title=f"{named}, logarithmic" if wide else named, log=wide)
+    y = Axis(f"{named}, logarithmic" if wide else named, log=wide)
     title = f"{'Cost' if known else 'GPUs'} against latency of {whole}"
-    x = Axis(title=f"{latency}, ms (logarithmic)", log=True)
-    return Plot(key="pareto", title=title, x=x, y=y, series=(drawn, *series))
+    x = Axis(f"{latency}, ms (logarithmic)", log=True)
+    return Plot("pareto", title, x, y, (drawn, *series))
 
 
 def _front(points: list[Point]) -> tuple[Point, ...]:
@@ -161,8 +161,8 @@ def cost(plan: Plan) -> Bars | None:
     bars = tuple(_way_bar(way, tones, chosen=way.where == whole.cheapest) for way in found)
     *others, longest = sorted(way.total_usd_per_year or 0.0 for way in found)
     cut = 1.5 * others[-1] if others and longest > DWARFS * others[-1] > 0 else None
-    axis = Axis(title="USD a year" if cut is None else "USD a year; a broken bar goes on")
-    return Bars(key="cost", title="Cost of a year by way of running it", axis=axis, bars=bars, cut=cut)
+    axis = Axis("USD a year" if cut is None else "USD a year; a broken bar goes on")
+    return Bars("cost", "Cost of a year by way of running it", axis, bars, cut=cut)
 
 
 def _paid(way: WayCost) -> list[tuple[str, float, str]]:
@@ -173,12 +173,12 @@ def _paid(way: WayCost) -> list[tuple[str, float, str]]:
 
 def _way_bar(way: WayCost, tones: dict[str, int], *, chosen: bool) -> Bar:
     name, between = NAMES[way.where], spread(way)
-    segments = tuple(Segment(name=part, size=max(size, 0.0), tone=tones[part]) for part, size, _ in _paid(way))
+    segments = tuple(Segment(part, max(size, 0.0), tones[part]) for part, size, _ in _paid(way))
     lines = [f"{name}: {usd(way.total_usd_per_year)} USD a year"]
     lines += [f"{usd(between[0])} to {usd(between[1])} USD over the range of prices"] if between is not None else []
     lines += [f"{usd(way.usd_per_1000_requests)} USD per 1,000 requests"] if way.usd_per_1000_requests is not None else []
     lines += [f"{part}: {usd(size)} USD{f', {how}' if how else ''}" for part, size, how in _paid(way)]
-    return Bar(name=name, segments=segments, total=f"{dollars(way.total_usd_per_year)} USD", tip="\n".join(lines), chosen=chosen)
+    return Bar(name, segments, total=f"{dollars(way.total_usd_per_year)} USD", tip="\n".join(lines), chosen=chosen)
 
 
 def tornado(plan: Plan) -> Tornado | None:
@@ -195,9 +195,9 @@ def tornado(plan: Plan) -> Tornado | None:
     other = any(other_size(side, size) for row in found.swings for side in (row.low, row.high))
     swings = sorted((_swing(row, edge, size) for row in found.swings), key=lambda s: -max(abs(s.low - base), abs(s.high - base)))
     return Tornado(
-        key="sensitivity",
-        title="Systems needed when one input is lower or higher",
-        axis=Axis(title=f"systems exactly; whole systems beside each bar{'; other sizes counted by their GPUs' if other else ''}"),
+        "sensitivity",
+        "Systems needed when one input is lower or higher",
+        Axis(f"systems exactly; whole systems beside each bar{'; other sizes counted by their GPUs' if other else ''}"),
         base=base,
         base_label=f"now {found.systems} ({number(base)})",
         swings=tuple(swings),
@@ -230,17 +230,16 @@ def profile(plan: Plan) -> Plot | None:
     if not 2 <= len(rates) <= 168:
         return None
     points = tuple(
-        Point(x=hour + 0.5, y=rate, tip=f"{hour % 24}:00 to {hour % 24 + 1}:00: {number(rate)} requests/s")
-        for hour, rate in enumerate(rates)
+        Point(hour + 0.5, rate, f"{hour % 24}:00 to {hour % 24 + 1}:00: {number(rate)} requests/s") for hour, rate in enumerate(rates)
     )
     day = len(rates) == 24
     return Plot(
-        key="profile",
-        title="The load hour by hour",
-        x=Axis(title="hour of the day" if day else "hour of the profile", ticks=tuple(map(float, range(0, 25, 3))) if day else ()),
-        y=Axis(title="requests per second"),
-        series=(Series(name="load", points=points, tone=0, line=True),),
-        rules=(Rule(along="y", value=peak, label=f"sized for, {number(peak)}/s"),),
+        "profile",
+        "The load hour by hour",
+        Axis("hour of the day" if day else "hour of the profile", ticks=tuple(map(float, range(0, 25, 3))) if day else ()),
+        Axis("requests per second"),
+        (Series("load", points, tone=0, line=True),),
+        rules=(Rule("y", peak, f"sized for, {number(peak)}/s"),),
     )
 
 
@@ -250,11 +249,11 @@ def memory(plan: Plan) -> Bars | None:
     if choice is None or len(choice.pools) != 1 or not choice.memory:
         return None
     parts = [(MEMORY[part.part], part.bytes_per_gpu / 1e9) for part in choice.memory]
-    segments = tuple(Segment(name=name, size=size, tone=tone) for tone, (name, size) in enumerate(parts))
+    segments = tuple(Segment(name, size, tone) for tone, (name, size) in enumerate(parts))
     total = sum(size for _, size in parts)
     words = "\n".join([deployment(choice), *(f"{name}: {number(size)} GB" for name, size in parts)])
-    bar = Bar(name="one GPU", segments=segments, total=f"{number(total)} GB", tip=words)
-    return Bars(key="memory", title="Memory of one GPU", axis=Axis(title="GB"), bars=(bar,))
+    bar = Bar("one GPU", segments, total=f"{number(total)} GB", tip=words)
+    return Bars("memory", "Memory of one GPU", Axis("GB"), (bar,))
 
 
 def step(plan: Plan) -> Bars | None:
@@ -264,12 +263,7 @@ def step(plan: Plan) -> Bars | None:
         return None
     total = sum(ms for _, ms in found)
     bars = tuple(
-        Bar(
-            name=name,
-            segments=(Segment(name=name, size=ms, tone=0),),
-            total=f"{number(ms)} ms",
-            tip=f"{name}: {number(ms)} ms of a step, {percent(ms / total)}",
-        )
+        Bar(name, (Segment(name, ms, 0),), total=f"{number(ms)} ms", tip=f"{name}: {number(ms)} ms of a step, {percent(ms / total)}")
         for name, ms in sorted(found, key=lambda pair: -pair[1])
     )
-    return Bars(key="step", title="A mean step by what takes its time", axis=Axis(title="ms of one step"), bars=bars)
+    return Bars("step", "A mean step by what takes its time", Axis("ms of one step"), bars)

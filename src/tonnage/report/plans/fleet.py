@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from tonnage.plan.cost import WayCost
 from tonnage.plan.demand import ADay, Demand, Existing, Growth, HeldSessions
-from tonnage.plan.fleet import Autoscaling, BehindRouter, OverHours, Proposal, WhyNot
+from tonnage.plan.fleet import Autoscaling, AutoscalingCost, BehindRouter, OverHours, WhyNot
 from tonnage.plan.limit import Limit
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import PrefixCache
-from tonnage.report.document import Section, Table, Text, section
+from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, usd, whole
 from tonnage.report.plans.cost import NAMES, owned_and_cheapest, yearly
 from tonnage.report.plans.deployments import deployment_text, name_of
@@ -34,20 +34,16 @@ def autoscaling_text(found: Autoscaling) -> str:
     if best is None or found.fixed is None:
         return "" if found.reason is None else WHY_NOT[found.reason]
     saved = f"{number(best.run.instance_hours)} instance-hours of {number(found.fixed.instance_hours)} in {hours_text(found)}"
-    cost = "" if found.cost is None else f"; {_rent(found)}"
+    cost = "" if found.cost is None else f"; {_rent(found.cost)}"
     kept = "".join(f"; {text}" for text in broken_texts(best.run))
-    return f"{bounds_text(best)}: {saved}, {percent(found.saved_share)} fewer{kept}{cost}"
+    warm = f" and {best.warm} warm" if best.warm else ""
+    bounds = f"{best.least} to {best.most} instances{warm} at {number(best.target)} {METRICS[best.metric]} each"
+    return f"{bounds}: {saved}, {percent(found.saved_share)} fewer{kept}{cost}"
 
 
 def hours_text(found: Autoscaling) -> str:
     """Such as "24 hours"."""
     return f"{plain(round(found.hours, 2))} hour{'' if found.hours == 1 else 's'}"
-
-
-def bounds_text(one: Proposal) -> str:
-    """Such as "1 to 3 instances at 26.5 requests in flight each"."""
-    warm = f" and {one.warm} warm" if one.warm else ""
-    return f"{one.least} to {one.most} instances{warm} at {number(one.target)} {METRICS[one.metric]} each"
 
 
 def broken_texts(run: OverHours) -> Iterator[str]:
@@ -58,20 +54,8 @@ def broken_texts(run: OverHours) -> Iterator[str]:
         yield f"{one.limit} exceeded by {_share(one.share)} of the requests{worst}{broken}"
 
 
-def times_text(one: Proposal) -> str:
-    """Such as "a look every 15 s, a start of 118 s, fewer after 300 s"."""
-    return f"a look every {span(one.interval_s)}, a start of {span(one.start_s)}, fewer after {span(one.hold_s)}"
-
-
-def cost_text(found: Autoscaling) -> str:
-    """What a year on cloud GPUs costs with the first rule and without; "" where it is not known."""
-    return "" if found.cost is None else f"{_rent(found)} ({found.cost.offer})"
-
-
-def _rent(found: Autoscaling) -> str:
-    cost = found.cost
-    if cost is None:
-        return ""
+def _rent(cost: AutoscalingCost) -> str:
+    """What a year on cloud GPUs costs with the first rule and without."""
     scaled, fixed = cost.scaled_usd_per_year, cost.fixed_usd_per_year
     if fixed - scaled < 1:
         return f"cloud GPUs for {dollars(fixed)} USD a year with and without it, as machines are rented whole"
@@ -86,12 +70,12 @@ def _share(share: float) -> str:
 def autoscaling_section(plan: Plan) -> Section:
     """The section; empty where no autoscaling was requested."""
     found = plan.autoscaling
-    if found is None:
-        return section("autoscaling", "Autoscaling")
-    if found.reason is not None or found.fixed is None:
-        why = "" if found.reason is None else WHY_NOT[found.reason]
-        return section("autoscaling", "Autoscaling", Text(text=sentence_of(why)))
-    return section("autoscaling", "Autoscaling", _table(found, found.fixed), Text(text=_reading(found)))
+    blocks: tuple[Block, ...] = ()
+    if found is not None and found.reason is None and found.fixed is not None:
+        blocks = (_table(found, found.fixed), Text(_reading(found)))
+    elif found is not None:
+        blocks = (Text(sentence_of("" if found.reason is None else WHY_NOT[found.reason])),)
+    return section("autoscaling", "Autoscaling", *blocks)
 
 
 def _table(found: Autoscaling, fixed: OverHours) -> Table:
@@ -99,27 +83,21 @@ def _table(found: Autoscaling, fixed: OverHours) -> Table:
     for one in found.proposals:
         served = f"{one.least} to {one.most}" + (f", {one.warm} warm" if one.warm else "")
         rule = f"{number(one.target)} {METRICS[one.metric]}"
-        rows.append((rule, served, times_text(one), number(one.run.instance_hours), "; ".join(broken_texts(one.run))))
-    return Table(
-        caption=f"Rules of a controller over {hours_text(found)}",
-        header=("target of an instance", "instances", "times", "instance-hours", "limits"),
-        rows=tuple(rows),
-        chosen=1,
-    )
+        times = f"a look every {span(one.interval_s)}, a start of {span(one.start_s)}, fewer after {span(one.hold_s)}"
+        rows.append((rule, served, times, number(one.run.instance_hours), "; ".join(broken_texts(one.run))))
+    header = ("target of an instance", "instances", "times", "instance-hours", "limits")
+    return Table(caption=f"Rules of a controller over {hours_text(found)}", header=header, rows=tuple(rows), chosen=1)
 
 
 def _reading(found: Autoscaling) -> str:
     part = ""
     if found.simulated_instances < found.instances:
         part = f" {found.simulated_instances} of {found.instances} instances were simulated, with their share of the load."
-    cost = cost_text(found)
+    cost = "" if found.cost is None else f" {sentence_of(f'{_rent(found.cost)} ({found.cost.offer})')}"
     return (
         f"Each rule was simulated over {whole(found.requests)} requests, with steps as slow as the plan's confidence allows for, after "
-        f"{counted(found.tried, 'run')} of a search.{part}{' ' + sentence_of(cost) if cost else ''}"
+        f"{counted(found.tried, 'run')} of a search.{part}{cost}"
     )
-
-
-# Systems that exist: what they carry, how much room is left, and until when; and how long those that are bought are enough.
 
 
 NOTHING_RUNS = "no deployment on these systems meets the limits"
@@ -163,39 +141,27 @@ def existing_section(plan: Plan) -> Section:
     found = plan.existing
     if found is None:
         return section("existing", "Systems that exist")
-    rows = tuple(
-        (
-            f"{group.count:,} × {group.system}",
-            ABSENT if group.deployment is None else deployment_text(group.deployment),
-            str(group.instances),
-            number(group.requests_per_second),
-            NOTHING_RUNS if group.binds is None else bound_text(group.binds),
-        )
-        for group in found.groups
-    )
+    rows = []
+    for group in found.groups:
+        best = ABSENT if group.deployment is None else deployment_text(group.deployment)
+        breaks = NOTHING_RUNS if group.binds is None else bound_text(group.binds)
+        rows.append((f"{group.count:,} × {group.system}", best, str(group.instances), number(group.requests_per_second), breaks))
     header = ("systems", "best deployment on them", "instances", "requests/s inside the limits", "what breaks first")
     growth = found.growth_per_month
-    grows = None if growth is None else Text(text=f"The load is taken to grow by {growth:.1%} a month.")
-    return section("existing", "Systems that exist", Table(caption="What they carry", header=header, rows=rows), grows)
-
-
-def _room(change: float) -> str:
-    return f"{percent(abs(change))} {'more' if change >= 0 else 'less'}"
+    grows = None if growth is None else Text(f"The load is taken to grow by {growth:.1%} a month.")
+    return section("existing", "Systems that exist", Table(caption="What they carry", header=header, rows=tuple(rows)), grows)
 
 
 def existing_text(existing: Existing) -> str:
     """What the systems carry in addition to today's load, and how long that lasts, in one clause."""
     systems = " + ".join(f"{group.count:,} × {group.system}" for group in existing.groups)
-    total, today, growth, left = (
-        existing.requests_per_second,
-        existing.asked_requests_per_second,
-        existing.growth_per_month,
-        existing.months_left,
-    )
+    total, today = existing.requests_per_second, existing.asked_requests_per_second
+    growth, left = existing.growth_per_month, existing.months_left
     if total == 0 or existing.breaks_first is None:
         return f"{systems}: {NOTHING_RUNS}"
     carry = "carries" if sum(group.count for group in existing.groups) == 1 else "carry"
-    room = "" if today is None else f", {_room(total / today - 1.0)} than today's {plain(today)}"
+    change = 0.0 if today is None else total / today - 1.0
+    room = "" if today is None else f", {percent(abs(change))} {'more' if change >= 0 else 'less'} than today's {plain(today)}"
     text = f"{systems} {carry} {number(total)} requests/s inside the limits{room}; what breaks first is {bound_text(existing.breaks_first)}"
     if growth is None or left == -1:
         return text
@@ -236,9 +202,6 @@ def growth_text(growth: Growth, systems: int) -> str:
     loads = (f"in {one.months} months ({number(one.requests_per_second)} requests/s)" for one in growth.ahead)
     later = ", ".join(map(" ".join, zip(counts, loads, strict=True)))
     return f"at {growth.per_month:.1%} a month {lasts}{f'; {later}' if later else ''}"
-
-
-# Routers and prefix caches in words: what the router of a plan is worth, and what the caches behind it find.
 
 
 ROUTERS = {"random": "random choice", "round-robin": "round robin", "session": "session affinity"}
@@ -310,27 +273,19 @@ def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
     """Such as "62% of prompt tokens come from the cache behind session, 31% behind random; without a cache 5 systems in place of 3"."""
     if found is None:
         return ""
-    shown = ""
-    if found.instances > 1:
-        some = found.simulated_instances < found.instances
-        shown = f" behind {_named(found.router)}" + (
-            f" ({found.simulated_instances} of {found.instances} instances simulated)" if some else ""
-        )
+    shown = f" behind {_named(found.router)}" if found.instances > 1 else ""
+    if found.simulated_instances < found.instances:
+        shown += f" ({found.simulated_instances} of {found.instances} instances simulated)"
     said = [f"{percent(found.hit_rate)} of prompt tokens come from the cache{shown}"]
     if found.other_hit_rate is not None:
         said.append(f"behind {_named(found.other_router)} {percent(found.other_hit_rate)}")
-    return "; ".join([*said, _without(found, systems)])
-
-
-def _without(found: PrefixCache, systems: int) -> str:
     if found.without_systems is None:
-        return "without a cache no number of systems of this deployment would hold the limits"
-    if found.without_systems == systems:
-        return f"without a cache as many, {counted(systems, 'system')}"
-    return f"without a cache {counted(found.without_systems, 'system')} of this deployment in place of {systems}"
-
-
-# Recorded sessions in words: how many a system holds, and what a session takes and costs.
+        without = "no number of systems of this deployment would hold the limits"
+    elif found.without_systems == systems:
+        without = f"as many, {counted(systems, 'system')}"
+    else:
+        without = f"{counted(found.without_systems, 'system')} of this deployment in place of {systems}"
+    return "; ".join([*said, f"without a cache {without}"])
 
 
 MEMORIES = {"host": "host memory", "disk": "local NVMe", "store": "the shared store"}

@@ -44,9 +44,9 @@ def assumptions_section(plan: Plan, warnings: tuple[str, ...]) -> Section:
         "assumptions",
         "What it rests on",
         items(warnings, "warning"),
-        items(tuple(note_text(note) for note in plan.notes if not isinstance(note, Data))),
+        items(tuple(note_text(note) for note in plan.notes if not isinstance(note, notes.Data))),
         *percentile_blocks(plan.percentile_answer),
-        Facts(rows=defined),
+        Facts(defined),
     )
 
 
@@ -65,7 +65,7 @@ def percentile_blocks(answer: PercentileAnswer | None) -> tuple[Table, Text] | t
     )
     header = ("way", "systems exactly", "systems")
     table = Table(caption="Two ways to size for a mean", header=header, rows=rows, chosen=1, mark="decides")
-    return table, Text(text=percentile_text(answer))
+    return table, Text(percentile_text(answer))
 
 
 def arrivals_text(answer: PercentileAnswer) -> str:
@@ -108,8 +108,10 @@ def quality_text(note: notes.Judged) -> str:
 
 def note_text(note: notes.Note) -> str:
     """One note as a sentence."""
-    if isinstance(note, Measured):
+    if isinstance(note, notes.Measured):
         return _measured(note)
+    if isinstance(note, notes.OfChoice):
+        return _of_choice(note)
     match note:
         case notes.UseCaseDefaults():
             return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
@@ -123,32 +125,22 @@ def note_text(note: notes.Note) -> str:
         case notes.PromptParts():
             sums = [f"{f'{p.count} × ' if p.count > 1 else ''}{whole(p.tokens)} {PARTS[p.part]}" for p in note.parts]
             return f"Every prompt is {note.tokens:,} tokens longer than what is asked: {' + '.join(sums)}."
-        case notes.Routed():
-            return _routed(note)
-        case notes.RestsOn():
-            return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."
         case notes.LimitsDoNotCount():
             return f"{MODES[note.mode]}: {', '.join(map(str, note.limits))} does not count."
-        case notes.KnobsChanged() | notes.TiersNotStarted():
-            return _command(note)
-        case notes.FrontEnds():
-            return _front_ends(note)
-        case notes.QueuedFromStart() | notes.NoLimit():
-            return _without_limits(note)
-
-
-# What is wrong with measured points, or which of them were left out: warnings of a first screen, not notes below it
-Data = notes.PointsLeftOut | notes.GpusNotMeasured | notes.UnsteadyPoints | notes.InvalidRun
-Measured = notes.BenchmarkAsMeasured | notes.Judged | Data
+        case notes.QueuedFromStart():
+            return "All requests are queued from the start; no latency limit counts."
+        case notes.NoLimit():
+            decides = "so the highest throughput measured decides" if note.measured else "so only saturation bounds the load"
+            return f"No latency limit was given, {decides}."
 
 
 def data_texts(plan: Plan) -> tuple[str, ...]:
     """Remarks on the measured points of a plan, and on those of a scenario's own benchmarks; one sentence each."""
     beside = () if plan.measured is None else plan.measured.plan.notes
-    return tuple(note_text(note) for note in (*plan.notes, *beside) if isinstance(note, Data))
+    return tuple(note_text(note) for note in (*plan.notes, *beside) if isinstance(note, notes.Data))
 
 
-def _measured(note: Measured) -> str:
+def _measured(note: notes.Measured) -> str:
     match note:
         case notes.BenchmarkAsMeasured():
             return (
@@ -171,47 +163,33 @@ def _measured(note: Measured) -> str:
             )
 
 
-def _command(note: notes.KnobsChanged | notes.TiersNotStarted) -> str:
-    """What of the choice differs from the engine's own, and what its command lacks."""
-    if isinstance(note, notes.KnobsChanged):
-        changed = ", ".join(f"{each.knob} {each.default} → {each.chosen}" for each in note.changes)
-        return f"The choice runs with knobs other than the engine's own: {changed}."
-    held, who = " and ".join(MEMORIES.get(tier, tier) for tier in note.tiers), note.offloader or "it"
-    return f"The plan counts on {held} below the KV cache, which the command does not switch on: set {who} up as well."
-
-
-def _without_limits(note: notes.QueuedFromStart | notes.NoLimit) -> str:
-    """What decides where no latency limit does."""
-    if isinstance(note, notes.QueuedFromStart):
-        return "All requests are queued from the start; no latency limit counts."
-    decides = "so the highest throughput measured decides" if note.measured else "so only saturation bounds the load"
-    return f"No latency limit was given, {decides}."
-
-
-def _routed(note: notes.Routed) -> str:
-    router = ROUTERS.get(note.router, note.router)
-    if note.together == 1:
-        return (
-            f"Requests come to each instance by itself behind {router}: what one carries is found with one; "
-            "then the whole fleet is simulated."
-        )
-    return (
-        f"The number of systems counts on instances behind {router}: what one carries is found with "
-        f"{note.together} simulated together, then the whole fleet is."
-    )
-
-
-def _front_ends(note: notes.FrontEnds) -> str:
-    """How many processes stream the tokens of an instance, and what one of them could."""
-    most = number(note.requests_per_second_of_one)
-    named = f" ({note.setting} {note.front_ends})" if note.setting and note.front_ends > 1 else ""
-    if note.front_ends > 1:
-        return f"Every instance is taken to run {note.front_ends} API servers{named}: one can stream {most} requests/s."
-    told = f" ({note.setting})" if note.setting else ""
-    return (
-        f"Every instance is taken to run one API server, which can stream {most} requests/s and so ends its load at "
-        f"{number(note.requests_per_second)}: several of them{told} would carry more."
-    )
+def _of_choice(note: notes.OfChoice) -> str:
+    match note:
+        case notes.Routed(router=name, together=1):
+            alone = f"Requests come to each instance by itself behind {ROUTERS.get(name, name)}: what one carries is found with one"
+            return f"{alone}; then the whole fleet is simulated."
+        case notes.Routed(router=name, together=together):
+            behind = f"The number of systems counts on instances behind {ROUTERS.get(name, name)}"
+            return f"{behind}: what one carries is found with {together} simulated together, then the whole fleet is."
+        case notes.RestsOn():
+            return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."
+        case notes.KnobsChanged():
+            changed = ", ".join(f"{each.knob} {each.default} → {each.chosen}" for each in note.changes)
+            return f"The choice runs with knobs other than the engine's own: {changed}."
+        case notes.TiersNotStarted():
+            held, who = " and ".join(MEMORIES.get(tier, tier) for tier in note.tiers), note.offloader or "it"
+            return f"The plan counts on {held} below the KV cache, which the command does not switch on: set {who} up as well."
+        case notes.FrontEnds():
+            most = number(note.requests_per_second_of_one)
+            if note.front_ends > 1:
+                named = f" ({note.setting} {note.front_ends})" if note.setting else ""
+                return f"Every instance is taken to run {note.front_ends} API servers{named}: one can stream {most} requests/s."
+            ends = f"and so ends its load at {number(note.requests_per_second)}"
+            told = f" ({note.setting})" if note.setting else ""
+            return (
+                f"Every instance is taken to run one API server, which can stream {most} requests/s {ends}: several of them{told} would "
+                "carry more."
+            )
 
 
 def _settings(note: notes.UseCaseDefaults) -> list[str]:

@@ -17,12 +17,27 @@ from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.use_cases import UseCases
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Section, Table, Text, drawing, items, section
+from tonnage.report.document import (
+    Block,
+    Command,
+    Document,
+    Drawing,
+    Facts,
+    Section,
+    Table,
+    Text,
+    charted,
+    document,
+    drawing,
+    facts_known,
+    items,
+    section,
+)
 from tonnage.report.drawing.figure import Figure, Plot
 from tonnage.report.numbers import ABSENT, dollars, number, percent, plain, sentence_of, span, usd
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import deployment_section, title
-from tonnage.report.plans.candidates import candidates_section, candidates_table, reason_text, rejected_section, yearly_costs
+from tonnage.report.plans.candidates import candidates_table, reason_text, rejected_section, yearly_costs
 from tonnage.report.plans.comparison import beside, compared, compared_table
 from tonnage.report.plans.confidence import chance_text, measurement_section, not_sure_text
 from tonnage.report.plans.cost import NAMES, cost_section, job_section, owned_and_cheapest, ways_table, yearly
@@ -54,7 +69,7 @@ def report(*plans: Plan) -> Document:
         return Document(title=title(plans[0]), subtitle=made_by(plans[0]), sections=_sections(plans[0]))
     first = compared(plans, tuple(map(in_one, plans)))
     parts = [one for place, plan in enumerate(plans, 1) for one in named_sections(plan, plan.scenario.model, place)]
-    return Document(title=f"{len(plans)} models compared", subtitle=made_by(plans[0]), sections=(first, *parts))
+    return document(first, *parts, title=f"{len(plans)} models compared", subtitle=made_by(plans[0]))
 
 
 def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
@@ -64,7 +79,7 @@ def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
     """
     several = [section("models", "Models compared", compared_table(plans))] if len(plans) > 1 else []
     each = [one for plan in plans for one in full_sections(plan, plot=plot)]
-    return Document(sections=(*several, *each))
+    return document(*several, *each)
 
 
 def full_sections(plan: Plan, *, plot: int | None = None) -> tuple[Section, ...]:
@@ -99,6 +114,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
     step, memory = drawing(figures.step(plan), "", step_table(plan)), drawing(figures.memory(plan), "", memory_table(plan))
     points = None if curve is None else points_table(curve, "The curve in numbers")
     ways = None if cost is None or shown == "cost" else drawing(figures.cost(plan), EACH_BAR, ways_table(cost))
+    rows = candidates_table(plan)
     moved = None if shown == "sensitivity" else drawing(figures.tornado(plan), LONGER_BAR, sensitivity_table(plan))
     return (
         _question(plan),
@@ -111,7 +127,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         autoscaling_section(plan),
         sensitivity_section(plan, moved),
         measurement_section(plan),
-        candidates_section(plan, drawing(figures.pareto(plan), CHEAPER_FASTER, candidates_table(plan))),
+        section("candidates", "Candidates", drawing(figures.pareto(plan), CHEAPER_FASTER, rows) or rows),
         section("explain", EXPLAINED, explained_items(plan), step, limits_table(plan), memory),
         rejected_section(plan),
         assumptions_section(plan, warnings_of(plan)[WARNED:]),
@@ -127,9 +143,9 @@ def first_page(plan: Plan) -> Section:
         "answer",
         "Answer",
         items((sentence_of(not_sure_text(plan)),), "warning"),
-        Text(text=sentence_of(answer), tone="answer"),
-        Facts(rows=cards, big=True) if cards else None,
-        Facts(rows=(*question_rows(plan), *rows)),
+        Text(sentence_of(answer), tone="answer"),
+        Facts(cards, big=True) if cards else None,
+        Facts((*question_rows(plan), *rows)),
         items(warnings_of(plan)[:WARNED], "warning"),
         _chart(plan),
     )
@@ -151,23 +167,16 @@ def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
     else:
         rows.insert(0, ("until the job is done", span(plan.job.finish_seconds)))
         rows.append(("of the time allowed, used", percent(plan.job.finish_seconds / plan.job.allowed_seconds)))
-    way = next(iter(owned_and_cheapest(yearly(plan))), None)
-    if way is not None:
-        rows += [
-            (f"USD a year, {NAMES[way.where]}", dollars(way.total_usd_per_year)),
-            ("USD per 1,000 requests", usd(way.usd_per_1000_requests)),
-        ]
+    for way in owned_and_cheapest(yearly(plan))[:1]:
+        rows.append((f"USD a year, {NAMES[way.where]}", dollars(way.total_usd_per_year)))
+        rows.append(("USD per 1,000 requests", usd(way.usd_per_1000_requests)))
     return tuple(row for row in rows if row[1] != ABSENT)
 
 
 def figure_of(plan: Plan) -> tuple[str, Figure] | None:
     """The figure that the first page shows, by the key of the section that holds its numbers."""
     makers = {"curve": figures.curve, "cost": figures.cost, "sensitivity": figures.tornado}
-    for key, make in makers.items():
-        figure = make(plan)
-        if figure is not None:
-            return key, figure
-    return None
+    return next(((key, figure) for key, make in makers.items() if (figure := make(plan)) is not None), None)
 
 
 def _chart(plan: Plan) -> Block | None:
@@ -176,7 +185,7 @@ def _chart(plan: Plan) -> Block | None:
         return None
     key, figure = found
     reading = (CURVE if key == "curve" else OTHER).format(title=PARTS[key])
-    return Drawing(figure=figure, reading=reading, numbers=None)
+    return Drawing(figure, reading, None)
 
 
 def _question(plan: Plan) -> Section:
@@ -184,26 +193,17 @@ def _question(plan: Plan) -> Section:
     asked = plan.scenario
     tried = " × ".join(", ".join(names) for names in (asked.gpus, asked.precisions, asked.engines) if names)
     tps = ", ".join(map(str, asked.tps))
+    how = f", {asked.arrivals.replace('poisson', 'Poisson')} arrivals" if asked.arrivals and asked.load == "open" else ""
+    traffic = asked.load if asked.load == "measured" else f"{asked.load} loop{how}"
     rows = (
         ("Lengths", f"{length_text(asked.isl)} in, {length_text(asked.osl)} out"),
-        ("Traffic", "" if plan.demand.offline else _traffic(plan)),
+        ("Traffic", "" if plan.demand.offline else traffic),
         ("Tried", tried + (f" × TP {tps}" if tps else "")),
     )
     day = figures.profile(plan)
-    numbers = None if day is None else _hours_table(plan)
-    return section("question", "Question", Facts(rows=tuple(row for row in rows if row[1])), drawing(day, "", numbers))
-
-
-def _traffic(plan: Plan) -> str:
-    load, arrivals = plan.scenario.load, plan.scenario.arrivals
-    how = f", {arrivals.replace('poisson', 'Poisson')} arrivals" if arrivals and load == "open" else ""
-    return load if load == "measured" else f"{load} loop{how}"
-
-
-def _hours_table(plan: Plan) -> Table:
-    rates = enumerate(plan.demand.profile or ())
-    rows = tuple((f"{hour % 24}:00–{hour % 24 + 1}:00", number(rate)) for hour, rate in rates)
-    return Table(caption="The load in numbers", header=("hour", "requests per second"), rows=rows, folded=True)
+    hours = ((f"{hour % 24}:00–{hour % 24 + 1}:00", number(rate)) for hour, rate in enumerate(plan.demand.profile or ()))
+    drawn = None if day is None else charted(day, "", "The load in numbers", ("hour", "requests per second"), hours)
+    return section("question", "Question", facts_known(rows), drawn)
 
 
 def points_table(plot: Plot, caption: str) -> Table:
@@ -228,11 +228,8 @@ def _repeat(plan: Plan) -> Section:
         ("Schema of the plan", plan.schema),
         *((f"Coefficients of {engine}", words) for engine, words in source.coefficients.items()),
     )
-    command = Command(text=source.command) if source.command else None
-    return section("repeat", "Repeat it", command, Facts(rows=tuple(row for row in rows if row[1])))
-
-
-# Plans from a file that ``tonnage size --output`` wrote: one plan, or a comparison of several.
+    command = Command(source.command) if source.command else None
+    return section("repeat", "Repeat it", command, facts_known(rows))
 
 
 COMPARISON = "tonnage-comparison/3"
@@ -282,9 +279,6 @@ def _document(path: str | Path) -> Any:
         raise InputError(f"'{path}' is no JSON: {fault}; give the file that tonnage size wrote as its output") from fault
 
 
-# Plans as CSV: a row for every deployment, chosen, inside the limits or rejected, for a spreadsheet.
-
-
 IDENTITY = ("gpu", "precision", "tp", "pp", "dp", "ep", "engine")
 # Latencies are those at the asked peak; at the highest load inside the limits where no peak is known
 HEADER = (
@@ -307,14 +301,8 @@ def plan_csv(plans: Sequence[Plan]) -> str:
 
 def _rows(plan: Plan) -> Iterator[tuple[object, ...]]:
     for place, (candidate, a_year) in enumerate(zip(plan.candidates, yearly_costs(plan), strict=True)):
-        yield (
-            plan.scenario.model,
-            "candidate" if place else "chosen",
-            *_candidate(candidate),
-            _plain(a_year),
-            bound_text(candidate.binds),
-            "",
-        )
+        status, end = "candidate" if place else "chosen", (_plain(a_year), bound_text(candidate.binds), "")
+        yield (plan.scenario.model, status, *_candidate(candidate), *end)
     for one in plan.rejected:
         names = tuple(getattr(one, name) for name in IDENTITY)
         yield (plan.scenario.model, "rejected", *names, *("",) * (len(HEADER) - len(names) - 3), reason_text(one.reason))

@@ -20,9 +20,6 @@ if TYPE_CHECKING:  # a run is shown by some of these words too, and loads no pla
     from tonnage.results.metrics import Attained, Latencies
     from tonnage.spec.scenario import Objective
 
-# Limits and latencies in words: the limit, what breaks it, what ends a load, and what requests see.
-
-
 METRICS = ("ttft", "itl", "tpot", "e2e")
 BOUNDS = {"saturation": "saturation", "throughput": "throughput", "highest-measured": "the highest throughput measured"}
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tonnage.errors import option
-from tonnage.plan.candidate import ROWS, Candidate
+from tonnage.plan.candidate import ROWS
 from tonnage.plan.plan import Plan
-from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, items, section
+from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, document, items, section
 from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import answer_text, capacity_text, checkpoint_text, finish_text, serving, smaller_text, standby_text
@@ -34,20 +34,8 @@ BRIEF = 10  # lines of --brief at most
 WARNED = 3  # warnings that a first screen and a first page show
 # Lines that go where there are too many, the first to go first
 SPARED = (
-    "Smaller",
-    "Capacity",
-    "Measured",
-    "Measuring",
-    "Router",
-    "Power",
-    "Prefix hits",
-    "Runner-up",
-    "Start",
-    "A day",
-    "Autoscaling",
-    "Standby",
-    "Growth",
-    "Risk",
+    *("Smaller", "Capacity", "Measured", "Measuring", "Router", "Power", "Prefix hits", "Runner-up", "Start"),
+    *("A day", "Autoscaling", "Standby", "Growth", "Risk"),
 )
 RESTS = "The answer rests in part on values that were not measured on this GPU and engine."
 LABEL = 13  # letters of the column of names in --brief
@@ -61,7 +49,7 @@ def answer_rows(plan: Plan) -> Rows:
     if best is None:
         reached = ("Reachable", "" if plan.reachable is None else reachable_text(plan.reachable))
         return _filled((exists, ("Answer", answer_text(plan)), reached, ("Measured", measured_text(plan))))
-    day = None if plan.existing is None else plan.existing.a_day
+    day, peak = None if plan.existing is None else plan.existing.a_day, best.at_peak
     return _filled(
         (
             exists,
@@ -71,7 +59,8 @@ def answer_rows(plan: Plan) -> Rows:
             ("Caution", beyond_text(plan.beyond)),
             ("Checkpoint", checkpoint_text(plan, best)),
             ("Finish", "" if plan.job is None else finish_text(plan.job)),
-            _seen(plan, best),
+            ("At the peak", "" if peak is None else at_peak_text(peak, plan.scenario.limits_that_count)),
+            ("Latency", "" if peak is not None or plan.demand.offline else "; ".join(latency(best, ("ttft", "tpot", "e2e")))),
             ("Cost", cost_text(plan)),
             ("Power", power_text(plan)),
             ("Runner-up", runner_up_text(plan)),
@@ -93,13 +82,6 @@ def answer_rows(plan: Plan) -> Rows:
 
 def _filled(rows: Rows) -> Rows:
     return tuple(row for row in rows if row[1])
-
-
-def _seen(plan: Plan, best: Candidate) -> tuple[str, str]:
-    """The latencies at the peak; where no peak is known, those at the highest load inside the limits."""
-    if best.at_peak is not None:
-        return "At the peak", at_peak_text(best.at_peak, plan.scenario.limits_that_count)
-    return "Latency", "" if plan.demand.offline else "; ".join(latency(best, ("ttft", "tpot", "e2e")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +119,11 @@ def screen(plans: Sequence[Plan], *, page: str = "report", explain: bool = False
 
     ``page`` is the option that writes the page; ``explain`` adds what takes time and memory.
     """
-    more = section("more", "", Text(text=more_text(page)))
+    more = section("more", "", Text(more_text(page)))
     build = _of_one if len(plans) == 1 else _of_several
     *found, last = fitted(lambda room: (*build(plans, room), more))
     beyond = [one for plan in plans for one in (plotted(plan, plot), explained_section(plan) if explain else None) if one is not None]
-    return Document(sections=(*found, *(one for one in beyond if one.blocks), last))
+    return document(*found, *(one for one in beyond if one.blocks), last)
 
 
 def more_text(page: str) -> str:
@@ -156,7 +138,7 @@ def _of_one(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
     (plan,) = plans
     other = nearest_table(plan, room.rows) if plan.choice is None else others_block(plan, room.rows)
     told = isinstance(other, Table) and MARKED_TOO in other.note
-    rests = Text(text=RESTS) if plan.choice is not None and plan.choice.marks and not told else None
+    rests = Text(RESTS) if plan.choice is not None and plan.choice.marks and not told else None
     return (*head(plan, room), section("others", "", other if room.rows else None, rests), _warned(warnings_of(plan), room))
 
 
@@ -170,9 +152,9 @@ def head(plan: Plan, room: Room) -> tuple[Section, ...]:
     """The question, that the answer is not sure where it is not, and the answer."""
     rows = tuple(row for row in answer_rows(plan) if row[0] not in SPARED[: room.spared])
     return (
-        section("question", "", Facts(rows=clipped(question_rows(plan), room))),
+        section("question", "", Facts(clipped(question_rows(plan), room))),
         section("not-sure", "", items((sentence_of(not_sure_text(plan)),), "warning")),
-        section("answer", "", Facts(rows=clipped(rows, room))),
+        section("answer", "", Facts(clipped(rows, room))),
     )
 
 
@@ -185,9 +167,9 @@ def _of_several(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
     answers = (*((plan.scenario.model, in_one(plan)) for plan in shown), *left)
     warnings = tuple(f"{plan.scenario.model}: {text}" for plan in plans for text in warnings_of(plan))
     return (
-        section("question", "", Facts(rows=clipped(asked, room))),
+        section("question", "", Facts(clipped(asked, room))),
         section("not-sure", "", items(unsure[: room.warnings], "warning")),
-        section("answer", "", Facts(rows=clipped(answers, room))),
+        section("answer", "", Facts(clipped(answers, room))),
         section("models", "", None if room.clipped else compared_table(shown, short=True)),
         _warned(warnings, room),
     )
@@ -208,7 +190,7 @@ def plotted(plan: Plan, columns: int | None) -> Section:
     """Latency against load as a plot of characters; empty where it was not requested, or nothing is known of it."""
     figure = None if columns is None else figures.curve(plan)
     text = "" if figure is None or columns is None else plot_text(figure, columns)
-    return section("plot", "Latency against load", Lines(text=text) if text else None)
+    return section("plot", "Latency against load", Lines(text) if text else None)
 
 
 def brief_lines(plans: Sequence[Plan], page: str = "report") -> tuple[str, ...]:

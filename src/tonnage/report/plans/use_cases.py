@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tonnage.errors import option
 from tonnage.plan.limit import LimitUse
 from tonnage.plan.use_cases import Arrangement, NotShared, UseCasePool, UseCases
-from tonnage.report.document import Document, Facts, Section, Table, Text, items, section
+from tonnage.report.document import Document, Facts, Section, Table, Text, document, items, section
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, sentence_of
 from tonnage.report.plans.answer import standby_text
 from tonnage.report.plans.confidence import not_sure_text
@@ -27,7 +27,7 @@ NOBODY = "no arrangement is possible"
 
 def use_cases_screen(found: UseCases, page: str = "report") -> Document:
     """The first screen: each question, the choice and the other arrangement, and what each use case sees."""
-    more = Text(text=f"{option('full')} prints each use case by itself; {option(page)} FILE.html writes the whole report of each.")
+    more = Text(f"{option('full')} prints each use case by itself; {option(page)} FILE.html writes the whole report of each.")
     return Document(sections=fitted(lambda room: (*_head(found, room), section("more", "", more))))
 
 
@@ -40,23 +40,20 @@ def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
     unsure = tuple(sentence_of(f"{name}, by itself: {text}") for name, plan in pairs if (text := not_sure_text(plan)))
     rows = tuple(row for row in (*_answer(found), *_each_alone(found)) if row[0] not in SPARED[: room.spared])
     return (
-        section("question", "", Facts(rows=(*clipped(asked, room), *left))),
+        section("question", "", Facts((*clipped(asked, room), *left))),
         section("not-sure", "", items(unsure[: room.warnings], "warning")),
-        section("use-cases", "", Facts(rows=clipped(rows, room))),
+        section("use-cases", "", Facts(clipped(rows, room))),
         section("seen", "", None if found.choice is None or not room.rows else _seen(found.choice, room.rows)),
     )
 
 
 def use_cases_text(found: UseCases) -> Document:
     """Everything for a terminal: the choice, each use case by itself in short, and then in full."""
-    return Document(sections=(*_sections(found), _alone(found), *_in_full(found)))
-
-
-def _in_full(found: UseCases) -> Iterator[Section]:
+    whole = list[Section]()
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = full_sections(plan)
-        yield replace(first, title=f"{name}, by itself")
-        yield from rest
+        whole += [replace(first, title=f"{name}, by itself"), *rest]
+    return document(*_sections(found), _alone(found), *whole)
 
 
 def use_cases_report(found: UseCases) -> Document:
@@ -64,23 +61,25 @@ def use_cases_report(found: UseCases) -> Document:
     named = zip(found.names, found.plans, strict=True)
     alone = [one for place, (name, plan) in enumerate(named, 1) for one in named_sections(plan, f"{name}, by itself", place)]
     title = f"{len(found.names)} use cases on one fleet"
-    return Document(title=title, subtitle=made_by(found.plans[0]), sections=(*_sections(found), _alone(found), *alone))
+    return document(*_sections(found), _alone(found), *alone, title=title, subtitle=made_by(found.plans[0]))
 
 
 def use_cases_why(found: UseCases) -> Document:
     """Why the fleet is what it is: the two arrangements, and then the reasons of each use case by itself."""
-    sections = [section("use-cases", "Use cases on one fleet", Facts(rows=_answer(found)))]
+    sections = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
     for name, plan in zip(found.names, found.plans, strict=True):
         first, *rest = why_text((plan,)).sections
         sections += [replace(first, title=f"{name}, by itself"), *rest]
-    return Document(sections=tuple(sections))
+    return document(*sections)
 
 
 def brief_lines(found: UseCases) -> tuple[str, ...]:
     """The answer in ten lines at most, none of them folded."""
     rows = [*_answer(found)]
     if found.choice is not None:
-        rows += [(name, "; ".join(_limits(found.choice, name)) or "no limits") for name in found.names]
+        cases = [case for pool in found.choice.pools for case in pool.cases]
+        uses = {name: [use_text(use) for case in cases if case.name == name for use in case.limits] for name in found.names}
+        rows += [(name, "; ".join(texts) or "no limits") for name, texts in uses.items()]
     if len(rows) > BRIEF:
         rows = [*rows[: BRIEF - 1], ("…", f"and {len(rows) - BRIEF + 1} more use cases")]
     column = max(13, *(len(name) + 2 for name, _ in rows))
@@ -124,14 +123,10 @@ def _of_each(texts: Iterable[tuple[str, str]]) -> str:
 
 
 def _sections(found: UseCases) -> tuple[Section, ...]:
-    parts = [section("use-cases", "Use cases on one fleet", Facts(rows=_answer(found)))]
+    parts = [section("use-cases", "Use cases on one fleet", Facts(_answer(found)))]
     if found.choice is not None:
-        parts.append(section("seen", "Limits and latencies", _seen(found.choice), Text(text=BOUND, tone="note")))
+        parts.append(section("seen", "Limits and latencies", _seen(found.choice), Text(BOUND, tone="note")))
     return tuple(parts)
-
-
-def _limits(choice: Arrangement, name: str) -> list[str]:
-    return [use_text(use) for pool in choice.pools for case in pool.cases if case.name == name for use in case.limits]
 
 
 def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
@@ -200,14 +195,9 @@ def standbys_text(found: Arrangement) -> str:
 
 def use_text(use: LimitUse) -> str:
     """A limit with its value, such as "TTFT p95 ≤ 500 ms: 329 ms"."""
-    value = (
-        "nothing to measure"
-        if use.value_ms is None
-        else f"{number(use.value_ms)} ms"
-        if use.limit.share is None
-        else value_text(use.limit, use.value_ms)
-    )
-    return f"{use.limit}: {value}"
+    if use.value_ms is None:
+        return f"{use.limit}: nothing to measure"
+    return f"{use.limit}: {f'{number(use.value_ms)} ms' if use.limit.share is None else value_text(use.limit, use.value_ms)}"
 
 
 def not_shared_text(why: NotShared) -> str:

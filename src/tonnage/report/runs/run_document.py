@@ -7,19 +7,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.steady import DEFINITIONS, trends
-from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text, items, section
-from tonnage.report.numbers import ABSENT, number, plain, sentence_of
-from tonnage.report.runs.latency_figures import boxes, heat_map, loads_table, swept, ttft_by_prompt
-from tonnage.report.runs.shown_run import NO_GAPS, NO_TOKENS, load_words, name, reasons, remarks, verdict
-from tonnage.report.runs.time_figures import gaps_by_position, in_flight, percentiles_over_time, request_gantt, server_figures
+from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text, document, facts_known, items, section
+from tonnage.report.numbers import ABSENT, STATISTICS, number, plain, sentence_of, statistics
+from tonnage.report.runs.figures import (
+    boxes,
+    gaps_by_position,
+    heat_map,
+    in_flight,
+    loads_table,
+    percentiles_over_time,
+    request_gantt,
+    server_figures,
+    swept,
+    ttft_by_prompt,
+)
+from tonnage.report.runs.shown_run import NO_GAPS, NO_TOKENS, ShownRun, load_words, name, reasons, remarks, verdict
 from tonnage.report.simulated import timeline_page
 
 if TYPE_CHECKING:
-    from tonnage.report.runs.shown_run import ShownRun
     from tonnage.results.timeline import Timeline
 
 
-STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 METRICS = (
     ("ttft", "time to first token"),
     ("itl", "single gaps between tokens"),
@@ -31,23 +39,14 @@ TTFT, E2E = "Time to first token", "Request latency"
 
 def run_report(runs: Sequence[ShownRun], timeline: Timeline | None = None) -> Document:
     """The report of one run; of several, the loads side by side first, then each of them. A timeline's panels come last."""
-    document = _run_report(runs)
-    if timeline is None:
-        return document
-    return replace(document, sections=(*document.sections, *timeline_page(timeline, "").sections))
-
-
-def _run_report(runs: Sequence[ShownRun]) -> Document:
     first = runs[0]
+    slots = () if timeline is None else timeline_page(timeline, "").sections
     if len(runs) == 1:
-        return Document(title=_title(first), subtitle=_by(first), sections=tuple(s for s in _sections(first) if s.blocks))
-    parts = [_of_several(s, place, run) for place, run in enumerate(runs, 1) for s in _sections(run) if s.blocks]
-    head = (_sweep_answer(runs), *(s for s in _together(runs) if s.blocks))
-    return Document(title=f"{name(first)} under {len(runs)} loads, {first.kind}", subtitle=_by(first), sections=(*head, *parts))
-
-
-def _title(run: ShownRun) -> str:
-    return f"{name(run)}, {load_words(run)}: {run.kind}"
+        found, title = _sections(first), f"{name(first)}, {load_words(first)}: {first.kind}"
+    else:
+        parts = (_of_several(s, place, run) for place, run in enumerate(runs, 1) for s in _sections(run))
+        found, title = (*_together(runs), *parts), f"{name(first)} under {len(runs)} loads, {first.kind}"
+    return document(*(s for s in found if s.blocks), *slots, title=title, subtitle=_by(first))
 
 
 def _by(run: ShownRun) -> str:
@@ -64,13 +63,15 @@ def _of_several(one: Section, place: int, run: ShownRun) -> Section:
 
 def _sections(run: ShownRun) -> tuple[Section, ...]:
     found = trends(run.requests)
+    otherwise = "No TTFT per 1,000 prompt tokens: that takes 20 completed requests with prompts of different lengths."
+    slope = _slope(found["ttft_ms_per_1000_prompt_tokens"], "of TTFT per 1,000 prompt tokens", otherwise)
     return (
         _answer(run),
         _latencies(run),
-        section("first-token", TTFT, *_prompt_slope(found), boxes((run,), "ttft-box", TTFT, _ttft), ttft_by_prompt(run, found)),
+        section("first-token", TTFT, slope, boxes((run,), "ttft-box", TTFT, "ttft_ms"), ttft_by_prompt(run, found)),
         section("tokens", "Token-to-token latency", *_position(run, found)),
-        section("whole", E2E, boxes((run,), "e2e-box", E2E, _e2e)),
-        section("lengths", "Lengths", *_limits(found), heat_map(run)),
+        section("whole", E2E, boxes((run,), "e2e-box", E2E, "e2e_ms")),
+        section("lengths", "Lengths", *_limits(found), heat_map(run.isl, run.osl) if run.rows.size else None),
         section(
             "time",
             "Over the run",
@@ -82,14 +83,6 @@ def _sections(run: ShownRun) -> tuple[Section, ...]:
         section("server", "What the server said", *server_figures(run)),
         _made(run),
     )
-
-
-def _ttft(run: ShownRun) -> Any:
-    return run.ttft_ms
-
-
-def _e2e(run: ShownRun) -> Any:
-    return run.e2e_ms
 
 
 def _answer(run: ShownRun) -> Section:
@@ -106,14 +99,7 @@ def _answer(run: ShownRun) -> Section:
         ("output tokens/s", number(s.output_tokens_per_second)),
     )
     against = items(tuple(map(sentence_of, reasons(run))), "warning")
-    return section(
-        "answer",
-        "Result",
-        Text(text=words, tone="answer"),
-        Facts(rows=cards, big=True),
-        against,
-        items(remarks(run), "note"),
-    )
+    return section("answer", "Result", Text(words, tone="answer"), Facts(cards, big=True), against, items(remarks(run), "note"))
 
 
 def _latencies(run: ShownRun) -> Section:
@@ -124,39 +110,28 @@ def _latencies(run: ShownRun) -> Section:
     for metric, words in METRICS:
         values, sure = getattr(run.summary, f"{metric}_ms"), known.get(f"{metric}_ms", {}).get("mean")
         between = "–".join(map(number, sure)) if sure and None not in sure else ABSENT
-        rows.append((f"{metric.upper()}, {words}", *(number(getattr(values, each)) for each in STATISTICS), between))
+        rows.append((f"{metric.upper()}, {words}", *statistics(values), between))
     sure_of = f"mean, {known.get('confidence', 0.95):.0%} interval"
-    header = ("latency, ms", *STATISTICS, sure_of)
-    table = Table(
-        caption=f"Latencies of {run.summary.counted:,} completed requests",
-        header=header,
-        rows=tuple(rows),
-        spare=("p90", "p50"),
-        note=sentence_of(run.summary.window),
-    )
+    caption, header = f"Latencies of {run.summary.counted:,} completed requests", ("latency, ms", *STATISTICS, sure_of)
+    table = Table(caption=caption, header=header, rows=tuple(rows), spare=("p90", "p50"), note=sentence_of(run.summary.window))
     definitions = tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric, _ in METRICS)
-    return section("latencies", "Latencies", table.filled(sure_of), Facts(rows=definitions))
+    return section("latencies", "Latencies", table.filled(sure_of), Facts(definitions))
 
 
 def _slope(line: Mapping[str, float] | None, what: str, otherwise: str) -> Text:
     if line is None:
-        return Text(text=otherwise, tone="note")
+        return Text(otherwise, tone="note")
     slope, error = line["slope"], line["standard_error"]
     little = ", which does not stand out from 0" if abs(slope) < 2 * error else ""
-    return Text(text=f"{number(slope)} ± {number(error)} ms {what} (slope of a straight line, ± its standard error){little}.")
-
-
-def _prompt_slope(found: Mapping[str, Any]) -> tuple[Text, ...]:
-    otherwise = "No TTFT per 1,000 prompt tokens: that takes 20 completed requests with prompts of different lengths."
-    return (_slope(found["ttft_ms_per_1000_prompt_tokens"], "of TTFT per 1,000 prompt tokens", otherwise),)
+    return Text(f"{number(slope)} ± {number(error)} ms {what} (slope of a straight line, ± its standard error){little}.")
 
 
 def _position(run: ShownRun, found: Mapping[str, Any]) -> tuple[Block | None, ...]:
     drawn = gaps_by_position(run, found)
     if drawn is None:
-        return (Text(text=NO_GAPS, tone="note"),)
+        return (Text(NO_GAPS, tone="note"),)
     otherwise = "No drift of ITL: that takes 20 completed requests with outputs of some length."
-    note = None if run.tokens is not None else Text(text=NO_TOKENS, tone="note")
+    note = None if run.tokens is not None else Text(NO_TOKENS, tone="note")
     return (_slope(found["itl_ms_per_1000_output_tokens"], "of ITL per 1,000 output tokens, the drift", otherwise), note, drawn)
 
 
@@ -171,7 +146,7 @@ def _limits(found: Mapping[str, Any]) -> tuple[Block, ...]:
         ("Output, p99", f"{output} tokens"),
         ("Both together, p99", f"{both} tokens (TensorRT-LLM: max_seq_len; vLLM: max_model_len; SGLang: context_length)"),
     )
-    return (Text(text=words), Facts(rows=rows))
+    return (Text(words), Facts(rows))
 
 
 def _made(run: ShownRun) -> Section:
@@ -189,36 +164,32 @@ def _made(run: ShownRun) -> Section:
         ("Tonnage", str(source.get("tonnage", ""))),
         ("Date", str(source.get("date", ""))),
     )
-    command = Command(text=str(source["command"])) if source.get("command") else None
-    return section("made", "How it was made", command, Facts(rows=tuple(row for row in rows if row[1])))
+    command = Command(str(source["command"])) if source.get("command") else None
+    return section("made", "How it was made", command, facts_known(rows))
 
 
-def _sweep_answer(runs: Sequence[ShownRun]) -> Section:
+def _together(runs: Sequence[ShownRun]) -> tuple[Section, ...]:
+    """What several loads say side by side."""
     best = max(runs, key=lambda run: run.summary.requests_per_second)
     words = (
         f"{name(runs[0])} completed at most {number(best.summary.requests_per_second)} requests/s, under {load_words(best)}, "
         f"with a TTFT p95 of {number(best.summary.ttft_ms.p95)} ms; {len(runs)} loads were {runs[0].kind}."
     )
     against = tuple(sentence_of(f"{load_words(run)}: {reason}") for run in runs for reason in reasons(run))
-    return section("answer", "Result", Text(text=words, tone="answer"), items(against, "warning"))
-
-
-def _together(runs: Sequence[ShownRun]) -> tuple[Section, ...]:
+    drawn = swept(runs) if any(run.rows.size for run in runs) else loads_table(runs)
+    each = (boxes(runs, "ttft-boxes", TTFT, "ttft_ms"), boxes(runs, "e2e-boxes", E2E, "e2e_ms"))
     return (
-        section("sweep", "Latency and throughput", swept(runs) if any(run.rows.size for run in runs) else loads_table(runs)),
-        section("boxes", "Latencies side by side", boxes(runs, "ttft-boxes", TTFT, _ttft), boxes(runs, "e2e-boxes", E2E, _e2e)),
+        section("answer", "Result", Text(words, tone="answer"), items(against, "warning")),
+        section("sweep", "Latency and throughput", drawn),
+        section("boxes", "Latencies side by side", *each),
     )
-
-
-# A run, or a sweep of runs, as JSON values: metrics, trends, and what the run folder says of the measurement.
 
 
 def run_values(runs: Sequence[ShownRun]) -> dict[str, Any]:
     """One run as an object like the one that ``bench`` prints; several as its "points"."""
-    points = [_values(run) for run in runs]
+    points = []
+    for run in runs:
+        found = {**trends(run.requests), "definitions": DEFINITIONS}
+        said = {"run": run.name, "kind": run.kind, "scenario": dict(run.scenario)}
+        points.append({**said, **run.summary.to_json(), **run.facts, "trends": found})
     return points[0] if len(points) == 1 else {"points": points}
-
-
-def _values(run: ShownRun) -> dict[str, Any]:
-    found = {**trends(run.requests), "definitions": DEFINITIONS}
-    return {"run": run.name, "kind": run.kind, "scenario": dict(run.scenario), **run.summary.to_json(), **run.facts, "trends": found}

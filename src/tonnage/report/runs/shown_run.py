@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import DataError, InputError
+from tonnage.errors import InputError
 from tonnage.report.numbers import counted, plain
 from tonnage.results.metrics import Summary, counted_rows, summarize
 from tonnage.results.requests import Requests
-from tonnage.results.store import TOKENS, read_run, read_tokens
+from tonnage.results.store import TOKENS, checked, read_mapping, read_run, read_tokens
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -20,34 +19,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Reads what a server said of itself while a run lasted.
-
-
 FILE = "server_metrics.parquet"
-
 # By name without labels: seconds of the run, and the values of all labels at that moment, one after the other
 Readings = Mapping[str, tuple[tuple[float, float], ...]]
 
 
 def read_server_metrics(folder: Path) -> Readings:
     """The readings of a run folder; empty where it holds none. Raises DataError: the file is damaged."""
+    path = folder / FILE
+    found: Readings = checked(path, _readings, "measure again") if path.is_file() else {}
+    return found
+
+
+def _readings(path: Path) -> Readings:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = folder / FILE
-    if not path.is_file():
-        return {}
-    try:
-        table = pq.ParquetFile(path).read()
-        columns = (
-            table.column("time_ns").to_pylist(),
-            table.column("name").cast(pa.string()).to_pylist(),
-            table.column("value").to_pylist(),
-        )
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise DataError(f"{path}: is damaged ({' '.join(str(error).split())[:160]}); measure again") from None
+    table = pq.ParquetFile(path).read()
+    names = table.column("name").cast(pa.string()).to_pylist()
     found: dict[str, list[tuple[float, float]]] = {}
-    for time_ns, name, value in zip(*columns, strict=True):
+    for time_ns, name, value in zip(table.column("time_ns").to_pylist(), names, table.column("value").to_pylist(), strict=True):
         found.setdefault(name.partition("{")[0], []).append((time_ns / 1e9, value))
     return {name: tuple(rows) for name, rows in found.items()}
 
@@ -128,12 +119,7 @@ def read_shown_runs(folder: Path) -> tuple[ShownRun, ...]:
 
 def _read(folder: Path) -> ShownRun:
     found, path = read_run(folder), folder / "run.json"
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: is damaged ({' '.join(str(error).split())[:160]}); measure again") from None
-    if not isinstance(facts, dict):
-        raise DataError(f"{path}: is damaged (not a mapping); measure again")
+    facts = checked(path, read_mapping, "measure again") if path.is_file() else {}
     tokens = None
     if (folder / TOKENS).is_file():
         offsets, lengths = read_tokens(folder)
@@ -163,9 +149,6 @@ def _load(run: ShownRun) -> tuple[float, str]:
     said = arrivals if isinstance(arrivals, Mapping) else {}
     value = said.get("concurrency") or said.get("rate")
     return (float(value) if isinstance(value, int | float) else float("inf"), run.name)
-
-
-# A run in words: what ran, under which load, and what a reader must know of it.
 
 
 NO_TOKENS = (

@@ -18,8 +18,8 @@ LETTERS = "abcdefgh"
 WIDTH, HEIGHT = 64, 16  # columns and lines inside the axes, at most and always
 MARGIN = 8  # columns of the numbers next to the axis
 NARROWEST_PLOT = 24
+# Where two series share a place
 SEVERAL = "#"
-"""Where two series share a place."""
 
 
 def plot_text(plot: Plot, columns: int) -> str:
@@ -246,15 +246,12 @@ def _table(table: Table) -> str:
     return "\n".join([*caption, *table_lines(table, width()), *note])
 
 
-# A document as Markdown, for a wiki, a merge request or a mail: the figures are there as their numbers.
-
-
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 _MARKS = {"warning": "**Warning:** ", "note": ""}
 
 
 def markdown(document: Document) -> str:
-    """The document as Markdown text."""
+    """The document as Markdown text, for a wiki, a merge request or a mail: the figures are there as their numbers."""
     parts = [line for line in (document.title and f"# {plain(document.title)}", plain(document.subtitle)) if line]
     for section in document.sections:
         parts += _markdown_section(section)

@@ -98,6 +98,9 @@ def rounds_with_blocks(m, more):
 PLACE_2, PIECE_2 = 23, 39
 """Bits of a place and of a piece in a name; one bit says whether it is the name of a whole block or of one's beginning."""
 
+LINE_2 = 3
+"""Bits of a place that do not change the line of the table in which its name is: a prompt's blocks are looked up in order."""
+
 EMPTY = -1
 FACTOR = 0x9E3779B97F4A7C15
 
@@ -110,8 +113,9 @@ def name_of(piece, place, begins):
 
 @part()
 def home_of(c, name):
-    """Where a name would like to be in the table: the highest bits of a product."""
-    return np.int64((np.uint64(name) * np.uint64(FACTOR)) >> np.uint64(c.note.shift))
+    """Where a name would like to be in the table: eight places in a row share a line of memory, which the highest bits of a product say."""
+    line = (np.uint64(name >> (LINE_2 + 1) | (name & 1) << 60) * np.uint64(FACTOR)) >> np.uint64(c.note.shift)
+    return np.int64(line) << LINE_2 | (name >> 1) & ((1 << LINE_2) - 1)
 
 
 @part()

@@ -12,7 +12,7 @@ from tonnage.errors import InputError, option
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, UNFINISHED, gap_edges_ns
-from tonnage.simulator.kernel.blocks import EMPTY, PIECE_2, PLACE_2
+from tonnage.simulator.kernel.blocks import EMPTY, LINE_2, PIECE_2, PLACE_2
 from tonnage.simulator.kernel.decoding import CELLS_2
 from tonnage.simulator.kernel.memory import NEVER, SETTINGS, SLOT, STATE, STEP, Lists, Log, Machine, Prices, Rows, Tallies, Watch
 from tonnage.simulator.kernel.prefix_cache import NOTE, Cache
@@ -228,10 +228,10 @@ def cache_of(trace: Trace, contents: Contents, knobs: EngineKnobs, windows: Wind
         raise InputError(f"a prefix cache of {count:,} blocks, or requests of {longest:,} tokens: that is more than can be simulated")
     on = scheduler.NAMES is not None and knobs.prefix_caching
     slots, wide = (int(cfg["slots"]), -(-longest // size) + windows.of(longest) + 1) if on else (0, 0)
-    seats = ring_size(2 * (count + own * scheduler.PARTIAL) + 2)
+    seats = ring_size(4 * (count + own * scheduler.PARTIAL) + (2 << LINE_2))
     note = np.zeros(1, NOTE)[0]
     note["on"], note["names"], note["partial"] = on, scheduler.NAMES or 0, scheduler.PARTIAL
-    note["shift"] = 65 - seats.bit_length()
+    note["shift"] = 65 + LINE_2 - seats.bit_length()
     before, after = _rings(first)
     rows, graph, session = len(trace), trace.graph(), plain(trace.session(), np.int64)
     return Cache(

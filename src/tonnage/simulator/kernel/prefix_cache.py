@@ -40,7 +40,7 @@ NOTE = record_of(
     "on",  # whether the engine has a prefix cache; else this is only about who follows whom
     "names",  # SCHEDULED, COMPUTED or COMPLETE
     "partial",  # whether beginnings of blocks are found
-    "shift",  # 64 less the bits of a seat in the table of names
+    "shift",  # 64 less the bits of a line in the table of names
     "found",  # blocks that the last one who was looked at finds …
     "kept",  # … of which so many are in the cache …
     "idle",  # … and so many of these are held by nobody

@@ -277,7 +277,7 @@ def check_trace(trace: Trace) -> None:
     """Refuse what nobody could send. Raises InputError: due times out of order, or lengths below one token."""
     if len(trace) and (int(trace.isl.min()) < 1 or int(trace.osl.min()) < 1):
         raise InputError("lengths: a prompt and an output have one token or more")
-    due = trace.due_ps[trace.firsts()]
+    due = trace.due_ps if trace.pause_ps is None else trace.due_ps[trace.firsts()]
     if trace.concurrency == 0 and len(due) and (int(due[0]) < 0 or bool(np.any(due[1:] < due[:-1]))):
         raise InputError("arrivals: due times are 0 or more and in order")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
+from tonnage.plan.reason import BrokenOnManyInstances
 from tonnage.sizing.loads.instance import WITHIN_S, Instance, burst_factor, middle
 from tonnage.sizing.loads.load_scan import statistic_s
 from tonnage.sizing.loads.ready import STABLE
@@ -202,10 +203,9 @@ class FleetAtPeak:
             seen = self.seen(systems, router, seed)
             summary = seen.summary
             values.append([value for _, value in self.latencies_s(summary)])
-            if (worst := self._worst(values[-1])) is not None:
+            further = [_of_a_further(draws) for draws in zip(*values, strict=True)]
+            if (worst := self._worst(values[-1]) or self._worst(further)) is not None:
                 break
-        else:
-            worst = self._worst([_of_a_further(draws) for draws in zip(*values, strict=True)])
         return FleetRun(
             systems=systems,
             instances=count,
@@ -235,21 +235,29 @@ class FleetAtPeak:
 
 
 def _of_a_further(draws: Sequence[float]) -> float:
-    """What a further draw stays below with a probability of 90 %; of one draw alone, what it showed."""
-    if len(draws) == 1:
-        return draws[0]
+    """What a further draw than three stays below with a probability of 90 %; of fewer draws, the least of it whatever the others show."""
     mean = math.fsum(draws) / len(draws)
+    if len(draws) < 3:
+        return mean + (max(draws) - min(draws)) / 2 * math.sqrt(FURTHER**2 - 1 / 3)
     return mean + FURTHER * math.sqrt(math.fsum((one - mean) ** 2 for one in draws) / (len(draws) - 1))
 
 
-def check(fleet: FleetAtPeak, needed: int) -> FleetCheck:
+def check(fleet: FleetAtPeak, needed: int, worth: Callable[[int], bool] = lambda _: True) -> FleetCheck:
     """The fleet at the number of systems that the search asks for, and at more where a limit breaks, up to ``MOST_TIMES`` as many.
 
-    ``FleetCheck.holds`` is false where these do not hold either.
+    ``FleetCheck.holds`` is false where these do not hold either, or where further ones are not ``worth`` a simulation:
+    ``FleetCheck.systems`` then is the number that would be next.
     """
     runs, systems = [fleet.run(needed)], needed
     while not runs[-1].holds and systems < MOST_TIMES * needed:
         systems += max(1, systems // fleet.layout.systems_per_instance // 64) * fleet.layout.systems_per_instance
+        if not worth(systems):
+            break
         runs.append(fleet.run(systems))
-    held = next((run.systems for run in runs if run.holds), needed)
-    return FleetCheck(by_division=needed, systems=held, runs=tuple(runs))
+    return FleetCheck(by_division=needed, systems=systems, runs=tuple(runs))
+
+
+def never_holds(verdict: FleetCheck) -> BrokenOnManyInstances:
+    """The limit that breaks on the largest fleet that was simulated."""
+    largest = max((run for run in verdict.runs if run.worst is not None), key=lambda run: run.systems)
+    return BrokenOnManyInstances(breach=largest.worst, instances=largest.instances)  # type: ignore[arg-type]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.power import Draw, clock, draw, steady_load
 from tonnage.perf.ranges import marks
-from tonnage.plan.candidate import MOST_TIMES, Candidate, Confidence, GpuLimit, Identity, MemoryPart, MemoryUse, Pool, Power, percent_key
+from tonnage.plan.candidate import MOST_TIMES, Candidate, Confidence, GpuLimit, MemoryPart, MemoryUse, Pool, Power, percent_key
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION, Load, limit_of
@@ -234,7 +233,7 @@ def _pools(sized: Sized) -> tuple[Pool, ...]:
     """The instances of the deployment on their systems, by what they do; both of two pools are in the same systems."""
     trial, instance, started = sized.ready.trial, sized.ready.instance, _command(sized)
     need = sized.contender.layout.of(sized.systems + sized.contender.question.spare)
-    names = {part.name: getattr(trial.identity, part.name) for part in fields(Identity)}
+    names = trial.identity.names
     return tuple(
         Pool(
             **names,

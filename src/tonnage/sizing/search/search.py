@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.candidate import FAR, first_rows
 from tonnage.plan.fleet import FleetCheck
-from tonnage.plan.reason import Behind, BrokenEarly, BrokenOnManyInstances, NeedsMoreGpus, NotSure, Outdone, Reason, Rejected
+from tonnage.plan.reason import Behind, BrokenEarly, NeedsMoreGpus, NotSure, Outdone, Reason, Rejected
 from tonnage.sizing.loads.confidence import levels
-from tonnage.sizing.loads.fleet_check import check
+from tonnage.sizing.loads.fleet_check import check, never_holds
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.ready import MARGIN, Ready
 from tonnage.sizing.progress import Steps, parallel
@@ -209,23 +209,30 @@ class Search:
         return [asked, *sorted((level for level in levels(asked) if level < asked), reverse=True), None]
 
     def _checked(self, found: list[Sized]) -> tuple[list[Sized], FleetCheck | None, dict[int, Rejected]]:
-        """The deployments with the first of them at a number of systems that the whole fleet was seen to hold; others that never hold."""
+        """The deployments with the first of them at a number of systems that the whole fleet was seen to hold; others that never hold.
+
+        The fleet of a deployment is simulated as long as no other one might do with less.
+        """
         if self.question.load != "open" or self.question.offline or isinstance(self.aim, MostLoad) or self.care == QUICK:
             return found, None, {}
         verdicts: dict[int, FleetCheck] = {}
         failed: dict[int, Rejected] = {}
-        while found and found[0].ready.place not in verdicts and len(verdicts) + len(failed) < RECHECKED:
-            first = found[0]
-            verdict = check(first.contender.at_peak(first.slowdown), first.systems)
-            if verdict.holds:
-                verdicts[first.ready.place] = verdict
-                found = sorted((replace(first, systems=verdict.systems, checked=True), *found[1:]), key=self.key)
+        found = [replace(one, checked=False) for one in found]
+        while (left := [one for one in found if len(verdicts | failed) < RECHECKED or one.ready.place in verdicts]) and not left[0].checked:
+            first, place = left[0], left[0].ready.place
+            needed = verdicts[place].by_division if place in verdicts else first.systems
+            verdict = verdicts[place] = check(first.contender.at_peak(first.slowdown), needed, partial(self._comes_first, first, left[1:2]))
+            found = [one for one in found if one is not first]
+            if verdict.holds or verdict.systems > verdict.runs[-1].systems:
+                found = sorted((replace(first, systems=verdict.systems, checked=verdict.holds), *found), key=self.key)
             else:
-                failed[first.ready.place] = first.ready.trial.rejected(_never_holds(verdict))
-                found = found[1:]
-        known = [one for one in found if one.ready.place in verdicts][:1]
-        found = [*known, *(one for one in found if one not in known)]
+                failed[place] = first.ready.trial.rejected(never_holds(verdict))
+        found = [*left[:1], *(one for one in found if one not in left[:1])]
         return found, verdicts.get(found[0].ready.place) if found else None, failed
+
+    def _comes_first(self, one: Sized, rivals: list[Sized], systems: int) -> bool:
+        """Whether a deployment on so many systems still comes before the next best."""
+        return not rivals or not isinstance(self.aim, FewestGpus) or self.key(replace(one, systems=systems)) < self.key(rivals[0])
 
     def _saving(self, contenders: list[Contender], best: Sized, asked: list[Sized]) -> list[Sized]:
         """What the contest found, with others that need fewer GPUs than the best, whose fleet took more; empty if no other does."""
@@ -361,8 +368,8 @@ class Contest:
 
         ``quick`` are those of short runs.
         """
-        seen = {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
-        seen = {one.ready.place: one for one in quick} | seen
+        seen: dict[int, Sized | Behind] = {one.ready.place: one for one in quick}
+        seen |= {place: outcome for place, outcome in self.outcomes.items() if isinstance(outcome, Sized | Behind)}
         found: dict[Deployment, float] = {}
         for one in contenders:
             outcome = seen.get(one.ready.place)
@@ -485,12 +492,6 @@ def _not_sure(one: Sized) -> Rejected:
     """A deployment that short runs had found to carry the load with the confidence, and that by itself does not."""
     breach, times = one.contender.alone_at(one.slowdown), one.slowdown.steps / one.contender.as_asked.steps
     return one.ready.trial.rejected(NotSure(breach=breach, step_factor=times))
-
-
-def _never_holds(verdict: FleetCheck) -> BrokenOnManyInstances:
-    """The limit that breaks on the largest fleet that was simulated."""
-    largest = max((run for run in verdict.runs if run.worst is not None), key=lambda run: run.systems)
-    return BrokenOnManyInstances(breach=largest.worst, instances=largest.instances)  # type: ignore[arg-type]
 
 
 def alone(question: Question, candidate: Candidate, runs: Runs) -> Sized | None:
