@@ -79,12 +79,15 @@ def usage_of(document: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(usage, dict):
         return {}
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
-    said = {
-        "prompt": usage.get("prompt_tokens", usage.get("input_tokens")),
-        "tokens": usage.get("completion_tokens", usage.get("output_tokens")),
-        "cached": details.get("cached_tokens") if isinstance(details, dict) else None,
-    }
-    return {name: count for name, count in said.items() if isinstance(count, int) and 0 <= count < 2**40}
+    found: dict[str, Any] = {}
+    for name, count in (  # a comprehension would be half as slow again, and there may be one for every event
+        ("prompt", usage.get("prompt_tokens", usage.get("input_tokens"))),
+        ("tokens", usage.get("completion_tokens", usage.get("output_tokens"))),
+        ("cached", details.get("cached_tokens") if isinstance(details, dict) else None),
+    ):
+        if isinstance(count, int) and 0 <= count < 2**40:
+            found[name] = count
+    return found
 
 
 def error_of(document: dict[str, Any]) -> str:

@@ -329,10 +329,10 @@ class SelfTest:
         return asdict(self)
 
 
-def self_test(*, streams: int = 64, requests: int = 0, schedule: Schedule | None = None) -> SelfTest:
+def self_test(*, streams: int = 64, requests: int = 0) -> SelfTest:
     """Compare the client with what the exact server wrote down; by default three requests per stream, 50 ms and 10 ms a token."""
     count = requests or 3 * streams
-    with exact_server(schedule or Schedule()) as url, tempfile.TemporaryDirectory() as folder:
+    with exact_server(Schedule()) as url, tempfile.TemporaryDirectory() as folder:
         target, endpoint = parse_url(url), find_endpoint("chat", model="exact")
         setup = Setup(target=target, endpoint=endpoint, prompts=prompts(seed=0, tokenizer=None), head=request_head(target, endpoint.path))
         lengths = Lengths(mean=200), Lengths(mean=TOKENS)

@@ -177,7 +177,6 @@ class Reading:
     ttft_s: tuple[float, float] | None  # and tpot_s: p50 and p95 over the latest requests
     tpot_s: tuple[float, float] | None
     left_s: float | None  # seconds until the end, by the clock or by the share that is done
-    elapsed_s: float  # seconds since the beginning
 
 
 class Live:
@@ -228,7 +227,6 @@ class Live:
             ttft_s=_percentiles(self._ttft),
             tpot_s=_percentiles(self._tpot),
             left_s=left,
-            elapsed_s=gone,
         )
 
 

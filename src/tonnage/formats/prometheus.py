@@ -64,10 +64,6 @@ class Page:
         """The values of the samples of a name."""
         return tuple(one.value for one in self.of(name))
 
-    def under(self, prefix: str) -> tuple[str, ...]:
-        """The names of series that begin so."""
-        return tuple(name for name in self._by_name if name.startswith(prefix))
-
 
 def _samples(text: str) -> Iterator[Sample]:
     for line in text.splitlines():

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tonnage.errors import InputError
 from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.limit import limit_of
 from tonnage.plan.reason import NothingMeetsLimits, NotSure
@@ -19,9 +20,11 @@ from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.progress import Steps, parallel
 from tonnage.sizing.search.contender import DOUBT
 from tonnage.sizing.search.learned import Learned
+from tonnage.sizing.search.search_space import traffic
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Care
+    from tonnage.sizing.loads.ready import Ready
     from tonnage.sizing.question import Question
     from tonnage.sizing.search.contender import Sized
     from tonnage.sizing.search.search import Answer, Search
@@ -89,12 +92,25 @@ def again(search: Search, question: Question, best: Sized | None = None, *, care
     asked, first = replace(question, have=(), growth_per_month=None), None if best is None else best.ready.trial.identity
     near = question.confidence == search.question.confidence and question.pools == search.question.pools
     learned = search.learned if near else Learned(shares=search.learned.shares)
-    another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care, first=first, learned=learned)
+    seeds = () if best is None or question.pools != search.question.pools else _with_its_knobs(search, asked, best)
+    another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=seeds, care=care, first=first, learned=learned)
     found = another.answer()
     if care == QUICK and found.best is not None and (found.best.in_doubt or _steep(found.best, best)):
         counted = replace(another, question=replace(asked, tune=False), care=SURE, seeds=(found.best.ready,), only=True).answer()
         return counted if counted.best is not None and counted.best.level == found.best.level else replace(another, care=SURE).answer()
     return found
+
+
+def _with_its_knobs(search: Search, question: Question, best: Sized) -> tuple[Ready, ...]:
+    """The choice with the knobs that it has, under the load of another question; none where these are the engine's own or do not fit."""
+    trial = best.ready.trial
+    if trial == best.ready.first:
+        return ()
+    try:
+        instance = search.runs.instance(trial.deployment, traffic(question, trial.system))
+    except InputError:
+        return ()
+    return (replace(best.ready, instance=instance),)
 
 
 def _steep(one: Sized, best: Sized | None) -> bool:

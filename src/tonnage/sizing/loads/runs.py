@@ -76,6 +76,11 @@ class Runs:
             self._by_request = True
             self._kept.clear()
 
+    @property
+    def kept(self) -> int:
+        """How many answers of runs are kept: a local page empties the memory when there are too many."""
+        return len(self._kept)
+
     def instance(self, deployment: Deployment, traffic: Traffic) -> Instance:
         """The deployment under a kind of traffic. Raises DoesNotFit: the weights or one request exceed the memory."""
         key = (deployment, traffic)
