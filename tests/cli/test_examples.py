@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("plans_of_this_run")
 def same_place_and_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "110")
-    monkeypatch.setattr("tonnage.cli.printing.today", lambda: DAY)
+    monkeypatch.setattr("tonnage.cli.size.today", lambda: DAY)
     monkeypatch.setattr("sys.argv", ["tonnage"])  # which a plan names as the command that it came from
 
 

@@ -219,12 +219,16 @@ def _tiers(best: Sized) -> tuple[HeldTier, ...]:
         )
         for tier in tiers
     ]
+    # The fleet of the choice was checked, and may carry less than one instance by itself: with fewer memories it is taken to lose as much
+    whole = contender.needed(best.slowdown, care=best.care)
+    checked = min(1.0, best.rate / whole[1].rate) if isinstance(whole, tuple) else 1.0
     found = []
     for kept, held in enumerate((cache, *below[:-1])):
         fewer = KvTiers(tiers=tiers[:kept], offloader=rules.name) if kept else OFF
         needed = _with_tiers(contender, fewer).needed(best.slowdown, care=best.care)
-        carried, systems = (needed[1].rate / pace * density, needed[0]) if isinstance(needed, tuple) else (None, None)
-        found.append(replace(held, per_system=carried, systems=systems))
+        rate = checked * needed[1].rate if isinstance(needed, tuple) else None
+        systems = None if rate is None else contender.layout.carrying(contender.load, rate).systems
+        found.append(replace(held, per_system=None if rate is None else rate / pace * density, systems=systems))
     return (*found, below[-1])
 
 

@@ -110,8 +110,13 @@ class Chromium:
             self.events.append(self._next())
 
     def value(self, script: str) -> Any:
-        """What a script says."""
-        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
+        """What a script says; where another page replaces the one that was asked, what it says there."""
+        try:
+            answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
+        except RuntimeError as error:
+            if "navigated" not in str(error):
+                raise
+            answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")

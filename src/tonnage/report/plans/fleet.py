@@ -321,6 +321,9 @@ def _tiers(plan: Plan, held: HeldSessions) -> list[str]:
         if before.per_system is None or before.systems is None or tier.per_system is None or tier.systems is None:
             said.append(f"no load holds the limits without {where}")
             continue
+        if number(before.per_system) == number(tier.per_system):
+            said.append(f"{where} adds nothing to {number(before.per_system)} a system")
+            continue
         gain = f"{where} raises {number(before.per_system)} a system to {number(tier.per_system)}"
         fewer, choice = before.systems - tier.systems, plan.choice
         if fewer > 0 and choice is not None:
