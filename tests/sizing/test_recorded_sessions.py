@@ -94,7 +94,11 @@ def test_a_plan_says_sessions_systems_and_what_each_takes(sessions, tmp_path):
     beyond = host.bytes_per_instance / cache.bytes_per_instance - 1  # of copies, only the rest adds to the cache
     tokens = [tier.blocks * served.deployment.knobs.tokens_per_block for tier in served.tiers]
     assert tokens == [pytest.approx(best.pools[0].kv_tokens * beyond, rel=1e-3)]
-    assert "host memory (vllm, 400 GB at 111 GB/s an instance) raises" in sessions_text(plan)
+    words = "host memory (vllm, 400 GB at 111 GB/s an instance)"
+    assert f"{words} adds nothing to {held.per_system:.1f} a system" in sessions_text(plan)
+    fewer = replace(cache, per_system=0.8 * held.per_system, systems=best.systems + 1)
+    text = sessions_text(replace(plan, sessions=replace(held, tiers=(fewer, host))))
+    assert f"{words} raises {fewer.per_system:.1f} a system to {held.per_system:.1f} and saves 1 of {fewer.systems} systems" in text
     table = markdown(report(plan))
     assert "requests/s per instance" in table
     assert "fleet saturates at" not in table, "a closed form that does not count what sessions leave in a cache"
