@@ -74,7 +74,7 @@ def compare_plan(
     invalid = InvalidRuns(include=include_invalid)
     found, choice = _believed(run, invalid), planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
-        raise InputError(f"{plan}: rests on measured points and predicts nothing of its own; give a plan that was simulated")
+        raise InputError(f"{plan}: rests on measured points and makes no prediction; give a plan that was simulated")
     count, between = instances or choice.instances, router or ROUTER
     replayed = replay(found.requests, choice.deployment, gpus_per_system=choice.gpus_per_system, instances=count, router=between)
     arrivals = found.scenario.get("arrivals")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tonnage.spec.hardware import Gpu
 
 
-# Terms that a user's own loads have fitted, in place of the shipped ones. On hardware that no shipped term speaks for, factors on
+# Terms that a user's own loads have fitted, in place of the shipped ones. On hardware that no shipped term covers, factors on
 # transferred terms keep what was transferred. These terms take nothing from them: four shares of the datasheet's rates, and the host's
 # seconds. What a sweep of loads cannot tell apart is one term here: launching layers is part of ``step_s``, and streaming tokens is part
 # of ``sequence_s``. All terms of the shipped presets that these stand for are cleared, so that nothing is counted twice. What remains

@@ -1,4 +1,4 @@
-"""Simulated engines on a clock on the wall: requests come when they come, and tokens leave when the engine says so."""
+"""Simulated engines on the wall clock: requests come when they come, and tokens leave when the engine says so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tonnage.units import NS_PER_S, PS_PER_NS
 
 
 class WallClock:
-    """Simulated picoseconds since the start of a server; ``speed`` of them pass in one picosecond on the wall."""
+    """Simulated picoseconds since the start of a server; ``speed`` of them pass in one picosecond of wall-clock time."""
 
     def __init__(self, speed: float = 1.0, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.speed = speed  # how many times as fast as the wall's the simulated time runs, where no change slows it
@@ -55,7 +55,7 @@ class WallClock:
         return moment
 
     def late_s(self, at: int) -> float:
-        """Seconds on the wall since simulated time was ``at``."""
+        """Wall-clock seconds since simulated time was ``at``."""
         return (self._now_ns() - self.moment_ns(at)) / NS_PER_S
 
 
@@ -83,7 +83,7 @@ class Instance:
         self._taken = 0
 
     def wakes_by(self, ring_at: Callable[[int], None], late: Callable[[float], None]) -> None:
-        """Let ``ring_at`` set an alarm, whose ring calls ``wake``; ``late`` takes the seconds on the wall by which deliveries were late."""
+        """Let ``ring_at`` set an alarm, whose ring calls ``wake``; ``late`` takes the wall-clock seconds by which deliveries were late."""
         self._ring_at, self._late = ring_at, late
 
     @property
@@ -92,7 +92,7 @@ class Instance:
         return max(self._clock.now(), self.engine.now)
 
     def wall_s(self, at: int) -> float:
-        """Seconds on the wall until its time is ``at``; below 0 where that is past."""
+        """Wall-clock seconds until its time is ``at``; below 0 where that is past."""
         return -self._clock.late_s(at)
 
     def release(self, blocks: int) -> None:

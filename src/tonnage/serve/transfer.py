@@ -46,7 +46,7 @@ class Waiting:
     tokens: int  # of its prompt
     computed_at: int  # and comes_at: when it was computed, and its last byte will have come, in picoseconds of the instance's clock
     comes_at: int
-    late_s: float = 0.0  # seconds on the wall from ``computed_at`` to the reply
+    late_s: float = 0.0  # wall-clock seconds from ``computed_at`` to the reply
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Transfers:
 
     role: Role  # whether its engines compute prompts for others, or decode what others computed
     link: KvLink  # between both
-    later: Callable[[float, Callable[[], object]], Any]  # calls a function after seconds on the wall
+    later: Callable[[float, Callable[[], object]], Any]  # calls a function after wall-clock seconds
     engine: str = field(default_factory=lambda: secrets.token_hex(16))  # the name of this server among others
     waiting: dict[str, Waiting] = field(default_factory=dict)  # what can be fetched, by request
     free: dict[str, int] = field(default_factory=dict)  # when the link of each instance is free again

@@ -187,7 +187,7 @@ def _watched(
         raise InputError(f"{option('url')}: no address is given; name an instance or a gateway, such as http://127.0.0.1:8000")
     choice = planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
-        raise InputError(f"{option('plan')}: {plan} rests on measured points and predicts nothing of its own; give one that was simulated")
+        raise InputError(f"{option('plan')}: {plan} rests on measured points and makes no prediction; give one that was simulated")
     signals = SIGNALS.get(find_engine(choice.deployment.engine).family)
     pages = Pages(urls, gpus=gpu_metrics, path=PATH if signals is None else signals.path)
     predictor = Predictor(choice.plan, choice.deployment, gpus_per_system=choice.gpus_per_system)
