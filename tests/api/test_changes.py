@@ -9,7 +9,7 @@ import pytest
 
 from tests.results.test_metrics import record
 from tonnage import api
-from tonnage.api.question.changes import autoscale_of, failures_of, scaling_of, seasons_of
+from tonnage.api.question.changes import autoscale_of, failures_of, seasons_of
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.question.simulation import simulation_of
 from tonnage.errors import InputError, InputErrors
@@ -21,7 +21,6 @@ from tonnage.simulator.changes import Failures, Restarts
 from tonnage.simulator.simulated_run import FleetFacts
 from tonnage.spec.arrivals import HourlyArrivals
 from tonnage.spec.deployment import Limit
-from tonnage.spec.scenario import ScalingAsked
 
 ASKED = {"model": "llama-3.1-8b", "isl": "1000", "osl": "100"}
 
@@ -160,31 +159,6 @@ def test_what_cannot_be_scaled_is_refused_in_one_line(asked, words) -> None:
         api.ask(**SCALING_ASKED, **asked)
     assert len(raised.value.lines) == 1
     assert words in raised.value.lines[0]
-
-
-def test_a_share_and_a_start_are_read_and_nothing_is_asked_without_the_switch() -> None:
-    assert scaling_of(ScalingAsked(autoscale=True, broken_hours="5%", start_time="3min")) == (0.05, 180.0)
-    assert scaling_of(ScalingAsked(autoscale=True, broken_hours=0.1)) == (0.1, None)
-    assert scaling_of(ScalingAsked(autoscale=True)) == (0.0, None)
-    assert scaling_of(ScalingAsked(autoscale=False)) is scaling_of(ScalingAsked()) is None
-
-
-def test_two_pools_and_several_use_cases_are_not_scaled() -> None:
-    scaled = {**SCALING_ASKED, "profile": [1.0] * 24, "autoscale": True}
-    with pytest.raises(InputErrors, match="two pools are not scaled over hours"):
-        api.ask(**scaled, disaggregated=True)
-    with pytest.raises(InputError, match="autoscale"):
-        api.size_use_cases(
-            [
-                {
-                    "model": "llama-3.1-8b",
-                    "lengths": {"isl": 1000, "osl": 200},
-                    "demand": {"profile": [1.0] * 24},
-                    "scaling": {"autoscale": True},
-                }
-            ]
-            * 2
-        )
 
 
 # Settings by the hour are read, and what cannot be is one clear line.

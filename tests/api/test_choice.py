@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate, plan_of
 from tests.questions import plans_with, question
-from tonnage.api.question.aims import aim_of, budget_of, reserve_of
+from tonnage.api.question.aims import budget_of, reserve_of
 from tonnage.api.question.choice import chosen
 from tonnage.cost.cost import traffic_of
 from tonnage.cost.planned import outlay, rented_job
@@ -274,8 +274,3 @@ def test_what_is_no_budget_is_refused(text: str) -> None:
 def test_what_is_no_reserve_is_refused(asked: StandbyAsked, message: str) -> None:
     with pytest.raises(InputError, match=message):
         reserve_of(asked)
-
-
-def test_nothing_asked_is_nothing_aimed_at() -> None:
-    assert aim_of(ChoiceAsked()) is None
-    assert reserve_of(StandbyAsked()) is None

@@ -13,12 +13,10 @@ from tests.plan.candidates import candidate, plan_of
 from tests.questions import plans_with, question
 from tonnage import api
 from tonnage.api.question.aims import growth_of, with_growth
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError
 from tonnage.plan.demand import Ahead, Growth
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.fleet import growth_text
-from tonnage.report.plans.plan_document import report
-from tonnage.report.writers.terminal import markdown
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
 
@@ -97,14 +95,6 @@ def test_the_next_system_is_needed_in_the_month_after_the_last_in_which_the_plan
     assert systems_at(rates[1]) > plan.choice.systems
 
 
-def test_the_plan_keeps_it_and_shows_it_and_one_without_growth_has_no_such_key() -> None:
-    plan = grown()
-    assert plan.growth is not None
-    assert Plan.from_json(plan.to_json()) == plan
-    assert growth_text(plan.growth, plan.choice.systems) in markdown(report(plan)).replace("At 5.0%", "at 5.0%")
-    assert "growth" not in replace(plan, growth=None).to_json()
-
-
 def test_spare_systems_and_those_that_stand_by_are_counted_later_too() -> None:
     plain, spare = grown(), tonnage.size(**ASKED, peak_rps=100, growth="5%/month", spare=1)
     standing = tonnage.size(**ASKED, peak_rps=100, growth="5%/month", availability="99.9%", mtbf="8000h", repair_time="24h")
@@ -160,18 +150,8 @@ def test_growth_in_words(growth: tuple[float, int | None], systems: int, says: s
     assert growth_text(Growth(per_month=growth[0], months_left=growth[1], ahead=ahead), systems) == says
 
 
-def test_growth_in_words_without_a_number() -> None:
-    ahead = (Ahead(months=12, requests_per_second=18.0, systems=None, systems_exact=None),)
-    assert growth_text(Growth(per_month=0.1, months_left=2, ahead=ahead), 1).endswith("no number in 12 months (18.0 requests/s)")
-
-
 def test_two_pools_grow_as_any_other_deployment() -> None:
     plan = tonnage.size(**ASKED, peak_rps=10, growth="5%/month", disaggregated=True)
     found = [one.systems for one in plan.growth.ahead]
     assert None not in found
     assert [plan.choice.systems, *found] == sorted([plan.choice.systems, *found])
-
-
-def test_growth_of_what_systems_carry_needs_a_load() -> None:
-    with pytest.raises(InputErrors, match="growth: needs today's load beside have"):
-        api.ask(None, **ASKED, have="2xdgx-h100", growth="5%/month")

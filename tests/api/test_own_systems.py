@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.questions import plans_with, question
-from tonnage.api.question.sizing import owned, shapes
+from tonnage.api.question.sizing import owned
 from tonnage.api.sizing import size, size_measured
 from tonnage.errors import InputError
 from tonnage.sizing.search.search_space import trials
@@ -91,11 +91,6 @@ def test_servers_of_one_gpu_are_bought_one_by_one() -> None:
                 ttft="p95<=300ms", system="1xh100")  # fmt: skip
     assert (plan.choice.gpus_per_system, plan.choice.systems) == (1, plan.choice.instances)
     assert 1 < plan.choice.gpus < 8
-
-
-def test_two_shapes_of_one_gpu_are_refused() -> None:
-    with pytest.raises(InputError, match="hold the same GPU"):
-        shapes("4xl40s,8xl40s")
 
 
 def test_a_measured_system_as_people() -> None:

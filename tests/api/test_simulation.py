@@ -17,7 +17,6 @@ import tonnage
 from tonnage import api
 from tonnage.api.grids import LEFT_OUT, Grid, read_grid, sweep, write_point
 from tonnage.api.question.simulation import Simulation, simulation_of
-from tonnage.cli.main import run
 from tonnage.errors import InputError, InputErrors, TonnageError
 from tonnage.sizing.question import Pools
 from tonnage.spec.scenario_file import read_scenario
@@ -60,12 +59,6 @@ def test_a_file_values_and_a_scenario_ask_the_same(tmp_path: Path) -> None:
     assert repr(asked(None, model="llama-3-8b", isl=100, osl=20, gpu="l40s", request_rate=2)) == repr(asked(path, request_rate=2))
 
 
-def test_pairs_of_lengths_are_simulated_together(tmp_path: Path) -> None:
-    (tmp_path / "p.csv").write_text("isl,osl\n100,10\n300,30\n", encoding="utf-8")
-    run = tonnage.simulate(model="llama-3-8b", pairs=tmp_path / "p.csv", request_rate=5, requests=20)
-    assert set(zip(run.requests.isl.tolist(), run.requests.osl.tolist(), strict=True)) == {(100, 10), (300, 30)}
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -106,11 +99,6 @@ def test_every_fault_of_a_file_is_told_by_its_key_and_of_an_argument_by_its_name
     assert [line.removeprefix(f"{path}: ").split(":")[0] for line in caught.value.messages] == ["gpu", "search.tp", "lengths.isl", "seed"]
 
 
-def test_several_loads_are_a_sweep() -> None:
-    with pytest.raises(InputError, match="simulate_sweep runs them all"):
-        tonnage.simulate(model="llama-3-8b", isl=20, osl=2, concurrency="1,2", requests=4)
-
-
 # Two pools as keys of a scenario, for simulate and for size; what simulate alone understands is refused by size.
 
 
@@ -137,15 +125,6 @@ def test_simulate_has_its_pools_from_the_file(file: Path) -> None:
     assert (other.prefill_instances, other.decode_instances) == (2, 1)
     record = tonnage.simulate(file, request_rate=4, requests=30)
     assert record.router == "1:2 disaggregated"
-
-
-def test_simulate_asks_for_the_numbers(file: Path) -> None:
-    file.write_text(POOLS_IN_SCENARIOS_SCENARIO.replace("1:2", "true"))
-    with pytest.raises(InputError, match="not two numbers of instances"):
-        simulation_of(file, {"request_rate": 4})
-    file.write_text(POOLS_IN_SCENARIOS_SCENARIO.replace("disaggregated: 1:2, ", ""))
-    with pytest.raises(InputError, match="is of two pools"):
-        simulation_of(file, {"request_rate": 4})
 
 
 def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path) -> None:
@@ -232,15 +211,6 @@ def test_a_grid_that_cannot_be_is_refused(tmp_path, text):
     file.write_text(text)
     with pytest.raises(TonnageError):
         read_grid(file)
-
-
-def test_the_command_takes_a_folder_and_nothing_beside_the_grid(tmp_path, capsys):
-    file = tmp_path / "grid.yaml"
-    file.write_text(json.dumps({"base": BASE, "over": {"tp": [1]}}))
-    assert run(["simulate", "--grid", str(file)]) == 2
-    assert "--output" in capsys.readouterr().err
-    assert run(["simulate", "--grid", str(file), "--output", str(tmp_path / "runs"), "--tp", "2"]) == 2
-    assert "--tp" in capsys.readouterr().err
 
 
 POINTS = {"base": BASE | {"requests": 30}, "over": {"tp": [1, 2], "seed": list(range(10)), "request_rate": [1 + i / 2 for i in range(10)]}}

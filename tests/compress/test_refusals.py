@@ -173,9 +173,3 @@ def test_every_package_of_a_tool_is_pinned(tool: str) -> None:
     lines = pins(tool).splitlines()
     assert all(line.count("==") == 1 and "+" not in line for line in lines)
     assert version(tool)
-
-
-def test_a_smaller_config_is_sized_as_a_model(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--isl", "1500", "--osl", "200", "--peak-rps", "20", "--ttft", "p95<=1s", "--gpu", "h100"]
-    assert run(["size", "--model", str(model / "config.json"), *asked, "--tp", "1", "--engine", "vllm", "--quiet"]) == 0
-    assert "1 × dgx-h100" in capsys.readouterr().out

@@ -68,12 +68,6 @@ def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    write_folder(tmp_path / "out", {"a/b": "y"})
-    assert (tmp_path / "out" / "a" / "b").read_text(encoding="utf-8") == "y"
-
-
 @pytest.mark.parametrize(
     ("further", "said"),
     [
@@ -178,22 +172,10 @@ def test_what_is_written_reads_back(document: dict[str, object], head: str) -> N
     assert yaml.safe_load(yaml_text(document, head=head)) == plain(document)
 
 
-def test_comments_stand_before_what_they_speak_of() -> None:
-    document = {"a": noted(1, "one"), "b": [noted({"c": noted([2], "two\nthree")}, "item"), {"d": noted("x", "first")}]}
-    assert yaml_text(document, head="head") == (
-        "# head\n# one\na: 1\nb:\n  # item\n  - # two\n    # three\n    c:\n      - 2\n  # first\n  - d: x\n"
-    ).replace("  - # two\n    # three\n    c:", "  # two\n  # three\n  - c:")
-
-
 def test_an_anchor_is_taken_over() -> None:
     text = yaml_text({"x": Noted(value={"a": 1, "b": 2}, anchor="all"), "y": {"<<": Alias(name="all"), "b": 3}})
     assert yaml.safe_load(text)["y"] == {"a": 1, "b": 3}
     assert "<<: *all" in text
-
-
-def test_texts_that_yaml_reads_as_something_else_are_quoted() -> None:
-    odd = ["yes", "1", "0x10", "8001:22", "1e3", "null", "~", "", " a", "a: b", "# a", "-", "2026-11-22"]
-    assert yaml.safe_load(yaml_text({"odd": odd})) == {"odd": odd}
 
 
 # What an engine loads: a published checkpoint, one that it quantises at its start, or a folder with what fills it.
@@ -252,12 +234,6 @@ def test_what_is_loaded(asked: tuple[str, str, str], checkpoint: str, words: tup
     assert f"`{checkpoint}`" in found.told
 
 
-def test_what_is_gated_is_called_so() -> None:
-    assert "It is gated" in loading("llama-3.1-8b", "bf16", "vllm").told
-    assert "It is gated" in loading("gemma-2-27b", "fp8", "vllm").told
-    assert "gated" not in loading("llama-3.1-8b", "fp8", "vllm").told
-
-
 def test_amds_format_is_for_amds_gpus() -> None:
     assert loading("glm-5.2", "mxfp4", "sglang", vendor="AMD").checkpoint == "amd/GLM-5.2-MXFP4"
     assert loading("glm-5.2", "mxfp4", "sglang").checkpoint == "/models/glm-5.2-mxfp4"
@@ -268,11 +244,3 @@ def test_a_name_wins_and_nonsense_does_not() -> None:
     assert (found.checkpoint, found.named, found.words, found.make) == ("mine/x", True, (), ())
     with pytest.raises(InputError, match="'--x' is no name of a checkpoint"):
         loading("llama-3.1-8b", "fp8", "vllm", asked="--x")
-
-
-def test_a_model_of_a_file_is_named_after_its_folder(tmp_path: Path) -> None:
-    model = str(tmp_path / "My Model" / "config.json")
-    assert loading(model, "gptq", "vllm").checkpoint == "/models/My-Model-gptq"
-    assert loading(model, "gptq", "vllm").make == (
-        "auto-round --model /models/My-Model-bf16 --scheme W4A16 --format auto_gptq --output_dir /models/My-Model-gptq",
-    )

@@ -11,7 +11,7 @@ import pytest
 
 from tests.deploy.plans import dense
 from tests.in_turn import in_turn
-from tonnage.deploy.service import Service, obstacle, service_of
+from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.targets import TARGETS, deployed, target_files
 from tonnage.errors import InputError
 from tonnage.plan.launch import command, listening, with_drafter, with_metrics
@@ -81,15 +81,6 @@ def test_what_a_version_does_not_take_is_named() -> None:
     assert "auto, fp8_e5m2, fp8_e4m3" in sglang.fault(("--kv-cache-dtype", "fp8"), {})
     assert tensorrt.fault((), {"kv_cache_config": {"size": 1}}).endswith("has no key kv_cache_config.size in its configuration file")
     assert tensorrt.fault((), {"speculative_config": {"decoding_type": "DraftTarget"}}).endswith("not DraftTarget")
-
-
-def test_a_command_that_its_version_does_not_take_is_not_written() -> None:
-    plan = dense("vllm-0.10")
-    (pool,) = plan.candidates[0].pools
-    other = replace(plan.candidates[0], pools=(replace(pool, launch=(*pool.launch, "--no-such-flag")),))
-    assert obstacle(other) == "vllm-0.10 (0.10.2) has no flag --no-such-flag"
-    with pytest.raises(InputError, match=r"vllm-0.10 .0.10.2. has no flag --no-such-flag"):
-        service_of(replace(plan, candidates=(other,)))
 
 
 def served(preset: str, target: str) -> Service | None:

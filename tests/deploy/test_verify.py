@@ -14,7 +14,6 @@ from tests.deploy.plans import dense
 from tests.deploy.test_across import changed
 from tests.in_turn import in_turn
 from tonnage.cli.main import run
-from tonnage.deploy import references
 from tonnage.deploy.service import Service
 from tonnage.deploy.targets import deployed, target_files
 from tonnage.deploy.verify import read_files
@@ -154,16 +153,6 @@ def test_the_verb_prints_what_was_read_against_what(tmp_path: Path, capsys: pyte
     (folder / "plan.json").unlink()
     assert run(["deploy", "verify", str(folder)]) == 2
     assert "holds no plan.json" in capsys.readouterr().err
-
-
-def test_without_kubernetes_schema_the_object_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "_version", lambda: "")
-    service, files = written("kubernetes")
-    found = read_files(files, service)
-    assert found.faults == ()
-    told = {part.name: part.against for part in found.parts}
-    assert told[f"Deployment {N}"] == "not read: pip install kubernetes-validate"
-    assert "kedacore/keda" in told[f"ScaledObject {N}"]
 
 
 @pytest.mark.parametrize(("target", "value"), in_turn(["compose", "kserve", "ray-serve"], [7, ["x"]]))

@@ -13,9 +13,8 @@ from tonnage.api.compare import read_history
 from tonnage.api.question.loads import traffic_from
 from tonnage.cli.main import run
 from tonnage.errors import InputError, TonnageError
-from tonnage.formats.lm_eval import TASKS, TaskScore, task_scores
+from tonnage.formats.lm_eval import TaskScore, task_scores
 from tonnage.formats.measured_files import InvalidRuns, read_measured, why_invalid
-from tonnage.spec.catalog.accuracy import listed_scores
 
 GIVEN: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
 
@@ -123,12 +122,6 @@ def test_a_guidellm_report_is_several_points_and_its_tpot_is_the_inter_token_lat
     assert (row["model"], row["isl"], row["osl"]) == ("llama-3.1-8b", 1000, 200)
     assert (row["ttft_ms"], row["ttft_p95_ms"], row["itl_ms"], row["e2e_ms"]) == (100.0, 150.0, 19.0, 3900.0)
     assert (row["requests_s"], row["output_tok_s"]) == (2.0, 398.0)
-
-
-def test_a_guidellm_load_that_is_not_known_is_named(tmp_path: Path) -> None:
-    for strategy in ({"type_": "replay"}, {"type_": "concurrent"}, {"type_": "throughput"}, {}):
-        with pytest.raises(TonnageError, match=r"benchmark 1.*strategy"):
-            read_measured(file_of(tmp_path, {"benchmarks": [guidellm(strategy)]}), GIVEN)
 
 
 def test_a_benchmark_in_which_nothing_succeeded_is_left_out(tmp_path: Path) -> None:
@@ -296,20 +289,6 @@ def test_where_nothing_valid_is_left_the_command_refuses(verb: str, sweep: Path,
     assert "--include-invalid" in line
 
 
-def test_two_runs_are_compared_all_the_same_where_asked(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = commands(sweep)["compare"]
-    assert run(command) == 2
-    assert run([*command, "--include-invalid"]) == 0
-    (note,) = json.loads(capsys.readouterr().out)["notes"]
-    assert note.startswith(str(sweep / "concurrency-8"))
-    assert "because of include_invalid" in note
-
-
-def test_the_flag_needs_measured_points(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["size", "--model=llama-3-8b", "--isl=200", "--osl=20", "--peak-rps=20", "--include-invalid"]) == 2
-    assert "--benchmarks" in capsys.readouterr().err
-
-
 # Results of lm-evaluation-harness: the scores that count, and the files that are none.
 
 WRITTEN: dict[str, Any] = {
@@ -348,15 +327,6 @@ def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "results_x.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="give what lm_eval wrote"):
         task_scores(tmp_path / "results_x.json")
-
-
-def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no results"):
-        task_scores(tmp_path)
-
-
-def test_every_benchmark_of_the_catalog_has_its_task() -> None:
-    assert all(score.benchmark.startswith(tuple(TASKS)) for score in listed_scores())
 
 
 # Access logs of single requests: LiteLLM's, a gateway's, and responses of the OpenAI API, read as traffic and as a history.
@@ -432,8 +402,3 @@ def test_latencies_come_with_the_ends(tmp_path: Path, capsys: pytest.CaptureFixt
     assert summary["ttft_ms"]["mean"] == pytest.approx(500)
     assert summary["e2e_ms"]["mean"] == pytest.approx(2_000)
     capsys.readouterr()
-
-
-def test_a_line_without_a_time_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 2: has no time"):
-        traffic_from(str(written(tmp_path, [lite(0), {"prompt_tokens": 1}])), "x")

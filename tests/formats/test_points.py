@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.api.sizing import size_measured
 from tonnage.errors import InputError
 from tonnage.formats.measured_files import is_steady, read_measured, read_points
 
@@ -90,12 +89,6 @@ def test_aiperf_report_with_its_load(tmp_path: Path) -> None:
     assert p.load == "open loop at 2.5 requests/s"
 
 
-def test_a_report_may_count_in_seconds(tmp_path: Path) -> None:
-    report = {**REPORT_JSON, "time_to_first_token": {"unit": "s", "avg": 1.5}}
-    (p,) = read_points(written(tmp_path, "x.json", json.dumps(report)), GIVEN)
-    assert p.latencies_ms["ttft"] == {"mean": 1500.0}
-
-
 def test_a_folder_of_artifacts_is_one_curve(tmp_path: Path) -> None:
     for clients in (1, 10, 250):
         report = {**REPORT_JSON, "input_config": {"concurrency": clients}}
@@ -106,17 +99,6 @@ def test_a_folder_of_artifacts_is_one_curve(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="holds no report"):
         read_points(tmp_path / "none", GIVEN)
-
-
-def test_a_table_with_the_names_of_genai_perf(tmp_path: Path) -> None:
-    header = "Model,GPU,Precision,TP,Input Sequence Length (tokens),Output Sequence Length (tokens),Concurrency,"
-    header += "Time To First Token (ms) avg,Time To First Token (ms) p95,Inter Token Latency (ms) avg,Request Throughput (per sec)"
-    path = written(tmp_path, "t.csv", f'{header}\nLlama-3-8B,H100,FP8,1,"1,999.66",199.9,10,220.8,300,9.5,5.195\n')
-    (p,) = read_points(path)
-    assert (p.precision, p.isl, p.osl, p.concurrency) == ("fp8", 2000, 200, 10)
-    assert p.latencies_ms == {"ttft": {"mean": 220.8, "p95": 300.0}, "itl": {"mean": 9.5}, "tpot": {"mean": 9.5}, "e2e": {}}
-    assert p.source == f"{path}, line 2"
-    assert read_measured(path)[0]["itl_ms"] == 9.5
 
 
 def test_requests_follow_from_tokens_at_a_fixed_length(tmp_path: Path) -> None:
@@ -279,21 +261,6 @@ def test_all_at_once_and_without_streaming(tmp_path: Path) -> None:
     )
     assert row["concurrency"] == 1000
     assert (row["ttft_ms"], row["e2e_ms"]) == (None, 2500.0)
-
-
-def test_it_is_sized_from(tmp_path: Path) -> None:
-    plan = size_measured(benchmarks=written_of_trtllm_bench(tmp_path), gpu="h100", peak_rps=150.0, ttft="p95<=500ms")
-    assert (plan.choice.systems, plan.choice.tp) == (2, 2)
-    assert plan.choice.systems_exact == pytest.approx(150 / (4 * 24.7))
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [({"request_info": {}}, "no request was completed"), ({"performance": {"total_latency_ms": "x"}}, "total_latency_ms")],
-)
-def test_what_is_wrong_is_named(changed: dict[str, Any], says: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=says):
-        list(read_measured(written_of_trtllm_bench(tmp_path, **changed), {"gpu": "h100"}))
 
 
 # A line of SGLang's ``bench_serving`` becomes a point with its own definitions, or one line that says what is wrong.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from dataclasses import fields
 from datetime import date
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from hypothesis import strategies as st
 
 from tonnage.cost.cost import system_watts
 from tonnage.errors import InputError
-from tonnage.spec.catalog import find_gpu, gpus, system_of, systems
+from tonnage.spec.catalog import find_gpu, system_of
 from tonnage.spec.catalog.price_list import FIGURES, KEYS, OPTIONAL, catalog_prices, parse_price_flags, problems, read_overrides
-from tonnage.spec.prices import ON_DEMAND, Figure, Prices, amount, first_day, stale
+from tonnage.spec.prices import Figure, Prices, first_day, stale
 
 PRICES = catalog_prices()
 
@@ -31,18 +30,11 @@ def figures(prices: Prices) -> list[Figure]:
     return [figure for figure in found if figure is not None]
 
 
-@pytest.mark.parametrize("figure", figures(PRICES), ids=lambda figure: figure.path)
-def test_every_price_of_the_catalog_has_a_source_a_date_and_is_above_zero(figure: Figure) -> None:
-    assert figure.source
-    assert date(2020, 5, 14) <= first_day(figure.date) <= date(2026, 11, 21)
-    assert 0 < figure.low <= figure.value <= figure.high
-
-
-def test_the_catalog_prices_what_it_knows() -> None:
-    assert {price.system for price in PRICES.systems} <= {system.name for system in systems()}
-    assert {offer.gpu for offer in PRICES.cloud} <= {gpu.name for gpu in gpus()}
-    assert len(figures(PRICES)) >= 30
-    assert set(KEYS) == {field.name for field in fields(Prices)}
+def test_every_price_of_the_catalog_has_a_source_a_date_and_is_above_zero() -> None:
+    for figure in figures(PRICES):
+        assert figure.source, figure.path
+        assert date(2020, 5, 14) <= first_day(figure.date) <= date(2026, 11, 21), figure.path
+        assert 0 < figure.low <= figure.value <= figure.high, figure.path
 
 
 def test_a_price_that_is_not_known_is_not_guessed() -> None:
@@ -107,17 +99,8 @@ def test_a_machine_holds_the_instance_where_one_is_offered() -> None:
 @pytest.mark.parametrize(
     ("gpu", "smallest"),
     [
-        ("h100-sxm-80gb", 1),
-        ("h200-sxm-141gb", 1),
-        ("b200-sxm-180gb", 1),
-        ("b300-sxm-270gb", 1),
-        ("gb200-186gb", 4),
-        ("gb300-279gb", 4),
-        ("rtx-pro-6000-blackwell-se", 1),
-        ("l40s", 1),
-        ("mi300x", 1),
-        ("mi325x", 8),
-        ("mi355x", 8),
+        *(("h100-sxm-80gb", 1), ("h200-sxm-141gb", 1), ("b200-sxm-180gb", 1), ("b300-sxm-270gb", 1), ("gb200-186gb", 4)),
+        *(("gb300-279gb", 4), ("rtx-pro-6000-blackwell-se", 1), ("l40s", 1), ("mi300x", 1), ("mi325x", 8), ("mi355x", 8)),
     ],
 )
 def test_every_gpu_that_is_tried_without_being_asked_for_has_a_system_a_power_and_a_cloud_with_prices(gpu: str, smallest: int) -> None:
@@ -131,18 +114,6 @@ def test_every_gpu_that_is_tried_without_being_asked_for_has_a_system_a_power_an
     tiers = PRICES.cloud_tiers(gpu)
     assert tiers[0].machine_gpus == smallest
     assert 0.5 < tiers[0].offer.usd_per_gpu_hour.value < 20
-
-
-def test_every_offer_on_demand_says_how_large_its_machines_are() -> None:
-    unknown = [offer.offer for offer in PRICES.cloud if offer.terms == ON_DEMAND and not offer.machine_gpus]
-    assert unknown == []
-
-
-def test_prices_that_no_buyer_gets_are_not_counted() -> None:
-    """GCP sells one H100 as spot and flex-start alone, and Crusoe's 4.29 for a GB200 is its price of an H200."""
-    assert not any("a3-highgpu-1g" in each.offer for tier in PRICES.cloud_tiers("h100-sxm-80gb") for each in tier.offers)
-    (tier,) = PRICES.cloud_tiers("gb200-186gb")
-    assert [each.provider for each in tier.offers] == ["CoreWeave", "OCI", "Azure"]
 
 
 def test_an_api_price_is_the_model_s_and_one_s_own_is_for_any() -> None:
@@ -190,11 +161,6 @@ def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
     assert pickle.loads(pickle.dumps(mine)) == mine
 
 
-def test_none_takes_a_price_away() -> None:
-    assert PRICES.with_overrides({"systems": {"dgx-h100": None}}).system_usd("dgx-h100") is None
-    assert PRICES.with_overrides({"cloud": {"h100": "none"}}).cloud_tiers("h100-sxm-80gb") == ()
-
-
 def test_a_price_of_power_is_given_to_be_paid() -> None:
     assert not PRICES.power_in_hosting, "a place in a data centre is paid for without its electricity"
     assert PRICES.with_overrides({"hosting_usd_per_system_year": 3_000}).power_in_hosting, "a sum for everything is taken to hold it"
@@ -215,8 +181,6 @@ def test_one_price_of_hosting_takes_the_place_of_the_other() -> None:
 
 
 BAD = {
-    "zero": ({"systems": {"dgx-h100": 0}}, "prices.systems.dgx-h100"),
-    "negative": ({"cloud": {"h100": {"spot": -1}}}, "prices.cloud.h100.spot"),
     "word": ({"power_usd_per_kwh": "cheap"}, "prices.power_usd_per_kwh"),
     "true": ({"pue": True}, "prices.pue"),
     "not a number": ({"pue": math.nan}, "prices.pue"),
@@ -258,17 +222,6 @@ def test_what_no_price_can_be_is_refused_with_its_path(overrides: dict[str, obje
     with pytest.raises(InputError, match=f"^{path}"):
         PRICES.with_overrides(overrides)
     assert catalog_prices() == PRICES
-
-
-def test_every_problem_is_named_at_once() -> None:
-    found = problems({"systems": {"dgx-h100": 0, "dgx-b200": -1}, "pue": 0.5, "cloud": {"h100": "x"}}, "scenario.prices")
-    assert [line.partition(":")[0] for line in found] == [
-        "scenario.prices.pue",
-        "scenario.prices.systems.dgx-h100",
-        "scenario.prices.systems.dgx-b200",
-        "scenario.prices.cloud.h100",
-    ]
-    assert problems({"pue": 1.2}) == []
 
 
 @given(st.floats(max_value=0, allow_nan=False, allow_infinity=False), st.sampled_from((*FIGURES, *OPTIONAL)))
@@ -327,12 +280,6 @@ def test_a_price_is_old_a_year_and_a_day_later() -> None:
 def test_dates_that_are_none(text: str) -> None:
     with pytest.raises(ValueError, match="is not a date"):
         first_day(text)
-
-
-def test_amounts_for_people() -> None:
-    assert amount(Figure(path="x", low=320_000, high=320_000, source="", date="")) == "320,000"
-    assert amount(Figure(path="x", low=1.99, high=2.5, source="", date="")) == "1.99 to 2.5"
-    assert amount(Figure(path="x", low=1.99, high=2.5, source="", date="", typical=2.1)) == "2.1 (1.99 to 2.5)"
 
 
 def test_the_usual_price_counts_and_otherwise_the_middle() -> None:

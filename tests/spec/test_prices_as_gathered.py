@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.spec.catalog import gpus, systems
+from tonnage.spec.catalog import gpus
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Figure
 
@@ -31,11 +31,6 @@ NOT_PRICED_SO = {
     "dgx-b300 / hgx-b300 (8x B300)": "below the price of its own GPUs; estimated from these",
     "gb200-nvl72 with external networking, large cluster": "a cluster",
     "h100 cluster, all-in per GPU (server + InfiniBand)": "a cluster",
-}
-DERIVED = {
-    "mi300x-8": "mi300x-8 (8x MI300X)",
-    "8xl40s": "8x L40S PCIe server",
-    "8xrtx-pro-6000-blackwell-se": "8x RTX PRO 6000 Blackwell server",
 }
 CARDS = {
     "b200-sxm-180gb": "b200-sxm (new)",
@@ -90,26 +85,6 @@ def test_every_quoted_system_has_its_price_and_the_rest_is_left_out_for_a_reason
         assert not figure.estimate
 
 
-def test_derived_systems_are_estimates_and_come_out_as_derived(gathered: dict[str, list[Row]]) -> None:
-    rows = gathered["system_purchase_derived"]
-    ratio = item(rows, "server over GPUs alone: price of a system / (8 x price of one accelerator)")
-    assert (PRICES.server_over_gpus.low, PRICES.server_over_gpus.value, PRICES.server_over_gpus.high) == figures_of(ratio)
-    for system, name in DERIVED.items():
-        figure = PRICES.system_usd(system)
-        assert figure.estimate
-        assert [figure.low, figure.value, figure.high] == pytest.approx(figures_of(item(rows, name)), abs=600), "to the thousand"
-    b300 = PRICES.system_usd("dgx-b300")
-    assert b300.estimate
-
-
-def test_a_system_has_a_price_just_where_it_is_quoted_or_its_gpu_is(gathered: dict[str, list[Row]]) -> None:
-    cards = {price.gpu for price in PRICES.gpus}
-    for system in systems():
-        figure = PRICES.system_usd(system.name)
-        assert (figure is not None) == (system.name in QUOTED or system.gpu in cards), system.name
-        assert figure is None or figure.estimate == (system.name not in QUOTED)
-
-
 def test_gpus_cost_what_was_gathered(gathered: dict[str, list[Row]]) -> None:
     rows = gathered["accelerator_purchase"]
     names = {row["item"] for row in rows}
@@ -134,12 +109,6 @@ def test_every_cloud_row_of_a_gpu_of_the_catalog_is_there_with_its_figures(gathe
         assert machine is None or offer.machine_gpus == (int(machine[1]),)
         assert offer.terms, row["item"]
         assert (offer.terms == "on-demand") <= ("on-demand" in name)
-
-
-def test_every_gpu_with_cloud_rows_has_a_cloud_price_and_no_other_has(gathered: dict[str, list[Row]]) -> None:
-    known = {row["item"].partition(": ")[0] for row in gathered["cloud_gpu_hour"]}
-    for gpu in GPUS:
-        assert bool(PRICES.cloud_tiers(gpu)) == (gpu in known), gpu
 
 
 def test_every_model_s_api_price_is_the_gathered_one(gathered: dict[str, list[Row]]) -> None:

@@ -16,7 +16,6 @@ from tests.report.plans.test_figures import FIGURES
 from tonnage.plan.cost import WayCost, YearlyCost
 from tonnage.report.drawing.draw import BOLD, NARROW, WIDE, draw, draw_plot
 from tonnage.report.drawing.figure import (
-    TONES,
     Axis,
     Bars,
     Box,
@@ -35,10 +34,8 @@ from tonnage.report.drawing.figure import (
     Scatter,
     Series,
     Span,
-    fitted,
     log_ticks,
     nice_ticks,
-    shape,
 )
 
 
@@ -65,11 +62,6 @@ def test_scale_keeps_inside_and_in_order(value: float, log: bool) -> None:
     scale = Scale(ticks=(1.0, 10.0, 100.0), start=50.0, end=400.0, log=log)
     assert 50.0 <= scale(value) <= 400.0
     assert scale(value) <= scale(value + 1.0)
-
-
-def test_tones_differ_by_shape_too() -> None:
-    drawn = {re.sub(r' class="[^"]*"', "", shape(0.0, 0.0, tone)) for tone in range(TONES)}
-    assert len(drawn) == TONES
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -139,11 +131,6 @@ def test_two_thousand_dots_take_little_room_and_lie_where_they_belong() -> None:
     assert all(above >= below for (_, above), (_, below) in itertools.pairwise(places))
 
 
-def test_a_cell_with_more_requests_is_darker() -> None:
-    strength = [float(found) for found in re.findall(r'fill-opacity="([\d.]+)"', draw(KINDS["heat"]))]
-    assert strength[0] < strength[1] == 1.0
-
-
 def test_names_are_text() -> None:
     point = Point(x=1.0, y=1.0, tip=HOSTILE)
     plot = Plot(
@@ -157,11 +144,6 @@ def test_names_are_text() -> None:
     assert "<script" not in drawn
     assert "<img" not in drawn
     ET.fromstring(f"<both>{drawn}</both>")
-
-
-def test_long_words_are_cut() -> None:
-    assert fitted("short", 100) == "short"
-    assert fitted("w" * 100, 65) == "w" * 9 + "…"
 
 
 def test_bar_that_dwarfs_the_others_is_broken_off_and_its_number_stays() -> None:

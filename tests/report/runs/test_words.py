@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.report.runs import example_run
-from tonnage.report.runs.shown_run import ShownRun, load_words, name, read_shown_runs
+from tonnage.report.runs.shown_run import ShownRun, load_words, read_shown_runs
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +35,3 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ShownRun:
 )
 def test_load_words(run: ShownRun, scenario: dict[str, Any], words: str) -> None:
     assert load_words(replace(run, scenario=scenario)) == words
-
-
-def test_a_name_says_the_deployment_where_it_is_known(run: ShownRun, tmp_path: Path) -> None:
-    assert name(run) == "llama-3-8b FP8 on 2 × h100-sxm-80gb, vllm-0.21"
-    assert name(read_shown_runs(example_run.measured(tmp_path / "run"))[0]) == "m"
-    assert name(replace(run, scenario={})) == "an unnamed model"

@@ -102,14 +102,6 @@ def test_the_first_reason_counts_and_names_its_columns() -> None:
     assert verdict_of(rules, COLUMNS | {"tp": 2, "model": "qwen"}) == Verdict(reason="slow", evidence=CONTRADICTS)
 
 
-@pytest.mark.parametrize(("line", "says"), [("", "evidence: Field required"), ("    evidence: we disagree\n", "evidence: Input should be")])
-def test_a_rule_that_leaves_lines_out_says_what_is_known_against_them(tmp_path: Path, line: str, says: str) -> None:
-    text = "rows: []\nleft_out:\n  - reason: slow\n    where: {tp: 8}\n"
-    with pytest.raises(DataError, match=rf"made\.yaml: left_out\.0\.{says}"):
-        read(tmp_path, text + line)
-    assert read(tmp_path, text + "    evidence: only-contradicts-us\n").left_out[0].evidence == CONTRADICTS
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -128,11 +120,6 @@ def test_what_is_no_rule_is_refused_with_its_place(text: str, says: str, tmp_pat
     with pytest.raises(DataError) as error:
         read(tmp_path, text)
     assert says in str(error.value)
-
-
-def test_a_file_that_is_absent_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"absent\.yaml"):
-        read_rules(tmp_path / "absent.yaml", Rules)
 
 
 def test_every_name_in_the_shipped_rules_is_in_a_catalog() -> None:
