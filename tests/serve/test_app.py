@@ -188,7 +188,7 @@ def test_every_event_has_the_usage_so_far_where_it_is_asked_for(server: Server) 
 
 def test_the_role_of_a_chat_comes_with_the_first_token() -> None:
     class Silent:
-        engine, slot_at, preemptions, cached = "0", None, 0, 0
+        engine, slot_at, front_end_s, preemptions, cached = "0", None, 0.0, 0, 0
 
         def begin(self, answer: Answer) -> None:
             self.answer = answer
