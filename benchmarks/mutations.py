@@ -1,4 +1,4 @@
-"""Changes one place of the source at a time, in a copy of this checkout, and prints which changes the core's tests notice.
+"""Changes one place of the source at a time, in a copy of this checkout, and prints which of them no test notices.
 
     ./benchmark mutations --seed 7 --sample 100
 
@@ -40,6 +40,9 @@ BITS = re.compile(r"_(?:BitOr|BitAnd|BitXor|LShift|RShift)$")
 WARM = "from tonnage.simulator.kernel import warm_up; warm_up(); warm_up(shares=True)"
 FIRST, FILES = 6, 40
 """Test files of a change that are tried at first, and at most."""
+
+TIERS = "not (browser or docker_compose or promtool or accuracy or claims or install or notebooks or compress or engines)"
+"""The core's tests, and those that wait for the clock."""
 
 SLOWEST_S = 900
 """Wall time after which tests are taken not to end."""
@@ -201,7 +204,7 @@ def main() -> None:
     parser.add_argument("--test", nargs="+", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.test:
-        sys.exit(pytest.main(["-x", "-p", "no:cacheprovider", *asked.test], plugins=[Budget(asked.test, asked.budget)]))
+        sys.exit(pytest.main(["-x", "-m", TIERS, "-p", "no:cacheprovider", *asked.test], plugins=[Budget(asked.test, asked.budget)]))
     from grimp import build_graph
 
     graph = build_graph("tonnage", cache_dir=None)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tonnage.api.running.agents import QUESTIONS
-from tonnage.cli.main import run
 from tonnage.spec.scenario_file import json_schema
 
 ROOT = Path(__file__).parents[2]
@@ -28,14 +27,6 @@ def nobody(done: int, total: int, name: str) -> None:
     pass
 
 
-def test_every_argument_says_what_it_is() -> None:
-    for question in QUESTIONS.values():
-        schema = question.schema()
-        assert schema["type"] == "object"
-        parts = [*schema["properties"].values(), *(p for d in schema.get("$defs", {}).values() for p in d.get("properties", {}).values())]
-        assert [part for part in parts if not part.get("description") and "$ref" not in part] == []
-
-
 def test_size_takes_a_scenario() -> None:
     schema = QUESTIONS["size"].schema()
     schema["properties"].pop("full")
@@ -47,12 +38,6 @@ def test_memory_answers_in_words_and_values() -> None:
     document, values = QUESTIONS["memory"].answer({"model": "llama-3.1-8b"}, nobody)
     assert document.sections
     assert values["kv_tokens"] > 100_000
-
-
-def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "mcp_types", None)
-    assert run(["mcp"]) == 1
-    assert "pip install 'tonnage[mcp]'" in capsys.readouterr().err
 
 
 async def asked(*calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any], list[tuple[float, float | None]]]:

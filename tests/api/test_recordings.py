@@ -11,7 +11,6 @@ import pytest
 
 import tonnage
 from tonnage import api
-from tonnage.api.question.simulation import simulation_of
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.results.store import write_run
@@ -41,22 +40,6 @@ def test_what_a_load_client_wrote_is_simulated_as_it_came(name: Path) -> None:
     assert due == sorted(due)
 
 
-def test_aiperfs_moments_are_those_at_which_requests_were_issued() -> None:
-    records = [json.loads(line) for line in AIPERF.read_text().splitlines()]
-    issued = sorted(one["metadata"]["credit_issued_ns"] for one in records)
-    found = api.describe_workload(AIPERF).traffic.recording
-    assert np.abs(np.array(found.due_ns) - [moment - issued[0] for moment in issued]).max() <= ROUNDED_NS
-    assert sorted(found.isl) == sorted(one["metrics"]["input_sequence_length"]["value"] for one in records)
-
-
-def test_vllms_moments_and_lengths_are_its_own() -> None:
-    document = json.loads(VLLM.read_text())
-    found = api.describe_workload(VLLM).traffic.recording
-    order = np.argsort(document["start_times"], kind="stable")
-    assert found.isl == tuple(np.array(document["input_lens"])[order].tolist())
-    assert found.osl == tuple(np.array(document["output_lens"])[order].tolist())
-
-
 def test_guidellms_unanswered_requests_are_counted() -> None:
     found = api.describe_workload(GUIDELLM).traffic.recording
     groups = json.loads(GUIDELLM.read_text())["benchmarks"][0]["requests"]
@@ -82,34 +65,6 @@ def test_a_run_folder_is_a_trace(tmp_path: Path) -> None:
     due, isl, osl = simulated(tmp_path / "run")
     assert np.diff(due).tolist() == np.diff(made.requests.due_ns).tolist()
     assert (isl, osl) == (made.requests.isl.tolist(), made.requests.osl.tolist())
-
-
-def test_mooncakes_lines_are_still_mooncakes(tmp_path: Path) -> None:
-    rows = [{"timestamp": 100 * n, "input_length": 512, "output_length": 5, "hash_ids": [n % 2]} for n in range(6)]
-    (tmp_path / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    workload = simulation_of(None, {"model": "llama-3.1-8b", "trace": tmp_path / "trace.jsonl"}).workloads[0]
-    assert workload.shares
-    assert workload.trace(0).isl.tolist() == [512] * 6
-
-
-def test_prompts_without_times_are_no_trace(tmp_path: Path) -> None:
-    """``inputs.json`` as GenAI-Perf and AIPerf write it."""
-    (tmp_path / "inputs.json").write_text(json.dumps({"data": [{"session_id": "a", "payloads": [{"messages": [], "max_tokens": 5}]}]}))
-    with pytest.raises(InputError, match="prompts and no times"):
-        simulated(tmp_path / "inputs.json")
-
-
-def test_one_answered_request_is_no_trace(tmp_path: Path) -> None:
-    (tmp_path / "profile_export.jsonl").write_text(AIPERF.read_text().splitlines()[0] + "\n")
-    with pytest.raises(InputError, match="1 answered request"):
-        simulated(tmp_path / "profile_export.jsonl")
-
-
-def test_a_sizing_question_takes_them_too() -> None:
-    question = api.ask(model="llama-3.1-8b", trace=str(VLLM), ttft="p95<=2s").questions[0]
-    assert question.recording is not None
-    assert len(question.recording) == 24
-    assert question.pairs is not None
 
 
 SEEDS = 8

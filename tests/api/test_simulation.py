@@ -17,7 +17,6 @@ import tonnage
 from tonnage import api
 from tonnage.api.grids import LEFT_OUT, Grid, read_grid, sweep, write_point
 from tonnage.api.question.simulation import Simulation, simulation_of
-from tonnage.cli.main import run
 from tonnage.errors import InputError, InputErrors, TonnageError
 from tonnage.sizing.question import Pools
 from tonnage.spec.scenario_file import read_scenario
@@ -60,22 +59,13 @@ def test_a_file_values_and_a_scenario_ask_the_same(tmp_path: Path) -> None:
     assert repr(asked(None, model="llama-3-8b", isl=100, osl=20, gpu="l40s", request_rate=2)) == repr(asked(path, request_rate=2))
 
 
-def test_pairs_of_lengths_are_simulated_together(tmp_path: Path) -> None:
-    (tmp_path / "p.csv").write_text("isl,osl\n100,10\n300,30\n", encoding="utf-8")
-    run = tonnage.simulate(model="llama-3-8b", pairs=tmp_path / "p.csv", request_rate=5, requests=20)
-    assert set(zip(run.requests.isl.tolist(), run.requests.osl.tolist(), strict=True)) == {(100, 10), (300, 30)}
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"search": {"gpu": "l40s,h100"}}, "gpu: l40s, h100 are several; one deployment is simulated, so name one of them"),
-        ({"model": ["llama-3-8b", "llama-3-70b"]}, "model: llama-3-8b, llama-3-70b are several"),
-        ({"search": {"tp": [1, 2]}}, "tp: 1, 2 are several"),
         ({"search": {"pp": 2}}, "pp: an engine in pipeline stages is sized"),
         ({"lengths": {"isl": 100}}, "osl: missing; for example model llama-3.1-8b"),
         ({"model": None}, "model: missing; for example"),
-        ({"seed": -1}, "seed: -1 is negative"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], says: str) -> None:
@@ -89,7 +79,6 @@ def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], says: str) 
     [
         ({}, "concurrency, request_rate: neither given; give one of them"),
         ({"peak_rps": 30}, "concurrency, request_rate: neither given; the demand of 30 requests/s is for all instances"),
-        ({"requests": 36000, "within": "1h"}, "concurrency, request_rate: neither given; the demand of 10 requests/s"),
     ],
 )
 def test_a_demand_is_no_load_of_one_instance(demand: dict[str, Any], says: str) -> None:
@@ -104,11 +93,6 @@ def test_every_fault_of_a_file_is_told_by_its_key_and_of_an_argument_by_its_name
     with pytest.raises(InputErrors) as caught:
         asked(path, gpu="h100,l40s", request_rate=2)
     assert [line.removeprefix(f"{path}: ").split(":")[0] for line in caught.value.messages] == ["gpu", "search.tp", "lengths.isl", "seed"]
-
-
-def test_several_loads_are_a_sweep() -> None:
-    with pytest.raises(InputError, match="simulate_sweep runs them all"):
-        tonnage.simulate(model="llama-3-8b", isl=20, osl=2, concurrency="1,2", requests=4)
 
 
 # Two pools as keys of a scenario, for simulate and for size; what simulate alone understands is refused by size.
@@ -139,15 +123,6 @@ def test_simulate_has_its_pools_from_the_file(file: Path) -> None:
     assert record.router == "1:2 disaggregated"
 
 
-def test_simulate_asks_for_the_numbers(file: Path) -> None:
-    file.write_text(POOLS_IN_SCENARIOS_SCENARIO.replace("1:2", "true"))
-    with pytest.raises(InputError, match="not two numbers of instances"):
-        simulation_of(file, {"request_rate": 4})
-    file.write_text(POOLS_IN_SCENARIOS_SCENARIO.replace("disaggregated: 1:2, ", ""))
-    with pytest.raises(InputError, match="is of two pools"):
-        simulation_of(file, {"request_rate": 4})
-
-
 def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path) -> None:
     assert api.ask(file).questions[0].pools == Pools(link_bytes_s=5e9, overlap=True)
     choice = tonnage.size(file).choice
@@ -162,8 +137,6 @@ def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path) -> None:
     [
         ({"kv_link": "5GB/s"}, "of two pools"),
         ({"queue_order": "shortest-first"}, "sized without this"),
-        ({"classes": "a 1"}, "sized without this"),
-        ({"shed": True}, "sized without this"),
         ({"long_prefill_token_threshold": 512}, "sized without this"),
         ({"arrivals": "mmpp", "mmpp": "2/s for 60s, 20/s for 10s"}, "sized without this"),
     ],
@@ -232,15 +205,6 @@ def test_a_grid_that_cannot_be_is_refused(tmp_path, text):
     file.write_text(text)
     with pytest.raises(TonnageError):
         read_grid(file)
-
-
-def test_the_command_takes_a_folder_and_nothing_beside_the_grid(tmp_path, capsys):
-    file = tmp_path / "grid.yaml"
-    file.write_text(json.dumps({"base": BASE, "over": {"tp": [1]}}))
-    assert run(["simulate", "--grid", str(file)]) == 2
-    assert "--output" in capsys.readouterr().err
-    assert run(["simulate", "--grid", str(file), "--output", str(tmp_path / "runs"), "--tp", "2"]) == 2
-    assert "--tp" in capsys.readouterr().err
 
 
 POINTS = {"base": BASE | {"requests": 30}, "over": {"tp": [1, 2], "seed": list(range(10)), "request_rate": [1 + i / 2 for i in range(10)]}}

@@ -11,27 +11,15 @@ import pytest
 import tonnage
 from tonnage import api
 from tonnage.api.facts import LessonArguments
-from tonnage.api.question.simulation import OWN
 from tonnage.api.question.typed_arguments import SimulateArguments, SizeArguments
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputErrors
 from tonnage.simulator.lesson import LessonConfig
-from tonnage.spec.scenario import leaves
 from tools.typed_arguments import TARGET, module
-
-LEAVES = {leaf.name for leaf in leaves()}
 
 
 def test_the_arguments_are_those_that_the_scenario_has() -> None:
     """Run ``python -m tools.typed_arguments`` after a change of ``spec/scenario.py``."""
     assert TARGET.read_text(encoding="utf-8") == module()
-
-
-def test_every_leaf_is_an_argument_of_size_and_nothing_else_but_single_prices() -> None:
-    assert set(get_type_hints(SizeArguments)) == LEAVES | {"price"}
-
-
-def test_every_argument_of_simulate_is_a_leaf_or_its_own() -> None:
-    assert set(get_type_hints(SimulateArguments)) - LEAVES == set(OWN) - {"requests", "autoscale"}
 
 
 def test_every_argument_of_the_lesson_is_a_field_of_its_configuration() -> None:
@@ -46,12 +34,6 @@ def test_help_and_notebooks_see_every_argument(function: object, arguments: type
     assert "float" in str(found["isl"].annotation) or found["isl"].annotation == "Length"
 
 
-@pytest.mark.parametrize("name", ["Plan", "size", "simulate", "score", "calibrate"])
-def test_the_package_has_the_names_that_it_says(name: str) -> None:
-    assert name in dir(tonnage)
-    assert callable(getattr(tonnage, name))
-
-
 def test_an_argument_that_there_is_not_is_an_error() -> None:
     with pytest.raises(TypeError, match="peek_rps"):
         api.ask(model="llama-3-8b", peek_rps=3)
@@ -60,44 +42,6 @@ def test_an_argument_that_there_is_not_is_an_error() -> None:
 
 
 # The Python interface says what the command says.
-
-
-def test_simulate_returns_the_run_and_its_summary() -> None:
-    run = tonnage.simulate(model="llama-3-8b", isl=500, osl=50, request_rate=5.0, requests=200, seed=3)
-    point = run.to_json()
-    assert len(run.requests) == 200
-    assert point["requests"] == {"completed": 200, "rejected": 0, "unfinished": 0, "failed": 0}
-    assert point["request_rate"] == 5.0
-    assert point["requests_per_second"] == pytest.approx(5.0, rel=0.2)
-    assert set(point["ttft_ms"]) == {"mean", "p50", "p90", "p95", "p99"}
-
-
-def test_same_seed_same_bytes() -> None:
-    def run() -> bytes:
-        r = tonnage.simulate(model="llama-3-8b", isl="500+-100", osl="50+-10", request_rate=20.0, requests=300, seed=7).requests
-        return r.first_token_ns.tobytes() + r.last_token_ns.tobytes() + r.gaps.tobytes()
-
-    assert run() == run()
-
-
-def test_closed_loop_obeys_littles_law() -> None:
-    run = tonnage.simulate(model="llama-3-8b", isl=500, osl=50, concurrency=16, requests=800)
-    point = run.to_json()
-    assert point["concurrency"] == 16
-    assert point["mean_concurrency"] == pytest.approx(16, rel=0.03)
-
-
-def test_static_batching_is_slower_than_in_flight() -> None:
-    both = {
-        batcher: tonnage.simulate(model="llama-3-8b", isl=500, osl="100+-60", concurrency=64, requests=640, batcher=batcher).to_json()
-        for batcher in ("static", "in-flight")
-    }
-    assert both["static"]["requests_per_second"] < both["in-flight"]["requests_per_second"]
-
-
-def test_unknown_attribute_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="seize"):
-        tonnage.seize()
 
 
 def test_a_schedule_that_overlaps_and_graphs_of_long_steps_reach_the_engine() -> None:
@@ -111,15 +55,3 @@ def test_a_schedule_that_overlaps_and_graphs_of_long_steps_reach_the_engine() ->
     assert after < ahead
     assert graphed < ahead
     assert ttft_ms(overlap_schedule=True, graph_tokens=512) == ahead
-
-
-def test_bad_arguments_are_input_errors() -> None:
-    with pytest.raises(InputError, match=r"^concurrency, request_rate: neither given"):
-        tonnage.simulate(model="llama-3-8b", isl=500, osl=50)
-
-
-def test_the_name_of_a_kind_lists_it_whole_and_nothing_else() -> None:
-    everything = api.catalog()
-    for kind, entries in everything.items():
-        assert api.catalog(kind) == {other: entries if other == kind else [] for other in everything}
-        assert entries

@@ -67,6 +67,7 @@ def test_a_percentile_that_was_asked_for_needs_its_samples(capsys: pytest.Captur
     assert "p99 was asked for and needs 459 completed requests, there were 60" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.live
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with exact_server(Schedule(ttft_s=0.01, itl_s=0.01), seconds=60) as url:

@@ -140,6 +140,7 @@ def test_a_conversation_ends_where_a_turn_fails_and_the_others_go_on() -> None:
     assert [entry["requests"] for entry in found.run_json["conversations"]["turns"]] == [5, 4, 4]
 
 
+@pytest.mark.live
 def test_a_time_ends_conversations_and_what_is_in_flight_is_kept() -> None:
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
         found = measured(url, concurrency=4, conversation_turns=50, conversation_turn_delay="exponential:20ms", benchmark_duration="1s")

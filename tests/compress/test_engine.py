@@ -27,19 +27,6 @@ ANSWERED = [
 ]
 """Models, formats and tools that vLLM 0.32 runs on a CPU."""
 
-KERNEL = "Failed to find a kernel that can implement the {} linear layer"
-LACKING = [
-    ("llama", "fp8-block", LLM_COMPRESSOR, "requires AMX tile support"),
-    ("llama", "w4a8", LLM_COMPRESSOR, "No compressed-tensors compatible scheme was found"),
-    ("llama", "mxfp4", LLM_COMPRESSOR, KERNEL.format("MXFP4")),
-    ("llama", "nvfp4", LLM_COMPRESSOR, KERNEL.format("NVFP4")),
-    ("experts", "fp8", LLM_COMPRESSOR, "Unsupported FP8 MoE backend: NONE"),
-    ("experts", "mxfp4", LLM_COMPRESSOR, KERNEL.format("MXFP4")),
-    ("llama", "fp8", MODELOPT, "static_scaled_fp8_quant() expected at most 0 argument(s)"),
-    ("llama", "w4a16-awq", MODELOPT, "ModelOpt currently only supports"),
-    ("llama", "w4a8", MODELOPT, "ModelOpt currently only supports"),
-]
-"""What it does not run there, with its reason: it has no such kernel for the CPU, or does not know the method."""
 
 TOKENS = 200
 ENGINE = """
@@ -95,7 +82,7 @@ class Loaded:
 @pytest.fixture(scope="module")
 def loaded(models: Path, made: Made, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str], Loaded]:
     """Every checkpoint of the tables above, loaded by vLLM."""
-    keys = [*ANSWERED, *(lacking[:3] for lacking in LACKING)]
+    keys = ANSWERED
     folders = {key: str(made(*key).folder) for key in keys}
     environment = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -153,14 +140,3 @@ def test_the_kv_cache_of_kv_fp8_holds_twice_the_tokens(loaded: dict[tuple[str, s
         assert found is not None
         tokens.append(int(found[1].replace(",", "")))
     assert tokens[1] == 2 * tokens[0]
-
-
-@pytest.mark.parametrize(("model", "form", "tool", "reason"), LACKING)
-def test_vllm_says_why_its_cpu_cannot_run_the_others(
-    loaded: dict[tuple[str, str, str], Loaded], model: str, form: str, tool: str, reason: str
-) -> None:
-    found = loaded[model, form, tool]
-    if form == "fp8-block" and "amx_tile" in Path("/proc/cpuinfo").read_text():
-        assert found.answer
-        return
-    assert reason in found.refused

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.plans import dense
+from tests.questions import plans_with
 from tonnage import api
 from tonnage.cli.main import run
 from tonnage.compress import checks
@@ -21,6 +22,7 @@ from tonnage.plan.note import Judged
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.comparison import compared_table
 
+few_parts = plans_with()
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -173,9 +175,3 @@ def test_every_package_of_a_tool_is_pinned(tool: str) -> None:
     lines = pins(tool).splitlines()
     assert all(line.count("==") == 1 and "+" not in line for line in lines)
     assert version(tool)
-
-
-def test_a_smaller_config_is_sized_as_a_model(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--isl", "1500", "--osl", "200", "--peak-rps", "20", "--ttft", "p95<=1s", "--gpu", "h100"]
-    assert run(["size", "--model", str(model / "config.json"), *asked, "--tp", "1", "--engine", "vllm", "--quiet"]) == 0
-    assert "1 × dgx-h100" in capsys.readouterr().out

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 
 import pytest
 import yaml
 
-from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
-from tests.deploy.written import Objects, check_files, objects_of
-from tonnage.deploy.dynamo import arguments
-from tonnage.deploy.nim import image as nim_image
+from tests.deploy.plans import DENSE_CHECKPOINT, dense
+from tests.deploy.written import Objects, objects_of
 from tonnage.deploy.nim import profile_1
 from tonnage.deploy.production_stack import command as chart_command
-from tonnage.deploy.ray_serve import engine_arguments, files
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.targets import deployed, target_files
 from tonnage.errors import InputError
 
 IMAGE = "meta/llama-3.1-8b-instruct:2.1.5"
-TARGETS = ("kserve", "llm-d", "dynamo", "nim")
 
 
 def service(target: str, engine: str = "vllm-0.32") -> Service:
@@ -30,96 +25,6 @@ def service(target: str, engine: str = "vllm-0.32") -> Service:
 def objects(target: str, engine: str = "vllm-0.32") -> Objects:
     """Every object by kind and name."""
     return objects_of(target_files(service(target, engine), target))
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_kubernetes_own_objects_and_every_pod_are_taken_by_its_schema(target: str) -> None:
-    made = service(target)
-    check_files(target_files(made, target), made)
-
-
-@pytest.mark.parametrize("target", [*TARGETS, "triton"])
-def test_every_target_has_a_page_rules_and_a_dashboard(target: str) -> None:
-    found = target_files(service(target), target)
-    assert {"README.md", "alerts.yaml", "dashboard.json"} <= set(found)
-    block = found["README.md"].split("```sh\n")[1].split("```")[0].replace("\\\n", "")
-    assert len(block.strip().splitlines()) == 5
-    assert "tonnage bench" in block
-    assert "tonnage compare run plan.json" in block
-    if "kustomization.yaml" in found:
-        assert set(yaml.safe_load(found["kustomization.yaml"])["resources"]) <= set(found)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_what_is_watched_and_disrupted_are_the_pods_of_the_engine(target: str) -> None:
-    found = objects(target)
-    watched = next(one for (kind, _), one in found.items() if kind == "PodMonitor")["spec"]["selector"]["matchLabels"]
-    kept = next(one for (kind, _), one in found.items() if kind == "PodDisruptionBudget")["spec"]["selector"]["matchLabels"]
-    assert watched == kept
-    spec = next(one for (kind, name), one in found.items() if kind in ("LLMInferenceService", "DynamoGraphDeployment", "Deployment"))[
-        "spec"
-    ]
-    if target == "kserve":
-        labels = spec["labels"]
-    elif target == "dynamo":
-        labels = spec["components"][1]["podTemplate"]["metadata"]["labels"]
-    else:
-        labels = found["Deployment", "llama-3-1-8b"]["spec"]["template"]["metadata"]["labels"]
-    assert watched.items() <= labels.items()
-
-
-def test_kserve_says_the_plans_flags_behind_its_own() -> None:
-    spec = objects("kserve")["LLMInferenceService", "llama-3-1-8b"]["spec"]
-    assert spec["model"] == {"uri": f"hf://{DENSE_CHECKPOINT}", "name": "llama-3.1-8b"}
-    assert (spec["replicas"], spec["parallelism"]) == (8, {"tensor": 1})
-    assert "scaling" not in spec  # which excludes replicas
-    (main,) = spec["template"]["containers"]
-    words = shlex.split(next(one["value"] for one in main["env"] if one["name"] == "VLLM_ADDITIONAL_ARGS"))
-    launch = dense().candidates[0].launch
-    assert ["--tensor-parallel-size", "1", *words] == list(launch[3:])
-    assert main["resources"]["limits"]["nvidia.com/gpu"] == 1
-
-
-def test_llm_ds_pool_holds_the_pods_and_its_picker_scores_them() -> None:
-    found = objects("llm-d")
-    pool = found["InferencePool", "llama-3-1-8b"]["spec"]
-    labels = found["Deployment", "llama-3-1-8b"]["spec"]["template"]["metadata"]["labels"]
-    assert pool["selector"]["matchLabels"].items() <= labels.items()
-    service_ports = found["Service", "llama-3-1-8b-picker"]["spec"]["ports"]
-    assert pool["endpointPickerRef"]["port"]["number"] == service_ports[0]["port"]
-    config = yaml.safe_load(found["ConfigMap", "llama-3-1-8b-picker-config"]["data"]["picker.yaml"])
-    named = {one["type"] for one in config["plugins"]}
-    assert {one["pluginRef"] for one in config["schedulingProfiles"][0]["plugins"]} == named
-    backend = found["HTTPRoute", "llama-3-1-8b"]["spec"]["rules"][0]["backendRefs"][0]
-    assert (backend["kind"], backend["name"]) == ("InferencePool", "llama-3-1-8b")
-
-
-def test_dynamos_worker_gets_the_engines_flags_and_no_front_ends() -> None:
-    front, worker = objects("dynamo")["DynamoGraphDeployment", "llama-3-1-8b"]["spec"]["components"]
-    assert front["podTemplate"]["spec"]["containers"][0]["env"] == [{"name": "DYN_ROUTER_MODE", "value": "kv"}]
-    main = worker["podTemplate"]["spec"]["containers"][0]
-    assert (main["name"], main["command"]) == ("main", ["python3", "-m", "dynamo.vllm"])
-    assert main["args"][:4] == ["--model", DENSE_CHECKPOINT, "--served-model-name", "llama-3.1-8b"]
-    assert main["args"][4:] == list(dense().candidates[0].launch[3:])
-    assert worker["replicas"] == 8
-    sglang = arguments(service("dynamo", "sglang-0.5.9"))
-    assert sglang[:2] == ["--model-path", DENSE_CHECKPOINT]
-    assert sglang.count("--model-path") == 1
-    many = service("dynamo")
-    argv = (*many.pool.launch, "--api-server-count", "4")
-    assert "--api-server-count" not in arguments(replace(many, pool=replace(many.pool, launch=argv)))
-
-
-def test_nim_is_told_a_profile_a_context_and_the_other_knobs() -> None:
-    container = objects("nim")["Deployment", "llama-3-1-8b"]["spec"]["template"]["spec"]["containers"][0]
-    env = {one["name"]: one.get("value") for one in container["env"]}
-    assert container["image"] == f"nvcr.io/nim/{IMAGE}"
-    made = service("nim")
-    assert nim_image(replace(made, loading=replace(made.loading, checkpoint=f"nvcr.io/nim/{IMAGE}"))) == f"nvcr.io/nim/{IMAGE}"
-    assert (env["NIM_MODEL_PROFILE"], env["NIM_MAX_MODEL_LEN"]) == ("vllm-fp8-tp1-pp1", "4096")
-    assert env["NGC_API_KEY"] is None
-    assert "--max-num-seqs 1024" in str(env["NIM_PASSTHROUGH_ARGS"])
-    assert "--max-model-len" not in str(env["NIM_PASSTHROUGH_ARGS"])
 
 
 def test_nims_operator_gets_what_the_deployment_has() -> None:
@@ -160,12 +65,6 @@ def test_kserve_runs_other_engines_and_splits_as_a_custom_predictor() -> None:
     pipelined = service("kserve")
     pipelined = replace(pipelined, pool=replace(pipelined.pool, pp=2))
     assert "kind: InferenceService" in target_files(pipelined, "kserve")["inference-service.yaml"]
-
-
-def test_llm_d_is_told_the_engine_of_its_pods() -> None:
-    for engine, family in (("vllm-0.32", "vllm"), ("sglang-0.5.9", "sglang")):
-        labels = objects("llm-d", engine)["Deployment", "llama-3-1-8b"]["spec"]["template"]["metadata"]["labels"]
-        assert labels["llm-d.ai/engine-type"] == family
 
 
 def test_dynamos_worker_of_tensorrt_llm_gets_its_own_spellings_and_the_file() -> None:
@@ -246,37 +145,3 @@ def test_the_chart_composes_the_plans_command_and_routes_as_the_plan_counts_on()
     composed = chart_command(engine, engine["modelSpec"][0])
     assert composed[:3] == list(made.argv[:3])
     assert sorted(composed) == sorted([*made.argv, "--enable-prefix-caching"])
-
-
-def test_the_chart_mounts_a_checkpoints_folder() -> None:
-    made = deployed(dense(), "production-stack", checkpoint="/models/own")
-    found = target_files(made, "production-stack")
-    assert yaml.safe_load(found["values.yaml"])["servingEngineSpec"]["modelSpec"][0]["modelURL"] == "/data/own"
-    page = " ".join(found["README.md"].split())
-    assert "The claim `llama-3-1-8b-engine-storage-claim` is mounted at /data" in page
-    assert "model-cache" not in page
-
-
-def test_the_application_says_what_the_plan_found() -> None:
-    (application,) = yaml.safe_load(files(service_of(experts()))["serve.yaml"])["applications"]
-    (config,) = application["args"]["llm_configs"]
-    assert config["model_loading_config"] == {"model_id": "deepseek-v3", "model_source": "deepseek-ai/DeepSeek-V3"}
-    assert config["accelerator_type"] == "H200"
-    assert config["engine_kwargs"]["tensor_parallel_size"] == 8
-    assert config["engine_kwargs"]["enable_expert_parallel"] is True
-    scaling = config["deployment_config"]["autoscaling_config"]
-    assert (scaling["min_replicas"], scaling["max_replicas"], scaling["target_ongoing_requests"]) == (4, 7, 180)
-
-
-def test_flags_become_keywords() -> None:
-    argv = ("vllm", "serve", "m", "--a-b", "1", "--no-enable-x", "--kv=fp8", "--share", "0.9", "--on", "--api-server-count", "4")
-    assert engine_arguments(argv) == {"a_b": 1, "enable_x": False, "kv": "fp8", "share": 0.9, "on": True}
-
-
-def test_the_gpu_is_called_as_ray_calls_it_or_not_at_all() -> None:
-    for gpu, system, name in (("b300-sxm-270gb", "dgx-b300", "B300"), ("a100-sxm-80gb", "dgx-a100", "A100-80G"), ("l20", "8xl20", None)):
-        text = files(service_of(dense(gpu=gpu, system=system)))["serve.yaml"]
-        (config,) = yaml.safe_load(text)["applications"][0]["args"]["llm_configs"]
-        assert config.get("accelerator_type") == name
-        assert ("Ray has no name for l20" in text) == (name is None)
-        assert ("Ray does not set this label itself" in text) == (name == "A100-80G")

@@ -1,4 +1,4 @@
-"""Every plan becomes files for every target, without a further flag: README's own, one of a larger model, and any other."""
+"""Every plan becomes files for every target, without a further flag: README's own, and any other."""
 
 from __future__ import annotations
 
@@ -35,45 +35,33 @@ from tonnage.spec.scenario_file import scenario_of
 from tonnage.spec.targets import TARGETS, target_lacks
 
 README = Path(__file__).parents[2] / "README.md"
-LLAMA_70B = (
-    "./tonnage size --model llama-3.3-70b --precision fp8 --gpu h200 --tp 2 --isl 2000 --osl 200 --peak-rps 20 --ttft 'p95<=1s' "
-    "--tpot 'p95<=50ms'"
-)
 FORMATS = [*PRECISIONS, "fp8+kv-fp16", "fp8+2:4", "nvfp4+experts", "int4-g32+experts", "mxfp4+rest-fp8", "nvfp4+rest-fp8"]
 ENGINES = ["vllm-0.10", "vllm-0.21", "vllm-0.32", "sglang-0.5", "sglang-0.5.9", "tensorrt-llm-1.0", "tensorrt-llm-1.2"]
 """Those that have a command and an image."""
 
 
-def readmes_own() -> str:
-    """The command of README's example."""
-    lines = README.read_text(encoding="utf-8").splitlines()
-    return next(line.removeprefix("$ ") for line in lines if line.startswith("$ ./tonnage size"))
-
-
 @pytest.fixture(scope="module")
-def plans(plans_of_this_run: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The saved plans."""
-    folder = tmp_path_factory.mktemp("plans")
-    found: dict[str, Path] = {}
-    for name, command in (("readme", readmes_own()), ("llama-3.3-70b", LLAMA_70B)):
-        words = [word for word in shlex.split(command)[1:] if word not in ("--output", "plan.json")]
-        found[name] = folder / f"{name}.json"
-        assert run([*words, "--output", str(found[name])]) == 0
+def saved(plans_of_this_run: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plan of README's example."""
+    lines = README.read_text(encoding="utf-8").splitlines()
+    command = next(line.removeprefix("$ ") for line in lines if line.startswith("$ ./tonnage size"))
+    words = [word for word in shlex.split(command)[1:] if word not in ("--output", "plan.json")]
+    found = tmp_path_factory.mktemp("plans") / "plan.json"
+    assert run([*words, "--output", str(found)]) == 0
     return found
 
 
-@pytest.mark.parametrize("name", ["readme", "llama-3.3-70b"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_plan_of_fp8_becomes_files_without_a_further_flag(
-    plans: dict[str, Path], name: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    saved: Path, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "out"
     capsys.readouterr()
-    assert run(["deploy", str(plans[name]), "--target", target, "--output", str(folder)]) == 0
+    assert run(["deploy", str(saved), "--target", target, "--output", str(folder)]) == 0
     said = capsys.readouterr().out
     files = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()}
     check_files(files)
-    plan = Plan.from_json(json.loads(plans[name].read_text(encoding="utf-8")))
+    plan = Plan.from_json(json.loads(saved.read_text(encoding="utf-8")))
     written = Plan.from_json(json.loads(files["plan.json"]))
     assert written.choice is not None
     model, everything = plan.choice.pool.model, "".join(files.values())
@@ -103,11 +91,11 @@ def test_a_plan_of_fp8_becomes_files_without_a_further_flag(
 
 @pytest.mark.parametrize("page", [README, README.parent / "docs" / "deploy.md"], ids=lambda page: page.name)
 def test_a_page_shows_what_the_command_prints(
-    plans: dict[str, Path], page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    saved: Path, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     block = re.split(r"^(?:\$ )?\./tonnage deploy ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1].split("```")[0]
     command, *shown = block.splitlines()
-    (tmp_path / "plan.json").write_bytes(plans["readme"].read_bytes())
+    (tmp_path / "plan.json").write_bytes(saved.read_bytes())
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     assert run(["deploy", *shlex.split(command)]) == 0

@@ -80,11 +80,6 @@ def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not (tmp_path / "out").exists()
 
 
-def test_other_targets_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["deploy", FILE, "--target", "nim", "--output", str(tmp_path / "out")]) == 2
-    assert "written for triton or kserve, not for nim" in capsys.readouterr().err
-
-
 @pytest.mark.install
 def test_tritons_own_schema_reads_every_config(tmp_path: Path) -> None:
     environment = tmp_path / "environment"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,32 +96,6 @@ def test_a_target_whose_engine_is_no_command_is_refused(target: str, tmp_path: P
     assert run(words) == 2
     assert "--simulated: no simulated engine is written for" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.docker_compose
-@pytest.mark.parametrize("engine", ENGINES)
-def test_docker_compose_reads_it(engine: str, tmp_path: Path) -> None:
-    for name, text in written(dense(engine), "compose", simulated=True).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    done = subprocess.run(["docker-compose", "config"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    services = yaml.safe_load(done.stdout)["services"]
-    assert {one["image"] for name, one in services.items() if name.startswith("instance-")} == {SIMULATED}
-
-
-def test_what_is_no_rehearsal_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["deploy", "rehearse", str(tmp_path)]) == 2
-    assert "holds no compose.yaml" in capsys.readouterr().err
-    for name, text in written(dense("vllm-0.32"), "compose", simulated=False).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    assert run(["deploy", "rehearse", str(tmp_path)]) == 2
-    assert "instance-1" in (said := capsys.readouterr().err)
-    assert "is a real engine" in said
-    (tmp_path / "compose.yaml").rename(tmp_path / "router.yaml")
-    assert run(["deploy", "rehearse", str(tmp_path)]) == 2
-    assert "is for several machines; a rehearsal takes a plan of one system" in capsys.readouterr().err
 
 
 ASKED = ["--model", "llama-3.1-8b", "--isl", "2000", "--osl", "200", "--peak-rps", "300", "--ttft", "p95<=500ms", "--tpot", "p95<=50ms"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage.deploy.service import service_of
 from tonnage.deploy.targets import target_files
-from tonnage.deploy.triton import Said, Word, pbtxt
 
 NAME = "llama-3-1-8b"
 PARSE = """
@@ -33,65 +31,6 @@ print(json.dumps(found))
 
 def files(engine: str) -> dict[str, str]:
     return target_files(service_of(dense(engine), checkpoint=DENSE_CHECKPOINT), "triton")
-
-
-def test_vllms_backend_gets_the_plans_arguments() -> None:
-    found = files("vllm-0.32")
-    arguments = json.loads(found[f"repository/{NAME}/1/model.json"])
-    assert arguments["model"] == DENSE_CHECKPOINT
-    assert (arguments["max_num_seqs"], arguments["max_model_len"], arguments["kv_cache_dtype"]) == (1_024, 4_096, "fp8")
-    config = found[f"repository/{NAME}/config.pbtxt"]
-    assert 'backend: "vllm"' in config
-    assert "kind: KIND_MODEL" in config
-    assert "decoupled: true" in config
-
-
-def test_an_engine_of_tensorrt_llm_stands_between_a_tokenizer_and_a_detokenizer() -> None:
-    found = files("tensorrt-llm-1.2")
-    config = found[f"repository/{NAME}/config.pbtxt"]
-    order = [config.index(f'model_name: "{NAME}-{part}"') for part in ("tokenize", "engine", "detokenize")]
-    assert order == sorted(order)
-    before = found[f"repository/{NAME}-tokenize/config.pbtxt"]
-    for said in (
-        "dynamic_batching {",
-        "max_queue_delay_microseconds: 1000",
-        "priority_levels: 2",
-        "timeout_action: REJECT",
-        "max_queue_size: 200",
-    ):
-        assert said in before
-    for part in ("tokenize", "detokenize"):
-        ast.parse(found[f"repository/{NAME}-{part}/1/model.py"])
-    assert f"repository/{NAME}/1/README" in found
-
-
-def test_text_format() -> None:
-    message = {
-        "_": Said("why\nso"),
-        "name": 'a "b"\\',
-        "on": True,
-        "kind": Word("K"),
-        "dims": [1, -1],
-        "one": {"x": 1.5},
-        "many": [{"y": 1}, {"y": 2}],
-    }
-    assert pbtxt(message).splitlines() == [
-        "# why",
-        "# so",
-        'name: "a \\"b\\"\\\\"',
-        "on: true",
-        "kind: K",
-        "dims: [ 1, -1 ]",
-        "one {",
-        "  x: 1.5",
-        "}",
-        "many {",
-        "  y: 1",
-        "}",
-        "many {",
-        "  y: 2",
-        "}",
-    ]
 
 
 @pytest.mark.promtool

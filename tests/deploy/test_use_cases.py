@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +85,3 @@ def test_what_cannot_stand_side_by_side_is_refused_in_a_line(target: str, change
         api.deploy(saved(tmp_path, **changed), target=target, output=tmp_path / "out")
     assert line in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_instances_of_the_whole_answer_leave_a_plan_as_it_is(tmp_path: Path) -> None:
-    plan = dense()
-    alone = Arrangement(pools=(_pool(plan.candidates[0].identity, 8),), systems=())
-    path = saved(tmp_path, names=("Chat",), plans=(plan,), separate=replace(alone))
-    api.deploy(path, target="kubernetes", output=tmp_path / "out")
-    assert json.loads((tmp_path / "out/chat/plan.json").read_text()) == json.loads(json.dumps(plan.to_json()))

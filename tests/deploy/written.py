@@ -19,7 +19,7 @@ def objects_of(files: Mapping[str, str]) -> Objects:
     """Every Kubernetes object by kind and name."""
     found: Objects = {}
     for name, text in files.items():
-        for one in yaml.safe_load_all(text) if name.endswith(".yaml") and name != "kustomization.yaml" else ():
+        for one in yaml.load_all(text, yaml.CSafeLoader) if name.endswith(".yaml") and name != "kustomization.yaml" else ():
             found[one["kind"], one["metadata"]["name"]] = one
     return found
 

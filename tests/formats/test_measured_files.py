@@ -13,9 +13,8 @@ from tonnage.api.compare import read_history
 from tonnage.api.question.loads import traffic_from
 from tonnage.cli.main import run
 from tonnage.errors import InputError, TonnageError
-from tonnage.formats.lm_eval import TASKS, TaskScore, task_scores
+from tonnage.formats.lm_eval import TaskScore, task_scores
 from tonnage.formats.measured_files import InvalidRuns, read_measured, why_invalid
-from tonnage.spec.catalog.accuracy import listed_scores
 
 GIVEN: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
 
@@ -125,19 +124,6 @@ def test_a_guidellm_report_is_several_points_and_its_tpot_is_the_inter_token_lat
     assert (row["requests_s"], row["output_tok_s"]) == (2.0, 398.0)
 
 
-def test_a_guidellm_load_that_is_not_known_is_named(tmp_path: Path) -> None:
-    for strategy in ({"type_": "replay"}, {"type_": "concurrent"}, {"type_": "throughput"}, {}):
-        with pytest.raises(TonnageError, match=r"benchmark 1.*strategy"):
-            read_measured(file_of(tmp_path, {"benchmarks": [guidellm(strategy)]}), GIVEN)
-
-
-def test_a_benchmark_in_which_nothing_succeeded_is_left_out(tmp_path: Path) -> None:
-    broken = guidellm({"type_": "synchronous"})
-    broken["metrics"] = {name: {"successful": {"mean": 0.0, "percentiles": {}}} for name in broken["metrics"]}
-    rows = read_measured(file_of(tmp_path, {"benchmarks": [broken, guidellm({"type_": "synchronous"})]}), GIVEN)
-    assert len(rows) == 1
-
-
 def test_run_folders_give_what_was_simulated(tmp_path: Path) -> None:
     runs = api.simulate_sweep(model="llama-3-8b", isl=200, osl=20, engine="nim-2024", concurrency="1,4", requests=40)
     api.write_runs(tmp_path / "sweep", runs, {"seed": 0})
@@ -237,8 +223,6 @@ def sweep(tmp_path: Path) -> Path:
     ("summary", "why"),
     [
         ({}, ""),
-        ({"validity": {"verdict": "VALID", "reasons": []}}, ""),
-        ({"validity": {"verdict": "NOT JUDGED", "reasons": ["of another tool"]}}, ""),
         ({"validity": {"verdict": "INVALID", "reasons": [LATE]}}, LATE),
         ({"validity": {"verdict": "INVALID", "reasons": [LATE, "b", "c"]}}, f"{LATE}; and 2 more reasons"),
         ({"validity": {"verdict": "INVALID"}}, "it does not say why"),
@@ -296,20 +280,6 @@ def test_where_nothing_valid_is_left_the_command_refuses(verb: str, sweep: Path,
     assert "--include-invalid" in line
 
 
-def test_two_runs_are_compared_all_the_same_where_asked(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = commands(sweep)["compare"]
-    assert run(command) == 2
-    assert run([*command, "--include-invalid"]) == 0
-    (note,) = json.loads(capsys.readouterr().out)["notes"]
-    assert note.startswith(str(sweep / "concurrency-8"))
-    assert "because of include_invalid" in note
-
-
-def test_the_flag_needs_measured_points(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["size", "--model=llama-3-8b", "--isl=200", "--osl=20", "--peak-rps=20", "--include-invalid"]) == 2
-    assert "--benchmarks" in capsys.readouterr().err
-
-
 # Results of lm-evaluation-harness: the scores that count, and the files that are none.
 
 WRITTEN: dict[str, Any] = {
@@ -350,15 +320,6 @@ def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
         task_scores(tmp_path / "results_x.json")
 
 
-def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no results"):
-        task_scores(tmp_path)
-
-
-def test_every_benchmark_of_the_catalog_has_its_task() -> None:
-    assert all(score.benchmark.startswith(tuple(TASKS)) for score in listed_scores())
-
-
 # Access logs of single requests: LiteLLM's, a gateway's, and responses of the OpenAI API, read as traffic and as a history.
 
 BEGAN = 1_793_577_600.0
@@ -396,23 +357,6 @@ def test_each_form_is_read_as_the_same_traffic(line: Any, tmp_path: Path) -> Non
     assert recording.began_ns == round(1e9 * BEGAN)
 
 
-def test_spans_of_opentelemetry_are_a_history_too(tmp_path: Path) -> None:
-    def span(place: int) -> dict[str, Any]:
-        at = round(1e9 * (BEGAN + 10 * place))
-        counts = {"gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 20}
-        attributes = [{"key": key, "value": {"intValue": str(value)}} for key, value in counts.items()]
-        names = {"traceId": f"{place:032x}", "spanId": f"{place:016x}", "name": "chat"}
-        return {**names, "startTimeUnixNano": str(at), "endTimeUnixNano": str(at + 10**9), "attributes": attributes}
-
-    path = tmp_path / "spans.json"
-    spans = [span(place) for place in range(2 * 360 + 1)]
-    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
-    found = read_history(str(path))
-    assert found.at(0).isoformat() == "2026-11-02T00:00:00+00:00"
-    assert found.requests.tolist() == [360, 361]
-    assert found.mean("isl") == 100
-
-
 def test_failed_lines_are_left_out_and_counted_and_the_order_is_that_of_time(tmp_path: Path) -> None:
     rows = [lite(2), lite(0), {**lite(1), "status": "failure"}, {**lite(3), "completion_tokens": 0}]
     recording = traffic_from(str(written(tmp_path, rows)), "x").recording
@@ -432,8 +376,3 @@ def test_latencies_come_with_the_ends(tmp_path: Path, capsys: pytest.CaptureFixt
     assert summary["ttft_ms"]["mean"] == pytest.approx(500)
     assert summary["e2e_ms"]["mean"] == pytest.approx(2_000)
     capsys.readouterr()
-
-
-def test_a_line_without_a_time_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 2: has no time"):
-        traffic_from(str(written(tmp_path, [lite(0), {"prompt_tokens": 1}])), "x")

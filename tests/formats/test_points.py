@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.api.sizing import size_measured
 from tonnage.errors import InputError
 from tonnage.formats.measured_files import is_steady, read_measured, read_points
 
@@ -90,12 +89,6 @@ def test_aiperf_report_with_its_load(tmp_path: Path) -> None:
     assert p.load == "open loop at 2.5 requests/s"
 
 
-def test_a_report_may_count_in_seconds(tmp_path: Path) -> None:
-    report = {**REPORT_JSON, "time_to_first_token": {"unit": "s", "avg": 1.5}}
-    (p,) = read_points(written(tmp_path, "x.json", json.dumps(report)), GIVEN)
-    assert p.latencies_ms["ttft"] == {"mean": 1500.0}
-
-
 def test_a_folder_of_artifacts_is_one_curve(tmp_path: Path) -> None:
     for clients in (1, 10, 250):
         report = {**REPORT_JSON, "input_config": {"concurrency": clients}}
@@ -106,17 +99,6 @@ def test_a_folder_of_artifacts_is_one_curve(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="holds no report"):
         read_points(tmp_path / "none", GIVEN)
-
-
-def test_a_table_with_the_names_of_genai_perf(tmp_path: Path) -> None:
-    header = "Model,GPU,Precision,TP,Input Sequence Length (tokens),Output Sequence Length (tokens),Concurrency,"
-    header += "Time To First Token (ms) avg,Time To First Token (ms) p95,Inter Token Latency (ms) avg,Request Throughput (per sec)"
-    path = written(tmp_path, "t.csv", f'{header}\nLlama-3-8B,H100,FP8,1,"1,999.66",199.9,10,220.8,300,9.5,5.195\n')
-    (p,) = read_points(path)
-    assert (p.precision, p.isl, p.osl, p.concurrency) == ("fp8", 2000, 200, 10)
-    assert p.latencies_ms == {"ttft": {"mean": 220.8, "p95": 300.0}, "itl": {"mean": 9.5}, "tpot": {"mean": 9.5}, "e2e": {}}
-    assert p.source == f"{path}, line 2"
-    assert read_measured(path)[0]["itl_ms"] == 9.5
 
 
 def test_requests_follow_from_tokens_at_a_fixed_length(tmp_path: Path) -> None:
@@ -133,7 +115,6 @@ TABLE = "model,gpu,precision,tp,isl,osl,concurrency,requests_s\nm,g,fp16,1,100,2
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", TABLE.replace("requests_s", "x"), "no measured column"),
         ("t.csv", TABLE.replace("requests_s", "ttft_ms"), "missing column requests_s"),
         ("t.csv", TABLE.replace("concurrency", "batch"), "line 2: has a static batch"),
         (
@@ -142,21 +123,15 @@ TABLE = "model,gpu,precision,tp,isl,osl,concurrency,requests_s\nm,g,fp16,1,100,2
             "missing column gpu; it has model, precision, tp, isl, osl, concurrency, requests_s; add it, or give gpu",
         ),
         ("t.csv", TABLE.replace("concurrency", "y"), "no column says the load"),
-        ("t.csv", TABLE.replace("isl,osl,", "isl,osl,request_rate,").replace("100,200,", "100,200,3,"), "has concurrency and request_rate"),
         ("r.csv", REPORT_CSV.replace("1.50\nRequest C", "\nRequest C"), "has no request throughput"),
         ("r.csv", REPORT_CSV.replace("600.50,", ""), "line 2: 9 cells, but its header has 10"),
         ("r.csv", REPORT_CSV.replace("600.50", "n/a"), "line 2, column 'p50': 'n/a' is not a number"),
-        ("r.csv", REPORT_CSV.replace("600.50", "-1"), "line 2, column 'p50': -1 is not a measurement"),
         ("r.csv", REPORT_CSV, "has no load"),
         ("r.json", "[1]", "not a report"),
         ("r.json", "{", "line 1: not JSON"),
-        ("r.json", "[" * 100_000, "nested too deep"),
         ("r.json", '{"request_throughput": {"unit": "requests/sec", "avg": NaN}}', "holds NaN"),
         ("r.json", '{"request_throughput": {"unit": "requests/sec", "avg": "1"}}', r'request_throughput.avg: "1" is not a number'),
-        ("r.json", '{"request_throughput": {"unit": "requests/sec", "avg": true}}', "true is not a number"),
-        ("r.json", '{"request_throughput": {"unit": "requests/sec", "avg": 0}}', "0 is not a measurement"),
         ("r.json", '{"time_to_first_token": {"unit": "parsec", "avg": 1}}', "has the unit 'parsec'"),
-        ("r.json", '{"model": 3}', "has no request throughput"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -194,11 +169,6 @@ def test_any_json_gives_points_or_one_line(tmp_path_factory: pytest.TempPathFact
 def test_any_damage_to_a_report_gives_points_or_one_line(tmp_path_factory: pytest.TempPathFactory, at: int, cut: int, text: str) -> None:
     damaged = REPORT_CSV[:at] + text + REPORT_CSV[at + cut :]
     check(tmp_path_factory.getbasetemp() / "concurrency7.csv", damaged.encode("utf-8", "surrogatepass"))
-
-
-@given(st.binary(max_size=100), st.sampled_from(["fuzz.json", "fuzz.csv"]))
-def test_any_bytes_give_points_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes, name: str) -> None:
-    check(tmp_path_factory.getbasetemp() / name, data)
 
 
 def check(path: Path, data: bytes) -> None:
@@ -281,21 +251,6 @@ def test_all_at_once_and_without_streaming(tmp_path: Path) -> None:
     assert (row["ttft_ms"], row["e2e_ms"]) == (None, 2500.0)
 
 
-def test_it_is_sized_from(tmp_path: Path) -> None:
-    plan = size_measured(benchmarks=written_of_trtllm_bench(tmp_path), gpu="h100", peak_rps=150.0, ttft="p95<=500ms")
-    assert (plan.choice.systems, plan.choice.tp) == (2, 2)
-    assert plan.choice.systems_exact == pytest.approx(150 / (4 * 24.7))
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [({"request_info": {}}, "no request was completed"), ({"performance": {"total_latency_ms": "x"}}, "total_latency_ms")],
-)
-def test_what_is_wrong_is_named(changed: dict[str, Any], says: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=says):
-        list(read_measured(written_of_trtllm_bench(tmp_path, **changed), {"gpu": "h100"}))
-
-
 # A line of SGLang's ``bench_serving`` becomes a point with its own definitions, or one line that says what is wrong.
 
 
@@ -353,9 +308,6 @@ def test_without_a_limit_all_requests_are_there_at_once(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"request_rate": 2.5}, "a request_rate and a max_concurrency"),
-        ({"request_rate": "trace"}, "those of a trace"),
-        ({"request_rate": "often"}, "request_rate"),
-        ({"completed": 0}, "completed"),
         ({"completed": None}, "no request was completed"),
         ({"mean_ttft_ms": "quick"}, "mean_ttft_ms"),
     ],

@@ -55,10 +55,6 @@ def cells(path: Path, kind: str) -> list[dict[str, Any]]:
     return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == kind]
 
 
-def test_there_are_seven_lessons() -> None:
-    assert [path.name[:2] for path in LESSONS] == list(SAID)
-
-
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_holds_no_output_and_uses_the_public_names_alone(path: Path) -> None:
     for cell in cells(path, "code"):

@@ -28,6 +28,7 @@ def test_two_plans_side_by_side(address: str, browser: Chromium, width: int, dar
     assert axe_faults(browser) == []
 
 
+@pytest.mark.live
 def test_compare_adds_the_plan_of_size(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/compare?p={quote(H100)}", 1440, 900)
     until(browser, READY)
@@ -37,6 +38,7 @@ def test_compare_adds_the_plan_of_size(address: str, browser: Chromium) -> None:
     until(browser, f"location.pathname === '/compare' && {READY} && document.querySelectorAll('.column').length === 2")
 
 
+@pytest.mark.live
 def test_a_dragged_limit_moves_the_systems(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/what-if?{H100}", 1440, 900)
     until(browser, "!!document.querySelector('.figure.wide .grip')")
@@ -59,6 +61,7 @@ def test_a_limit_is_moved_with_the_arrow_keys(address: str, browser: Chromium) -
     assert browser.value("document.getElementById('f-ttft').value") == "550"
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("width", [1440, 390])
 def test_what_if_fits_and_has_no_serious_fault(address: str, browser: Chromium, width: int) -> None:
     browser.open(f"{base_of(address)}/what-if?{H100}", width, 900)
@@ -67,6 +70,7 @@ def test_what_if_fits_and_has_no_serious_fault(address: str, browser: Chromium, 
     assert axe_faults(browser) == []
 
 
+@pytest.mark.live
 def test_a_link_that_is_none_is_said(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/compare?p=frobnicate%3D1&p=%40..%2Fx.json", 1440, 900)
     until(browser, "!!document.querySelector('[role=alert]')")

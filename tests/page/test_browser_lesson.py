@@ -32,6 +32,7 @@ def test_it_plays_and_steps(address: str, browser: Chromium) -> None:
     assert hosts_of(browser) == {address.split("/")[2]}
 
 
+@pytest.mark.live
 def test_the_way_of_batching_and_the_load_change_the_figures(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/lesson", 1440, 900)
     until(browser, READY)
@@ -68,6 +69,7 @@ def test_what_is_shown_at_a_step_is_the_lesson_up_to_its_end() -> None:
         assert (result.made, result.tokens, result.ticks) == (alone.made, alone.tokens, alone.ticks)
 
 
+@pytest.mark.live
 def test_the_slots_of_an_engine_in_seconds(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/lesson", 1440, 900)
     browser.click(".seconds-form button")
@@ -75,6 +77,7 @@ def test_the_slots_of_an_engine_in_seconds(address: str, browser: Chromium) -> N
     assert browser.complaints == []
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(("width", "dark"), [(1440, True), (390, False)])
 def test_it_fits_and_has_no_serious_fault(address: str, browser: Chromium, width: int, dark: bool) -> None:
     browser.open(f"{base_of(address)}/lesson", width, 844, dark=dark)

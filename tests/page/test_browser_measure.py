@@ -32,6 +32,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield programs[0].url
 
 
+@pytest.mark.live
 @pytest.mark.skipif(not (DATA / "nim_inflight.csv").is_file(), reason="the measured files are not here")
 def test_a_benchmark_that_is_dropped_is_scored(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/files", 1440, 900)
@@ -54,6 +55,7 @@ def test_a_trace_that_is_dropped_is_described_and_sized(address: str, browser: C
     until(browser, "!!document.querySelector('#estimate .headline')")
 
 
+@pytest.mark.live
 def test_a_plan_is_kept_and_exported(address: str, browser: Chromium) -> None:
     browser.open(f"{base_of(address)}/size?{PLAN}", 1440, 900)
     until(browser, "!!document.querySelector('#simulated [hx-post]')")
@@ -69,6 +71,7 @@ def test_a_plan_is_kept_and_exported(address: str, browser: Chromium) -> None:
     until(browser, "!!document.querySelector('#look .answer')")
 
 
+@pytest.mark.live
 def test_a_run_is_measured_and_compared(address: str, browser: Chromium, engine: str) -> None:
     asked = f"url={engine}&benchmark_duration=2s&concurrency=1,2&request_rate=&isl=300&osl=30&slo="
     browser.open(f"{base_of(address)}/measure?{asked}", 1440, 900)
@@ -84,6 +87,7 @@ def test_a_run_is_measured_and_compared(address: str, browser: Chromium, engine:
     assert axe_faults(browser) == []
 
 
+@pytest.mark.live
 def test_a_deployment_is_watched_until_it_is_stopped(address: str, browser: Chromium, engine: str) -> None:
     browser.open(f"{base_of(address)}/measure?url={engine}", 1440, 900)
     browser.click("#watch")

@@ -36,6 +36,7 @@ def test_an_answer_comes_without_a_complaint_and_from_this_server_alone(view: st
     assert hosts_of(browser) == {view.split("/")[2]}
 
 
+@pytest.mark.live
 def test_the_six_questions_are_typed_and_answered_and_the_answer_taken_along(view: str, browser: Chromium) -> None:
     browser.open(f"{view.partition('?')[0]}", 1440, 900)
     until(browser, HEADLINE)
@@ -78,6 +79,7 @@ def test_a_slider_asks_anew_and_the_link_is_the_question(view: str, browser: Chr
     assert int(systems.replace(",", "")) > 3
 
 
+@pytest.mark.live
 def test_a_limit_gets_a_percentile_and_wrong_words_are_said(view: str, browser: Chromium) -> None:
     browser.open(view, 1440, 900)
     browser.write("#f-itl", "90")
@@ -86,6 +88,7 @@ def test_a_limit_gets_a_percentile_and_wrong_words_are_said(view: str, browser: 
     until(browser, "document.querySelector('#estimate [role=alert]')?.textContent.includes('isl')")
 
 
+@pytest.mark.live
 def test_usual_limits_are_offered(view: str, browser: Chromium) -> None:
     browser.open(view, 1440, 900)
     until(browser, HEADLINE)
@@ -94,12 +97,14 @@ def test_usual_limits_are_offered(view: str, browser: Chromium) -> None:
     assert browser.value("document.getElementById('f-itl').value") == "250"
 
 
+@pytest.mark.live
 def test_a_model_is_found_by_its_name_at_hugging_face(view: str, browser: Chromium) -> None:
     browser.open(view, 1440, 900)
     browser.write("#f-model", "meta-llama/Llama-3.3")
     until(browser, "[...document.querySelectorAll('#models option')].some(o => o.value === 'llama-3.3-70b')")
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(("width", "dark"), [(1440, False), (1440, True), (768, False), (390, False), (320, False)])
 def test_the_view_fits_and_has_no_serious_fault(view: str, browser: Chromium, width: int, dark: bool) -> None:
     browser.open(view, width, 844, dark=dark)
@@ -109,6 +114,7 @@ def test_the_view_fits_and_has_no_serious_fault(view: str, browser: Chromium, wi
     assert axe_faults(browser) == []
 
 
+@pytest.mark.live
 def test_the_first_view_is_small(view: str, browser: Chromium) -> None:
     browser.ask("Network.setCacheDisabled", cacheDisabled=True)
     browser.open(view, 1440, 900)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.questions import question
-from tonnage.plan.launch import FILE, SETTINGS, Command, command, listening, needs_drafter, with_drafter
+from tonnage.plan.launch import Command, command, needs_drafter, with_drafter
 from tonnage.sizing.planner import size
 from tonnage.spec.catalog import engines, find_engine, find_gpu, usual_offloading
-from tonnage.spec.deployment import EngineKnobs, Parallelism, parse_speculation
+from tonnage.spec.deployment import Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.kv_tiers import AskedTier
 
@@ -43,40 +43,6 @@ def pairs(argv: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(argv, (*argv[1:], ""), strict=True))
 
 
-def test_vllm_is_told_degrees_limits_and_switches() -> None:
-    found = started("vllm", Parallelism(tp=4), max_batch_size=128, max_num_tokens=4_096, kv_8bit=True)
-    assert found.argv[:3] == ("vllm", "serve", "my/model")
-    said = pairs(found.argv)
-    assert (said["--tensor-parallel-size"], said["--max-num-seqs"], said["--max-num-batched-tokens"]) == ("4", "128", "4096")
-    assert said["--max-model-len"] == "4096"
-    assert {"--enable-chunked-prefill", "--kv-cache-dtype=fp8"} <= set(found.argv)
-    assert not {"--pipeline-parallel-size", "--data-parallel-size", "--enable-expert-parallel"} & set(found.argv)
-    assert "--no-enable-chunked-prefill" in started("vllm", Parallelism(), chunked_prefill=False).argv
-    wide = started("vllm", Parallelism(tp=1, dp=8, ep=8)).argv
-    assert "--enable-expert-parallel" in wide
-    assert pairs(wide)["--data-parallel-size"] == "8"
-    assert found.file == {}
-
-
-def test_sglang_counts_attention_ranks_among_its_tensor_parallel_gpus() -> None:
-    said = started("sglang", Parallelism(tp=2, dp=4, ep=8))
-    assert (pairs(said.argv)["--tp-size"], pairs(said.argv)["--dp-size"], pairs(said.argv)["--ep-size"]) == ("8", "4", "8")
-    assert "--enable-dp-attention" in said.argv
-    alone = started("sglang", Parallelism(tp=2))
-    assert not {"--enable-dp-attention", "--dp-size", "--max-prefill-tokens"} & set(alone.argv)
-    whole = pairs(started("sglang", Parallelism(), chunked_prefill=False, max_num_tokens=16_384).argv)
-    assert (whole["--chunked-prefill-size"], whole["--max-prefill-tokens"]) == ("-1", "16384")
-
-
-def test_tensorrt_llm_reads_the_rest_from_a_file() -> None:
-    found = started("tensorrt-llm-1.2", Parallelism(tp=2), overlap_schedule=False)
-    assert found.argv[:2] == ("trtllm-serve", "my/model")
-    assert pairs(found.argv)["--extra_llm_api_options"] == FILE
-    assert found.file["kv_cache_config"] == {"tokens_per_block": 32}
-    assert found.file["disable_overlap_scheduler"] is True
-    assert found.file["enable_attention_dp"] is False
-
-
 def test_tensorrt_llm_is_told_each_gpus_host_memory_in_its_file() -> None:
     found = started("tensorrt-llm-1.2", Parallelism(tp=4), host=800 * 10**9)
     assert found.file["kv_cache_config"]["host_cache_size"] == 200 * 10**9
@@ -93,14 +59,6 @@ def test_nim_is_a_container_whose_image_comes_last() -> None:
 
 def test_an_engine_that_nobody_knows_to_start_has_no_command() -> None:
     assert started("tensorrt-llm-0.9", Parallelism()) == Command()
-
-
-@pytest.mark.parametrize("name", [engine.name for engine in engines() if engine.launch is not None])
-def test_every_preset_names_settings_that_exist(name: str) -> None:
-    launch = find_engine(name).launch
-    known = {part.name for kind in (EngineKnobs, Parallelism) for part in fields(kind)} | set(SETTINGS)
-    assert {setting for pairs_ in (launch.values, launch.switches, launch.file_keys) for setting, _ in pairs_} <= known
-    assert started(name, Parallelism(tp=2)).argv
 
 
 def test_a_plan_holds_the_command_of_its_choice() -> None:
@@ -239,12 +197,6 @@ def test_a_drafter_is_named_and_a_method_that_an_engine_does_not_know_has_no_com
     assert of_change("vllm", {"speculation": "redrafter k=3 acceptance=0.7"}) == Command()
 
 
-def test_where_an_engine_listens() -> None:
-    assert listening("vllm", host="h", port=1, name="n") == ("--host", "h", "--port", "1", "--served-model-name", "n")
-    assert "--enable-metrics" in listening("sglang", host="h", port=1, name="n")
-    assert listening("tensorrt-llm", host="h", port=1, name="n") == ("--host", "h", "--port", "1")
-
-
 # The commands of engines whose parsers no tier runs, as a golden file, with the version and the day that their flags were read from.
 
 
@@ -256,21 +208,6 @@ CASES: dict[str, tuple[Parallelism, dict[str, Any]]] = {
     "DP 8, EP 8": (Parallelism(dp=8, ep=8), {}),
     "whole prompts": (Parallelism(), {"chunked_prefill": False, "max_num_tokens": 16_384}),
 }
-
-SERVE_OPTIONS: dict[str, type] = {
-    "--backend": str,
-    "--tp_size": int,
-    "--pp_size": int,
-    "--ep_size": int,
-    "--max_batch_size": int,
-    "--max_num_tokens": int,
-    "--max_seq_len": int,
-    "--kv_cache_free_gpu_memory_fraction": float,
-    "--num_postprocess_workers": int,
-    "--extra_llm_api_options": str,
-}
-"""Options that trtllm-serve's own command line has, with the types that it reads them as: TensorRT-LLM, tensorrt_llm/commands/serve.py at
-00209af1, read on 2026-11-22."""
 
 
 def commands() -> dict[str, Any]:
@@ -301,14 +238,3 @@ def test_commands_are_those_that_were_read_from_the_engines_sources() -> None:
     assert json.loads(GOLDEN.read_text(encoding="utf-8")) == made
     assert {"sglang", "tensorrt-llm", "nim"} <= {name.rsplit("-", 1)[0] for name in made}
     assert all(one["read from"] and one["on"] for one in made.values())
-
-
-def test_trtllm_serve_has_every_option_that_it_is_given() -> None:
-    started = [one["commands"] for name, one in commands().items() if name.startswith("tensorrt-llm")]
-    assert started
-    for made in (each for named in started for each in named.values()):
-        program, model, *rest = shlex.split(made["command"])
-        assert (program, model) == ("trtllm-serve", "my/model")
-        assert len(rest) % 2 == 0
-        for flag, value in zip(rest[::2], rest[1::2], strict=True):
-            SERVE_OPTIONS[flag](value)

@@ -4,46 +4,12 @@ import math
 
 import pytest
 
-from tonnage.report.numbers import between, counted, dollars, number, percent, plain, sentence_of, short, signed, span, usd
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.35, "0.35 s"), (47.26, "47.3 s"), (600, "10 min"), (28_800, "8 h"), (4e8, "111,000 h")])
-def test_a_time_that_somebody_waits_for(seconds: float, text: str) -> None:
-    assert span(seconds) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(99.0, "99"), (199.77, "199.77"), (2048, "2,048"), (1.5e7, "15,000,000"), (None, "–")])
-def test_plain_is_as_it_was_given(value: float | None, text: str) -> None:
-    assert plain(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0123, "0.012"), (0.664, "0.66"), (12.5, "12.50"), (571_914.2, "571,914"), (0.0, "0"), (None, "–")]
-)
-def test_dollars_and_cents(value: float | None, text: str) -> None:
-    assert usd(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(571_914.2, "572,000"), (1_517_670.0, "1,520,000"), (0.664, "0.66"), (571.9, "572"), (None, "–")]
-)
-def test_dollars_of_a_sentence_have_three_digits(value: float | None, text: str) -> None:
-    assert dollars(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.5, "0.5"), (20.0, "20"), (1500.0, "1.5k"), (2e6, "2M"), (3e9, "3G")])
-def test_axis_numbers_are_short(value: float, text: str) -> None:
-    assert short(value) == text
+from tonnage.report.numbers import between, dollars, number, percent, plain, signed, usd
 
 
 def test_nothing_is_never_a_number() -> None:
     for write in (number, plain, usd, dollars, percent):
         assert write(None) == write(math.nan) == write(math.inf) == "–"
-
-
-def test_words() -> None:
-    assert (counted(1, "system"), counted(5, "system"), counted(4.806, "system")) == ("1 system", "5 systems", "4.81 systems")
-    assert (sentence_of("so it is"), sentence_of("Why?"), sentence_of("")) == ("So it is.", "Why?", "")
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,7 @@ def measured(url: str, **more: Any) -> Measured:
     return bench(url=url, model=MODEL, selftest=False, **{**asked, **more})[0]
 
 
+@pytest.mark.live
 def test_each_fault_is_seen_as_what_it_is(tmp_path: Path) -> None:
     own = [["--fault", "429 share=0.2", "--fault", "500 share=0.2", "--fault", "cut share=0.3 after=5", "--seed", "2"]]
     with fleet(tmp_path, own) as up:

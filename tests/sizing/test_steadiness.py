@@ -13,9 +13,15 @@ import pytest
 
 from tests.in_turn import in_turn
 from tests.questions import question
+from tonnage.api.sizing import ask
 from tonnage.plan.candidate import Candidate
+from tonnage.sizing.loads.instance import QUICK, SURE
+from tonnage.sizing.loads.load_scan import Highest, LoadScan, place_of
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
+from tonnage.sizing.search.search_space import prepare
 from tonnage.sizing.sensitivity import changed_question
 
 CASES: dict[str, dict[str, object]] = {
@@ -87,6 +93,14 @@ def test_the_number_was_seen_to_hold(name: str) -> None:
     assert plan.fleet_check.holds
     assert plan.choice is not None
     assert any(run.holds and run.systems == plan.choice.systems for run in plan.fleet_check.runs)
+
+
+def test_a_short_run_whose_first_tokens_scatter_leaves_out_no_load_that_a_long_run_carries() -> None:
+    asked = ask(model="qwen3-32b", gpu="b300", isl=500, osl=360, peak_rps=5, turns="6", think_time="20s", shared_prefix=1500, engine="vllm")
+    runs = Runs()
+    first = next(one for one in prepare(replace(asked.questions[0], tps=(1,)), runs) if isinstance(one, Ready) and "fp8" in one.trial.name)
+    assert LoadScan(runs, first.instance).seen(place_of(8.0), SURE).growth < 1
+    assert isinstance(LoadScan(runs, first.instance).highest((), above=8.0, care=QUICK), Highest)
 
 
 def test_looser_limits_never_need_more_where_knobs_are_searched() -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.spec.published_configs import config_of, configs
-from tonnage.errors import InputError, UnsupportedModel
+from tonnage.errors import InputError
 from tonnage.spec.catalog import find_model
 from tonnage.spec.config_json import read_config
 from tonnage.spec.config_layouts import LAYOUTS, REFUSED
@@ -39,12 +39,6 @@ def test_every_layout_is_exercised_by_a_published_file() -> None:
     assert {config["architectures"][0] for config, _ in PUBLISHED} == set(LAYOUTS)
 
 
-def test_the_same_numbers_as_the_catalog(tmp_path: Path) -> None:
-    read, known = read_config(write(tmp_path, LLAMA)), find_model("llama-3-8b")
-    same = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "gated", "vocab", "max_context", "tied_embeddings")
-    assert [getattr(read, field) for field in same] == [getattr(known, field) for field in same]
-
-
 def test_normalised_heads_are_known(tmp_path: Path) -> None:
     assert read_config(write(tmp_path, QWEN_MOE)).head_norms
     assert not read_config(write(tmp_path, LLAMA)).head_norms
@@ -69,27 +63,6 @@ def test_deepseek_without_one_of_its_numbers_is_refused(tmp_path: Path, key: str
     one_line(error, key)
 
 
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"moe_layer_freq": 2}, "moe_layer_freq"),
-        ({"first_k_dense_replace": 61}, "first_k_dense_replace"),
-        ({"first_k_dense_replace": -1}, "first_k_dense_replace"),
-        ({"n_shared_experts": False}, "n_shared_experts"),
-        ({"q_lora_rank": "1536"}, "q_lora_rank"),
-    ],
-)
-def test_deepseek_with_an_impossible_number(tmp_path: Path, change: dict[str, Any], word: str) -> None:
-    with pytest.raises(InputError) as error:
-        read_config(write(tmp_path, DEEPSEEK | change))
-    one_line(error, word)
-
-
-def test_active_experts_of_a_mixture(tmp_path: Path) -> None:
-    model = read_config(write(tmp_path, QWEN_MOE))
-    assert (model.active_parameters + model.embedding_parameters) / 1e9 == pytest.approx(3.3, rel=0.02)
-
-
 def test_a_folder_is_searched_and_gives_the_name(tmp_path: Path) -> None:
     folder = tmp_path / "My-Llama-8B"
     folder.mkdir()
@@ -105,15 +78,6 @@ def test_old_files_without_kv_heads_are_multi_head(tmp_path: Path) -> None:
     assert read_config(write(tmp_path, LLAMA | {"num_key_value_heads": None})).kv_heads == 32
 
 
-def test_what_the_reader_should_know_is_noted(tmp_path: Path) -> None:
-    mistral = next(config for config, _ in PUBLISHED if config["architectures"] == ["MistralForCausalLM"])
-    assert "sliding window of 4,096" in read_config(write(tmp_path, mistral)).notes
-    assert read_config(write(tmp_path, mistral | {"sliding_window": None})).notes == ""
-    quantized = LLAMA | {"quantization_config": {"quant_method": "awq", "bits": 4}}
-    assert "quantized" in read_config(write(tmp_path, quantized)).notes
-    assert "awq" in read_config(write(tmp_path, quantized)).notes
-
-
 def one_line(error: pytest.ExceptionInfo[InputError], *words: str) -> None:
     message = str(error.value)
     assert "\n" not in message
@@ -122,39 +86,29 @@ def one_line(error: pytest.ExceptionInfo[InputError], *words: str) -> None:
         assert word in message
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_architectures_refused_by_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnsupportedModel) as error:
-        read_config(write(tmp_path, LLAMA | {"architectures": [name]}))
-    one_line(error, name, REFUSED[name])
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        *(({"architectures": [name]}, [name, why]) for name, why in REFUSED.items()),
+        *((DEEPSEEK | {"first_k_dense_replace": layers}, ["first_k_dense_replace"]) for layers in (-1, 61)),
+        (DEEPSEEK | {"moe_layer_freq": 2}, ["moe_layer_freq"]),
+        (DEEPSEEK | {"n_shared_experts": False}, ["n_shared_experts"]),
+        (DEEPSEEK | {"q_lora_rank": "1536"}, ["q_lora_rank"]),
+        (QWEN_MOE | {"num_experts_per_tok": 200}, ["num_experts_per_tok"]),
+        (QWEN_MOE | {"mlp_only_layers": [0, 3]}, ["mlp_only_layers"]),
+        (QWEN_MOE | {"decoder_sparse_step": 2}, ["decoder_sparse_step"]),
+        (QWEN_MOE | {"head_dim": None}, ["head_dim"]),
+        (QWEN_MOE | {"use_sliding_window": True}, ["sliding_window"]),
         ({"architectures": ["UnheardOfForCausalLM"]}, ["UnheardOfForCausalLM", "not supported", "LlamaForCausalLM"]),
-        ({"architectures": ["Two\nLines"]}, ["not supported"]),
         ({"architectures": []}, ["architectures"]),
-        ({"architectures": None}, ["architectures"]),
-        ({"architectures": "LlamaForCausalLM"}, ["architectures"]),
         ({"architectures": ["LlamaForCausalLM", "MistralForCausalLM"]}, ["architectures"]),
         ({"is_encoder_decoder": True}, ["encoder"]),
         ({"vision_config": {"hidden_size": 1024}}, ["vision_config"]),
-        ({"num_hidden_layers": "32"}, ["num_hidden_layers", '"32"']),
-        ({"num_hidden_layers": True}, ["num_hidden_layers", "true"]),
-        ({"num_hidden_layers": 0}, ["num_hidden_layers", "0"]),
-        ({"num_hidden_layers": -1}, ["num_hidden_layers", "-1"]),
-        ({"num_hidden_layers": 32.0}, ["num_hidden_layers", "32.0"]),
-        ({"num_hidden_layers": [32]}, ["num_hidden_layers"]),
-        ({"num_hidden_layers": 10**30}, ["num_hidden_layers"]),
-        ({"num_hidden_layers": None}, ["num_hidden_layers", "missing"]),
+        *(({"num_hidden_layers": count}, ["num_hidden_layers"]) for count in ("32", True, 0, -1, 32.0, [32], 10**30, None)),
         ({"hidden_size": float("nan")}, ["hidden_size", "NaN"]),
-        ({"hidden_size": float("inf")}, ["hidden_size"]),
         ({"hidden_size": 4097}, ["hidden_size", "4097", "32"]),
         ({"num_key_value_heads": 5}, ["num_key_value_heads", "5", "32"]),
-        ({"vocab_size": {}}, ["vocab_size"]),
         ({"max_position_embeddings": None}, ["max_position_embeddings", "missing"]),
-        ({"tie_word_embeddings": "no"}, ["tie_word_embeddings"]),
         ({"quantization_config": "fp8"}, ["quantization_config"]),
     ],
 )
@@ -163,23 +117,6 @@ def test_impossible_values_are_named(tmp_path: Path, change: dict[str, Any], wor
     with pytest.raises(InputError) as error:
         read_config(file)
     one_line(error, str(file), *words)
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"num_experts_per_tok": 200}, "num_experts_per_tok"),
-        ({"mlp_only_layers": [0, 3]}, "mlp_only_layers"),
-        ({"decoder_sparse_step": 2}, "decoder_sparse_step"),
-        ({"num_experts": None}, "num_experts"),
-        ({"head_dim": None}, "head_dim"),
-        ({"use_sliding_window": True}, "sliding_window"),
-    ],
-)
-def test_mixtures_that_are_not_plain(tmp_path: Path, change: dict[str, Any], word: str) -> None:
-    with pytest.raises(InputError) as error:
-        read_config(write(tmp_path, QWEN_MOE | change))
-    one_line(error, word)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '"text"', "{'a': 1}", "[" * 100_000, "1" * 5000, "\x00"])
@@ -210,7 +147,7 @@ values = st.recursive(
 keys = st.sampled_from(sorted(set().union(*(config for config, _ in PUBLISHED)) | {"quantization_config", "vision_config", "n_head_kv"}))
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.sampled_from([config for config, _ in PUBLISHED]), st.dictionaries(keys, values, max_size=4), st.sets(keys, max_size=2))
 def test_any_change_gives_a_model_or_one_line(tmp_path: Path, base: dict[str, Any], change: dict[str, Any], removed: set[str]) -> None:
     config = {key: value for key, value in (base | change).items() if key not in removed}
@@ -248,17 +185,4 @@ def test_any_text_gives_one_line(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_attention_and_mlp_side_by_side_are_known(architecture: str, more: dict[str, object], parallel: bool, tmp_path: Path) -> None:
-    sizes = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 512}
-    config = {
-        "architectures": [architecture],
-        "vocab_size": 100,
-        "n_layer": 2,
-        "n_embd": 64,
-        "n_head": 4,
-        "n_positions": 512,
-        **sizes,
-        **more,
-    }
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(config), encoding="utf-8")
-    assert read_config(file).parallel_block is parallel
+    assert read_config(write(tmp_path, config_of(architecture) | more)).parallel_block is parallel

@@ -8,7 +8,7 @@ from tests.deployments import deployment
 from tonnage.errors import InputError, InputErrors, UnknownName
 from tonnage.perf.memory import memory_plan
 from tonnage.simulator.tiers import resolved_tiers, tiers_of
-from tonnage.spec.catalog import find_gpu, find_system, search, system_of, systems
+from tonnage.spec.catalog import find_gpu, find_system, search, system_of
 from tonnage.spec.catalog.entries import offloadings
 from tonnage.spec.kv_tiers import OFF, USUAL, AskedTier, KvTiers, parse_kv_tiers
 
@@ -30,34 +30,19 @@ def test_four_keys_describe_hardware_of_ones_own(tmp_path: Path) -> None:
     assert system_of(gpu).gpus == 8
 
 
-def test_further_keys_are_those_of_the_catalog(tmp_path: Path) -> None:
-    gpu = find_gpu(written(tmp_path, LEAST + "vendor: NVIDIA\narch: Hopper\nfp8_tflops: 0.4\nmemory_bytes: 7900000000\nbf16: false\n"))
-    assert (gpu.vendor, gpu.arch, gpu.fp8_tflops, gpu.memory_bytes, gpu.bf16) == ("NVIDIA", "Hopper", 0.4, 7_900_000_000, False)
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("name: x\n", "fp16_tflops: is missing"),
         (LEAST + "fp16_tflop: 3\n", "did you mean fp16_tflops"),
-        (LEAST.replace("0.2", "fast"), "fp16_tflops: 'fast' is not a number"),
         (LEAST.replace("0.2", "0"), "fp16_tflops: 0 is not possible; write a number above 0"),
-        (LEAST.replace("0.2", "-1"), "fp16_tflops: -1 is not possible"),
         (LEAST + "link: carrier pigeon\n", "link"),
-        ("- 3\n", "mine.yaml"),
         ("name: [", "mine.yaml"),
     ],
 )
 def test_what_cannot_be_hardware_is_refused_with_the_key(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises((InputError, InputErrors), match=says):
         find_gpu(written(tmp_path, text))
-
-
-def test_no_such_file_and_no_such_name_say_what_would_be_right(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
-        find_gpu(str(tmp_path / "absent.yaml"))
-    with pytest.raises(UnknownName, match="the path of a YAML file works too"):
-        find_gpu("h1000")
 
 
 @pytest.mark.parametrize(
@@ -157,15 +142,6 @@ def test_tiers_by_name_need_a_system_that_says_them():
     with pytest.raises(InputError, match="nothing of the host"):
         asked("host", gpu="l40s", system="8xl40s")
     assert asked(None, gpu="l40s", system="8xl40s")[1][1] == ()
-
-
-def test_every_offloader_serves_an_engine_and_every_memory_has_a_source():
-    assert {family for each in offloadings() for family in each.engines} >= {"vllm", "sglang", "tensorrt-llm"}
-    for system in systems():
-        for memory in system.kv_tiers:
-            assert memory.source
-            assert memory.gb_s > 0
-            assert (memory.gb is None) == (memory.kind == "store")
 
 
 @pytest.mark.parametrize(

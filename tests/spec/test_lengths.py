@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import tonnage
 from tonnage import api
-from tonnage.cli.main import run
 from tonnage.errors import InputError, InputErrors
-from tonnage.spec.lengths import Lengths, Pairs, histogram, of_values, parse_lengths, parse_part, read_histogram, read_pairs
+from tonnage.spec.lengths import Pairs, histogram, of_values, parse_lengths, parse_part, read_pairs
 from tonnage.spec.use_cases import PRESETS, mixture_of
 
 T = TypeVar("T")
@@ -62,36 +61,20 @@ def test_a_distribution_is_told_as_it_was_written(text: str) -> None:
     assert str(parse_lengths(text, "--isl")) == text
 
 
-@pytest.mark.parametrize(("text", "mean"), [("3500words", 4666.667), ("3500 words", 4666.667), ("1word", 4 / 3), ("300 tokens", 300)])
-def test_words_are_three_quarters_of_a_token(text: str, mean: float) -> None:
-    assert parse_lengths(text, "--isl").mean == pytest.approx(mean)
+SHORT = {
+    "2k": "2000",
+    "2,000": "2000",
+    "1500words": "2000",
+    "8000 characters": "2000",
+    "2000 +/- 500": "normal:2000,500",
+    "1000-3000": "uniform:1000-3000",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "same"),
-    [
-        ("2k", "2000"),
-        ("2,000", "2000"),
-        ("32K", "32000"),
-        ("2,000 words", "2000words"),
-        ("2000 +/- 500", "normal:2000,500"),
-        ("2k+-500", "normal:2000,500"),
-        ("1000-3000", "uniform:1000-3000"),
-        ("2 - 8", "uniform:2-8"),
-    ],
-)
-def test_short_forms_mean_the_long_ones(text: str, same: str) -> None:
-    assert parse_lengths(text, "--isl") == parse_lengths(same, "--isl")
-
-
-def test_words_of_another_language() -> None:
-    assert parse_lengths("300words", "--isl", words_per_token=0.5).mean == 600
-
-
-def test_a_histogram_draws_its_weights() -> None:
-    drawn = parse_lengths("histogram:100:2,500:5,2000:3", "--isl").draw(50_000, np.random.default_rng(0))
-    shares = {int(value): count / 50_000 for value, count in zip(*np.unique(drawn, return_counts=True), strict=True)}
-    assert shares == pytest.approx({100: 0.2, 500: 0.5, 2000: 0.3}, abs=0.01)
+@pytest.mark.parametrize("text", SHORT)
+def test_short_forms_mean_the_long_ones(text: str) -> None:
+    assert parse_lengths(text, "--isl").mean == parse_lengths(SHORT[text], "--isl").mean
+    assert parse_lengths(text, "--isl").std == parse_lengths(SHORT[text], "--isl").std
 
 
 @pytest.mark.parametrize(
@@ -113,32 +96,19 @@ def test_scaled_and_longer_change_every_length_alike(text: str) -> None:
     np.testing.assert_allclose(lengths.longer(700).draw(1000, np.random.default_rng(3)), drawn + 700, atol=1)
 
 
-def test_adding_nothing_changes_nothing() -> None:
-    lengths = parse_lengths("lognormal:2000,500", "--isl")
-    assert lengths.longer(0) is lengths
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("a page", "not a length"),
-        ("", "not a length"),
         ("nan", "not a length"),
-        ("inf", "not a length"),
-        ("-3", "below one token"),
         ("0", "below one token"),
         ("0.2words", "below one token"),
-        ("100+--5", "below one token"),
         ("uniform:9-1", "ends below"),
         ("histogram:", "not a histogram"),
-        ("histogram:100", "not a histogram"),
-        ("histogram:100:0", "not a histogram"),
         ("histogram:0:1,100:1", "below one token"),
         ("1e12", "above 10,000,000"),
-        ("9e6words", "above 10,000,000"),
         ("lognormal:1,1e300", "above 10,000,000"),
         ("histogram:1:1e308,2:1e308", "not a histogram"),
-        ("nowhere.csv", "cannot be read"),
     ],
 )
 def test_what_is_no_length_is_refused_with_its_place(text: str, says: str) -> None:
@@ -166,12 +136,6 @@ def test_any_text_is_lengths_or_an_input_error(text: str) -> None:
 )
 def test_parts_of_a_prompt(text: str, count: int, tokens: float) -> None:
     assert parse_part(text, "--retrieved") == (count, pytest.approx(tokens))
-
-
-@pytest.mark.parametrize("text", ["", "x400", "5x", "5y400", "-5x400", "5x-1", "9999999x9999999", "5.5x400"])
-def test_what_is_no_part_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="--retrieved"):
-        parse_part(text, "--retrieved")
 
 
 PAIRS = Pairs(isl=(10, 1000, 1000), osl=(900, 5, 7), source="x.csv")
@@ -220,29 +184,6 @@ def test_every_bad_line_of_pairs_is_named(tmp_path: Path) -> None:
     assert "isl '-3' is negative" in lines[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [("", "is empty"), ("isl\n3\n", "no column osl"), ("isl,osl\n", "holds no pair"), ("a,b\n1,2\n", "no column isl and no column osl")],
-)
-def test_files_that_hold_no_pairs(text: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=says):
-        read_pairs(written(tmp_path / "p.csv", text), "--pairs")
-
-
-def test_every_bad_line_of_a_histogram_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputErrors) as caught:
-        read_histogram(written(tmp_path / "h.csv", "value,weight\n0,1\nx,1\n5,-1\n"), "--isl")
-    assert len(caught.value.messages) == 3
-    with pytest.raises(InputError, match="no length with a weight"):
-        read_histogram(written(tmp_path / "h.csv", "value,weight\n5,0\n"), "--isl")
-
-
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
-    (tmp_path / "p.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not UTF-8"):
-        read_pairs(str(tmp_path / "p.csv"), "--pairs")
-
-
 @given(text=st.text(alphabet='islo,0123456789-.\n"# \x00', max_size=60))
 def test_any_file_is_pairs_or_input_errors(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "any.csv"
@@ -252,18 +193,6 @@ def test_any_file_is_pairs_or_input_errors(text: str, tmp_path_factory: pytest.T
         assert all(line.startswith(("--pairs: ", "and ")) for line in found.splitlines())
     else:
         assert found.longest >= 2
-
-
-def test_fixed_lengths_equal_however_they_were_written() -> None:
-    assert parse_lengths("2000", "--isl") == Lengths(mean=2000) == parse_lengths("1500words", "--isl")
-
-
-@pytest.mark.parametrize(("text", "tokens"), [("8000chars", 2000), ("8000 characters", 2000), ("400char", 100), ("8000+-800chars", 2000)])
-def test_characters_are_about_four_a_token(text: str, tokens: int) -> None:
-    found = parse_lengths(text, "isl")
-    assert found.mean == tokens
-    assert str(found) == text
-    assert parse_part("3x400chars", "history") == (3, 100.0)
 
 
 # Lengths of several kinds, mixed by their shares.
@@ -283,31 +212,12 @@ def test_the_four_patterns_are_presets_and_mix_by_their_shares() -> None:
     assert np.corrcoef(*drawn)[0, 1] == pytest.approx(np.corrcoef(found.isl, found.osl)[0, 1], abs=0.02)
 
 
-def test_shares_that_are_no_thousandths_still_make_a_thousand_pairs() -> None:
-    found = mixture_of("chatbot 0.33333333, rag 0.33333333, 4000/300 0.33333334", "")
-    assert len(found.isl) == 1000
-    assert {found.isl.count(value) for value in (500, 3500, 4000)} <= {333, 334}
-
-
-def test_shares_may_be_percentages() -> None:
-    assert mixture_of("chatbot 70%, rag 30 %", "") == mixture_of("chatbot 0.7, rag 0.3", "")
-
-
 def test_a_mixture_is_simulated_and_sized() -> None:
     record = tonnage.simulate(model="llama-3.1-8b", mixture="short-in-short-out 0.7, 4000/30 0.3", request_rate=3, requests=100).requests
     assert set(zip(record.isl.tolist(), record.osl.tolist(), strict=True)) == {(128, 128), (4000, 30)}
     question = api.ask(model="llama-3.1-8b", mixture="short-in-short-out 0.7, 4000/30 0.3", peak_rps=3, ttft="p95<=2s").questions[0]
     assert question.pairs is not None
     assert question.isl.mean == pytest.approx(0.7 * 128 + 0.3 * 4000)
-
-
-def test_the_command_and_a_scenario_take_one(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["simulate", "--model", "llama-3.1-8b", "--request-rate", "3", "--requests", "50"]
-    assert run([*flags, "--mixture", "short-in-short-out 0.5, long-in-short-out 0.5"]) == 0
-    assert "mixture (mean" in capsys.readouterr().out
-    assert run([*flags, "--mixture", "short-in-short-out 0.5, long-in-short-out 0.5", "--isl", "5"]) == 2
-    scenario = {"model": "llama-3.1-8b", "lengths": {"mixture": "short-in-short-out 1"}}
-    assert set(tonnage.simulate(scenario, request_rate=3, requests=20).requests.isl.tolist()) == {128}
 
 
 @pytest.mark.parametrize(

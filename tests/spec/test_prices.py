@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from dataclasses import fields
 from datetime import date
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from hypothesis import strategies as st
 
 from tonnage.cost.cost import system_watts
 from tonnage.errors import InputError
-from tonnage.spec.catalog import find_gpu, gpus, system_of, systems
+from tonnage.spec.catalog import find_gpu, system_of
 from tonnage.spec.catalog.price_list import FIGURES, KEYS, OPTIONAL, catalog_prices, parse_price_flags, problems, read_overrides
-from tonnage.spec.prices import ON_DEMAND, Figure, Prices, amount, first_day, stale
+from tonnage.spec.prices import Figure, Prices, first_day, stale
 
 PRICES = catalog_prices()
 
@@ -31,18 +30,11 @@ def figures(prices: Prices) -> list[Figure]:
     return [figure for figure in found if figure is not None]
 
 
-@pytest.mark.parametrize("figure", figures(PRICES), ids=lambda figure: figure.path)
-def test_every_price_of_the_catalog_has_a_source_a_date_and_is_above_zero(figure: Figure) -> None:
-    assert figure.source
-    assert date(2020, 5, 14) <= first_day(figure.date) <= date(2026, 11, 21)
-    assert 0 < figure.low <= figure.value <= figure.high
-
-
-def test_the_catalog_prices_what_it_knows() -> None:
-    assert {price.system for price in PRICES.systems} <= {system.name for system in systems()}
-    assert {offer.gpu for offer in PRICES.cloud} <= {gpu.name for gpu in gpus()}
-    assert len(figures(PRICES)) >= 30
-    assert set(KEYS) == {field.name for field in fields(Prices)}
+def test_every_price_of_the_catalog_has_a_source_a_date_and_is_above_zero() -> None:
+    for figure in figures(PRICES):
+        assert figure.source, figure.path
+        assert date(2020, 5, 14) <= first_day(figure.date) <= date(2026, 11, 21), figure.path
+        assert 0 < figure.low <= figure.value <= figure.high, figure.path
 
 
 def test_a_price_that_is_not_known_is_not_guessed() -> None:
@@ -107,17 +99,8 @@ def test_a_machine_holds_the_instance_where_one_is_offered() -> None:
 @pytest.mark.parametrize(
     ("gpu", "smallest"),
     [
-        ("h100-sxm-80gb", 1),
-        ("h200-sxm-141gb", 1),
-        ("b200-sxm-180gb", 1),
-        ("b300-sxm-270gb", 1),
-        ("gb200-186gb", 4),
-        ("gb300-279gb", 4),
-        ("rtx-pro-6000-blackwell-se", 1),
-        ("l40s", 1),
-        ("mi300x", 1),
-        ("mi325x", 8),
-        ("mi355x", 8),
+        *(("h100-sxm-80gb", 1), ("h200-sxm-141gb", 1), ("b200-sxm-180gb", 1), ("b300-sxm-270gb", 1), ("gb200-186gb", 4)),
+        *(("gb300-279gb", 4), ("rtx-pro-6000-blackwell-se", 1), ("l40s", 1), ("mi300x", 1), ("mi325x", 8), ("mi355x", 8)),
     ],
 )
 def test_every_gpu_that_is_tried_without_being_asked_for_has_a_system_a_power_and_a_cloud_with_prices(gpu: str, smallest: int) -> None:
@@ -131,18 +114,6 @@ def test_every_gpu_that_is_tried_without_being_asked_for_has_a_system_a_power_an
     tiers = PRICES.cloud_tiers(gpu)
     assert tiers[0].machine_gpus == smallest
     assert 0.5 < tiers[0].offer.usd_per_gpu_hour.value < 20
-
-
-def test_every_offer_on_demand_says_how_large_its_machines_are() -> None:
-    unknown = [offer.offer for offer in PRICES.cloud if offer.terms == ON_DEMAND and not offer.machine_gpus]
-    assert unknown == []
-
-
-def test_prices_that_no_buyer_gets_are_not_counted() -> None:
-    """GCP sells one H100 as spot and flex-start alone, and Crusoe's 4.29 for a GB200 is its price of an H200."""
-    assert not any("a3-highgpu-1g" in each.offer for tier in PRICES.cloud_tiers("h100-sxm-80gb") for each in tier.offers)
-    (tier,) = PRICES.cloud_tiers("gb200-186gb")
-    assert [each.provider for each in tier.offers] == ["CoreWeave", "OCI", "Azure"]
 
 
 def test_an_api_price_is_the_model_s_and_one_s_own_is_for_any() -> None:
@@ -190,11 +161,6 @@ def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
     assert pickle.loads(pickle.dumps(mine)) == mine
 
 
-def test_none_takes_a_price_away() -> None:
-    assert PRICES.with_overrides({"systems": {"dgx-h100": None}}).system_usd("dgx-h100") is None
-    assert PRICES.with_overrides({"cloud": {"h100": "none"}}).cloud_tiers("h100-sxm-80gb") == ()
-
-
 def test_a_price_of_power_is_given_to_be_paid() -> None:
     assert not PRICES.power_in_hosting, "a place in a data centre is paid for without its electricity"
     assert PRICES.with_overrides({"hosting_usd_per_system_year": 3_000}).power_in_hosting, "a sum for everything is taken to hold it"
@@ -215,36 +181,24 @@ def test_one_price_of_hosting_takes_the_place_of_the_other() -> None:
 
 
 BAD = {
-    "zero": ({"systems": {"dgx-h100": 0}}, "prices.systems.dgx-h100"),
-    "negative": ({"cloud": {"h100": {"spot": -1}}}, "prices.cloud.h100.spot"),
     "word": ({"power_usd_per_kwh": "cheap"}, "prices.power_usd_per_kwh"),
-    "true": ({"pue": True}, "prices.pue"),
-    "not a number": ({"pue": math.nan}, "prices.pue"),
     "endless": ({"pue": math.inf}, "prices.pue"),
-    "more than there is": ({"systems": {"dgx-h100": 1e13}}, "prices.systems.dgx-h100"),
     "building below its computers": ({"pue": 0.9}, "prices.pue"),
-    "no years": ({"depreciation_years": None}, "prices.depreciation_years"),
     "unknown key": ({"sytems": {}}, "prices.sytems"),
-    "unknown part": ({"systems": {"dgx-h100": {"usd": 3}}}, "prices.systems.dgx-h100.usd"),
     "unknown system": ({"systems": {"dgx-z": 3}}, "prices.systems.dgx-z"),
-    "unknown GPU": ({"cloud": {"z100": 3}}, "prices.cloud.z100"),
     "turned range": ({"cloud": {"h100": {"low": 3, "high": 2}}}, "prices.cloud.h100"),
-    "half a range": ({"cloud": {"h100": {"low": 3}}}, "prices.cloud.h100"),
     "half an API": ({"api": {"usd_per_million_input_tokens": 1}}, "prices.api.usd_per_million_output_tokens"),
     "free API": (
         {"api": {"x": {"usd_per_million_input_tokens": 0, "usd_per_million_output_tokens": 1}}},
         "prices.api.x.usd_per_million_input",
     ),
-    "no table": ({"systems": 3}, "prices.systems"),
     "no date": ({"pue": {"value": 1.2, "date": "yesterday"}}, "prices.pue.date"),
-    "no choice": ({"power_in_hosting": "maybe"}, "prices.power_in_hosting"),
     "no offer": ({"cloud_offer": 3}, "prices.cloud_offer"),
     "an offer that nobody makes": ({"cloud_offer": "specialty"}, "prices.cloud_offer: no offer begins with 'specialty'"),
     "a machine of no GPUs": (
         {"cloud": {"h100": {"x": {"value": 2, "gpus": [8, 0]}}}},
         "prices.cloud.h100.x.gpus: '0' is not a number of GPUs",
     ),
-    "half a machine": ({"cloud": {"h100": {"x": {"value": 2, "gpus": 0.5}}}}, "prices.cloud.h100.x.gpus"),
     "value outside its range": ({"pue": {"low": 1.2, "value": 1.7, "high": 1.5}}, "prices.pue: 1.7 is outside 1.2 to 1.5"),
     "hosting twice": (
         {"hosting_usd_per_kw_month": 100, "hosting_usd_per_system_year": 3_000},
@@ -260,58 +214,26 @@ def test_what_no_price_can_be_is_refused_with_its_path(overrides: dict[str, obje
     assert catalog_prices() == PRICES
 
 
-def test_every_problem_is_named_at_once() -> None:
-    found = problems({"systems": {"dgx-h100": 0, "dgx-b200": -1}, "pue": 0.5, "cloud": {"h100": "x"}}, "scenario.prices")
-    assert [line.partition(":")[0] for line in found] == [
-        "scenario.prices.pue",
-        "scenario.prices.systems.dgx-h100",
-        "scenario.prices.systems.dgx-b200",
-        "scenario.prices.cloud.h100",
-    ]
-    assert problems({"pue": 1.2}) == []
-
-
 @given(st.floats(max_value=0, allow_nan=False, allow_infinity=False), st.sampled_from((*FIGURES, *OPTIONAL)))
 def test_nothing_at_or_below_zero_is_a_price(value: float, key: str) -> None:
     assert problems({key: value})[0].startswith(f"prices.{key}: ")
 
 
 def test_flags_and_files_say_the_same(tmp_path: Path) -> None:
-    flags = parse_price_flags(
-        [
-            "systems.dgx-h100=250000",
-            "cloud.h100.reserved=1.9",
-            "pue=1.2",
-            "licence_usd_per_gpu_year=none",
-            "api.a-1.5.usd_per_million_input_tokens=1",
-        ]
-    )
-    assert flags == {
+    flags = ["systems.dgx-h100=250000", "pue=1.2", "licence_usd_per_gpu_year=none", "api.a-1.5.usd_per_million_input_tokens=1"]
+    assert parse_price_flags(flags) == {
         "systems": {"dgx-h100": 250_000},
-        "cloud": {"h100": {"reserved": 1.9}},
         "pue": 1.2,
         "licence_usd_per_gpu_year": "none",
         "api": {"a-1.5": {"usd_per_million_input_tokens": 1}},
     }
+    for wrong in (["pue"], ["systems.=3"], ["pue=1.2", "pue.value=1.3"]):
+        with pytest.raises(InputError, match=r"^price: "):
+            parse_price_flags(wrong)
     file = tmp_path / "prices.yaml"
     file.write_text("systems: {dgx-h100: 250000}\npue: {value: 1.2, date: 2026-10-01, source: meter}\n")
     mine = PRICES.with_overrides(read_overrides(file))
     assert (mine.pue.value, mine.pue.date, mine.pue.source) == (1.2, "2026-10-01", "given by the user: meter")
-
-
-@pytest.mark.parametrize("flags", [["pue"], ["=3"], ["systems.=3"], ["pue=1.2", "pue=1.3"], ["pue=1.2", "pue.value=1.3"]])
-def test_flags_that_say_nothing_or_two_things_are_refused(flags: list[str]) -> None:
-    with pytest.raises(InputError, match=r"^price: "):
-        parse_price_flags(flags)
-
-
-@pytest.mark.parametrize("text", [None, "- 1\n", "a: [", ""])
-def test_files_that_are_no_price_list_are_refused(tmp_path: Path, text: str | None) -> None:
-    file = tmp_path / "prices.yaml"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(InputError, match=r"prices\.yaml"):
-        read_overrides(file)
 
 
 def test_a_price_is_old_a_year_and_a_day_later() -> None:
@@ -327,12 +249,6 @@ def test_a_price_is_old_a_year_and_a_day_later() -> None:
 def test_dates_that_are_none(text: str) -> None:
     with pytest.raises(ValueError, match="is not a date"):
         first_day(text)
-
-
-def test_amounts_for_people() -> None:
-    assert amount(Figure(path="x", low=320_000, high=320_000, source="", date="")) == "320,000"
-    assert amount(Figure(path="x", low=1.99, high=2.5, source="", date="")) == "1.99 to 2.5"
-    assert amount(Figure(path="x", low=1.99, high=2.5, source="", date="", typical=2.1)) == "2.1 (1.99 to 2.5)"
 
 
 def test_the_usual_price_counts_and_otherwise_the_middle() -> None:

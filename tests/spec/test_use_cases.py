@@ -26,21 +26,10 @@ def test_a_chatbot_is_read_along() -> None:
     assert said == Defaults(use_case="chatbot", mode="streaming", isl="500", osl="200", limits=limits)
 
 
-def test_data_generation_takes_35_ms_a_token_in_the_99th_percentile() -> None:
-    found, _ = with_defaults(scenario_of({}, {"use_case": "data-generation"}))
-    assert (found.limits.itl, found.limits.tpot) == ("p99<=35ms", None)
-
-
 def test_what_is_said_stands() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "isl": 7, "ttft": ["p50<=9s"], "mode": "streaming"}))
     assert (found.lengths.isl, found.limits.ttft) == (7, ["p50<=9s"])
     assert said == Defaults(use_case="rag", mode=None, isl="", osl="500", limits=(parse_limit("itl", "p99<=250ms"),))
-
-
-@pytest.mark.parametrize("given", [{"pairs": "p.csv"}, {"trace": "t.csv"}])
-def test_lengths_of_a_file_are_left_alone(given: dict[str, str]) -> None:
-    found, _ = with_defaults(scenario_of({}, {"use_case": "chatbot", **given}))
-    assert (found.lengths.isl, found.lengths.osl) == (None, None)
 
 
 def test_the_parts_of_rag_are_its_prompt() -> None:
@@ -54,19 +43,6 @@ def test_a_part_that_is_given_takes_the_place_of_that_of_rag() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "retrieved": "10x400", "system_prompt": "300words"}))
     assert found.lengths == LengthsAsked(isl="100", osl="500", retrieved="10x400", system_prompt="300words", history="3x300")
     assert (said.isl, said.parts) == ("100", {"history": "3x300"})
-
-
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "rag"])
-def test_parts_are_added_to_a_prompt_that_is_one_piece(name: str) -> None:
-    found, said = with_defaults(scenario_of({}, {"use_case": name, "system_prompt": 500, "history": "3x700"}))
-    assert (found.lengths.isl, found.lengths.system_prompt, found.lengths.history) == (PRESETS[name].isl, 500, "3x700")
-    assert said.parts == {}
-
-
-def test_a_prompt_that_is_given_is_composed_by_its_asker() -> None:
-    found, said = with_defaults(scenario_of({}, {"use_case": "rag", "isl": 50, "retrieved": "5x400"}))
-    assert found.lengths == LengthsAsked(isl=50, osl="500", retrieved="5x400")
-    assert (said.isl, said.parts) == ("", {})
 
 
 @pytest.mark.parametrize(
@@ -124,20 +100,3 @@ def test_the_plan_says_what_was_understood_of_the_parts() -> None:
         "ITL p99 ≤ 250 ms.",
         "Every prompt is 3,300 tokens longer than what is asked: 400 system prompt + 5 × 400 retrieved passages + 3 × 300 chat history.",
     ]
-
-
-def test_another_mode_takes_no_limits() -> None:
-    found, _ = with_defaults(scenario_of({}, {"use_case": "chatbot", "mode": "sequential"}))
-    assert (found.limits.ttft, found.limits.itl) == (None, None)
-
-
-def test_no_use_case_sets_nothing() -> None:
-    scenario = scenario_of({}, {"model": "m"})
-    assert with_defaults(scenario) == (scenario, None)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_use_case_says_what_it_sets(name: str) -> None:
-    found, said = with_defaults(scenario_of({}, {"use_case": name}))
-    assert found.mode == PRESETS[name].mode
-    assert (said.use_case, said.mode) == (name, PRESETS[name].mode)

@@ -55,12 +55,6 @@ def test_round_robin_takes_every_fourth() -> None:
     assert set(np.diff(replay(share=0.25, split="round-robin").trace(1).isl).tolist()) == {4}
 
 
-def test_shares_of_one_seed_are_the_same_and_of_another_are_not() -> None:
-    first, again, other = (replay(share=0.5).trace(seed).isl for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert len(first) != len(other) or (first != other).any()
-
-
 def test_lengths_may_be_drawn_instead() -> None:
     found = Workload(
         isl=Lengths(mean=7), osl=Lengths(mean=9), arrivals=TraceArrivals(recording=RECORDING, lengths=False), requests=100
@@ -157,13 +151,6 @@ def test_another_mean_keeps_the_stays() -> None:
     assert faster.rate == pytest.approx(14)
     assert faster.stays_s == STATES.stays_s
     assert faster.rates[1] / faster.rates[0] == pytest.approx(10)
-
-
-def test_a_workload_of_two_states_is_reproducible_and_shares_its_lengths() -> None:
-    work = Workload(isl=Lengths(kind="uniform", mean=100, std=30), osl=Lengths(mean=5), arrivals=STATES, requests=500)
-    one, other = work.trace(4), work.trace(4)
-    assert one.due_ps.tolist() == other.due_ps.tolist()
-    assert work.trace(5).due_ps.tolist() != one.due_ps.tolist()
 
 
 ASKED = {"model": "llama-3.1-8b", "isl": 500, "osl": 50, "requests": 400, "arrivals": "mmpp"}

@@ -154,6 +154,7 @@ def test_an_instance_is_missing_and_a_checkpoints_name_is_the_models(stack: Exit
     assert verify([url], plan=path, seconds=0).findings == ("instances: 1 in place of 2",)
 
 
+@pytest.mark.live
 def test_the_plans_load_is_sent_and_a_slow_engine_is_found(stack: ExitStack, planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slow = running(stack, planned, speed=0.5)
     assert run(["verify", slow, "--plan", str(planned), "--seconds", "6"]) == 3

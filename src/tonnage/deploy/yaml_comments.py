@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 WIDTH = 110  # Columns of a line of comment
@@ -116,10 +117,17 @@ def _fits_block(text: str) -> bool:
 
 
 def _scalar(value: Any) -> str:
+    return _text(value) if isinstance(value, str) else _dumped(list(value) if isinstance(value, tuple) else value)
+
+
+@cache
+def _text(value: str) -> str:
+    """Most keys and many texts of a folder are written dozens of times, at a tenth of a millisecond each."""
+    return _dumped(value, None if value.isprintable() else '"')
+
+
+def _dumped(value: Any, style: str | None = None) -> str:
     import yaml
 
-    if isinstance(value, tuple):
-        value = list(value)
-    style = '"' if isinstance(value, str) and not value.isprintable() else None
     text = str(yaml.safe_dump(value, default_flow_style=True, default_style=style, width=100_000, allow_unicode=True))
     return text.removesuffix("\n").removesuffix("\n...")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -16,7 +15,6 @@ from tests.report.plans.test_figures import FIGURES
 from tonnage.plan.cost import WayCost, YearlyCost
 from tonnage.report.drawing.draw import BOLD, NARROW, WIDE, draw, draw_plot
 from tonnage.report.drawing.figure import (
-    TONES,
     Axis,
     Bars,
     Box,
@@ -35,10 +33,8 @@ from tonnage.report.drawing.figure import (
     Scatter,
     Series,
     Span,
-    fitted,
     log_ticks,
     nice_ticks,
-    shape,
 )
 
 
@@ -65,11 +61,6 @@ def test_scale_keeps_inside_and_in_order(value: float, log: bool) -> None:
     scale = Scale(ticks=(1.0, 10.0, 100.0), start=50.0, end=400.0, log=log)
     assert 50.0 <= scale(value) <= 400.0
     assert scale(value) <= scale(value + 1.0)
-
-
-def test_tones_differ_by_shape_too() -> None:
-    drawn = {re.sub(r' class="[^"]*"', "", shape(0.0, 0.0, tone)) for tone in range(TONES)}
-    assert len(drawn) == TONES
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -130,20 +121,6 @@ def test_figures_of_runs_are_well_formed_for_both_widths_and_stay_on_the_page(na
         assert all(g.get("aria-label") for g in svg.iter("g") if g.get("class") == "mark")
 
 
-def test_two_thousand_dots_take_little_room_and_lie_where_they_belong() -> None:
-    drawn = draw(KINDS["scatter"])
-    assert len(drawn) < 70_000
-    path = next(re.finditer(r'<path d="([^"]*)" class="dots stroke0"', drawn))[1]
-    places = [tuple(map(float, place.split())) for place in re.findall(r"M([\d.]+ [\d.]+)h0", path)]
-    assert all(a <= b for (a, _), (b, _) in itertools.pairwise(places))
-    assert all(above >= below for (_, above), (_, below) in itertools.pairwise(places))
-
-
-def test_a_cell_with_more_requests_is_darker() -> None:
-    strength = [float(found) for found in re.findall(r'fill-opacity="([\d.]+)"', draw(KINDS["heat"]))]
-    assert strength[0] < strength[1] == 1.0
-
-
 def test_names_are_text() -> None:
     point = Point(x=1.0, y=1.0, tip=HOSTILE)
     plot = Plot(
@@ -157,11 +134,6 @@ def test_names_are_text() -> None:
     assert "<script" not in drawn
     assert "<img" not in drawn
     ET.fromstring(f"<both>{drawn}</both>")
-
-
-def test_long_words_are_cut() -> None:
-    assert fitted("short", 100) == "short"
-    assert fitted("w" * 100, 65) == "w" * 9 + "…"
 
 
 def test_bar_that_dwarfs_the_others_is_broken_off_and_its_number_stays() -> None:

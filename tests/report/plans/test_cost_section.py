@@ -10,9 +10,8 @@ import pytest
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.report.example_plan import full
 from tonnage.cost.planned import compare, in_proportion, job_cost
-from tonnage.plan.cost import Traffic, YearlyCost
 from tonnage.report.document import Document, Section
-from tonnage.report.plans.cost import PRICE_NAMES, cost_section, job_section, price_name, ways_table
+from tonnage.report.plans.cost import PRICE_NAMES, cost_section, job_section, price_name
 from tonnage.report.writers.terminal import terminal
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Figure
@@ -49,14 +48,6 @@ def test_course_figures_and_every_price_stand_in_the_section() -> None:
         assert figure.source in text
 
 
-def test_systems_that_the_fleet_s_simulation_asks_for_are_not_called_exact() -> None:
-    served = replace(COURSE_SERVING, systems=6)
-    text = text_of(cost_section(compare(COURSE_TRAFFIC, served, PRICES)))
-    assert "6 systems" in text
-    assert "On-prem counts" not in text
-    assert "is the cost of exactly 6 systems over" in text
-
-
 def test_reasons_stand_where_costs_are_not_known() -> None:
     prices = PRICES.with_overrides({"systems": {"dgx-h100": None}, "cloud": {"h100": None}})
     text = text_of(cost_section(compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, prices)))
@@ -64,13 +55,6 @@ def test_reasons_stand_where_costs_are_not_known() -> None:
     assert "Cloud GPUs by the hour: no cost, as no cloud price of h100-sxm-80gb is known" in text
     assert "API by tokens: no cost, as only the peak is known" in text
     assert "is cheaper" not in text
-
-
-def test_one_priced_way_is_not_marked_as_the_cheapest() -> None:
-    cost = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES)
-    assert ways_table(cost).chosen is not None
-    alone = replace(cost, ways=tuple(way for way in cost.ways if way.where == "on-prem"))
-    assert ways_table(alone).chosen is None
 
 
 def test_a_job_in_text() -> None:
@@ -85,27 +69,6 @@ def test_a_job_in_text() -> None:
     assert "Through an API          515 USD a job" in text
     assert "Cheaper than the cloud  owning is, from 216 jobs a year on" in text
     assert "1,593 jobs a year, for more of which a year has no time" in text
-
-
-def test_a_split_that_is_all_owned_is_not_told_twice() -> None:
-    def kinds(traffic: Traffic, spare: int = 0) -> set[str]:
-        cost = compare(traffic, replace(COURSE_SERVING, requests_per_second_per_instance=1.0, spare=spare), PRICES)
-        rows = text_of(cost_section(cost)).partition("What each cost is made of")[2].partition("Prices, with")[0].splitlines()
-        return {row.split("  ")[0] for row in rows[3:] if row and not row.startswith(" ")}
-
-    burst = (8.0,) * 23 + (16.0,)
-    mean = sum(burst) / 24
-    flat = replace(COURSE_TRAFFIC, peak_requests_per_second=8.0, mean_requests_per_second=4.0)
-    assert kinds(flat) == {"on-prem", "cloud GPUs", "API"}
-    assert kinds(flat, spare=1) == {"on-prem", "cloud GPUs", "API"}
-    split = replace(COURSE_TRAFFIC, peak_requests_per_second=16.0, mean_requests_per_second=mean, profile=burst)
-    assert kinds(split) == {"on-prem", "cloud GPUs", "hybrid", "API", "hybrid with API"}
-
-
-def test_no_cost_is_no_section() -> None:
-    assert not cost_section(None).blocks
-    assert isinstance(full().cost, YearlyCost)
-    assert not job_section(full()).blocks
 
 
 # Prices by name: every price of the catalog has one, and none is a key.
@@ -126,18 +89,3 @@ def test_every_price_of_the_catalog_has_a_name_of_its_own_with_a_unit() -> None:
     assert len(set(names.values())) == len(names)
     assert all("_" not in name.split(":")[0] and name != path for path, name in names.items())
     assert all("USD" in name for path, name in names.items() if path not in PRICE_NAMES)
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("systems.dgx-h100", "dgx-h100, USD per system"),
-        ("cloud.h100-sxm-80gb.Civo on-demand", "h100-sxm-80gb in the cloud, USD per GPU and hour: Civo on-demand"),
-        ("api.llama-3.1-8b.usd_per_million_input_tokens", "llama-3.1-8b through an API, USD per million input tokens"),
-        ("api.a.b/c.usd_per_million_output_tokens", "a.b/c through an API, USD per million output tokens"),
-        ("pue", "Power of the site over that of its machines (PUE)"),
-        ("something_else", "something_else"),
-    ],
-)
-def test_price_name(path: str, name: str) -> None:
-    assert price_name(path) == name

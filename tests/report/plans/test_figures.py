@@ -11,13 +11,10 @@ import pytest
 
 from tests.report.example_plan import GOLDEN, bare, full, without_answer
 from tonnage.plan.candidate import Candidate, Identity
-from tonnage.plan.cost import JobCost, WayCost, YearlyCost
 from tonnage.plan.demand import Existing, OwnedGroup
-from tonnage.plan.fleet import AtPeak
 from tonnage.plan.limit import Bound, Limit, Load
-from tonnage.plan.note import NoCost
 from tonnage.plan.plan import Measured, Plan
-from tonnage.report.drawing.figure import Bars, Figure, Plot, Tornado
+from tonnage.report.drawing.figure import Figure
 from tonnage.report.plans import figures
 from tonnage.report.plans.plan_document import full_text, report
 from tonnage.report.writers.terminal import markdown, terminal
@@ -49,68 +46,9 @@ def test_figure_is_the_golden_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_axis_says_its_unit(name: str) -> None:
-    figure = FIGURES[name](full())
-    assert figure is not None
-    assert isinstance(figure, Plot | Bars | Tornado)
-    titles = [figure.x.title, figure.y.title] if isinstance(figure, Plot) else [figure.axis.title]
-    units = ("ms", "per second", "USD", "GB", "GPUs", "systems", "hour")
-    assert all(any(unit in title for unit in units) for title in titles), titles
-
-
-@pytest.mark.parametrize("name", FIGURES)
 def test_nothing_to_draw_is_no_figure(name: str) -> None:
     assert FIGURES[name](without_answer()) is None
     assert (FIGURES[name](bare()) is None) == (name != "pareto")
-
-
-def test_candidates_without_a_price_are_drawn_by_their_gpus() -> None:
-    pareto = figures.pareto(bare())
-    assert pareto.y.title.startswith("GPUs bought")
-
-
-def test_curve_has_a_logarithmic_latency_the_limits_and_the_chosen_load() -> None:
-    curve = figures.curve(full())
-    assert curve.y.log
-    assert not curve.x.log
-    limits = {rule.label: rule.value for rule in curve.rules if rule.along == "y"}
-    assert limits == {"TTFT p95 ≤ 500 ms": 500.0, "TPOT mean ≤ 40 ms": 40.0}
-    loads = [rule.value for rule in curve.rules if rule.along == "x"]
-    choice = full().choice
-    assert loads == pytest.approx([choice.requests_per_second_per_8_gpus, 826.8 * 8 / 40])
-    marked = {round(point.x, 3) for series in curve.series for point in series.points if point.chosen}
-    assert marked == {172.044}
-    for series in curve.series:
-        assert [p.x for p in series.points] == sorted(p.x for p in series.points)
-
-
-def test_candidates_without_a_price_are_counted_in_the_title() -> None:
-    plan = full()
-    pareto = figures.pareto(plan)
-    assert pareto.title == "Cost against latency of every candidate"
-    cheap = tuple(replace(point, cost_per_year=None) if place == 1 else point for place, point in enumerate(plan.pareto))
-    some = figures.pareto(replace(plan, pareto=cheap))
-    count = len(plan.candidates)
-    assert some.title == f"Cost against latency of the {count - 1} of {count} candidates with a price"
-    assert sum(len(series.points) for series in some.series if series.marks) == count - 1
-
-
-def test_candidates_are_drawn_at_the_asked_load_where_it_is_known() -> None:
-    plan = full()
-    peak = AtPeak(
-        requests_per_second_per_instance=1.0,
-        ttft_ms=Latencies(),
-        itl_ms=Latencies(),
-        tpot_ms=Latencies(),
-        e2e_ms=Latencies(mean=777.0),
-        utilisation=0.5,
-        instances=1,
-    )
-    at_peak = figures.pareto(replace(plan, candidates=tuple(replace(c, at_peak=peak) for c in plan.candidates)))
-    before = figures.pareto(plan)
-    assert "at the asked load" in at_peak.x.title
-    assert "at the highest load inside the limits" in before.x.title
-    assert {point.x for series in at_peak.series for point in series.points} == {777.0}
 
 
 def test_the_lowest_latency_is_no_deployment_on_many_times_the_gpus() -> None:
@@ -120,52 +58,6 @@ def test_the_lowest_latency_is_no_deployment_on_many_times_the_gpus() -> None:
     near = replace(choice.on(systems=2 * choice.systems, instances=choice.instances), e2e_ms=Latencies(mean=2.0))
     assert replace(plan, candidates=(choice, fast)).latency_optimal == choice
     assert replace(plan, candidates=(choice, fast, near)).latency_optimal == near
-
-
-def test_a_day_goes_from_0_to_24() -> None:
-    profile = figures.profile(full())
-    assert profile.x.ticks[0] == 0
-    assert profile.x.ticks[-1] == 24
-    points = profile.series[0].points
-    assert [point.x for point in points] == [hour + 0.5 for hour in range(24)]
-    assert points[23].tip.startswith("23:00 to 24:00: ")
-
-
-def test_limits_that_do_not_count_are_not_drawn() -> None:
-    asked = full().scenario
-    curve = figures.curve(replace(full(), scenario=replace(asked, limits_that_count=asked.limits[:1])))
-    assert [rule.label for rule in curve.rules if rule.along == "y"] == ["TTFT p95 ≤ 500 ms"]
-
-
-def test_nobody_on_the_front_is_beaten() -> None:
-    plot = figures.pareto(full())
-    front, *groups = plot.series
-    everyone = [p for group in groups for p in group.points]
-    for point in front.points:
-        assert not [p for p in everyone if (p.x < point.x and p.y <= point.y) or (p.x <= point.x and p.y < point.y)]
-    for point in everyone:
-        assert any(p.x <= point.x and p.y <= point.y for p in front.points)
-    assert sum(p.chosen for p in everyone) == 1
-    assert all("requests/s an instance" in p.tip and "max batch" in p.tip for p in everyone)
-
-
-def test_bars_are_the_sums_of_their_parts() -> None:
-    bars = figures.cost(full())
-    assert isinstance(bars, Bars)
-    cost = full().cost
-    assert isinstance(cost, YearlyCost)
-    costs = {way.total_usd_per_year for way in cost.ways}
-    assert {sum(s.size for s in bar.segments) for bar in bars.bars} == costs
-    assert [bar.name for bar in bars.bars if bar.chosen] == ["hybrid"]
-
-
-def test_input_without_an_answer_reaches_beyond_every_other() -> None:
-    tornado = figures.tornado(full())
-    assert isinstance(tornado, Tornado)
-    widest = tornado.swings[0]
-    assert widest.high_label == "none"
-    assert widest.high > max(s.high for s in tornado.swings[1:])
-    assert "TPOT mean 41 ms" in widest.tip
 
 
 # Systems that exist, jobs, and measured points beside the prediction: their sections and sentences.
@@ -226,44 +118,6 @@ def test_without_a_load_of_their_own_the_plan_says_what_systems_carry_and_run() 
     assert " exactly" not in next(line for line in terminal(full_text((plan,))).splitlines() if line.startswith("Answer"))
 
 
-def test_too_few_systems_have_no_month_left() -> None:
-    text = text_of(replace(without_answer(), existing=replace(EXISTING, months_left=-1, growth_per_month=None)))
-    assert "- months left: none" in text
-    assert "grow by" not in text
-    assert "- months left" not in text_of(replace(full(), existing=replace(EXISTING, months_left=None)))
-
-
-JOB = JobCost(
-    requests=2e6,
-    hours=8.0,
-    owned=WayCost(where="on-prem", total_usd_per_year=119_000.0, systems=1, gpus=8),
-    power_usd_per_job=0.0,
-    cloud_usd_per_job=123.4,
-    cloud_gpu_hours_per_job=64.0,
-    api_usd_per_job=None,
-    api_reason=NoCost(code="api-price"),
-    jobs_per_year_against_cloud=964.0,
-    jobs_per_year_against_api=None,
-    most_jobs_per_year=1095.0,
-    cloud_how="8 GPUs × 8 h × 4.25 USD",
-    figures=(),
-    stale_prices=(),
-)
-
-
-def test_a_job_says_requests_hours_and_what_each_way_costs() -> None:
-    demand = replace(full().demand, offline_requests=2_000_000, offline_seconds=28_800.0)
-    plan = replace(full(), demand=demand, cost=JOB)
-    text = text_of(plan)
-    assert "- Demand: " in text
-    assert "- Cost: 123 USD a job on cloud GPUs; owned 119,000 USD a year" in text
-    for each in (text, terminal(full_text((plan,)))):
-        assert "119,000 USD a year for 1 system of 8 GPUs" in each
-        assert "123 USD a job (8 GPUs × 8 h × 4.25 USD)" in each
-        assert "owning is, from 964 jobs a year on" in each
-        assert "no API price is known" in each
-
-
 def measured(plan: Plan) -> Measured:
     """What the plan's benchmarks say."""
     assert plan.measured is not None
@@ -279,26 +133,3 @@ def test_measured_stands_beside_the_prediction_of_the_same_loop() -> None:
     assert "The prediction of the benchmark's closed loop carries 10% less per instance than was measured" in text
     other = replace(plan.candidates[1], pools=(replace(plan.candidates[1].pool, gpu="l40s"),))
     assert "not among the predicted ones" in text_of(replace(plan, candidates=(other,)))
-
-
-def test_nothing_measured_inside_the_limits_is_said() -> None:
-    plan = full()
-    none = replace(measured(plan).plan, candidates=(), rejected=plan.rejected[:1])
-    assert "No measured point is inside the limits: Ampere has no FP8 matrix units." in text_of(replace(plan, measured=Measured(plan=none)))
-
-
-def test_cheapest_of_known_prices_is_said_to_be_that() -> None:
-    cost = full().cost
-    assert isinstance(cost, YearlyCost)
-    unknown = NoCost(code="system-price", name="dgx-h100")
-    ways = tuple(replace(way, total_usd_per_year=None, reason=unknown) if way.where == "on-prem" else way for way in cost.ways)
-    text = text_of(replace(full(), cost=replace(cost, ways=ways)))
-    assert "- Cost: hybrid 540,000 USD a year, cheapest of 3 priced ways" in text
-    assert "On-prem, owned for the peak: no cost, as the price of dgx-h100 is not known" in text
-
-
-def test_one_price_alone_is_the_cheapest_of_nothing() -> None:
-    cost = full().cost
-    assert isinstance(cost, YearlyCost)
-    alone = replace(cost, ways=tuple(way for way in cost.ways if way.where == "hybrid"))
-    assert "hybrid 540,000 USD a year, the only way with a price" in text_of(replace(full(), cost=alone))

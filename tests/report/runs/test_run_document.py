@@ -19,7 +19,7 @@ from tonnage.report.drawing.figure import Boxes, Gantt, HeatMap, Plot, Scatter
 from tonnage.report.runs.run_document import run_report
 from tonnage.report.runs.shown_run import read_shown_runs
 from tonnage.report.writers.html import html
-from tonnage.report.writers.terminal import markdown, terminal
+from tonnage.report.writers.terminal import markdown
 
 SINGLE = {
     "ttft-box",
@@ -92,13 +92,6 @@ def test_positions_of_gaps_know_where_outputs_end() -> None:
     assert positions_of_gaps(np.array([40]))[7] == (128 + 255) / 2
 
 
-def test_engine_limits_come_from_the_p99_of_the_lengths(tmp_path: Path) -> None:
-    shown = read_shown_runs(example_run.measured(tmp_path / "run"))
-    facts = dict(row for block in blocks(run_report(shown)) if isinstance(block, Facts) for row in block.rows)
-    assert facts["Prompt, p99"].startswith(f"{round(float(np.percentile(shown[0].isl, 99))):,} tokens")
-    assert facts["Output, p99"] == "50 tokens"
-
-
 def test_a_verdict_against_the_run_stands_above_its_numbers(tmp_path: Path) -> None:
     document = report(example_run.measured(tmp_path / "run", failed=7))
     answer = document.sections[0].blocks
@@ -110,13 +103,6 @@ def test_a_verdict_against_the_run_stands_above_its_numbers(tmp_path: Path) -> N
     assert cards["verdict"] == "INVALID"
 
 
-def test_a_failed_request_stays_in_the_gantt_chart(tmp_path: Path) -> None:
-    gantt = figures(report(example_run.measured(tmp_path / "run", failed=120)))["requests"]
-    failed = [lane for lane in gantt.lanes if "failed" in lane.tip]
-    assert len(failed) == 50
-    assert all("TTFT – ms" in lane.tip for lane in failed)
-
-
 @pytest.mark.parametrize("make", [example_run.simulated, lambda f: example_run.measured(f, tokens=False)])
 def test_a_run_without_single_tokens_names_the_file_that_is_missing(tmp_path: Path, make: Any) -> None:
     document = report(make(tmp_path / "run"))
@@ -124,12 +110,6 @@ def test_a_run_without_single_tokens_names_the_file_that_is_missing(tmp_path: Pa
     assert set(found) == SINGLE
     assert found["gaps-by-position"].clouds == ()
     assert "need tokens.parquet, which this run folder does not hold" in said(document)
-
-
-def test_a_run_without_any_gap_draws_none_and_says_why(tmp_path: Path) -> None:
-    document = report(example_run.simulated(tmp_path / "run", gaps=False))
-    assert set(figures(document)) == SINGLE - {"gaps-by-position"}
-    assert "Token-to-token latencies need tokens.parquet" in said(document)
 
 
 def test_a_sweep_shows_the_loads_in_order_and_each_run(tmp_path: Path) -> None:
@@ -148,19 +128,6 @@ def test_a_sweep_shows_the_loads_in_order_and_each_run(tmp_path: Path) -> None:
         "8 clients",
         "16 clients",
     ]
-
-
-@pytest.mark.parametrize("columns", [80, 100, 120])
-def test_text_is_no_wider_than_the_terminal(tmp_path: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    text = terminal(report(example_run.sweep(tmp_path / "sweep")))
-    assert max(map(len, text.splitlines())) <= columns
-    for load in ("2 clients", "8 clients", "16 clients"):
-        assert load in text
-
-
-def test_a_page_of_a_run_is_small(tmp_path: Path) -> None:
-    assert len(html(report(example_run.measured(tmp_path / "run")))) < 400_000
 
 
 def test_a_run_of_few_requests_is_still_a_report(tmp_path: Path) -> None:
@@ -215,16 +182,3 @@ def test_what_the_server_said_is_drawn_in_the_time_of_the_run(tmp_path: Path) ->
     assert [series.name for series in running] == ["running"]
     assert [(p.x, p.y) for p in running[0].points] == [(float(s), 2.0 * s) for s in range(10)]  # two ranks together
     assert [p.y for p in found["server-kv"].series[0].points] == pytest.approx([5.0 * s for s in range(10)])  # their mean, in per cent
-
-
-def test_damaged_server_metrics_are_refused_by_name(tmp_path: Path) -> None:
-    folder = example_run.measured(tmp_path / "run")
-    (folder / "server_metrics.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=r"server_metrics\.parquet: is damaged"):
-        read_shown_runs(folder)
-
-
-def test_the_runs_of_a_sweep_are_folded_and_their_results_are_not(tmp_path: Path) -> None:
-    document = report(example_run.sweep(tmp_path / "sweep"))
-    for section in document.sections:
-        assert section.folded == ("-" in section.key and not section.key.startswith("answer") and section.key[-1].isdigit()), section.key

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.report.runs import example_run
-from tonnage.report.runs.shown_run import ShownRun, load_words, name, read_shown_runs
+from tonnage.report.runs.shown_run import ShownRun, load_words, read_shown_runs
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +19,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ShownRun:
 @pytest.mark.parametrize(
     ("scenario", "words"),
     [
-        ({"arrivals": {"concurrency": 1}}, "1 client"),
         ({"arrivals": {"concurrency": 16}}, "16 clients"),
         ({"arrivals": {"rate": 4.0, "process": "poisson", "cv": 1.0}}, "4 requests/s, Poisson arrivals"),
         ({"arrivals": {"rate": 0.5, "process": "gamma", "cv": 2.0}}, "0.5 requests/s, gamma arrivals with a CV of 2"),
-        ({"arrivals": {"rate": 8.0, "process": "poisson", "burst": 8}}, "8 requests/s, bursts of 8"),
         ({"arrivals": {"trace": "azure.csv", "rate": 2.6}}, "recorded arrivals of azure.csv"),
         (
             {"arrivals": {"rate": 2.0, "process": "constant"}, "conversations": {"turns": "4"}},
@@ -36,9 +33,3 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ShownRun:
 )
 def test_load_words(run: ShownRun, scenario: dict[str, Any], words: str) -> None:
     assert load_words(replace(run, scenario=scenario)) == words
-
-
-def test_a_name_says_the_deployment_where_it_is_known(run: ShownRun, tmp_path: Path) -> None:
-    assert name(run) == "llama-3-8b FP8 on 2 × h100-sxm-80gb, vllm-0.21"
-    assert name(read_shown_runs(example_run.measured(tmp_path / "run"))[0]) == "m"
-    assert name(replace(run, scenario={})) == "an unnamed model"

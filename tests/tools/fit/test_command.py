@@ -10,7 +10,6 @@ import pytest
 from tests.silicon_sample import NVIDIA, sample
 from tonnage.cli.main import run as run_tonnage
 from tools.fit.command import run
-from tools.fit.silicon import table
 
 
 def test_silicon_sample_is_scored_by_its_own_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,29 +37,6 @@ def test_tonnage_score_names_the_command_that_reads_it(tmp_path: Path, capsys: p
         assert said.out == ""
         assert said.err.count("\n") == 1
         assert f"./fit score {name}" in said.err
-
-
-def test_a_plain_table_of_that_name_is_read_as_one(tmp_path: Path) -> None:
-    file = tmp_path / "silicon_sample.csv"
-    file.write_text("model,gpu,precision,tp,isl,osl,concurrency,ttft_ms\nllama-3-8b,h100-sxm-80gb,fp16,1,200,20,1,12.5\n")
-    assert run_tonnage(["score", str(file)]) == 0
-
-
-def test_the_name_alone_stands_for_the_file_of_the_wheel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(table, "installed_sample", lambda: None)
-    assert run(["score", "silicon_sample.csv"]) == 2
-    said = capsys.readouterr().err
-    assert (
-        said
-        == "fit: silicon_sample.csv comes with aiconfigurator-core, which is not installed; install that wheel, or give the file's path\n"
-    )
-    (tmp_path / "wheel").mkdir()
-    file = sample(tmp_path / "wheel", NVIDIA)
-    monkeypatch.setattr(table, "installed_sample", lambda: file)
-    assert run(["score", "silicon_sample.csv", "--json"]) == 0
 
 
 @pytest.mark.parametrize(

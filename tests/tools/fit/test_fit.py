@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,18 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.errors import InputError
 from tonnage.evidence.rows import LoadedRows, StaticRows, errors, robust
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import find_gpu, gpus
-from tonnage.spec.precision import PRECISIONS
+from tonnage.spec.catalog import find_gpu
 from tools.fit.data import CURVE, FILES, curve_rows
-from tools.fit.fit import CALIBRATED, fit, package_folder, shipped_form
+from tools.fit.fit import CALIBRATED, shipped_form
 from tools.fit.fitting import mape
 from tools.fit.folds import held_out_folds
-from tools.fit.formats import FORMATS, ORIGINS, kernel_shares
+from tools.fit.formats import FORMATS, kernel_shares
 from tools.fit.solving import rounded, solve
-from tools.fit.terms import CURRENT, MEANT, NIM, STATIC, TIED, TRANSFERRED, Layout, constants, layout
+from tools.fit.terms import CURRENT, NIM, STATIC, TIED, Layout, constants, layout
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; the fit is not checked")
@@ -61,13 +58,6 @@ def moved() -> tuple[Layout, np.ndarray]:
     found = layout(GPUS)
     signs = np.random.default_rng(3).choice([-0.5, 0.5], len(found.names))
     return found, found.start + signs * found.spread
-
-
-def test_a_transferred_generation_is_of_one_card() -> None:
-    volta = constants()["architectures"]["Volta"]
-    assert volta["watts_compute"] == pytest.approx(300 / 125)
-    assert volta["watts_memory"] == pytest.approx(300 / 900)
-    assert set(MEANT) == set(TRANSFERRED)
 
 
 def test_odd_rows_count_linearly() -> None:
@@ -121,32 +111,6 @@ def test_the_fit_finds_terms_again_that_made_the_data(moved: tuple[Layout, np.nd
         assert got["engines"][engine][term] == pytest.approx(terms["engines"][engine][term], rel=0.4), term
     hopper = [t["architectures"]["Hopper"]["compute_8"] * t["gpus"]["h100-sxm-80gb"]["compute"] for t in (terms, got)]
     assert hopper[1] == pytest.approx(hopper[0], rel=0.1)
-
-
-@pytest.mark.accuracy
-def test_terms_of_other_engines_stay_where_they_were(moved: tuple[Layout, np.ndarray]) -> None:
-    found, truth = moved
-    static = StaticRows(measured_as(static_rows(), StaticRows(static_rows()), found.terms(truth)))
-    x = solve(found, [(1.0, static)], found.start, found.free((STATIC,)))
-    still = found.only(NIM)
-    assert (x[still] == found.start[still]).all()
-    assert not np.allclose(x, found.start)
-
-
-@pytest.mark.accuracy
-def test_solving_twice_gives_the_same_numbers(moved: tuple[Layout, np.ndarray]) -> None:
-    found, truth = moved
-    nim = LoadedRows(measured_as(nim_rows(), LoadedRows(nim_rows()), found.terms(truth)))
-    first, second = (solve(found, [(1.0, nim)], found.start, found.free((NIM,))) for _ in range(2))
-    assert (first == second).all()
-
-
-def test_missing_files_and_missing_scipy_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"trtllm_static_batch\.csv"):
-        fit(tmp_path)
-    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    with pytest.raises(InputError, match="needs scipy"):
-        fit(tmp_path)
 
 
 def test_the_curve_is_the_example(tmp_path: Path) -> None:
@@ -224,29 +188,7 @@ def test_a_left_out_group_of_nim_is_still_predicted() -> None:
     assert found["ttft_p95_ms"] < 14
 
 
-def test_the_fit_writes_where_the_package_reads() -> None:
-    assert json.loads((package_folder() / "terms.json").read_text()) == shipped()
-    assert {file.name for file in package_folder().iterdir()} >= {"terms.json", "residuals.json", "ranges.json", "memory.json"}
-
-
-def test_versions_without_rows_take_after_the_static_batches() -> None:
-    static, taken = (shipped()["engines"][name] for name in (STATIC, "tensorrt-llm-0.10"))
-    differing = {term for term in static if static[term] != taken.get(term)}
-    assert differing <= {"expert_first", "expert_spread", "frontend_s"}
-
-
 # The priors of formats: each with its source, and those of kernels as the tables of measured matrix products give them.
-
-
-def test_every_prior_names_a_format_and_its_source() -> None:
-    assert set(FORMATS) == set(ORIGINS)
-    assert all(ORIGINS.values())
-    known = {*PRECISIONS, "2:4", "mxfp4 unpacked"}
-    generations = {gpu.arch for gpu in gpus()}
-    for name, shares in FORMATS.items():
-        assert name in known or any(name == f"{one} {generation}" for one in known for generation in generations)
-        assert set(shares) == {"compute", "memory"}
-        assert all(0.3 < share <= (2.0 if name == "mxfp4 CDNA4" else 1.0) for share in shares.values())  # twice the rate of FP8
 
 
 def test_the_fit_writes_them() -> None:
@@ -285,21 +227,3 @@ def test_shares_on_a100_are_those_of_measured_kernels(dtype: str, name: str, ari
         assert memory < FORMATS[name]["memory"] < 0.9
     else:
         assert memory == pytest.approx(FORMATS[name]["memory"], abs=0.01)
-
-
-def test_shares_are_found_again_in_a_made_table(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = []
-    for m in (1, 8, 64, 512, 4096):
-        for n in (4096, 8192, 16384):
-            weights = n * 8192
-            wide = ((2 * m * weights / (300e12 * 0.7)) ** 1.445 + (weights * 2 / (2e12 * 0.8)) ** 1.445) ** (1 / 1.445)
-            narrow = ((2 * m * weights / (300e12 * 0.7 * 0.9)) ** 1.445 + (weights * 0.5 / (2e12 * 0.8 * 0.6)) ** 1.445) ** (1 / 1.445)
-            rows += [("bfloat16", m, n, 8192, wide * 1e3), ("int4_wo", m, n, 8192, narrow * 1e3)]
-    columns = zip(*rows, strict=True)
-    file = tmp_path / "gemm_perf.parquet"
-    pq.write_table(pa.table(dict(zip(("gemm_dtype", "m", "n", "k", "latency"), map(list, columns), strict=True))), file)
-    shares = kernel_shares(file, dtype="int4_wo", rate=300e12, weight_bytes=0.5, rate_16=300e12, bandwidth=2e12)
-    assert shares == pytest.approx((0.9, 0.6), rel=1e-4)

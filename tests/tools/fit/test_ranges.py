@@ -25,6 +25,7 @@ def made(silicon: Path) -> dict[str, Any]:
     return ranges(DATA, silicon, DATA / "modern" / AGG, origins=shipped()["origins"])
 
 
+@pytest.mark.accuracy
 @needs_data
 def test_the_shipped_ranges_of_engines_without_rows_in_the_wheel_are_those_of_the_files(tmp_path: Path) -> None:
     """Those of NIM, ATOM and TensorRT-LLM before 1.0, which need no wheel; the sample is one line of vLLM."""
@@ -54,16 +55,3 @@ def test_the_ranges_count_the_rows_that_the_fit_counts() -> None:
     plain = {name: count for name, count in report["rows"].items() if name.startswith(("trtllm", "nim"))}
     assert plain.items() <= counted.items()
     assert (counted["silicon_sample.csv"], counted[AGG] + counted[SUBMITTED]) == (silicon, report["modern"]["rows"])
-
-
-def test_every_preset_has_a_generation_with_rows() -> None:
-    found = shipped_ranges()
-    assert set(found.engines) == set(shipped()["engines"])
-    assert set(found.engines.values()) == set(found.loads)
-
-
-def test_a_file_that_is_absent_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["ranges", str(tmp_path), "--silicon", str(tmp_path / "absent.csv")]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "trtllm_static_batch.csv" in said

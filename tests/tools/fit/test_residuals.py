@@ -12,10 +12,10 @@ from tools.fit import fit as fitting
 from tools.fit.data import FILES, Row
 from tools.fit.fit import count_of, package_folder
 from tools.fit.folds import Fold, held_out_folds
-from tools.fit.free_terms import DENSE, EXPERTS, FIRST, FRONT_END, MEMORY, MODERN, WIDTHS, free_terms
+from tools.fit.free_terms import DENSE, EXPERTS, FIRST, MEMORY, MODERN, WIDTHS, free_terms
 from tools.fit.modern.layout import ENGINE, modern_layout
 from tools.fit.residuals import held_out_rows
-from tools.fit.silicon import sample, streaming
+from tools.fit.silicon import sample
 from tools.fit.silicon.dense import MEASURED_GPU
 from tools.fit.silicon.dense_terms import EARLIER, silicon_layout
 from tools.fit.silicon.moe import moe_layout
@@ -97,12 +97,6 @@ def test_every_term_that_is_counted_moves_what_the_fit_gives(stage: str) -> None
         moved = found.start.copy()
         moved[place] += 0.1
         assert found.terms(moved) != still, name
-
-
-def test_front_ends_that_were_chosen_have_values_that_were_tried() -> None:
-    chosen = shipped()["origins"]["front_end"]
-    assert len(chosen) == shipped()["report"]["free_terms"][FRONT_END] == 3
-    assert all(shipped()["engines"][engine]["stream_s"] in streaming.TRIED for engine in chosen)
 
 
 def test_the_page_has_the_count() -> None:

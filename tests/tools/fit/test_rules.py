@@ -35,13 +35,10 @@ def read(folder: Path, text: str) -> Rules:
     ("where", "expected"),
     [
         ({}, True),
-        ({"model": "kimi"}, True),
         ({"model": ["qwen", "kimi"], "tp": 8}, True),
         ({"model": "kimi", "tp": 4}, False),
-        ({"model": {"not": "kimi"}}, False),
         ({"model": {"not": ["qwen", "kimi"]}}, False),
         ({"gpu": {"starts": ["h200", "b200"]}}, True),
-        ({"gpu": {"starts": "h200"}}, False),
         ({"source": {"contains": "dynamo"}}, True),
         ({"clients": {"above": 64}}, False),
         ({"clients": {"from": 64, "until": 64}}, True),
@@ -59,8 +56,6 @@ def test_conditions(where: Any, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("formula", "worth"),
     [
-        ("=clients", 64),
-        ("=2 * isl", 2000),
         ("=(clients + isl + 127) // 64 * 64", 1152),
         ("=max(isl - 999, 4)", 4),
         ("=ceil(isl / tp)", 125),
@@ -102,25 +97,12 @@ def test_the_first_reason_counts_and_names_its_columns() -> None:
     assert verdict_of(rules, COLUMNS | {"tp": 2, "model": "qwen"}) == Verdict(reason="slow", evidence=CONTRADICTS)
 
 
-@pytest.mark.parametrize(("line", "says"), [("", "evidence: Field required"), ("    evidence: we disagree\n", "evidence: Input should be")])
-def test_a_rule_that_leaves_lines_out_says_what_is_known_against_them(tmp_path: Path, line: str, says: str) -> None:
-    text = "rows: []\nleft_out:\n  - reason: slow\n    where: {tp: 8}\n"
-    with pytest.raises(DataError, match=rf"made\.yaml: left_out\.0\.{says}"):
-        read(tmp_path, text + line)
-    assert read(tmp_path, text + "    evidence: only-contradicts-us\n").left_out[0].evidence == CONTRADICTS
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("rows: [{where: {}, sets: {a: 1}}]", "made.yaml: rows.0."),
-        ("rows: []\nleftout: []", "made.yaml: leftout"),
         ("rows: [{where: {tp: {over: 8}}, set: {a: 1}}]", "'over' is no condition; write one of not, starts"),
-        ('rows: [{where: {}, set: {a: "=tp **"}}]', "made.yaml: '=tp **' is no formula"),
         ('rows: [{where: {}, set: {a: "=tp ** 2"}}]', "made.yaml: '=tp ** 2' is no formula: 'tp ** 2' is none; it may have columns"),
-        ('rows: [{where: {}, set: {a: "=open(tp)"}}]', "'open(tp)' is none"),
-        ('rows: [{where: {tp: "=tp ** 2"}, set: {a: 1}}]', "'tp ** 2' is none"),
-        ("rows: [", "made.yaml: "),
         ("just words", "made.yaml: "),
     ],
 )
@@ -128,11 +110,6 @@ def test_what_is_no_rule_is_refused_with_its_place(text: str, says: str, tmp_pat
     with pytest.raises(DataError) as error:
         read(tmp_path, text)
     assert says in str(error.value)
-
-
-def test_a_file_that_is_absent_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"absent\.yaml"):
-        read_rules(tmp_path / "absent.yaml", Rules)
 
 
 def test_every_name_in_the_shipped_rules_is_in_a_catalog() -> None:

@@ -168,10 +168,11 @@ class LoadScan:
         if self._surely_unsettled(place):
             return False
         for length, holds, breaks in CLEAR[:care]:
-            used = used_at(self.seen(place, length), slo)
-            if used < holds and (length > SHORT or place < self.top - NEAR_SATURATION):
+            seen = self.seen(place, length)
+            used = strain(seen.summary, slo)
+            if used < holds and seen.growth <= 1.0 and (length > SHORT or place < self.top - NEAR_SATURATION):
                 return self.settles(place)
-            if used > breaks:
+            if max(used, seen.growth) > breaks:
                 return False
         return used_at(self.seen(place, care), slo) <= 1.0 and self.settles(place)
 
@@ -209,7 +210,7 @@ class LoadScan:
         over, top = self._next(high, care)
         rate, limit = top, None
         if used_at(over, slo) > 1.0:
-            share = min((_share(below.summary, over.summary, each) for each in slo), default=0.0) if over.steady else 0.0
+            share = min((_share(below.summary, over.summary, each) for each in slo), default=0.0) if over.growth <= 1.0 else 0.0
             rate, limit = on_lattice(low) * (top / on_lattice(low)) ** share, worst_limit(over.summary, slo)
         if rate <= above:
             return self._broken(high, slo, care)
@@ -232,7 +233,7 @@ class LoadScan:
 
 def used_at(seen: Seen, slo: Slo) -> float:
     """The largest share of a limit that a run used; without end where it was not steady."""
-    return strain(seen.summary, slo) if seen.steady else math.inf
+    return strain(seen.summary, slo) if seen.growth <= 1.0 else math.inf
 
 
 def between(low: int, high: int) -> int:

@@ -9,14 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tonnage.errors import InputError
-from tonnage.perf.step import StepModel
-from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
 from tools.fit.modern.fit import MOST_CLIENTS, MOVED, is_moved, newest, thinned
 from tools.fit.modern.layout import KINDS, modern_layout
-from tools.fit.modern.rows import ModernRows, lines_of, select_modern, select_submitted
+from tools.fit.modern.rows import select_modern
 
 LINE = {
     "source": "inferencex-dump-2026-07-20",
@@ -76,11 +73,6 @@ def test_formats_are_those_of_the_checkpoints(tmp_path: Path, change: dict[str, 
     assert row["precision"] == precision
 
 
-def test_attention_ranks_divide_the_gpus(tmp_path: Path) -> None:
-    (row,) = select_modern(sample(tmp_path, {"tp": "8.0", "dp": "8.0", "ep": "8.0"})).rows
-    assert (row["tp"], row["dp"], row["ep"]) == (1, 8, 8)
-
-
 @pytest.mark.parametrize(
     ("change", "preset"),
     [
@@ -96,28 +88,6 @@ def test_a_run_of_a_known_day_has_the_preset_of_its_version(tmp_path: Path, chan
     assert find_engine(row["engine"]).name == preset
 
 
-@pytest.mark.parametrize(
-    ("change", "sent"),
-    [(CLOUDRIFT, 128), (CLOUDRIFT | {"date": "2025-11"}, 256), (CLOUDRIFT | {"concurrency": "256.0"}, 256), ({"gpu": "H200-SXM"}, 640)],
-)
-def test_a_run_is_simulated_with_as_many_requests_as_it_sent(tmp_path: Path, change: dict[str, str], sent: int) -> None:
-    parts = ModernRows(select_modern(sample(tmp_path, change)).rows)
-    step = StepModel(coefficients=np.zeros(COEFFICIENTS), frontend_s=0.0)
-    assert parts.workload(0, step, turnaround_s=0.0).requests == sent
-
-
-def test_tokens_of_one_client_before_eight_instances_are_those_of_the_one_that_serves_it(tmp_path: Path) -> None:
-    (row,) = select_modern(sample(tmp_path, {"concurrency": "0.125", "output_tokens_per_s": "15.0"})).rows
-    assert (row["concurrency"], row["output_tok_s"]) == (1, 120.0)
-
-
-def test_runs_that_the_older_stages_do_not_read_are_no_second_measurement(tmp_path: Path) -> None:
-    known = {"source": "aiconfigurator-silicon(db-dump/2026-04-27)", "engine": "sglang", "date": "2026-04-17", "gpu": "B300-SXM"}
-    found = select_modern(sample(tmp_path, known, known | {"model": "Qwen3.5-397B-A17B"}))
-    assert [row["model"] for row in found.rows] == ["qwen3.5-397b-a17b"]
-    assert found.rows[0]["spread"] == 0.2
-
-
 def test_what_is_left_out_is_counted_by_reason(tmp_path: Path) -> None:
     known = {"source": "aiconfigurator-silicon(db-dump/2026-04-27)"}
     found = select_modern(sample(tmp_path, {}, {"spec_decoding": "mtp"}, known, {"model": "Kimi-K2.5", "precision": "bf16", "tp": "1.0"}))
@@ -126,13 +96,6 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path: Path) -> None:
     assert found.evidence == {"stated-by-source": 1, "measured-twice": 1, "only-contradicts-us": 1}
     assert any("multi-token" in reason for reason in found.left_out)
     assert any("known to the fit" in reason for reason in found.left_out)
-
-
-def test_another_file_is_refused_in_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "agg.csv"
-    file.write_text("model,gpu\nx,y\n", encoding="utf-8")
-    with pytest.raises(InputError, match="no column 'source'"):
-        lines_of(file)
 
 
 def test_few_points_of_a_deployment_are_read(tmp_path: Path) -> None:
@@ -148,18 +111,6 @@ def test_of_each_configuration_and_load_the_newest_run_counts(tmp_path: Path) ->
     dated = [day | {"date": "20260301", "tpot_ms_mean": "9"}, day | {"date": "20260501", "tpot_ms_mean": "7"}]
     rows = newest(select_modern(sample(tmp_path, *dated, {"concurrency": "8", "tpot_ms_mean": "11"})).rows)
     assert [(row["engine"], row["itl_ms"]) for row in rows] == [("vllm", 11.0), ("vllm-0.19", 7.0)]  # another version is another curve
-
-
-def test_offline_runs_of_amd_alone_are_read_of_mlperf(tmp_path: Path) -> None:
-    header = "gpu_id,gpu,gpus,model,precision,scenario,tokens_per_s,tokens_per_sample,source"
-    line = "mi355x,MI355X,8,llama-2-70b,fp4,{},104000,284,closed"
-    file = tmp_path / "mlperf_v61.csv"
-    file.write_text(
-        "\n".join([header, line.format("Offline"), line.format("Server"), line.format("Offline").replace("mi355x", "b300"), ""])
-    )
-    (row,) = select_submitted(file)
-    assert (row["gpu"], row["tp"], row["output_tok_s"], row["submitted"]) == ("mi355x", 1, 13000.0, True)
-    assert row["itl_ms"] is None
 
 
 def test_terms_of_the_stage_move_no_older_model_on_other_gpus(tmp_path: Path) -> None:

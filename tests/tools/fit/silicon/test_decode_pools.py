@@ -4,13 +4,9 @@ import pytest
 
 from tests.silicon_sample import sample
 from tonnage import api
-from tonnage.errors import InputError
-from tonnage.evidence.compare import compare
 from tonnage.evidence.predict import decoding, predict, read_point
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
-from tonnage.report.scored import scored_models
-from tonnage.report.writers.terminal import terminal
 from tools.fit.silicon.decode_pools import SPLIT, WORKERS, select_decode_pools
 from tools.fit.silicon.table import silicon_table
 
@@ -55,56 +51,6 @@ def test_a_row_is_one_decode_worker_with_its_share_of_the_clients(tmp_path: Path
     }
 
 
-def test_rows_that_tell_no_decode_step_are_left_out_and_counted(tmp_path: Path) -> None:
-    file = sample(
-        tmp_path,
-        line(),
-        line(workers=""),
-        line(silicon_ttft_ms="4790"),
-        line(model_path="zai-org/GLM-5"),
-        line(backend="triton"),
-        line(clients=0),
-        line(system="h100_sxm", precision="fp8", split=(16, 1, 16)),
-        line(system="h200_sxm"),
-        line(precision="int8"),
-        line(silicon_tpot_ms=""),
-    )
-    found = select_decode_pools(file)
-    assert len(found.rows) == 1
-    assert found.left_out == {
-        "workers not stated": 1,
-        "requests wait for their first token": 1,
-        "not one of the mixtures of experts": 1,
-        "another GPU or engine": 1,
-        "load not stated": 1,
-        "workers of more GPUs than NVLink joins": 1,
-        "precision fp4": 1,
-        "precision int8": 1,
-        "no measured value": 1,
-    }
-
-
-@pytest.mark.parametrize(
-    ("changed", "engine", "precision"),
-    [
-        ({"backend_version": "0.5.1-rc0.pre3"}, "tensorrt-llm-1.1", "nvfp4+experts"),
-        ({"backend": "sglang", "backend_version": "0.5.8", "precision": "fp8"}, "sglang-0.5", "fp8"),
-        ({"system": "h200_sxm", "precision": "fp8"}, "tensorrt-llm-1.2", "fp8+kv-fp16"),
-        ({"model_path": "openai/gpt-oss-120b"}, "tensorrt-llm-1.2", "mxfp4"),
-    ],
-)
-def test_engine_and_formats_are_those_that_ran(tmp_path: Path, changed: dict[str, str], engine: str, precision: str) -> None:
-    (row,) = select_decode_pools(sample(tmp_path, line(**changed))).rows
-    assert (row["engine"], row["precision"]) == (engine, precision)
-
-
-def test_a_file_of_other_columns_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "silicon_sample.csv"
-    file.write_text("model,ttft\n")
-    with pytest.raises(InputError, match="no column 'mode'"):
-        select_decode_pools(file)
-
-
 @pytest.mark.parametrize(("isl", "osl", "clients"), [(1024, 512, 1), (2000, 200, 7), (8192, 2, 64)])
 def test_a_token_takes_the_mean_step_of_a_static_batch_where_nothing_is_streamed(isl: int, osl: int, clients: int) -> None:
     row = {
@@ -139,15 +85,3 @@ def test_decode_pools_are_scored_apart_from_all_other_rows(tmp_path: Path) -> No
     document = report.to_json()
     assert document["apart"]["decode pools"]["overall"]["itl_ms"]["n"] == 1
     assert "apart" not in document["apart"]["decode pools"]
-
-
-def test_step_models_are_compared_on_decode_pools_apart(tmp_path: Path) -> None:
-    scores = compare(silicon_table(sample(tmp_path, line(), line(clients=48), aggregated())), [None])
-    assert (scores.common, scores.apart["decode pools"].common) == (1, 2)
-    assert scores.apart["decode pools"].errors["fitted"]["itl_ms"].n == 2
-    document = scores.to_json()
-    assert list(document["apart"]) == ["decode pools"]
-    assert "apart" not in document["models"]["fitted"]
-    text = terminal(scored_models(scores))
-    assert "Rows predicted: fitted 1 of 1" in text
-    assert "Apart: decode pools\nRows predicted: fitted 2 of 2" in text

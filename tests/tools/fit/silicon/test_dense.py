@@ -1,4 +1,3 @@
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +5,6 @@ import numpy as np
 import pytest
 
 from tests.silicon_sample import NVIDIA, sample
-from tonnage.errors import InputError
 from tonnage.evidence.predict import read_point
 from tonnage.perf import step_terms as at
 from tonnage.perf.ranges import marks
@@ -17,8 +15,7 @@ from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
-from tools.fit.silicon import streaming
-from tools.fit.silicon.dense import LATER, OF_BLACKWELL, OUTGROWN, carried_over, refit
+from tools.fit.silicon.dense import LATER, OF_BLACKWELL, OUTGROWN, refit
 from tools.fit.silicon.dense_rows import select
 from tools.fit.silicon.dense_terms import (
     COMMON,
@@ -33,9 +30,9 @@ from tools.fit.silicon.dense_terms import (
     VLLM_012,
     silicon_layout,
 )
-from tools.fit.silicon.folds import family, folds, scored
-from tools.fit.silicon.sample import COLUMNS, MEASURED, installed_sample
-from tools.fit.silicon.silicon_rows import SiliconRows, lengths
+from tools.fit.silicon.folds import folds, scored
+from tools.fit.silicon.sample import installed_sample
+from tools.fit.silicon.silicon_rows import SiliconRows
 from tools.fit.silicon.solving import solve_silicon
 
 SAMPLE = installed_sample()
@@ -46,39 +43,6 @@ MAX = NVIDIA | {
     "precision": "fp8",
     "silicon_data_source": "source_file=2026-04-06.csv; silicon_concurrency=16; measured=2025-10-29T00:00:00.000Z",
 }
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"mode": "disagg"}, "disaggregated"),
-        ({"model_path": "deepseek-ai/DeepSeek-R1"}, "not one of the dense models"),
-        ({"model_path": "openai/gpt-oss-120b"}, "not one of the dense models"),
-        ({"model_path": "Qwen/Qwen3-235B-A22B-FP8"}, "not one of the dense models"),
-        ({"system": "gb200"}, "another GPU or engine"),
-        ({"backend": "tgi"}, "another GPU or engine"),
-        ({"precision": "int8"}, "precision int8"),
-        ({"attention_dp_size": "4"}, "pipeline stages or attention data parallelism"),
-        ({"pp_size": "2"}, "pipeline stages or attention data parallelism"),
-        ({"tp_size": "16"}, "more GPUs than a server has"),
-        ({"silicon_data_source": "source_file=qwen3_32b.csv; image=x"}, "load not stated"),
-        ({"batch_size": "8"}, "several replicas"),
-        ({"model_path": "nvidia/Llama-3.1-8B-Instruct-FP8", "precision": "fp8"}, "prompts cached"),
-        ({"silicon_ttft_ms": ""}, "no measured value"),
-        ({"silicon_tpot_ms": "0"}, "no measured value"),
-    ],
-)
-def test_each_trap_is_left_out_with_its_reason(tmp_path: Path, change: dict[str, str], reason: str) -> None:
-    found = select(sample(tmp_path, NVIDIA, NVIDIA | change))
-    assert len(found.rows) == 1
-    assert found.left_out == {reason: 1}
-
-
-def test_the_same_measurement_counts_once(tmp_path: Path) -> None:
-    later = MAX | {"silicon_data_source": MAX["silicon_data_source"].replace("04-06", "04-27")}
-    found = select(sample(tmp_path, MAX, later, MAX | {"silicon_tpot_ms": "17.9"}))
-    assert len(found.rows) == 2
-    assert found.left_out == {"same measurement in another dump": 1}
 
 
 def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
@@ -100,36 +64,6 @@ def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
     assert [k.graph_tokens for k in knobs] == [512, 512, 0, 0, 0, 0, 0]
     engines = [read_point(row).deployment.engine for row in rows]
     assert engines == [VLLM_012, VLLM_010, TRTLLM, TRTLLM, "tensorrt-llm-1.0", TRTLLM, TRTLLM]
-
-
-def test_rows_of_sglang_and_of_fp4_say_how_they_ran(tmp_path: Path) -> None:
-    first = NVIDIA | {"backend": "sglang"}
-    later = first | {"model_path": "meta-llama/Llama-3.1-8B-Instruct", "system": "h200_sxm", "precision": "fp8"}
-    fp4 = MAX | {"system": "b200_sxm", "precision": "fp4"}
-    rows = select(sample(tmp_path, first, later, fp4)).rows
-    points = SiliconRows(rows).points
-    assert [row["precision"] for row in rows] == ["bf16", "fp8+kv-fp16", "nvfp4"]
-    assert [point.deployment.precision.kv for point in points] == ["fp16", "fp16", "fp8"]
-    knobs = [point.deployment.knobs for point in points]
-    assert [k.scheduler for k in knobs] == ["sglang", "vllm", "vllm"]
-    assert [(k.max_batch_size, k.max_num_tokens) for k in knobs] == [(16, 8192)] * 3
-
-
-def test_lengths_are_uniform_between_eight_tenths_and_all() -> None:
-    drawn = lengths(1000, 0.2).draw(20_000, np.random.default_rng(1))
-    assert (drawn.min(), drawn.max()) == (800, 1000)
-    assert drawn.mean() == pytest.approx(900, rel=0.01)
-    assert set(lengths(1000, 0.0).draw(10, np.random.default_rng(1))) == {1000}
-
-
-def test_a_file_that_is_no_such_file_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
-        select(tmp_path / "absent.csv")
-    other = tmp_path / "other.csv"
-    other.write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="no column 'mode'"):
-        select(other)
-    assert set(COLUMNS) | set(MEASURED.values()) <= set(NVIDIA)
 
 
 def made_up(terms: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
@@ -169,37 +103,6 @@ def test_the_fit_finds_terms_again_that_made_the_rows(tmp_path: Path) -> None:
     shared = {term: got[TRTLLM_RC][term] for term in COMMON}  # no rows: what all share
     assert got[SGLANG]["layer_s"] == pytest.approx(shared["layer_s"])
     assert got[VLLM]["layer_s"] != pytest.approx(shared["layer_s"])
-
-
-@pytest.mark.accuracy
-def test_the_front_end_is_found_again_where_rows_can_tell(tmp_path: Path) -> None:
-    """Rows of an engine that its front end holds up, made with 100 µs a token; those of the others leave it where it starts."""
-    fast = NVIDIA | {"backend": "trtllm", "model_path": "meta-llama/Llama-3.1-8B-Instruct", "isl": "256", "osl": "512"}
-    many = [
-        fast
-        | {
-            "tp_size": tp,
-            "batch_size": c,
-            "silicon_data_source": NVIDIA["silicon_data_source"].replace("concurrency=16", f"concurrency={c}"),
-        }
-        for tp in ("4", "8")
-        for c in ("8", "64", "128")
-    ]
-    rows = select(sample(tmp_path, NVIDIA, MAX, *many)).rows
-    layout = silicon_layout(shipped())
-    terms = layout.terms(layout.start)
-    truth = layout.streaming({TRTLLM_RC: 100e-6}).terms(layout.start)
-    parts = SiliconRows(rows)
-    parts.simulate(truth)
-    metrics = [parts.simulated(name).tolist() for name in ("ttft_ms", "itl_ms")]
-    measured = [{**row, "ttft_ms": t, "itl_ms": i} for row, t, i in zip(rows, *metrics, strict=True)]
-    found = streaming.seconds(measured, terms)
-    assert found == {TRTLLM_RC: 100e-6}
-    assert streaming.seconds(measured[:2], terms) == {}
-    engines = layout.streaming(found).terms(layout.start)["engines"]
-    assert engines[TRTLLM_RC]["stream_s"] == 100e-6
-    assert engines[SGLANG]["stream_s"] == streaming.START
-    assert solve_silicon(layout, measured)["engines"][TRTLLM_RC]["stream_s"] in streaming.TRIED
 
 
 def test_an_engine_called_in_process_spends_per_sequence_what_the_last_measured_so_did(tmp_path: Path) -> None:
@@ -306,26 +209,6 @@ def test_refitting_moves_nothing_but_current_engines_and_blackwell(tmp_path: Pat
     assert new["report"]["rows"]["silicon_sample.csv"] == 2
 
 
-def test_without_the_file_the_shipped_terms_stay() -> None:
-    bare = {**shipped(), "engines": {}, "gpus": {}, "origins": {"rows": {}, "architectures": {}, "formats": {"nvfp4": "a study"}}}
-    bare["report"] = {"rows": {}, "in_sample": {}, "held_out": {}}
-    found = carried_over(bare)
-    assert found["engines"] == {engine: shipped()["engines"][engine] for engine in (*ENGINES, *EARLIER, *LATER)}
-    assert found["origins"]["engine_rows"] == shipped()["origins"]["engine_rows"]
-    tables = shipped()["report"]["held_out"]
-    assert found["report"]["held_out"] == {title: tables[title] for title in HELD_OUT if title in tables}
-    assert found["formats"]["nvfp4"] == shipped()["formats"]["nvfp4"]
-    assert found["origins"]["formats"] == {}
-    assert bare["engines"] == {}
-
-
-def test_bins_of_like_steps_keep_the_sums(tmp_path: Path) -> None:
-    parts = SiliconRows(select(sample(tmp_path, NVIDIA, MAX)).rows)
-    parts.simulate(shipped())
-    for name, predicted in parts.predict(shipped()).items():
-        assert predicted == pytest.approx(parts.simulated(name), rel=1e-4), name
-
-
 def test_folds_never_score_what_they_were_fitted_on(tmp_path: Path) -> None:
     rows = select(sample(tmp_path, NVIDIA, MAX, MAX | {"backend": "trtllm", "system": "h200_sxm"})).rows
     parts = list(folds(rows))
@@ -334,14 +217,6 @@ def test_folds_never_score_what_they_were_fitted_on(tmp_path: Path) -> None:
         assert fold.test
         assert len(fold.train) + len(fold.test) == len(rows)
         assert not any(row in fold.train for row in fold.test)
-
-
-def test_an_engine_is_left_out_in_all_its_versions(tmp_path: Path) -> None:
-    versions = (NVIDIA | {"backend": "trtllm"}, MAX | {"backend": "trtllm", "system": "h200_sxm"}, MAX)
-    rows = select(sample(tmp_path, *versions)).rows
-    fold = next(fold for fold in folds(rows) if fold.name == "tensorrt-llm")
-    assert len({row["engine"] for row in fold.test}) == 2
-    assert {family(row) for row in fold.train} == {"vllm"}
 
 
 def test_kernels_that_narrow_activations_and_normalise_heads_are_launches_of_a_layer() -> None:
@@ -404,14 +279,3 @@ def test_the_shipped_terms_predict_the_measured_rows() -> None:
     assert found[VLLM_012]["itl_ms"] < 5
     assert found[TRTLLM]["itl_ms"] < 5
     assert everything.figures()["ttft_ms"] < 18
-
-
-def test_the_wheel_is_found_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    systems = tmp_path / "aiconfigurator_core" / "systems"
-    systems.mkdir(parents=True)
-    (tmp_path / "aiconfigurator_core" / "__init__.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "aiconfigurator_core", raising=False)
-    assert installed_sample() is None
-    sample(systems, NVIDIA)
-    assert installed_sample() == systems / "silicon_sample.csv"
