@@ -27,7 +27,19 @@ from tonnage.simulator.pools import COUNTING, KvLink, simulate_pools
 from tonnage.simulator.request import RECEIVING, Request
 from tonnage.spec.workload import Trace
 
-COLUMNS = ("due_ns", "first_token_ns", "last_token_ns", "isl", "osl", "instance", "status", "preemptions", "gaps")
+COLUMNS = (
+    "due_ns",
+    "admitted_ns",
+    "prefilled_ns",
+    "first_token_ns",
+    "last_token_ns",
+    "isl",
+    "osl",
+    "instance",
+    "status",
+    "preemptions",
+    "gaps",
+)
 LINK = KvLink(bytes_per_token=1000, bytes_s=1e6, layers=4)
 """A millisecond for each token of the prompt."""
 

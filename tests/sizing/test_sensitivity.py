@@ -15,6 +15,7 @@ from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
 from tonnage.report.numbers import counted
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.explained import relaxed_text
+from tonnage.simulator.first_token import PARTS
 from tonnage.simulator.request import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.sizing.explain import explained, step_terms
 from tonnage.sizing.loads.instance import QUICK
@@ -166,6 +167,15 @@ def test_the_shares_add_up_and_the_largest_binds() -> None:
     assert found.binds == found.terms[0].term
     assert [t.seconds for t in found.terms] == sorted((t.seconds for t in found.terms), reverse=True)
     assert next(t.seconds for t in found.terms if t.term == "link") > 0
+
+
+def test_the_parts_of_a_ttft_are_those_of_the_run_that_found_the_load() -> None:
+    found = explained(carried(ttft="p95<=300ms", tpot="mean 1s"))
+    mean, p95 = found.ttft
+    assert sum(getattr(p95, part) for part in PARTS[:-1]) == pytest.approx(found.limits[0].value_ms)
+    assert 0 < mean.front_end_ms < mean.prefill_ms
+    assert mean.queue_ms < p95.queue_ms
+    assert p95.handover_ms == p95.saved_ms == 0
 
 
 def test_memory_adds_up_to_the_gpu() -> None:

@@ -14,10 +14,11 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Behind, BrokenAtAnyLoad, CannotRun, NotSure, Reason, rejected
 from tonnage.plan.sensitivity import Changed
 from tonnage.report.plans.candidates import rejected_section
-from tonnage.report.plans.explained import needed
+from tonnage.report.plans.explained import needed, ttft_table
 from tonnage.report.plans.plan_document import full_text
 from tonnage.report.plans.screen import screen
 from tonnage.report.writers.terminal import terminal
+from tonnage.results.metrics import TtftParts
 
 
 def written(*plans: Plan) -> str:
@@ -111,6 +112,21 @@ def test_a_busy_front_end_is_said(busy: float, said: str) -> None:
         assert said in text
         assert ("front end" in text) == bool(said)
     assert "Where time and memory go" not in terminal(screen((plan,)))
+
+
+def test_a_ttft_is_shown_by_where_it_goes() -> None:
+    explained = full().explain
+    assert explained is not None
+    none = {"handover_ms": 0.0, "saved_ms": 0.0}
+    mean = TtftParts(statistic="mean", front_end_ms=20.0, queue_ms=30.0, prefill_ms=40.0, shared_ms=5.0, **none)
+    plan = replace(full(), explain=replace(explained, ttft=(mean, replace(mean, statistic="p95", queue_ms=130.0, saved_ms=7.0))))
+    table = ttft_table(plan)
+    assert table is not None
+    means, p95s = zip(*(row[1:] for row in table.rows), strict=True)
+    assert means == ("20.0", "30.0", "40.0", "5.00", "95.0", "0")
+    assert p95s == ("20.0", "130", "40.0", "5.00", "195", "7.00")
+    assert words("saved by the prefix cache") in words(terminal(screen((plan,), explain=True)))
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_models_are_compared_before_each_is_told() -> None:
