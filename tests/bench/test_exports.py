@@ -162,7 +162,7 @@ def test_what_cannot_be_imported_is_said_in_one_line(name: str, tmp_path: Path, 
 
 
 def test_a_run_is_like_itself_and_unlike_a_slower_one(measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with exact_server(Schedule(ttft_s=0.06, itl_s=0.004, tokens_per_event=2), seconds=60) as url:
+    with exact_server(Schedule(ttft_s=0.03, itl_s=0.004, tokens_per_event=2), seconds=60) as url:
         load = ["--concurrency", "4", "--request-count", "60", "--osl", "8", "--artifact-dir", str(tmp_path / "slow")]
         run([*ASKED[:-3], "--no-selftest", "--url", url, *load])
     capsys.readouterr()

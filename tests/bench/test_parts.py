@@ -356,7 +356,7 @@ def test_a_run_holds_the_server_s_metrics_and_a_view_shows_it(tmp_path: Path) ->
         views.append(LiveView(words, Console(file=io.StringIO(), width=120)))
         return views[-1]
 
-    with exact_server(Schedule(ttft_s=0.05, itl_s=0.02, slots=2), seconds=60) as url:
+    with exact_server(Schedule(ttft_s=0.05, itl_s=0.005, slots=2), seconds=60) as url:
         asked = prepare_bench(url=url, model="m", isl=20, osl=10, concurrency=6, request_count=30)
         assert asked.metrics_urls == (f"{url}/metrics",)
         run = run_bench(asked, output=tmp_path / "run", selftest=False, provenance={}, watch=watch)[0]

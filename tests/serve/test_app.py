@@ -258,7 +258,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield {"engine": instances[0].url, "other": instances[1].url, "gateway": up.url}
 
 
-@pytest.mark.parametrize("where", ["engine", "gateway"])
+@pytest.mark.parametrize("where", [pytest.param("engine", marks=pytest.mark.live), "gateway"])
 def test_answers_streams_and_errors(urls: dict[str, str], where: str) -> None:
     assert [model.id for model in openai_client.client(urls[where]).models.list().data] == [MODEL]
     whole = openai_client.completes(urls[where], MODEL)
@@ -268,6 +268,7 @@ def test_answers_streams_and_errors(urls: dict[str, str], where: str) -> None:
     openai_client.refuses(urls[where], MODEL)
 
 
+@pytest.mark.live
 def test_a_client_that_leaves_frees_its_slot_behind_the_gateway(urls: dict[str, str]) -> None:
     openai_client.leaves(urls["gateway"], MODEL)
     until = time.monotonic() + 10
