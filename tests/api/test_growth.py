@@ -78,9 +78,6 @@ def test_later_systems_are_those_that_the_search_gives_for_the_later_load() -> N
     for one in found.ahead:
         assert one.requests_per_second == pytest.approx(100 * 1.05**one.months)
         assert one.systems == systems_at(one.requests_per_second)
-
-
-def test_the_next_system_is_needed_in_the_month_after_the_last_in_which_the_plan_is_enough() -> None:
     plan, found = grown(), grown().growth
     assert found.months_left > 0
     rates = [100 * 1.05 ** (found.months_left + more) for more in (0, 1)]

@@ -42,9 +42,6 @@ def test_a_scenario_names_the_deployment_the_lengths_and_the_load() -> None:
     assert d.knobs.max_num_tokens == 1024
     assert (w.isl.mean, w.osl.mean, found.seed) == (150, 20, 7)
     assert w.arrivals == OpenLoop(rate=3, process="constant")
-
-
-def test_what_is_given_by_name_stands_in_place_of_what_the_scenario_says() -> None:
     found = asked(concurrency="1,4", gpu="h100", requests=30, osl=10)
     assert [(w.arrivals.concurrency, w.requests) for w in found.workloads if isinstance(w.arrivals, ClosedLoop)] == [(1, 30), (4, 30)]
     assert (found.deployment.gpu.name, found.workloads[0].osl.mean) == ("h100-sxm-80gb", 10)
@@ -113,7 +110,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "pools.yaml"
 
 
-def test_simulate_has_its_pools_from_the_file(file: Path) -> None:
+def test_simulate_and_size_have_their_pools_from_the_file(file: Path) -> None:
     """Without quotes too: YAML 1.1 would read 1:2 as 62."""
     pools = simulation_of(file, {"request_rate": 4}).pools
     assert (pools.prefill_instances, pools.decode_instances, pools.link_bytes_s, pools.overlap) == (1, 2, 5e9, True)
@@ -121,9 +118,6 @@ def test_simulate_has_its_pools_from_the_file(file: Path) -> None:
     assert (other.prefill_instances, other.decode_instances) == (2, 1)
     record = tonnage.simulate(file, request_rate=4, requests=30)
     assert record.router == "1:2 disaggregated"
-
-
-def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path) -> None:
     assert api.ask(file).questions[0].pools == Pools(link_bytes_s=5e9, overlap=True)
     choice = tonnage.size(file).choice
     assert [pool.role for pool in choice.pools] == ["prefill", "decode"]
@@ -168,12 +162,6 @@ GRID = Grid(base=BASE, over={"tp": [1, 2], "request_rate": [1, 2.5, 40]})
 def written(folder: Path) -> dict[str, tuple[int, int]]:
     """Inode and time of every point's summary."""
     return {file.parent.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder.glob("*/summary.json")}
-
-
-def test_every_combination_is_a_point_by_its_values():
-    names = dict(GRID.points())
-    assert len(names) == 6
-    assert names["tp-2,request_rate-2.5"] == BASE | {"tp": 2, "request_rate": 2.5}
 
 
 def test_what_is_there_is_not_done_again_and_what_cannot_be_is_noted_once(tmp_path, monkeypatch):

@@ -131,13 +131,7 @@ def test_course_example_needs_five_systems_and_is_4_806_exactly() -> None:
     assert round(need.exactly(199.77, 5.195428), 3) == 4.806
     assert (need.systems, need.instances, need.gpus) == (5, 40, 40)
     assert math.isclose(need.utilisation(199.77, 5.195428), 199.77 / (5.195428 * 40))
-
-
-def test_load_that_divides_evenly_is_not_rounded_up() -> None:
     assert carrying(0.3 * 8, 0.1).systems == 3
-
-
-def test_instance_over_two_systems_takes_both() -> None:
     need = carrying(1.0, 0.9, 16)
     assert (need.systems, need.instances, need.systems_per_instance, need.instances_per_system) == (4, 2, 2, 1)
     assert need.of(3).instances == 1

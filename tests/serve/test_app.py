@@ -143,7 +143,7 @@ def test_a_full_queue_is_503_and_metrics_tell_of_it(server: Server) -> None:
 
 def test_the_role_of_a_chat_comes_with_the_first_token() -> None:
     class Silent:
-        engine, slot_at, preemptions, cached = "0", None, 0, 0
+        engine, slot_at, front_end_s, preemptions, cached = "0", None, 0.0, 0, 0
 
         def begin(self, answer: Answer) -> None:
             self.answer = answer

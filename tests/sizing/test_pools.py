@@ -118,14 +118,6 @@ def test_a_slower_link_carries_no_more_and_comes_later() -> None:
     assert overlapped.alone().ttft_ms.mean < slow.alone().ttft_ms.mean
 
 
-def test_two_pools_take_two_instances() -> None:
-    one = contender(pooled(peak_rps=1), Runs())
-    assert one.capacity(1).rate == 0.0
-    found = one.needed()
-    assert isinstance(found, tuple)
-    assert one.layout.of(found[0]).instances >= 2
-
-
 def answered(asked: Question, runs: Runs) -> tuple[Search, Sized]:
     search = Search(question=asked, runs=runs)
     best = search.answer().best

@@ -33,6 +33,9 @@ def test_a_written_calibration_is_read_back(tmp_path: Path) -> None:
     assert (found.preset, found.gpu, found.data) == ("nim-2024", "h100-sxm-80gb", "10 points of my.csv, 2026-11-21")
     assert dict(found.multipliers) == {"compute": 0.9, "step_s": 1.25}
     assert hash(found) == hash(read_calibration(written(tmp_path, GOOD)))
+    for file in (tmp_path / "nowhere.json", written(tmp_path, "{"), written(tmp_path, '{"schema": NaN}'), written(tmp_path, "[]")):
+        with pytest.raises(InputError, match="calibrate"):
+            read_calibration(file)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +52,6 @@ def test_what_is_no_calibration_is_refused_by_name(tmp_path: Path, change: dict[
     with pytest.raises(InputError, match=word) as caught:
         read_calibration(written(tmp_path, {**GOOD, **change}))
     assert caught.value.path == ("coefficients",)
-
-
-def test_a_missing_file_and_one_that_is_no_json_are_refused(tmp_path: Path) -> None:
-    for file in (tmp_path / "nowhere.json", written(tmp_path, "{"), written(tmp_path, '{"schema": NaN}'), written(tmp_path, "[]")):
-        with pytest.raises(InputError, match="calibrate"):
-            read_calibration(file)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -96,9 +93,6 @@ def test_a_line_is_a_step(tmp_path: Path) -> None:
     )
     assert (steps[0].tokens, steps[0].attention_pairs_2, steps[1].attention_pairs_2) == (516, 512 * 512, 0)
     assert not source.names_owners
-
-
-def test_prompts_and_past_of_a_step(tmp_path: Path) -> None:
     header = f"{HEADER},prefill_sequences,past_tokens"
     (step,) = read_step_times(file(tmp_path, "512,0,0,0.02,2,100", header=header)).steps_of(deployment())
     assert step.attention_pairs_2 == 2 * (256 * (2 * 100 + 256))

@@ -117,7 +117,7 @@ def asked(text, model="glm-4.6", gpu="h200", engine="vllm-0.32", system="dgx-h20
     )
 
 
-def test_an_instance_has_its_share_of_its_systems_memory():
+def test_tiers_have_their_share_of_the_systems_memory():
     one, (rules, (host,)), tiers = asked(None, tp=4)
     assert (rules.name, host.size, host.speed) == ("vllm", 800 * 10**9, 445 * 10**9 // 2)
     plan = memory_plan(one)
@@ -126,17 +126,11 @@ def test_an_instance_has_its_share_of_its_systems_memory():
     assert made.blocks == host.size // block - plan.blocks, "a copy of what the GPUs have is no room"
     assert made.block_ps == -(-block * 10**12 // host.speed)
     assert made.overlaps
-
-
-def test_a_latent_cache_is_kept_once_by_offloaders_that_do():
     blocks = {}
     for name in ("lmcache", "kvbm"):
         _, _, tiers = asked(f"{name}:host", model="kimi-k2.5", gpu="b200", system="dgx-b200", tp=8)
         blocks[name] = tiers()[0].blocks
     assert blocks["lmcache"] > 4 * blocks["kvbm"]
-
-
-def test_tiers_by_name_need_a_system_that_says_them():
     with pytest.raises(InputError, match="no size"):
         asked("store")
     with pytest.raises(InputError, match="nothing of the host"):

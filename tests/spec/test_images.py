@@ -32,13 +32,10 @@ def test_tokens_are_those_of_the_image_processors(size: tuple[int, ...]) -> None
     assert [found[0] - 2, found[1] - 2, found[2], found[3] - 2] == expected
 
 
-def test_gemma_3_takes_any_image_as_256_tokens() -> None:
+def test_gemma_3_takes_any_image_as_256_tokens_and_patches_become_tokens() -> None:
     encoder = find_encoder("gemma-3-27b")
     assert {encoder.tokens(width, 500) for width in (10, 500, 5000)} == {256 + encoder.marks}
     assert encoder.sequences(10, 500) == (4096,)
-
-
-def test_patches_are_those_that_become_tokens() -> None:
     for encoder in encoders():
         for width, height in ((640, 480), (1920, 1080), (50, 900)):
             patches = sum(encoder.sequences(width, height)) - len(encoder.sequences(width, height)) * (encoder.sizing == "tiles")

@@ -14,25 +14,16 @@ from tonnage.spec.catalog.price_list import catalog_prices
 MEANT: dict[str, dict[str, str]] = yaml.safe_load((Path(__file__).parent / "spellings.yaml").read_text(encoding="utf-8"))
 
 
-def test_spellings_of_gpus_on_the_pages_of_vendors_and_clouds() -> None:
+def test_spellings_on_the_pages_of_vendors_clouds_and_the_hub() -> None:
     for spelling, name in MEANT["gpus"].items():
         assert find_gpu(spelling).name == find_gpu(spelling.upper()).name == name
-
-
-def test_spellings_of_systems_and_machine_types_name_their_gpu_too() -> None:
     for spelling, name in MEANT["systems"].items():
         found, meant = find_system(spelling), machine_meant(spelling)
         assert (found.name, find_gpu(spelling).name) == (name, found.gpu)
         assert meant == found or (meant is None and system_of(find_gpu(spelling)) == found), "HGX is the board and the server"
-
-
-def test_models_by_their_hub_names_whatever_the_case_and_without_the_owner() -> None:
     for spelling, name in MEANT["models"].items():
         for written in (spelling, spelling.lower(), spelling.upper(), spelling.rpartition("/")[2]):
             assert find_model(written).name == name
-
-
-def test_engines_by_nearest_version_at_or_below() -> None:
     assert {spelling: find_engine(spelling).name for spelling in MEANT["engines"]} == MEANT["engines"]
 
 

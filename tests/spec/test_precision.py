@@ -60,11 +60,8 @@ CAN = {
 }
 
 
-def test_bits_per_weight_count_scales() -> None:
+def test_what_is_unpacked_and_in_what_it_is_multiplied() -> None:
     assert {name: precision.weight_bits for name, precision in PRECISIONS.items()} == BITS_PER_WEIGHT
-
-
-def test_weights_alone_are_unpacked_to_16_bits() -> None:
     for name in WEIGHT_ONLY:
         assert PRECISIONS[name].unpacked
         assert PRECISIONS[name].arithmetic == "fp16"
@@ -72,6 +69,13 @@ def test_weights_alone_are_unpacked_to_16_bits() -> None:
     assert PRECISIONS["w4a8"].unpacked
     assert PRECISIONS["w4a8"].arithmetic == "fp8"
     assert not any(PRECISIONS[name].unpacked for name in ("fp16", "bf16", "fp8", "int8-sq", "nvfp4"))
+    mxfp4 = find_precision("mxfp4")
+    blackwell, hopper = (find_gpu(name).executes(mxfp4) for name in ("b200", "h100"))
+    assert (blackwell.arithmetic, blackwell.unpacked) == ("fp8", False)
+    assert (hopper.arithmetic, hopper.unpacked) == ("fp16", True)
+    assert hopper.weight_bits == blackwell.weight_bits
+    for gpu in gpus():
+        assert all(gpu.executes(one) == one for name, one in PRECISIONS.items() if name != "mxfp4")
 
 
 @pytest.mark.parametrize("gpu", gpus(), ids=lambda gpu: gpu.name)
@@ -89,16 +93,6 @@ def test_zeros_are_skipped_from_ampere_on(gpu) -> None:
     newer = gpu.vendor == "NVIDIA" and gpu.arch not in {"Volta", "Turing"}
     assert gpu.supports(find_precision("fp16+2:4")) == newer
     assert gpu.supports(find_precision("fp8+2:4")) == (newer and gpu.arch != "Ampere")
-
-
-def test_mxfp4_is_multiplied_in_8_bits_where_there_are_units_for_blocks_and_unpacked_elsewhere() -> None:
-    mxfp4 = find_precision("mxfp4")
-    blackwell, hopper = (find_gpu(name).executes(mxfp4) for name in ("b200", "h100"))
-    assert (blackwell.arithmetic, blackwell.unpacked) == ("fp8", False)
-    assert (hopper.arithmetic, hopper.unpacked) == ("fp16", True)
-    assert hopper.weight_bits == blackwell.weight_bits
-    for gpu in gpus():
-        assert all(gpu.executes(one) == one for name, one in PRECISIONS.items() if name != "mxfp4")
 
 
 @pytest.mark.parametrize(

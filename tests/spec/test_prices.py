@@ -37,15 +37,12 @@ def test_every_price_of_the_catalog_has_a_source_a_date_and_is_above_zero() -> N
         assert 0 < figure.low <= figure.value <= figure.high, figure.path
 
 
-def test_a_price_that_is_not_known_is_not_guessed() -> None:
+def test_a_price_that_is_not_known_is_estimated_or_none() -> None:
     assert PRICES.system_usd("8xl4") is None
     assert PRICES.system_usd("abacus") is None
     assert PRICES.cloud_tiers("gaudi3") == ()
     assert PRICES.api_price("nobody") is None
     assert PRICES.api_price() is None, "the catalog has a price for each model and none for any"
-
-
-def test_a_system_that_nobody_quotes_is_estimated_from_its_gpus_and_marked() -> None:
     found = PRICES.system_usd("8xl40s")
     assert (found.low, found.value, found.high) == pytest.approx((8 * 7_500 * 1.25, 8 * 8_500 * 1.3, 8 * 9_000 * 1.61))
     assert found.estimate
@@ -161,16 +158,13 @@ def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
     assert pickle.loads(pickle.dumps(mine)) == mine
 
 
-def test_a_price_of_power_is_given_to_be_paid() -> None:
+def test_what_power_and_hosting_cost() -> None:
     assert not PRICES.power_in_hosting, "a place in a data centre is paid for without its electricity"
     assert PRICES.with_overrides({"hosting_usd_per_system_year": 3_000}).power_in_hosting, "a sum for everything is taken to hold it"
     assert not PRICES.with_overrides({"hosting_usd_per_system_year": 3_000, "power_usd_per_kwh": 0.2}).power_in_hosting
     assert not PRICES.with_overrides({"power_usd_per_kwh": 0.2}).power_in_hosting
     assert PRICES.with_overrides({"power_usd_per_kwh": 0.2, "power_in_hosting": True}).power_in_hosting
     assert not PRICES.with_overrides({"power_usd_per_kwh": None}).power_in_hosting
-
-
-def test_one_price_of_hosting_takes_the_place_of_the_other() -> None:
     flat = PRICES.with_overrides({"hosting_usd_per_system_year": 3_000})
     assert flat.hosting_usd_per_kw_month is None
     back = flat.with_overrides({"hosting_usd_per_kw_month": 150})

@@ -62,15 +62,12 @@ def test_what_is_no_scenario_is_refused(text: str, tmp_path: Path) -> None:
     assert path in str(caught.value)
 
 
-def test_files_stand_beside_the_scenario_that_names_them(tmp_path: Path) -> None:
+def test_files_and_hourly_loads_are_read_beside_the_scenario_that_names_them(tmp_path: Path) -> None:
     text = "model: m\nlengths: {pairs: p.csv, isl: i.csv, osl: 3}\ndemand: {trace: /abs/t.csv, profile: [1]}\nprices: q.yaml\n"
     document = read_document(written(tmp_path / "s.yaml", text))
     assert document["lengths"] == {"pairs": str(tmp_path / "p.csv"), "isl": str(tmp_path / "i.csv"), "osl": 3}
     assert document["demand"]["trace"] == "/abs/t.csv"
     assert document["prices"] == str(tmp_path / "q.yaml")
-
-
-def test_hourly_loads_are_a_list_a_text_of_numbers_or_a_file(tmp_path: Path) -> None:
     day = ",".join(str(hour) for hour in range(24))
     for text in (f'"{day}"', f"[{day}]"):
         document = read_document(written(tmp_path / "s.yaml", f"demand: {{profile: {text}}}"))

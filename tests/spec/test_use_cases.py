@@ -18,15 +18,12 @@ from tonnage.spec.scenario_file import scenario_of
 from tonnage.spec.use_cases import PARTS, PRESETS, Defaults, with_defaults
 
 
-def test_a_chatbot_is_read_along() -> None:
+def test_a_chatbot_is_read_along_and_what_is_said_stands() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "chatbot"}))
     assert (found.mode, found.lengths.isl, found.lengths.osl) == ("streaming", "500", "200")
     assert (found.limits.ttft, found.limits.itl) == ("p95<=1s", "p99<=250ms")
     limits = (parse_limit("ttft", "p95<=1s"), parse_limit("itl", "p99<=250ms"))
     assert said == Defaults(use_case="chatbot", mode="streaming", isl="500", osl="200", limits=limits)
-
-
-def test_what_is_said_stands() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "isl": 7, "ttft": ["p50<=9s"], "mode": "streaming"}))
     assert (found.lengths.isl, found.limits.ttft) == (7, ["p50<=9s"])
     assert said == Defaults(use_case="rag", mode=None, isl="", osl="500", limits=(parse_limit("itl", "p99<=250ms"),))
@@ -37,9 +34,6 @@ def test_the_parts_of_rag_are_its_prompt() -> None:
     assert split is not None
     parts = [parse_part(str(getattr(split, name)), "") for name in ("isl", *PARTS)]
     assert sum(count * tokens for count, tokens in parts) == float(PRESETS["rag"].isl)
-
-
-def test_a_part_that_is_given_takes_the_place_of_that_of_rag() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "retrieved": "10x400", "system_prompt": "300words"}))
     assert found.lengths == LengthsAsked(isl="100", osl="500", retrieved="10x400", system_prompt="300words", history="3x300")
     assert (said.isl, said.parts) == ("100", {"history": "3x300"})

@@ -175,7 +175,7 @@ def test_every_form_has_the_same_lines() -> None:
     ]
 
 
-def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be() -> None:
+def test_the_confidence_that_is_not_reached_is_said_first_and_in_its_line() -> None:
     plan = replace(sized(UNSURE), tail=replace(TAIL, confidence=0.8, other=None))
     text = terminal(screen((plan,)))
     words = " ".join(text.split())
@@ -189,9 +189,6 @@ def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be
     assert quiet_lines((plan,))[0].startswith("Nothing that was asked for reaches 80%")
     nothing = replace(plan, tail=replace(TAIL, confidence=0.8, other=None, relaxed=None))
     assert "at any load; it takes a limit above 61.2 ms." in " ".join(terminal(screen((nothing,))).split())
-
-
-def test_a_higher_confidence_that_nothing_reaches_is_part_of_the_line_of_confidence() -> None:
     assert confidence_text(replace(sized(), tail=TAIL)) == (
         "87% probability of meeting the limits (80% asked); systems for 50%: 4, 80%: 5; no number of them reaches 95%: with steps 38% "
         "slower, TPOT p95 61.2 ms > 50 ms at any load; TP 8 reaches it with 11 × dgx-h100 (88 GPUs), a limit of 60 ms with "

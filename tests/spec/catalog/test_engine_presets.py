@@ -54,7 +54,7 @@ UNPUBLISHED = {"gpt-43b"}
 """Models of which no checkpoint is public."""
 
 
-def test_every_checkpoint_has_a_source_and_a_day_and_a_name_of_its_own() -> None:
+def test_every_checkpoint_has_a_source_and_a_day_and_every_model_one() -> None:
     listed = listed_checkpoints()
     assert [name for name, times in Counter(one.repository.lower() for one in listed).items() if times > 1] == []
     for one in listed:
@@ -62,9 +62,6 @@ def test_every_checkpoint_has_a_source_and_a_day_and_a_name_of_its_own() -> None
         assert re.fullmatch(r"2026-\d\d-\d\d", one.date)
         assert one.source
         assert find_precision(one.format).weights == one.format  # a checkpoint says nothing of the KV cache that is not its engine's
-
-
-def test_every_model_of_the_catalog_has_a_checkpoint_but_those_that_are_not_public() -> None:
     assert {one.model for one in listed_checkpoints()} == set(model_shelf().by_name) - UNPUBLISHED
     for name, model in model_shelf().by_name.items():
         released = {"fp16", "bf16"} if model.released in ("", "fp16", "bf16") else {model.released}

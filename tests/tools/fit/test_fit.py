@@ -60,11 +60,6 @@ def moved() -> tuple[Layout, np.ndarray]:
     return found, found.start + signs * found.spread
 
 
-def test_odd_rows_count_linearly() -> None:
-    assert robust(np.array([0.01, -0.01])) == pytest.approx([0.01, -0.01], rel=1e-3)
-    assert robust(np.array([100.0]))[0] ** 2 == pytest.approx(2 * 100, rel=0.02)
-
-
 def test_the_start_is_the_priors_and_ties_hold(moved: tuple[Layout, np.ndarray]) -> None:
     found, truth = moved
     terms = found.terms(found.start)
@@ -75,6 +70,8 @@ def test_the_start_is_the_priors_and_ties_hold(moved: tuple[Layout, np.ndarray])
         assert other[CURRENT][term] == other[STATIC][term]
     assert {n.split(".")[1] for n in np.array(found.names)[found.only(NIM)]} == {NIM}
     assert not any(n.startswith(f"engines.{NIM}.") for n in np.array(found.names)[found.free((STATIC,))])
+    assert robust(np.array([0.01, -0.01])) == pytest.approx([0.01, -0.01], rel=1e-3)
+    assert robust(np.array([100.0]))[0] ** 2 == pytest.approx(2 * 100, rel=0.02)
 
 
 def test_predictions_of_the_fit_are_those_of_the_simulator(moved: tuple[Layout, np.ndarray]) -> None:
@@ -113,19 +110,21 @@ def test_the_fit_finds_terms_again_that_made_the_data(moved: tuple[Layout, np.nd
     assert hopper[1] == pytest.approx(hopper[0], rel=0.1)
 
 
-def test_the_curve_is_the_example(tmp_path: Path) -> None:
+def test_what_ships_is_what_the_fit_gives(tmp_path: Path, moved: tuple[Layout, np.ndarray]) -> None:
     example = Path(__file__).resolve().parents[3] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
     lines = [line.split(",") for line in example.read_text().splitlines()[1:]]
     assert [(int(line[6]), float(line[7]), float(line[8])) for line in lines] == [point[:3] for point in CURVE]
     assert errors(LoadedRows(curve_rows()), shipped())["requests_s"].shape == (10,)
-
-
-def test_shipped_numbers_have_four_digits_and_an_origin(moved: tuple[Layout, np.ndarray]) -> None:
     found, truth = moved
     form = shipped_form(found.terms(truth), dict.fromkeys(FILES.values(), 5))
     assert form["shared"]["norm"] == float(f"{found.terms(truth)['shared']['norm']:.4g}")
     assert json.loads(json.dumps(form)) == form
     assert "5 rows of nim_inflight.csv" in form["origins"]["rows"][NIM]
+    assert constants()["formats"] == FORMATS
+    terms = shipped()
+    assert set(terms["formats"]) == set(FORMATS)
+    for name in terms["origins"]["formats"]:  # what a fit has moved has no prior's origin any more
+        assert terms["formats"][name] == rounded(FORMATS)[name]
 
 
 HELD_OUT = {
@@ -189,14 +188,6 @@ def test_a_left_out_group_of_nim_is_still_predicted() -> None:
 
 
 # The priors of formats: each with its source, and those of kernels as the tables of measured matrix products give them.
-
-
-def test_the_fit_writes_them() -> None:
-    assert constants()["formats"] == FORMATS
-    terms = shipped()
-    assert set(terms["formats"]) == set(FORMATS)
-    for name in terms["origins"]["formats"]:  # what a fit has moved has no prior's origin any more
-        assert terms["formats"][name] == rounded(FORMATS)[name]
 
 
 def tables() -> Path | None:
