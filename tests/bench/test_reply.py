@@ -11,6 +11,7 @@ import time
 import types
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -190,6 +191,9 @@ def test_energy_of_a_run_is_in_its_summary(tmp_path: Path, monkeypatch: pytest.M
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
         asked = {"concurrency": 2, "request_count": 20, "metrics_url": ["none"], "gpu_metrics": True}
         (found,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
+    rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet").to_pydict()
+    assert all(-1e8 <= at < found.observed.seconds * 1e9 + 2e9 for at in rows["time_ns"])
+    assert found.run_json["server_metrics"]['nvml:utilization_percent{gpu="0"}']["mean"] == 87
     energy = found.summary_json["energy"]
     seconds, tokens = found.summary.window_s, found.summary.output_tokens_per_second * found.summary.window_s
     assert energy["mean_gpu_watts"] == pytest.approx(300, rel=0.01)

@@ -123,10 +123,7 @@ def test_what_a_file_cannot_say_is_said_in_one_line_with_its_place(
     assert len(printed.splitlines()) == 1
 
 
-# Requests go to the backends that list their model, and a client's key goes with them.
-
-
-A = "Authorization: Bearer key-a"
+# Requests go to the backends that list their model.
 
 
 def body(**fields: Any) -> bytes:
@@ -135,15 +132,6 @@ def body(**fields: Any) -> bytes:
 
 def request(data: bytes) -> Request:
     return Request(method=b"POST", target=b"/v1/completions", headers=[], body=data, version="1.1", keep=True)
-
-
-def test_the_client_s_key_is_passed_on() -> None:
-    async def test() -> None:
-        async with before(fine) as (running, [fake]):
-            assert (await asked(running, post(b"{}", "/v1/completions", A)))[0] == 200
-            assert fake.got[0].headers[b"authorization"] == b"Bearer key-a"
-
-    bounded(test())
 
 
 def test_a_model_is_sent_to_the_backends_that_list_it() -> None:
