@@ -128,9 +128,3 @@ def test_a_page_is_written_with_and_without_a_folder(tmp_path: Path, capsys: pyt
     assert "Latency against throughput" in sweep.read_text(encoding="utf-8")
     assert sorted(path.name for path in folder.iterdir()) == ["concurrency-2", "concurrency-4"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.html", "runs", "sweep.html"]
-
-
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    missing = tmp_path / "nowhere" / "run.html"
-    assert run([*VARIED, "--url", "127.0.0.1:9", "--concurrency", "1", "--report", str(missing)]) == 2
-    assert "--report: cannot write" in capsys.readouterr().err
