@@ -35,10 +35,7 @@ def test_failures_are_read() -> None:
     [
         ("mtbf=30d", "does not say mtbf and repair"),
         ("mtbf=30d repair=2", "has no unit"),
-        ("mtbf=0s repair=2h", "is no time between failures"),
-        ("mtbf=30d repair=2h often", "'often' is not understood"),
         ("mtbf=30d repair=2h retry=twice", "retry=twice is none of none, unanswered, all"),
-        ("mtbf=30d repair=2h crews=-1", "crews=-1 is not a whole number"),
     ],
 )
 def test_what_are_no_failures_is_said_in_a_line(text: str, said: str) -> None:
@@ -63,9 +60,7 @@ def test_a_controller_is_read_and_starts_instances_by_their_weights() -> None:
     [
         ("metric=outstanding max=8", "does not say metric, target and max"),
         ("metric=temperature target=1 max=8", "metric=temperature is none of outstanding, rate"),
-        ("metric=rate target=none max=8", "target=none is not possible"),
         ("metric=rate target=1 min=3 max=2", "min=3 and max=2 are not possible"),
-        ("metric=rate target=1 max=2 link=0GB", "link=0GB moves nothing"),
     ],
 )
 def test_what_is_no_controller_is_said_in_a_line(text: str, said: str) -> None:
@@ -147,11 +142,8 @@ SCALING_ASKED = {"model": "llama-3.1-8b", "isl": 1000, "osl": 200}
     [
         ({"peak_rps": 20, "autoscale": True}, "needs the load by the hour; give"),
         ({"requests": 1e6, "within": "8h", "autoscale": True}, "a job has no hours"),
-        ({"profile": [1.0] * 24, "autoscale": True, "load": "closed"}, "a closed loop has no hours"),
         ({"profile": [1.0] * 24, "broken_hours": "5%"}, "goes with"),
-        ({"profile": [1.0] * 24, "autoscale": True, "broken_hours": "100%"}, "is not a share of the hours"),
         ({"profile": [1.0] * 24, "autoscale": True, "start_time": "2days"}, "is longer than a day"),
-        ({"profile": [1.0] * 24, "autoscale": True, "start_time": "48h"}, "longer than a day"),
     ],
 )
 def test_what_cannot_be_scaled_is_refused_in_one_line(asked, words) -> None:
@@ -182,13 +174,9 @@ def test_hours_knobs_and_times_are_read() -> None:
     ("text", "words"),
     [
         ("8-20", "sets nothing"),
-        ("8-20 colour=3", "is not understood"),
         ("8-20 max_batch_size=0", "write a whole number from 1"),
-        ("8-25 max_batch_size=3", "is not a part of a day"),
-        ("noon max_batch_size=3", "are no hours"),
         ("8-20 max_batch_size=3; 19-21 max_batch_size=4", "hour 19 has two settings"),
         ("drain=60s", "names no hours"),
-        ("8-20 max_batch_size=3; drain=soon", "drain"),
     ],
 )
 def test_what_is_no_season_is_refused(text: str, words: str) -> None:

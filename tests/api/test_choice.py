@@ -8,11 +8,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate, plan_of
 from tests.questions import plans_with, question
+from tests.strategies import examples
 from tonnage.api.question.aims import budget_of, reserve_of
 from tonnage.api.question.choice import chosen
 from tonnage.cost.cost import traffic_of
@@ -21,7 +22,7 @@ from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import WAYS
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks, rejected
+from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks
 from tonnage.report.numbers import dollars
 from tonnage.report.plans.answer import answer_text
 from tonnage.report.plans.question import aim_text
@@ -85,7 +86,7 @@ def spent(plan: Plan, each: Candidate) -> Any:
 
 
 @given(plans(), st.sampled_from(OBJECTIVES), st.integers(0, 2))
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 def test_the_objective_is_never_worse_than_that_of_the_default_choice(plan: Plan, objective: Any, more: int) -> None:
     ALL[:] = plan.candidates
     found = chosen(FIRST, plan, Scenario(choice=ChoiceAsked(objective=objective)), prices=PRICES, where=WAYS, search=searching(more))
@@ -105,7 +106,7 @@ def test_the_objective_is_never_worse_than_that_of_the_default_choice(plan: Plan
 
 
 @given(plans(), st.sampled_from(OBJECTIVES), st.sampled_from(["300k USD", "2m USD", "300k USD/year"]), st.sampled_from([None, 15.0, 60.0]))
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 def test_caps_hold_for_every_candidate_that_is_left(plan: Plan, objective: Any, budget: str, kw: float | None) -> None:
     ALL[:] = plan.candidates
     asked = ChoiceAsked(objective=objective, budget=budget, max_kw=kw, max_racks=3)
@@ -169,19 +170,6 @@ def test_what_nothing_meets_says_what_the_budget_buys() -> None:
     assert answer_text(found) == f"nothing within what is allowed: 5,000 USD buy no system; all of it takes {dollars(least)} USD to buy"
 
 
-def test_what_all_of_the_load_takes_is_the_cheapest_deployments_though_another_carries_more_within_the_budget() -> None:
-    _, plan = simulated()
-    carry, whole = (replace(plan.candidates[0].identity, gpu=gpu) for gpu in ("mi355x", "b300-sxm-270gb"))
-    most: dict[str, Any] = {"budget_usd": 3e5, "budget_of": "year", "most_systems": 1}
-    over = (
-        rejected(carry, OverBudget(usd=7.8e5, most_requests_per_second=80.0, **most)),
-        rejected(whole, OverBudget(usd=6.1e5, most_requests_per_second=75.0, **most)),
-    )
-    said = answer_text(replace(plan, candidates=(), rejected=over))
-    assert said.startswith("not the whole load: 300,000 USD a year pay for 80.0 requests/s inside the limits")
-    assert "; all of it takes 610,000 USD a year (b300-sxm-270gb " in said
-
-
 def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:
     """A DGX H100 may draw 10.2 kW, and 8.6 kW where each of its GPUs is held to 500 W."""
     asked = {"gpu": "h100", "tp": "1", "peak_rps": 40, "engine": "tensorrt-llm-0.15"}
@@ -195,6 +183,12 @@ def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:
     assert fitting[1].power.high <= 500
 
 
+@cache
+def too_little() -> tuple[Any, Plan]:
+    first = question(gpu="h100", tp="1", peak_rps=700)
+    return first, size(replace(first, deepen=False))
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -205,8 +199,7 @@ def test_a_power_cap_makes_room_for_a_system_within_the_same_kw() -> None:
     ],
 )
 def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_carries(asked: ChoiceAsked, said: str) -> None:
-    first = question(gpu="h100", tp="1", peak_rps=700)
-    plan = size(replace(first, deepen=False))
+    first, plan = too_little()
     found = chosen(first, plan, Scenario(choice=asked), prices=PRICES, where=("on-prem", "cloud"), search=size)
     assert found.choice is None
     best = max(
@@ -241,12 +234,8 @@ def _year_of(plan: Plan, each: Candidate, instances: int) -> float:
 @pytest.mark.parametrize(
     ("text", "usd"),
     [
-        ("500k USD", (500_000, "purchase")),
         ("$1.5m", (1_500_000, "purchase")),
-        ("500,000", (500_000, "purchase")),
         ("200k USD/year", (200_000, "year")),
-        ("2 million a year", (2_000_000, "year")),
-        ("200k p.a.", (200_000, "year")),
         ("5k USD/month", (60_000, "year")),
         ("$400,000", (400_000, "purchase")),
     ],
@@ -266,8 +255,6 @@ def test_what_is_no_budget_is_refused(text: str) -> None:
     [
         (StandbyAsked(availability="99.9%"), "availability: goes with mtbf and repair_time"),
         (StandbyAsked(mtbf="8000h"), "mtbf: goes with repair_time"),
-        (StandbyAsked(availability="120%", mtbf="1d", repair_time="1h"), "availability: '120%' is not a probability"),
-        (StandbyAsked(mtbf="0h", repair_time="1h"), "mtbf: '0h' is not a time"),
         (StandbyAsked(spare_instances=-1), "spare_instances: -1 is not a number"),
     ],
 )

@@ -14,9 +14,7 @@ from tests.questions import plans_with, question
 from tonnage import api
 from tonnage.api.question.aims import growth_of, with_growth
 from tonnage.errors import InputError
-from tonnage.plan.demand import Ahead, Growth
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.fleet import growth_text
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
 
@@ -39,11 +37,8 @@ ASKED: dict[str, Any] = {
     [
         ("5%/month", 0.05),
         ("5 % per month", 0.05),
-        ("5 percent per month", 0.05),
-        ("5%/mo", 0.05),
         ("5% monthly", 0.05),
         ("60%/year", 1.6 ** (1 / 12) - 1),
-        ("60% a year", 1.6 ** (1 / 12) - 1),
         ("2x/year", 2 ** (1 / 12) - 1),
         ("-5%/month", -0.05),
     ],
@@ -57,9 +52,7 @@ def test_forms_of_growth(text: str, per_month: float) -> None:
     [
         ("5%", "growth: '5%' says no time; write for example 5%/month or 5%/year"),
         ("0.05/month", "growth: '0.05/month' is not a growth; write for example 5%/month or 5%/year"),
-        ("-100%/year", "is not a growth"),
         ("1e9%/month", "is not a growth"),
-        ("fast", "is not a growth"),
     ],
 )
 def test_what_is_no_growth_is_refused(text: str, says: str) -> None:
@@ -117,37 +110,12 @@ def test_a_check_of_the_fleet_that_asks_for_more_brings_the_next_system_forward(
     assert found.months_left == 2
 
 
-def test_a_load_beyond_what_can_be_sized_is_left_out() -> None:
-    asked = replace(question(peak_rps=1e6), growth_per_month=100.0)
-    plan = plan_of(demand_of(peak_rps=1e6), candidate())
-    found = with_growth(plan, asked, lambda one: plan).growth
-    assert found.ahead == ()
-
-
 def test_systems_that_exist_and_plans_without_a_choice_are_left_as_they_are() -> None:
     plan = plan_of(demand_of(peak_rps=10))
     assert with_growth(plan, replace(question(peak_rps=10), growth_per_month=0.1), lambda one: plan) is plan
     have = tonnage.size(**ASKED, peak_rps=100, growth="5%/month", have="2xdgx-h100")
     assert have.growth is None
     assert have.existing.months_left is not None
-
-
-@pytest.mark.parametrize(
-    ("growth", "systems", "says"),
-    [
-        (
-            (0.05, 3),
-            2,
-            "at 5.0% a month 2 systems are enough for 3 months, the next is needed in month 4; 3 in 12 months (18.0 requests/s)",
-        ),
-        ((0.05, 1), 1, "at 5.0% a month 1 system is enough for 1 month, the next is needed in month 2; 3 in 12 months (18.0 requests/s)"),
-        ((0.05, 0), 1, "at 5.0% a month 1 system is enough today, the next is needed in month 1; 3 in 12 months (18.0 requests/s)"),
-        ((0.0001, None), 1, "at 0.0% a month 1 system is enough for fifty years; 3 in 12 months (18.0 requests/s)"),
-    ],
-)
-def test_growth_in_words(growth: tuple[float, int | None], systems: int, says: str) -> None:
-    ahead = (Ahead(months=12, requests_per_second=18.0, systems=3, systems_exact=2.5),)
-    assert growth_text(Growth(per_month=growth[0], months_left=growth[1], ahead=ahead), systems) == says
 
 
 def test_two_pools_grow_as_any_other_deployment() -> None:

@@ -27,12 +27,9 @@ CARD = "name: my-card-48\nfp16_tflops: 180\nfp8_tflops: 360\nmemory_gb: 48\nmemo
         ("3xdgx-h100", [(3, "dgx-h100", 8)]),
         ("3x4xl40s", [(3, "4xl40s", 4)]),
         ("16xh100", [(2, "dgx-h100", 8)]),
-        ("4xl40s", [(1, "4xl40s", 4)]),
         ("12xh100", [(1, "4xh100-sxm-80gb", 4), (1, "dgx-h100", 8)]),
         ("4x1xh100", [(4, "1xh100-sxm-80gb", 1)]),
-        ("2x8xl40s", [(2, "8xl40s", 8)]),
         ("2xp5.48xlarge", [(2, "p5.48xlarge", 8)]),
-        ("1xAWS p5.48xlarge", [(1, "p5.48xlarge", 8)]),
         ("2 x a2-highgpu-1g", [(2, "a2-highgpu-1g", 1)]),
     ],
 )
@@ -50,11 +47,9 @@ def test_every_machine_type_of_a_cloud_is_a_system() -> None:
     ("gpu", "system", "gpus"),
     [
         ("gb200-nvl72", "gb200-nvl72", 72),
-        ("GB300 NVL72", "gb300-nvl72", 72),
         ("DGX B200", "dgx-b200", 8),
         ("p5.4xlarge", "p5.4xlarge", 1),
         ("Standard_ND96isr_H200_v5", "ND96isr_H200_v5", 8),
-        ("4xl40s", "4xl40s", 4),
         ("h100", "dgx-h100", 8),
     ],
 )

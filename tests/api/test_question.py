@@ -154,26 +154,19 @@ def test_flags_over_a_file() -> None:
 
 
 ODD = (
+    *("", "0", "-1", "3", "nan", "inf", "1e400", "1e308", "5x400", "p95<=1s", "llama-3-8b", "3xdgx-h100", "5%/month", "99999%/year", "8h"),
     *(
-        "",
-        "0",
-        "-1",
-        "3",
-        "nan",
-        "inf",
-        "1e400",
-        "1e308",
-        "5x400",
-        "p95<=1s",
-        "llama-3-8b",
-        "3xdgx-h100",
-        "5%/month",
-        "99999%/year",
-        "8h",
         "0s",
+        "words",
+        "1words",
+        "histogram:1:1e308,2:1e308",
+        "lognormal:1,1e300",
+        "lognormal:1e-3,5+3",
+        "uniform:1-1e7",
+        "\x00",
+        "/dev/null",
     ),
-    *("words", "1words", "histogram:1:1e308,2:1e308", "lognormal:1,1e300", "lognormal:1e-3,5+3", "uniform:1-1e7", "\x00", "/dev/null", "/"),
-    *("examples/lengths.csv", "examples/code-completion.csv", "1e308words", "on-prem", "{}", "pue=1", "9" * 30),
+    *("/", "examples/lengths.csv", "examples/code-completion.csv", "1e308words", "on-prem", "{}", "pue=1", "9" * 30),
 )
 WORDS = st.text(max_size=6) | st.sampled_from(ODD)
 
@@ -224,46 +217,28 @@ def test_any_answers_are_a_question_or_input_errors(given_: dict[str, Any]) -> N
 GOOD = {
     "model": "llama-3-8b,gpt-j-6b",
     "isl": "300words",
-    "osl": "20+-3",
     "retrieved": "5x400",
-    "peak_rps": "3",
     "users": "5",
-    "requests": "1e6",
-    "calls_per_year": "30e6",
     "ttft": "p95<=1s",
-    "gpu": "h100",
     "have": "3xdgx-h100",
-    "where": "api",
     "within": "8h",
-    "mean_rps": "3",
 }
 BAD = {
     "model": "llama-9",
     "isl": "x",
-    "osl": "-1",
     "retrieved": "5y",
-    "peak_rps": "0",
     "users": "many",
-    "requests": "-4",
-    "calls_per_year": "0",
     "ttft": "fast",
-    "gpu": "h9000",
     "have": "pigs",
-    "where": "moon",
     "within": "8",
-    "spare": "-1",
-    "pairs": "nowhere.csv",
     "trace": "nowhere.csv",
 }
 CONTEXT = {"within": {"requests": "5"}}
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_a_good_answer_stands_by_itself(name: str) -> None:
-    check_leaf(name, GOOD[name], CONTEXT.get(name, {}))
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_answer_is_refused_by_itself(name: str) -> None:
-    with pytest.raises(InputError):
-        check_leaf(name, BAD[name], CONTEXT.get(name, {}))
+def test_an_answer_is_checked_by_itself() -> None:
+    for name, text in GOOD.items():
+        check_leaf(name, text, CONTEXT.get(name, {}))
+    for name, text in BAD.items():
+        with pytest.raises(InputError):
+            check_leaf(name, text, CONTEXT.get(name, {}))

@@ -44,29 +44,6 @@ def test_an_argument_that_there_is_not_is_an_error() -> None:
 # The Python interface says what the command says.
 
 
-def test_same_seed_same_bytes() -> None:
-    def run() -> bytes:
-        r = tonnage.simulate(model="llama-3-8b", isl="500+-100", osl="50+-10", request_rate=20.0, requests=300, seed=7).requests
-        return r.first_token_ns.tobytes() + r.last_token_ns.tobytes() + r.gaps.tobytes()
-
-    assert run() == run()
-
-
-def test_closed_loop_obeys_littles_law() -> None:
-    run = tonnage.simulate(model="llama-3-8b", isl=500, osl=50, concurrency=16, requests=800)
-    point = run.to_json()
-    assert point["concurrency"] == 16
-    assert point["mean_concurrency"] == pytest.approx(16, rel=0.03)
-
-
-def test_static_batching_is_slower_than_in_flight() -> None:
-    both = {
-        batcher: tonnage.simulate(model="llama-3-8b", isl=500, osl="100+-60", concurrency=64, requests=640, batcher=batcher).to_json()
-        for batcher in ("static", "in-flight")
-    }
-    assert both["static"]["requests_per_second"] < both["in-flight"]["requests_per_second"]
-
-
 def test_a_schedule_that_overlaps_and_graphs_of_long_steps_reach_the_engine() -> None:
     def ttft_ms(**knobs: bool | int) -> float:
         place = {"model": "llama-3.1-8b", "engine": "vllm", "precision": "fp8", "tp": 4}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.plans import dense
+from tests.questions import plans_with
 from tonnage import api
 from tonnage.cli.main import run
 from tonnage.compress import checks
@@ -21,6 +22,7 @@ from tonnage.plan.note import Judged
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.comparison import compared_table
 
+few_parts = plans_with()
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

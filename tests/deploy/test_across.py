@@ -127,8 +127,3 @@ def test_amd_on_a_machine() -> None:
     assert "nvidia" not in files["compose.yaml"].replace("nvcr.io", "")
     assert "gpu-exporter:5000" in files["prometheus.yaml"]
     assert "gpu_gfx_activity" in files["alerts.yaml"]
-
-
-def test_amd_where_no_image_is_known() -> None:
-    with pytest.raises(InputError, match=r"no image of vllm-0.12 is known for mi300x by AMD"):
-        written("vllm-0.12", "kubernetes", gpu="mi300x", system="8x mi300x")

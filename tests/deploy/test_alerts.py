@@ -79,7 +79,10 @@ def test_an_outage_pages_within_the_hour_and_ends_soon_after_it(tmp_path: Path) 
 
 
 @pytest.mark.promtool
-@pytest.mark.parametrize(("slow", "severity"), [(0.03, None), (0.1, "3d"), (0.2, "1d"), (0.4, "6h"), (0.8, "1h")])
+@pytest.mark.parametrize(
+    ("slow", "severity"),
+    [(0.2, "1d"), *(pytest.param(*each, marks=pytest.mark.live) for each in ((0.03, None), (0.1, "3d"), (0.4, "6h"), (0.8, "1h")))],
+)
 def test_a_steady_share_fires_the_alerts_of_its_rate(tmp_path: Path, slow: float, severity: str | None) -> None:
     names = ["3d", "1d", "6h", "1h"]
     firing = names[: names.index(severity) + 1] if severity else []
@@ -127,7 +130,9 @@ def test_failures_are_counted_by_the_engine_or_the_gateway_before_it(engine: str
 
 
 @pytest.mark.promtool
-@pytest.mark.parametrize(("a_day", "isl", "tpot_ms", "fires"), [(0.0, 1_000, 5.0, False), (4.0, 1_310, 12.0, True)])
+@pytest.mark.parametrize(
+    ("a_day", "isl", "tpot_ms", "fires"), [pytest.param(0.0, 1_000, 5.0, False, marks=pytest.mark.live), (4.0, 1_310, 12.0, True)]
+)
 def test_drift_since_the_plan(a_day: float, isl: int, tpot_ms: float, fires: bool, tmp_path: Path) -> None:
     """The plan has prompts of 1,000 tokens and carries 216 requests/s; 172 and 4 more every day are 228 in two weeks."""
     days = 9

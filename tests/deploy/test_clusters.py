@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
-from tests.deploy.written import Objects, check_files, objects_of
+from tests.deploy.written import Objects, objects_of
 from tonnage.deploy.nim import profile_1
 from tonnage.deploy.production_stack import command as chart_command
 from tonnage.deploy.service import Service, service_of
@@ -16,7 +16,6 @@ from tonnage.deploy.targets import deployed, target_files
 from tonnage.errors import InputError
 
 IMAGE = "meta/llama-3.1-8b-instruct:2.1.5"
-TARGETS = ("kserve", "llm-d", "dynamo", "nim")
 
 
 def service(target: str, engine: str = "vllm-0.32") -> Service:
@@ -26,12 +25,6 @@ def service(target: str, engine: str = "vllm-0.32") -> Service:
 def objects(target: str, engine: str = "vllm-0.32") -> Objects:
     """Every object by kind and name."""
     return objects_of(target_files(service(target, engine), target))
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_kubernetes_own_objects_and_every_pod_are_taken_by_its_schema(target: str) -> None:
-    made = service(target)
-    check_files(target_files(made, target), made)
 
 
 def test_nims_operator_gets_what_the_deployment_has() -> None:

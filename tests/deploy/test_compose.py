@@ -16,7 +16,6 @@ from tonnage.deploy.compose import files
 from tonnage.deploy.service import service_of
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")
 
 
 def written(folder: Path, engine: str = "vllm-0.32") -> dict[str, Any]:
@@ -65,7 +64,9 @@ def test_nginx_reads_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.docker_compose
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "engine", ["vllm-0.32", *(pytest.param(name, marks=pytest.mark.live) for name in ("sglang-0.5.9", "tensorrt-llm-1.2"))]
+)
 def test_docker_compose_reads_it(tmp_path: Path, engine: str) -> None:
     written(tmp_path, engine)
     command = ["docker-compose", "-f", "compose.yaml", "config"]
@@ -74,6 +75,7 @@ def test_docker_compose_reads_it(tmp_path: Path, engine: str) -> None:
     assert len([name for name in yaml.safe_load(done.stdout)["services"] if name.startswith("instance-")]) == 8
 
 
+@pytest.mark.live
 @pytest.mark.docker_compose
 def test_docker_compose_reads_the_files_of_several_machines(tmp_path: Path) -> None:
     for name, text in files(service_of(dense(systems=3, instances=20))).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 from dataclasses import replace
@@ -20,7 +19,7 @@ from tonnage.spec.catalog.interfaces import Interface, find_interface, starts_of
 from tonnage.spec.deployment import EngineKnobs, Parallelism, Speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.kv_tiers import AskedTier
-from tools.interfaces import WHEELS, Source, _flags
+from tools.interfaces import WHEELS
 
 PRESETS = (*WHEELS, "tensorrt-llm-1.0", "tensorrt-llm-1.1", "tensorrt-llm-1.2")
 KNOBS = {
@@ -114,36 +113,3 @@ def test_every_metric_and_image_of_the_files_is_in_the_table(preset: str, target
 def test_older_vllm_publishes_no_tpot_and_the_alert_takes_the_gaps() -> None:
     assert "tpot" not in service_of(dense("vllm-0.10")).signals.histograms
     assert service_of(dense("vllm-0.32")).signals.histograms["tpot"] == "vllm:request_time_per_output_token_seconds"
-
-
-def test_a_parser_is_read_without_being_imported(tmp_path: object) -> None:
-    """Constants, names of lists, stars, types of fields and switches, as the three ways in which parsers are written have them."""
-    source = Source(wheel=tmp_path)  # type: ignore[arg-type]
-    tree = ast.parse("""
-CHOICES = ["a", "b"]
-Format = Literal["x", "y"]
-class Cache:
-    form: Format = "x"
-    on: bool | None = None
-    token: bool | str | None = None
-    size: int = 3
-def add_cli_args(parser):
-    kwargs = get_kwargs(Cache)
-    parser.add_argument("--plain", "-p", type=int)
-    parser.add_argument("--chosen", choices=[*CHOICES, "c"])
-    parser.add_argument("--unknown", choices=made())
-    parser.add_argument("--on", action="store_true")
-    parser.add_argument("--form", **kwargs["form"])
-    parser.add_argument("--both", **{**kwargs["on"], "default": None})
-    parser.add_argument("--token", **kwargs["token"])
-    parser.add_argument("--size", **kwargs["size"])
-""")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            source.classes[node.name] = node
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            source.constants.setdefault(node.targets[0].id, []).append(node.value)
-    found = _flags(tree, source)
-    assert found.values == {"--plain", "-p", "--chosen", "--unknown", "--form", "--token", "--size"}
-    assert found.switches == {"--on", "--both", "--no-both", "--token"}
-    assert found.choices == {"--chosen": ["a", "b", "c"], "--form": ["x", "y"]}

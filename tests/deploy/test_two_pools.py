@@ -14,13 +14,11 @@ from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
 from tonnage.spec.targets import TARGETS
 
-RUN_BY = (
-    ("dynamo", "vllm-0.32"),
-    ("dynamo", "sglang-0.5.9"),
-    ("dynamo", "tensorrt-llm-1.2"),
+RUN_BY = [
+    *(("dynamo", name) for name in ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")),
     ("llm-d", "vllm-0.32"),
     ("llm-d", "sglang-0.5.9"),
-)
+]
 
 
 def pooled(engine: str = "vllm-0.32") -> Plan:
@@ -36,7 +34,7 @@ def written(target: str, engine: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("target", "engine"), RUN_BY)
-def test_both_pools_have_their_instances_and_what_reads_the_files_takes_them(target: str, engine: str) -> None:
+def test_both_pools_have_their_instances_and_each_engine_is_told_its_part_by_flags_or_by_its_file(target: str, engine: str) -> None:
     files = written(target, engine)
     check_files(files, deployed(pooled(engine), target))
     objects = objects_of(files)
@@ -52,14 +50,8 @@ def test_both_pools_have_their_instances_and_what_reads_the_files_takes_them(tar
     assert found == {"prefill": 3, "decode": 5}
     assert "3 prefill and 5 decode instances" in files["README.md"]
     assert not any(kind == "ScaledObject" for kind, _ in objects)
-
-
-@pytest.mark.parametrize(("target", "engine"), RUN_BY)
-def test_an_engine_of_either_pool_is_told_its_part_by_flags_or_by_its_file(target: str, engine: str) -> None:
-    objects = objects_of(written(target, engine))
     for role in ("prefill", "decode"):
         if target == "dynamo":
-            graph = objects["DynamoGraphDeployment", "llama-3-1-8b"]["spec"]["components"]
             spec = next(part for part in graph if part["type"] == role)["podTemplate"]["spec"]
         else:
             spec = objects["Deployment", f"llama-3-1-8b-{role}"]["spec"]["template"]["spec"]

@@ -124,13 +124,6 @@ def test_a_guidellm_report_is_several_points_and_its_tpot_is_the_inter_token_lat
     assert (row["requests_s"], row["output_tok_s"]) == (2.0, 398.0)
 
 
-def test_a_benchmark_in_which_nothing_succeeded_is_left_out(tmp_path: Path) -> None:
-    broken = guidellm({"type_": "synchronous"})
-    broken["metrics"] = {name: {"successful": {"mean": 0.0, "percentiles": {}}} for name in broken["metrics"]}
-    rows = read_measured(file_of(tmp_path, {"benchmarks": [broken, guidellm({"type_": "synchronous"})]}), GIVEN)
-    assert len(rows) == 1
-
-
 def test_run_folders_give_what_was_simulated(tmp_path: Path) -> None:
     runs = api.simulate_sweep(model="llama-3-8b", isl=200, osl=20, engine="nim-2024", concurrency="1,4", requests=40)
     api.write_runs(tmp_path / "sweep", runs, {"seed": 0})
@@ -230,8 +223,6 @@ def sweep(tmp_path: Path) -> Path:
     ("summary", "why"),
     [
         ({}, ""),
-        ({"validity": {"verdict": "VALID", "reasons": []}}, ""),
-        ({"validity": {"verdict": "NOT JUDGED", "reasons": ["of another tool"]}}, ""),
         ({"validity": {"verdict": "INVALID", "reasons": [LATE]}}, LATE),
         ({"validity": {"verdict": "INVALID", "reasons": [LATE, "b", "c"]}}, f"{LATE}; and 2 more reasons"),
         ({"validity": {"verdict": "INVALID"}}, "it does not say why"),
@@ -364,23 +355,6 @@ def test_each_form_is_read_as_the_same_traffic(line: Any, tmp_path: Path) -> Non
     assert recording.isl == tuple(100 + place for place in range(60))
     assert set(recording.osl) == {20}
     assert recording.began_ns == round(1e9 * BEGAN)
-
-
-def test_spans_of_opentelemetry_are_a_history_too(tmp_path: Path) -> None:
-    def span(place: int) -> dict[str, Any]:
-        at = round(1e9 * (BEGAN + 10 * place))
-        counts = {"gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 20}
-        attributes = [{"key": key, "value": {"intValue": str(value)}} for key, value in counts.items()]
-        names = {"traceId": f"{place:032x}", "spanId": f"{place:016x}", "name": "chat"}
-        return {**names, "startTimeUnixNano": str(at), "endTimeUnixNano": str(at + 10**9), "attributes": attributes}
-
-    path = tmp_path / "spans.json"
-    spans = [span(place) for place in range(2 * 360 + 1)]
-    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
-    found = read_history(str(path))
-    assert found.at(0).isoformat() == "2026-11-02T00:00:00+00:00"
-    assert found.requests.tolist() == [360, 361]
-    assert found.mean("isl") == 100
 
 
 def test_failed_lines_are_left_out_and_counted_and_the_order_is_that_of_time(tmp_path: Path) -> None:

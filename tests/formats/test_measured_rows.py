@@ -54,18 +54,13 @@ def test_shared_tables_are_read_whole(name: str, rows: int) -> None:
         ("Time To First Token (ms)", "ttft_ms", 1.0),
         ("p95 TTFT [s]", "ttft_p95_ms", 1000.0),
         ("Inter Token Latency (ms) p99", "tpot_p99_ms", 1.0),
-        ("Request Latency (ms) avg", "e2e_ms", 1.0),
         ("itl_p95_ms", "itl_p95_ms", 1.0),
         ("Request Throughput (per sec)", "requests_s", 1.0),
         ("Output Token Throughput (tokens/sec)", "output_tok_s", 1.0),
-        ("Requests/s", "requests_s", 1.0),
         ("Max Concurrency", "concurrency", 1.0),
         ("FTL (ms)", "ttft_ms", 1.0),
-        ("FTL p95, ms", "ttft_p95_ms", 1.0),
         ("Time to Last Token (s)", "e2e_ms", 1000.0),
-        ("p99 time to last token [ms]", "e2e_p99_ms", 1.0),
         ("requests/s per instance", "requests_s", 1.0),
-        ("Requests per second per instance", "requests_s", 1.0),
     ],
 )
 def test_headers_of_tools_are_known(header: str, name: str, scale: float) -> None:
@@ -119,22 +114,14 @@ def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> 
         ((HEADER + ",batch", LINE + ",4"), "line 2: has batch and concurrency"),
         ((HEADER, LINE.replace(",10,", ",,")), "line 2: has no load"),
         ((HEADER, LINE.replace("220.845", "fast")), "line 2, column 'ttft_ms': 'fast' is not a number"),
-        ((HEADER, LINE.replace("220.845", "nan")), "'nan' is not a number"),
-        ((HEADER, LINE.replace("220.845", "1e999")), "not finite"),
         ((HEADER, LINE.replace("220.845", "-3")), "column 'ttft_ms': -3 is not a measurement"),
-        ((HEADER, LINE.replace("220.845", "0")), "leave the cell empty"),
-        ((HEADER, LINE.replace(",10,", ",2.5,")), "2.5 is not whole"),
-        ((HEADER, LINE.replace(",10,", ",-1,")), "column 'concurrency': -1 is out of range"),
         ((HEADER, LINE.replace(",2000,", ",2000-1000,")), "column 'isl': '2000-1000' ends below where it begins"),
-        ((HEADER + ",range_ratio", LINE + ",1.5"), "column 'range_ratio': 1.5 is no share"),
         ((HEADER, LINE.replace("llama-3-8b", "")), "column 'model': is empty"),
         ((HEADER, LINE, LINE + ",7"), "line 3: 10 cells, but the header has 9"),
-        ((HEADER + ",TTFT_ms", LINE + ",7"), "stands twice"),
         ((HEADER + ",Time To First Token (ms)", LINE + ",7"), "both mean ttft_ms"),
         ((HEADER.replace("ttft_ms", "ttft"), LINE), "column 'ttft' has no unit"),
         ((HEADER.replace("requests_s", "Request Throughput (per min)"), LINE), "per second"),
         ((HEADER.replace("ttft_ms", "a").replace("requests_s", "b"), LINE), "no measured column"),
-        ((HEADER, '"' + LINE), "quotes must come in pairs"),
     ],
 )
 def test_bad_tables_are_refused_in_one_line(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
@@ -149,11 +136,8 @@ def test_bad_tables_are_refused_in_one_line(tmp_path: Path, lines: tuple[str, ..
     ("data", "message"),
     [
         (b"", "is empty"),
-        (b'""\n', "has no header"),
         (b"\x00\x01\x02", "binary"),
-        (b"PAR1\x15\x04\xff\xfe", "not UTF-8"),
         ("model;gpu".encode("utf-16"), "not UTF-8"),
-        ("modèle,gpu".encode("latin-1"), "not UTF-8 text at byte 3"),
     ],
 )
 def test_files_of_another_kind_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
@@ -180,11 +164,6 @@ def test_any_cells_give_rows_or_one_line(tmp_path_factory: pytest.TempPathFactor
 @given(st.binary(max_size=200))
 def test_any_bytes_give_rows_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     check_bytes(tmp_path_factory, data)
-
-
-@given(st.text(alphabet=st.sampled_from(list(HEADER + LINE + ",,,\n\"'\r ")), max_size=300))
-def test_near_misses_give_rows_or_one_line(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    check_bytes(tmp_path_factory, (HEADER + "\n" + LINE + "\n" + text).encode())
 
 
 def check_bytes(factory: pytest.TempPathFactory, data: bytes) -> None:

@@ -115,7 +115,6 @@ TABLE = "model,gpu,precision,tp,isl,osl,concurrency,requests_s\nm,g,fp16,1,100,2
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", TABLE.replace("requests_s", "x"), "no measured column"),
         ("t.csv", TABLE.replace("requests_s", "ttft_ms"), "missing column requests_s"),
         ("t.csv", TABLE.replace("concurrency", "batch"), "line 2: has a static batch"),
         (
@@ -124,21 +123,15 @@ TABLE = "model,gpu,precision,tp,isl,osl,concurrency,requests_s\nm,g,fp16,1,100,2
             "missing column gpu; it has model, precision, tp, isl, osl, concurrency, requests_s; add it, or give gpu",
         ),
         ("t.csv", TABLE.replace("concurrency", "y"), "no column says the load"),
-        ("t.csv", TABLE.replace("isl,osl,", "isl,osl,request_rate,").replace("100,200,", "100,200,3,"), "has concurrency and request_rate"),
         ("r.csv", REPORT_CSV.replace("1.50\nRequest C", "\nRequest C"), "has no request throughput"),
         ("r.csv", REPORT_CSV.replace("600.50,", ""), "line 2: 9 cells, but its header has 10"),
         ("r.csv", REPORT_CSV.replace("600.50", "n/a"), "line 2, column 'p50': 'n/a' is not a number"),
-        ("r.csv", REPORT_CSV.replace("600.50", "-1"), "line 2, column 'p50': -1 is not a measurement"),
         ("r.csv", REPORT_CSV, "has no load"),
         ("r.json", "[1]", "not a report"),
         ("r.json", "{", "line 1: not JSON"),
-        ("r.json", "[" * 100_000, "nested too deep"),
         ("r.json", '{"request_throughput": {"unit": "requests/sec", "avg": NaN}}', "holds NaN"),
         ("r.json", '{"request_throughput": {"unit": "requests/sec", "avg": "1"}}', r'request_throughput.avg: "1" is not a number'),
-        ("r.json", '{"request_throughput": {"unit": "requests/sec", "avg": true}}', "true is not a number"),
-        ("r.json", '{"request_throughput": {"unit": "requests/sec", "avg": 0}}', "0 is not a measurement"),
         ("r.json", '{"time_to_first_token": {"unit": "parsec", "avg": 1}}', "has the unit 'parsec'"),
-        ("r.json", '{"model": 3}', "has no request throughput"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -176,11 +169,6 @@ def test_any_json_gives_points_or_one_line(tmp_path_factory: pytest.TempPathFact
 def test_any_damage_to_a_report_gives_points_or_one_line(tmp_path_factory: pytest.TempPathFactory, at: int, cut: int, text: str) -> None:
     damaged = REPORT_CSV[:at] + text + REPORT_CSV[at + cut :]
     check(tmp_path_factory.getbasetemp() / "concurrency7.csv", damaged.encode("utf-8", "surrogatepass"))
-
-
-@given(st.binary(max_size=100), st.sampled_from(["fuzz.json", "fuzz.csv"]))
-def test_any_bytes_give_points_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes, name: str) -> None:
-    check(tmp_path_factory.getbasetemp() / name, data)
 
 
 def check(path: Path, data: bytes) -> None:
@@ -320,9 +308,6 @@ def test_without_a_limit_all_requests_are_there_at_once(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"request_rate": 2.5}, "a request_rate and a max_concurrency"),
-        ({"request_rate": "trace"}, "those of a trace"),
-        ({"request_rate": "often"}, "request_rate"),
-        ({"completed": 0}, "completed"),
         ({"completed": None}, "no request was completed"),
         ({"mean_ttft_ms": "quick"}, "mean_ttft_ms"),
     ],

@@ -12,8 +12,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
-from tests.page.served import until
-from tests.report.writers.chromium import Chromium
 from tools.site import PAGES, ROOT, stage
 
 QUESTIONS = {  # what a reader types, and the page that one of the first five results must be
@@ -128,42 +126,3 @@ def test_search_finds_the_page_without_a_network(question: str, site: Path, tmp_
     done = subprocess.run([*browser, "--dump-dom", address], capture_output=True, text=True, timeout=120, check=True)
     found = list(dict.fromkeys(re.findall(r'<li class="kind-\w+"><a href="([^"?#]*)\.html', done.stdout)))
     assert QUESTIONS[question] in found[:5]
-
-
-@pytest.mark.notebooks
-@pytest.mark.browser
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
-def test_the_lesson_plays_without_a_server(site: Path) -> None:
-    with Chromium() as browser:
-        browser.show(site / "player.html", 1000, 900)
-        ways = "[...document.querySelectorAll('#ways tbody tr')].map(row => row.textContent).join()"
-        shown = until(browser, ways)
-        for way, load in (("static", "concurrency"), ("one-prefill", "initial_batch"), ("chunked", "tick_rate")):
-            browser.click(f"label[for=way-{way}]")
-            browser.click(f"label[for=load-{load}]")
-            shown = until(browser, f"{ways} !== {shown!r} && document.querySelector('#way-{way}').checked && {ways}")
-        at = browser.value("+document.getElementById('at').value")
-        browser.click("#step")
-        assert browser.value("+document.getElementById('at').value") == at + 1
-        assert browser.complaints == []
-        assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []
-
-
-@pytest.mark.notebooks
-def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from tools import site\n"
-        "site.stage(Path('source')); page = Path('source/why.md'); page.write_text(page.read_text() + '\\n[gone](no-such-page.md)\\n')\n"
-        "sys.exit(site.build(Path('source'), Path('doctrees'), Path('out'), execute=False))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False, env=_with_root()
-    )
-    assert done.returncode == 1
-    assert "no-such-page.md" in done.stderr
-
-
-def _with_root() -> dict[str, str]:
-    import os
-
-    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import types
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
@@ -28,42 +29,42 @@ LOADS = (
 )
 
 
-def any_of(kind: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one return for each kind of annotation
-    """Values of an annotation."""
+Strategies = Mapping[Any, st.SearchStrategy[Any]]
+
+
+def any_of(kind: Any, own: Strategies = {}) -> st.SearchStrategy[Any]:  # noqa: B006
+    """Values of an annotation; those of the types that a test has its own for are drawn from these."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return any_of(arguments[0])
+        return any_of(arguments[0], own)
     if origin in (Union, types.UnionType):
-        return st.one_of(*(any_of(each) for each in arguments))
+        return st.one_of(*(any_of(each, own) for each in arguments))
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin is tuple:
-        return st.lists(any_of(arguments[0]), max_size=2).map(tuple) if arguments[-1] is ... else st.tuples(*map(any_of, arguments))
+        each = [any_of(one, own) for one in arguments if one is not ...]
+        return st.lists(each[0], max_size=2).map(tuple) if arguments[-1] is ... else st.tuples(*each)
     if origin is dict:
-        return st.dictionaries(TEXTS, any_of(arguments[1]), max_size=2)
-    if kind is Scenario:
-        return st.sampled_from([scenario_of(document, {}) for document in ASKED])
-    if kind is Measured:
-        return st.none()
-    if kind is Load:
-        return st.sampled_from(LOADS)
-    if is_dataclass(kind) and isinstance(kind, type):
-        return filled(kind)
+        return st.dictionaries(TEXTS, any_of(arguments[1], own), max_size=2)
     simple = {
+        Scenario: st.sampled_from([scenario_of(document, {}) for document in ASKED]),
+        Measured: st.none(),
+        Load: st.sampled_from(LOADS),
         Any: st.one_of(TEXTS, st.integers(0, 9), st.booleans()),
         float: NUMBERS,
         int: st.integers(-(10**9), 10**9),
         str: TEXTS,
         bool: st.booleans(),
         type(None): st.none(),
+        **own,
     }
-    return simple[kind]
+    return simple[kind] if kind in simple else filled(kind, own)
 
 
-def filled(kind: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def filled(kind: type, own: Strategies = {}, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:  # noqa: B006
     """Objects of a class with any values."""
     hints = get_type_hints(kind, include_extras=True)
-    parts = {part.name: fixed[part.name] if part.name in fixed else any_of(hints[part.name]) for part in fields(kind)}
+    parts = {part.name: fixed[part.name] if part.name in fixed else any_of(hints[part.name], own) for part in fields(kind)}
     return st.fixed_dictionaries(parts).map(lambda values: kind(**values))
 
 

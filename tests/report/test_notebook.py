@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tonnage
+from tests.report.writers.test_html import Page
 from tonnage import api
 from tonnage.api.compare import compare_runs
 from tonnage.errors import TonnageError
@@ -32,43 +32,18 @@ def run() -> api.SimulatedRun:
     return tonnage.simulate(model="llama-3.1-8b", isl=500, osl="40+-10", request_rate=4.0, precision="fp8", requests=60)
 
 
-class Tags(HTMLParser):
-    """Whether every element ends where it should, the ids, and the text outside of style."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.words = ""
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.open.append(tag)
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        pass
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
-            self.words += data
-
-
-def shown(value: Displayed) -> Tags:
+def shown(value: Displayed) -> str:
+    """The words of a piece of a page that has no script, refers to nobody and names nothing."""
     html = value._repr_html_()
     assert "<script" not in html
     assert not re.search(r"(src|href)=|url\(|@import", html)
-    found = Tags(html)
-    assert (found.open, found.ids) == ([], [])
-    return found
+    found = Page(html)
+    assert [tag for tag, attributes in found.elements if "id" in attributes] == []
+    return "".join(found.words)
 
 
 def test_a_plan_shows_the_sections_of_its_report(plan: tonnage.Plan) -> None:
-    words = shown(plan).words
+    words = shown(plan)
     document = report(plan)
     assert document.title in words
     assert [section.title for section in document.sections if section.title not in words] == []
@@ -83,7 +58,7 @@ def test_a_name_that_is_a_script_stays_a_name() -> None:
 
 def test_every_value_that_says_so_is_shown(plan: tonnage.Plan, run: api.SimulatedRun) -> None:
     for value in (plan, run, api.lesson(batcher="static"), api.describe_workload(ROOT / "examples" / "code-completion.csv")):
-        assert shown(value).words.strip()
+        assert shown(value).strip()
     kinds = {kind.__name__ for base in (Displayed, InNotebooks) for kind in base.__subclasses__()} - {"InNotebooks"}
     assert {kind for kind in kinds if kind not in DOCUMENTS} <= {"Plot", "Bars", "Tornado", "Boxes", "HeatMap", "Gantt"}
     assert {kind.__name__ for kind in InNotebooks.__subclasses__()} <= set(TABLES)
@@ -92,7 +67,7 @@ def test_every_value_that_says_so_is_shown(plan: tonnage.Plan, run: api.Simulate
 def test_two_runs_and_their_ratios(run: api.SimulatedRun, tmp_path: Path) -> None:
     api.write_runs(tmp_path / "a", [run], {})
     found = compare_runs(tmp_path / "a", tmp_path / "a")
-    assert "Quantile against quantile" in shown(found).words
+    assert "Quantile against quantile" in shown(found)
     assert set(np.round(found.arrow()["ratio"].to_numpy(), 9)) == {1.0}
 
 

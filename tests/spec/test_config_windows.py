@@ -47,8 +47,6 @@ def test_layers_are_counted_by_list_by_pattern_or_as_the_library_has_them(tmp_pa
     [
         ({"layer_types": ["sliding_attention"] * 25}, "layer_types"),
         ({"layer_types": ["chunked_attention"] * 26}, "layer_types"),
-        ({"layer_types": [["sliding_attention"]] * 26}, "layer_types"),
-        ({"layer_types": "sliding_attention"}, "layer_types"),
         ({"sliding_window_pattern": 0}, "sliding_window_pattern"),
         ({"sliding_window": -1}, "sliding_window"),
     ],
@@ -83,7 +81,6 @@ FORMS = {
         "nvfp4+rest-fp8",
     ),
     "GGUF": ({"quantization_config": {"quant_method": "gguf", "bits": 5}}, ""),
-    "a list": ({"quantization_config": [4]}, ""),
     "groups of nothing": ({"quantization_config": {"config_groups": {"group_0": {"weights": {"num_bits": [], "type": {}}}}}}, ""),
 }
 

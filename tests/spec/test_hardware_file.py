@@ -35,11 +35,8 @@ def test_four_keys_describe_hardware_of_ones_own(tmp_path: Path) -> None:
     [
         ("name: x\n", "fp16_tflops: is missing"),
         (LEAST + "fp16_tflop: 3\n", "did you mean fp16_tflops"),
-        (LEAST.replace("0.2", "fast"), "fp16_tflops: 'fast' is not a number"),
         (LEAST.replace("0.2", "0"), "fp16_tflops: 0 is not possible; write a number above 0"),
-        (LEAST.replace("0.2", "-1"), "fp16_tflops: -1 is not possible"),
         (LEAST + "link: carrier pigeon\n", "link"),
-        ("- 3\n", "mine.yaml"),
         ("name: [", "mine.yaml"),
     ],
 )

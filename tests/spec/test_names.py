@@ -9,7 +9,7 @@ import yaml
 
 from tonnage.errors import UnknownName
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, instance_types, machine_meant, system_of
-from tonnage.spec.catalog.price_list import catalog_prices, listed_prices
+from tonnage.spec.catalog.price_list import catalog_prices
 
 MEANT: dict[str, dict[str, str]] = yaml.safe_load((Path(__file__).parent / "spellings.yaml").read_text(encoding="utf-8"))
 
@@ -60,16 +60,3 @@ def test_machine_types_have_the_gpus_of_their_offers() -> None:
 def test_an_unknown_name_suggests_near_ones(find, name: str, near: str) -> None:
     with pytest.raises(UnknownName, match=f"did you mean .*{near}"):
         find(name)
-
-
-# The catalog's prices as a list: all of them, found by words, and shown with source and date.
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [("dgx-h100", "dgx-h100"), ("AWS p5.48xlarge", "h100-sxm-80gb"), ("api llama 3.1 70b", "llama-3.1-70b"), ("pue", "pue")],
-)
-def test_prices_are_found_by_words(text: str, name: str) -> None:
-    found = listed_prices(text)
-    assert {price.name for price in found} == {name}
-    assert len(found) < 6

@@ -182,33 +182,23 @@ def test_one_price_of_hosting_takes_the_place_of_the_other() -> None:
 
 BAD = {
     "word": ({"power_usd_per_kwh": "cheap"}, "prices.power_usd_per_kwh"),
-    "true": ({"pue": True}, "prices.pue"),
-    "not a number": ({"pue": math.nan}, "prices.pue"),
     "endless": ({"pue": math.inf}, "prices.pue"),
-    "more than there is": ({"systems": {"dgx-h100": 1e13}}, "prices.systems.dgx-h100"),
     "building below its computers": ({"pue": 0.9}, "prices.pue"),
-    "no years": ({"depreciation_years": None}, "prices.depreciation_years"),
     "unknown key": ({"sytems": {}}, "prices.sytems"),
-    "unknown part": ({"systems": {"dgx-h100": {"usd": 3}}}, "prices.systems.dgx-h100.usd"),
     "unknown system": ({"systems": {"dgx-z": 3}}, "prices.systems.dgx-z"),
-    "unknown GPU": ({"cloud": {"z100": 3}}, "prices.cloud.z100"),
     "turned range": ({"cloud": {"h100": {"low": 3, "high": 2}}}, "prices.cloud.h100"),
-    "half a range": ({"cloud": {"h100": {"low": 3}}}, "prices.cloud.h100"),
     "half an API": ({"api": {"usd_per_million_input_tokens": 1}}, "prices.api.usd_per_million_output_tokens"),
     "free API": (
         {"api": {"x": {"usd_per_million_input_tokens": 0, "usd_per_million_output_tokens": 1}}},
         "prices.api.x.usd_per_million_input",
     ),
-    "no table": ({"systems": 3}, "prices.systems"),
     "no date": ({"pue": {"value": 1.2, "date": "yesterday"}}, "prices.pue.date"),
-    "no choice": ({"power_in_hosting": "maybe"}, "prices.power_in_hosting"),
     "no offer": ({"cloud_offer": 3}, "prices.cloud_offer"),
     "an offer that nobody makes": ({"cloud_offer": "specialty"}, "prices.cloud_offer: no offer begins with 'specialty'"),
     "a machine of no GPUs": (
         {"cloud": {"h100": {"x": {"value": 2, "gpus": [8, 0]}}}},
         "prices.cloud.h100.x.gpus: '0' is not a number of GPUs",
     ),
-    "half a machine": ({"cloud": {"h100": {"x": {"value": 2, "gpus": 0.5}}}}, "prices.cloud.h100.x.gpus"),
     "value outside its range": ({"pue": {"low": 1.2, "value": 1.7, "high": 1.5}}, "prices.pue: 1.7 is outside 1.2 to 1.5"),
     "hosting twice": (
         {"hosting_usd_per_kw_month": 100, "hosting_usd_per_system_year": 3_000},
@@ -230,41 +220,20 @@ def test_nothing_at_or_below_zero_is_a_price(value: float, key: str) -> None:
 
 
 def test_flags_and_files_say_the_same(tmp_path: Path) -> None:
-    flags = parse_price_flags(
-        [
-            "systems.dgx-h100=250000",
-            "cloud.h100.reserved=1.9",
-            "pue=1.2",
-            "licence_usd_per_gpu_year=none",
-            "api.a-1.5.usd_per_million_input_tokens=1",
-        ]
-    )
-    assert flags == {
+    flags = ["systems.dgx-h100=250000", "pue=1.2", "licence_usd_per_gpu_year=none", "api.a-1.5.usd_per_million_input_tokens=1"]
+    assert parse_price_flags(flags) == {
         "systems": {"dgx-h100": 250_000},
-        "cloud": {"h100": {"reserved": 1.9}},
         "pue": 1.2,
         "licence_usd_per_gpu_year": "none",
         "api": {"a-1.5": {"usd_per_million_input_tokens": 1}},
     }
+    for wrong in (["pue"], ["systems.=3"], ["pue=1.2", "pue.value=1.3"]):
+        with pytest.raises(InputError, match=r"^price: "):
+            parse_price_flags(wrong)
     file = tmp_path / "prices.yaml"
     file.write_text("systems: {dgx-h100: 250000}\npue: {value: 1.2, date: 2026-10-01, source: meter}\n")
     mine = PRICES.with_overrides(read_overrides(file))
     assert (mine.pue.value, mine.pue.date, mine.pue.source) == (1.2, "2026-10-01", "given by the user: meter")
-
-
-@pytest.mark.parametrize("flags", [["pue"], ["=3"], ["systems.=3"], ["pue=1.2", "pue=1.3"], ["pue=1.2", "pue.value=1.3"]])
-def test_flags_that_say_nothing_or_two_things_are_refused(flags: list[str]) -> None:
-    with pytest.raises(InputError, match=r"^price: "):
-        parse_price_flags(flags)
-
-
-@pytest.mark.parametrize("text", [None, "- 1\n", "a: [", ""])
-def test_files_that_are_no_price_list_are_refused(tmp_path: Path, text: str | None) -> None:
-    file = tmp_path / "prices.yaml"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(InputError, match=r"prices\.yaml"):
-        read_overrides(file)
 
 
 def test_a_price_is_old_a_year_and_a_day_later() -> None:

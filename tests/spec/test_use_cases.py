@@ -32,12 +32,6 @@ def test_what_is_said_stands() -> None:
     assert said == Defaults(use_case="rag", mode=None, isl="", osl="500", limits=(parse_limit("itl", "p99<=250ms"),))
 
 
-@pytest.mark.parametrize("given", [{"pairs": "p.csv"}, {"trace": "t.csv"}])
-def test_lengths_of_a_file_are_left_alone(given: dict[str, str]) -> None:
-    found, _ = with_defaults(scenario_of({}, {"use_case": "chatbot", **given}))
-    assert (found.lengths.isl, found.lengths.osl) == (None, None)
-
-
 def test_the_parts_of_rag_are_its_prompt() -> None:
     split = PRESETS["rag"].parts
     assert split is not None
@@ -49,13 +43,6 @@ def test_a_part_that_is_given_takes_the_place_of_that_of_rag() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "retrieved": "10x400", "system_prompt": "300words"}))
     assert found.lengths == LengthsAsked(isl="100", osl="500", retrieved="10x400", system_prompt="300words", history="3x300")
     assert (said.isl, said.parts) == ("100", {"history": "3x300"})
-
-
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "rag"])
-def test_parts_are_added_to_a_prompt_that_is_one_piece(name: str) -> None:
-    found, said = with_defaults(scenario_of({}, {"use_case": name, "system_prompt": 500, "history": "3x700"}))
-    assert (found.lengths.isl, found.lengths.system_prompt, found.lengths.history) == (PRESETS[name].isl, 500, "3x700")
-    assert said.parts == {}
 
 
 @pytest.mark.parametrize(

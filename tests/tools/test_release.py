@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tonnage.version import VERSION
-from tools.release import ROOT, main, settled
-
-
-def archive(mtime: int, names: tuple[str, ...], mode: int) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as target:
-        for name in names:
-            member = tarfile.TarInfo(name)
-            member.mtime, member.size, member.mode, member.uname = mtime, len(name), mode, "somebody"
-            target.addfile(member, io.BytesIO(name.encode()))
-    return made.getvalue()
-
-
-def test_a_settled_archive_forgets_when_where_and_by_whom_it_was_made() -> None:
-    one = settled(archive(1, ("a/b", "a/c"), 0o600), 1_700_000_000)
-    assert one == settled(archive(2_000_000, ("a/c", "a/b"), 0o664), 1_700_000_000)
-    assert one != settled(archive(1, ("a/b", "a/c"), 0o600), 1_700_000_001)
-    with tarfile.open(fileobj=io.BytesIO(one)) as found:
-        assert [(member.name, member.mtime, member.uname) for member in found] == [(name, 1_700_000_000, "") for name in ("a/b", "a/c")]
-        assert found.extractfile("a/c").read() == b"a/c"  # type: ignore[union-attr]
-
-
-def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "old").write_text("")
-    assert main([str(tmp_path)]) == 1
-    assert "is not empty" in capsys.readouterr().err
-    assert main([]) == 2
+from tools.release import ROOT
 
 
 def built(output: Path, umask: int) -> dict[str, bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -120,15 +119,6 @@ def test_figures_of_runs_are_well_formed_for_both_widths_and_stay_on_the_page(na
         drawn = [box for box in boxes if box[0] >= 0]  # swatches of a legend are drawn around 0
         assert all(x + wide <= width + 0.1 and y + tall <= height for x, y, wide, tall in drawn)
         assert all(g.get("aria-label") for g in svg.iter("g") if g.get("class") == "mark")
-
-
-def test_two_thousand_dots_take_little_room_and_lie_where_they_belong() -> None:
-    drawn = draw(KINDS["scatter"])
-    assert len(drawn) < 70_000
-    path = next(re.finditer(r'<path d="([^"]*)" class="dots stroke0"', drawn))[1]
-    places = [tuple(map(float, place.split())) for place in re.findall(r"M([\d.]+ [\d.]+)h0", path)]
-    assert all(a <= b for (a, _), (b, _) in itertools.pairwise(places))
-    assert all(above >= below for (_, above), (_, below) in itertools.pairwise(places))
 
 
 def test_names_are_text() -> None:

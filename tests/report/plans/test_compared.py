@@ -33,7 +33,7 @@ from tonnage.report.plans.notes import note_text, warning_text
 from tonnage.report.plans.plan_document import full_text, read_plans, report, to_json
 from tonnage.report.plans.question import demand_text
 from tonnage.report.plans.screen import BRIEF, MOST, screen
-from tonnage.report.plans.use_cases import brief_lines, use_cases_screen, use_cases_text
+from tonnage.report.plans.use_cases import brief_lines, use_cases_screen
 from tonnage.report.writers.html import html
 from tonnage.report.writers.terminal import WIDEST, markdown, terminal
 from tonnage.results.metrics import Latencies
@@ -240,14 +240,3 @@ def test_no_arrangement_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> Non
     text = terminal(use_cases_screen(found))
     assert "Answer       no arrangement is possible: no deployment that was tried" in text
     assert len(text.splitlines()) <= MOST
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_full_holds_every_section_of_each(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = terminal(use_cases_text(several(3))).splitlines()
-    for title in ("use case 0, by itself", "use case 2, by itself", "Use cases on one fleet", "Limits and latencies"):
-        assert lines.count(title) == 1
-    for title in ("Deployment", "Cost", "Candidates", "Rejected, and why", "What it rests on"):
-        assert lines.count(title) == 3
-    assert max(len(line) for line in lines if not line.startswith("  ./tonnage ")) <= min(columns, WIDEST)

@@ -10,7 +10,6 @@ import pytest
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.report.example_plan import full
 from tonnage.cost.planned import compare, in_proportion, job_cost
-from tonnage.plan.cost import Traffic
 from tonnage.report.document import Document, Section
 from tonnage.report.plans.cost import PRICE_NAMES, cost_section, job_section, price_name
 from tonnage.report.writers.terminal import terminal
@@ -70,21 +69,6 @@ def test_a_job_in_text() -> None:
     assert "Through an API          515 USD a job" in text
     assert "Cheaper than the cloud  owning is, from 216 jobs a year on" in text
     assert "1,593 jobs a year, for more of which a year has no time" in text
-
-
-def test_a_split_that_is_all_owned_is_not_told_twice() -> None:
-    def kinds(traffic: Traffic, spare: int = 0) -> set[str]:
-        cost = compare(traffic, replace(COURSE_SERVING, requests_per_second_per_instance=1.0, spare=spare), PRICES)
-        rows = text_of(cost_section(cost)).partition("What each cost is made of")[2].partition("Prices, with")[0].splitlines()
-        return {row.split("  ")[0] for row in rows[3:] if row and not row.startswith(" ")}
-
-    burst = (8.0,) * 23 + (16.0,)
-    mean = sum(burst) / 24
-    flat = replace(COURSE_TRAFFIC, peak_requests_per_second=8.0, mean_requests_per_second=4.0)
-    assert kinds(flat) == {"on-prem", "cloud GPUs", "API"}
-    assert kinds(flat, spare=1) == {"on-prem", "cloud GPUs", "API"}
-    split = replace(COURSE_TRAFFIC, peak_requests_per_second=16.0, mean_requests_per_second=mean, profile=burst)
-    assert kinds(split) == {"on-prem", "cloud GPUs", "hybrid", "API", "hybrid with API"}
 
 
 # Prices by name: every price of the catalog has one, and none is a key.

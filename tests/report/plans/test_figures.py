@@ -11,11 +11,8 @@ import pytest
 
 from tests.report.example_plan import GOLDEN, bare, full, without_answer
 from tonnage.plan.candidate import Candidate, Identity
-from tonnage.plan.cost import JobCost, WayCost
 from tonnage.plan.demand import Existing, OwnedGroup
-from tonnage.plan.fleet import AtPeak
 from tonnage.plan.limit import Bound, Limit, Load
-from tonnage.plan.note import NoCost
 from tonnage.plan.plan import Measured, Plan
 from tonnage.report.drawing.figure import Figure
 from tonnage.report.plans import figures
@@ -52,24 +49,6 @@ def test_figure_is_the_golden_one(name: str) -> None:
 def test_nothing_to_draw_is_no_figure(name: str) -> None:
     assert FIGURES[name](without_answer()) is None
     assert (FIGURES[name](bare()) is None) == (name != "pareto")
-
-
-def test_candidates_are_drawn_at_the_asked_load_where_it_is_known() -> None:
-    plan = full()
-    peak = AtPeak(
-        requests_per_second_per_instance=1.0,
-        ttft_ms=Latencies(),
-        itl_ms=Latencies(),
-        tpot_ms=Latencies(),
-        e2e_ms=Latencies(mean=777.0),
-        utilisation=0.5,
-        instances=1,
-    )
-    at_peak = figures.pareto(replace(plan, candidates=tuple(replace(c, at_peak=peak) for c in plan.candidates)))
-    before = figures.pareto(plan)
-    assert "at the asked load" in at_peak.x.title
-    assert "at the highest load inside the limits" in before.x.title
-    assert {point.x for series in at_peak.series for point in series.points} == {777.0}
 
 
 def test_the_lowest_latency_is_no_deployment_on_many_times_the_gpus() -> None:
@@ -137,37 +116,6 @@ def test_without_a_load_of_their_own_the_plan_says_what_systems_carry_and_run() 
     assert "requests/s today" not in text
     assert "none asked: the 60.4 requests/s that the systems carry" in text
     assert " exactly" not in next(line for line in terminal(full_text((plan,))).splitlines() if line.startswith("Answer"))
-
-
-JOB = JobCost(
-    requests=2e6,
-    hours=8.0,
-    owned=WayCost(where="on-prem", total_usd_per_year=119_000.0, systems=1, gpus=8),
-    power_usd_per_job=0.0,
-    cloud_usd_per_job=123.4,
-    cloud_gpu_hours_per_job=64.0,
-    api_usd_per_job=None,
-    api_reason=NoCost(code="api-price"),
-    jobs_per_year_against_cloud=964.0,
-    jobs_per_year_against_api=None,
-    most_jobs_per_year=1095.0,
-    cloud_how="8 GPUs × 8 h × 4.25 USD",
-    figures=(),
-    stale_prices=(),
-)
-
-
-def test_a_job_says_requests_hours_and_what_each_way_costs() -> None:
-    demand = replace(full().demand, offline_requests=2_000_000, offline_seconds=28_800.0)
-    plan = replace(full(), demand=demand, cost=JOB)
-    text = text_of(plan)
-    assert "- Demand: " in text
-    assert "- Cost: 123 USD a job on cloud GPUs; owned 119,000 USD a year" in text
-    for each in (text, terminal(full_text((plan,)))):
-        assert "119,000 USD a year for 1 system of 8 GPUs" in each
-        assert "123 USD a job (8 GPUs × 8 h × 4.25 USD)" in each
-        assert "owning is, from 964 jobs a year on" in each
-        assert "no API price is known" in each
 
 
 def measured(plan: Plan) -> Measured:

@@ -11,7 +11,7 @@ from tests.report.example_plan import GOLDEN, full, without_answer
 from tonnage.plan.candidate import Identity
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Behind, BrokenAtAnyLoad, CannotRun, NeedsMoreGpus, NotSure, Outdone, Reason, rejected
+from tonnage.plan.reason import Behind, BrokenAtAnyLoad, CannotRun, NotSure, Reason, rejected
 from tonnage.plan.sensitivity import Changed
 from tonnage.report.plans.candidates import rejected_section
 from tonnage.report.plans.explained import needed
@@ -67,23 +67,11 @@ REASONS: dict[str, tuple[Reason, Reason]] = {
         CannotRun(error="weights 141 GB + 2.9 GB do not fit 1 × 80 GB"),
         CannotRun(error="weights 142 GB + 8.2 GB do not fit 2 × 80 GB"),
     ),
-    "at most so many requests/s per GPU by closed form": (
-        Outdone(at_most_per_gpu=13.3, other=OTHER, needed_per_gpu=20.6),
-        Outdone(at_most_per_gpu=11.7, other=OTHER, needed_per_gpu=20.6),
-    ),
     "breaks a limit at 3.25 requests/s per GPU": (
         Behind(breach=BREACH, requests_per_second=3.25, per_gpu=3.25, other=OTHER),
         Behind(breach=replace(BREACH, value_ms=700.0), requests_per_second=6.5, per_gpu=3.25, other=OTHER),
     ),
-    "takes no fewer GPUs than": (
-        NeedsMoreGpus(gpus=48, systems_exact=5.2, other=OTHER, other_gpus=40),
-        NeedsMoreGpus(gpus=56, systems_exact=6.9, other=OTHER, other_gpus=40),
-    ),
     "breaks TTFT p95 ≤ 500 ms at any load": (BrokenAtAnyLoad(breach=BREACH), BrokenAtAnyLoad(breach=replace(BREACH, value_ms=700.0))),
-    "at any load where steps take 1.14 times as long as predicted": (
-        NotSure(breach=BREACH, step_factor=1.14),
-        NotSure(breach=replace(BREACH, value_ms=700.0), step_factor=1.14),
-    ),
     "a single request comes near TTFT p95 ≤ 500 ms where steps take 1.14 times as long as predicted": (
         NotSure(breach=replace(BREACH, value_ms=430.0), step_factor=1.14),
         NotSure(breach=replace(BREACH, value_ms=440.0), step_factor=1.14),

@@ -19,7 +19,7 @@ from tonnage.report.drawing.figure import Boxes, Gantt, HeatMap, Plot, Scatter
 from tonnage.report.runs.run_document import run_report
 from tonnage.report.runs.shown_run import read_shown_runs
 from tonnage.report.writers.html import html
-from tonnage.report.writers.terminal import markdown, terminal
+from tonnage.report.writers.terminal import markdown
 
 SINGLE = {
     "ttft-box",
@@ -128,15 +128,6 @@ def test_a_sweep_shows_the_loads_in_order_and_each_run(tmp_path: Path) -> None:
         "8 clients",
         "16 clients",
     ]
-
-
-@pytest.mark.parametrize("columns", [80, 100, 120])
-def test_text_is_no_wider_than_the_terminal(tmp_path: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    text = terminal(report(example_run.sweep(tmp_path / "sweep")))
-    assert max(map(len, text.splitlines())) <= columns
-    for load in ("2 clients", "8 clients", "16 clients"):
-        assert load in text
 
 
 def test_a_run_of_few_requests_is_still_a_report(tmp_path: Path) -> None:

@@ -19,11 +19,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ShownRun:
 @pytest.mark.parametrize(
     ("scenario", "words"),
     [
-        ({"arrivals": {"concurrency": 1}}, "1 client"),
         ({"arrivals": {"concurrency": 16}}, "16 clients"),
         ({"arrivals": {"rate": 4.0, "process": "poisson", "cv": 1.0}}, "4 requests/s, Poisson arrivals"),
         ({"arrivals": {"rate": 0.5, "process": "gamma", "cv": 2.0}}, "0.5 requests/s, gamma arrivals with a CV of 2"),
-        ({"arrivals": {"rate": 8.0, "process": "poisson", "burst": 8}}, "8 requests/s, bursts of 8"),
         ({"arrivals": {"trace": "azure.csv", "rate": 2.6}}, "recorded arrivals of azure.csv"),
         (
             {"arrivals": {"rate": 2.0, "process": "constant"}, "conversations": {"turns": "4"}},

@@ -43,15 +43,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / f"{name}.html" for name in (*plans, "several", "run", "sweep", "slots")}
 
 
-@pytest.mark.parametrize("name", ["full", "bare", "none", "hostile", "several", "run", "sweep", "slots"])
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_page_opens_alone_and_is_no_wider_than_the_window(
-    browser: Chromium, pages: dict[str, Path], name: str, width: int, height: int
-) -> None:
-    browser.show(pages[name], width, height)
-    assert browser.requests == [pages[name].resolve().as_uri()]
-    assert browser.complaints == []
-    assert browser.value("document.documentElement.scrollWidth") <= width
+@pytest.mark.parametrize("size", [*SIZES[1:3], *(pytest.param(size, marks=pytest.mark.live) for size in SIZES[::3])], ids=str)
+def test_pages_open_alone_and_are_no_wider_than_the_window(browser: Chromium, pages: dict[str, Path], size: tuple[int, int]) -> None:
+    for page in pages.values():
+        browser.show(page, *size)
+        assert browser.requests == [page.resolve().as_uri()]
+        assert browser.complaints == []
+        assert browser.value("document.documentElement.scrollWidth") <= size[0]
 
 
 def test_names_that_are_scripts_do_nothing(browser: Chromium, pages: dict[str, Path]) -> None:
@@ -69,6 +67,7 @@ def test_the_drawing_that_fits_is_shown(browser: Chromium, pages: dict[str, Path
     assert set(browser.value(shown)) == {"narrow"}
 
 
+@pytest.mark.live
 def test_labels_do_not_leave_their_figure(browser: Chromium, pages: dict[str, Path]) -> None:
     outside = """[...document.querySelectorAll('.figure text')].filter(t => {
         const a = t.getBoundingClientRect(), b = t.closest('svg').getBoundingClientRect();
@@ -110,6 +109,7 @@ def test_pointer_shows_the_whole_configuration(browser: Chromium, pages: dict[st
         assert part in said
 
 
+@pytest.mark.live
 def test_everything_is_reached_with_the_tabulator_and_seen(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.show(pages["full"], 1280, 900)
     browser.value("for (const one of document.querySelectorAll('section > details')) one.open = true")
@@ -120,6 +120,7 @@ def test_everything_is_reached_with_the_tabulator_and_seen(browser: Chromium, pa
     assert {"A.", "DIV.scroll", "svg.figure wide", "SUMMARY.", "BUTTON."} <= reached
 
 
+@pytest.mark.live
 def test_words_stand_out_from_their_paper_in_light_and_dark(browser: Chromium, pages: dict[str, Path]) -> None:
     ratio = """(() => {
         const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(v => v / 255)
@@ -139,6 +140,7 @@ def test_words_stand_out_from_their_paper_in_light_and_dark(browser: Chromium, p
             assert browser.value(ratio) >= 4.5
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("section", ["first-token", "tokens", "whole", "lengths", "time"])
 def test_arrow_keys_reach_the_marks_of_every_figure_of_a_run(browser: Chromium, pages: dict[str, Path], section: str) -> None:
     browser.show(pages["run"], 1280, 900)
@@ -157,6 +159,7 @@ def soon(browser: Chromium, script: str, wanted: object) -> bool:
     return False
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("width", [1440, 1000, 390])
 def test_the_contents_stay_in_sight_and_show_what_is_read(browser: Chromium, pages: dict[str, Path], width: int) -> None:
     browser.show(pages["full"], width, 844)
@@ -176,6 +179,7 @@ def test_a_link_to_a_folded_part_opens_it(browser: Chromium, pages: dict[str, Pa
     assert soon(browser, "document.querySelector('#repeat > details').open", True)
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("name", ["full", "several", "run", "sweep"])
 def test_no_table_is_cut_off_on_a_telephone(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.show(pages[name], 390, 844)
@@ -184,6 +188,7 @@ def test_no_table_is_cut_off_on_a_telephone(browser: Chromium, pages: dict[str, 
     assert browser.value(cut) == []
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("name", ["full", "bare", "none", "several"])
 def test_the_first_page_is_one_page_of_paper_and_stands_alone(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.show(pages[name], 695, 1009)  # A4 between its margins, in pixels of CSS
@@ -195,6 +200,7 @@ def test_the_first_page_is_one_page_of_paper_and_stands_alone(browser: Chromium,
     assert breaks == "page"
 
 
+@pytest.mark.live
 def test_prints(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.show(pages["full"], 1280, 900)
     printed = browser.pdf()

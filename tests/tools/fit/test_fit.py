@@ -113,24 +113,6 @@ def test_the_fit_finds_terms_again_that_made_the_data(moved: tuple[Layout, np.nd
     assert hopper[1] == pytest.approx(hopper[0], rel=0.1)
 
 
-@pytest.mark.accuracy
-def test_terms_of_other_engines_stay_where_they_were(moved: tuple[Layout, np.ndarray]) -> None:
-    found, truth = moved
-    static = StaticRows(measured_as(static_rows(), StaticRows(static_rows()), found.terms(truth)))
-    x = solve(found, [(1.0, static)], found.start, found.free((STATIC,)))
-    still = found.only(NIM)
-    assert (x[still] == found.start[still]).all()
-    assert not np.allclose(x, found.start)
-
-
-@pytest.mark.accuracy
-def test_solving_twice_gives_the_same_numbers(moved: tuple[Layout, np.ndarray]) -> None:
-    found, truth = moved
-    nim = LoadedRows(measured_as(nim_rows(), LoadedRows(nim_rows()), found.terms(truth)))
-    first, second = (solve(found, [(1.0, nim)], found.start, found.free((NIM,))) for _ in range(2))
-    assert (first == second).all()
-
-
 def test_the_curve_is_the_example(tmp_path: Path) -> None:
     example = Path(__file__).resolve().parents[3] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
     lines = [line.split(",") for line in example.read_text().splitlines()[1:]]

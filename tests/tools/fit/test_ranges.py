@@ -25,6 +25,7 @@ def made(silicon: Path) -> dict[str, Any]:
     return ranges(DATA, silicon, DATA / "modern" / AGG, origins=shipped()["origins"])
 
 
+@pytest.mark.accuracy
 @needs_data
 def test_the_shipped_ranges_of_engines_without_rows_in_the_wheel_are_those_of_the_files(tmp_path: Path) -> None:
     """Those of NIM, ATOM and TensorRT-LLM before 1.0, which need no wheel; the sample is one line of vLLM."""

@@ -35,13 +35,10 @@ def read(folder: Path, text: str) -> Rules:
     ("where", "expected"),
     [
         ({}, True),
-        ({"model": "kimi"}, True),
         ({"model": ["qwen", "kimi"], "tp": 8}, True),
         ({"model": "kimi", "tp": 4}, False),
-        ({"model": {"not": "kimi"}}, False),
         ({"model": {"not": ["qwen", "kimi"]}}, False),
         ({"gpu": {"starts": ["h200", "b200"]}}, True),
-        ({"gpu": {"starts": "h200"}}, False),
         ({"source": {"contains": "dynamo"}}, True),
         ({"clients": {"above": 64}}, False),
         ({"clients": {"from": 64, "until": 64}}, True),
@@ -59,8 +56,6 @@ def test_conditions(where: Any, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("formula", "worth"),
     [
-        ("=clients", 64),
-        ("=2 * isl", 2000),
         ("=(clients + isl + 127) // 64 * 64", 1152),
         ("=max(isl - 999, 4)", 4),
         ("=ceil(isl / tp)", 125),
@@ -106,13 +101,8 @@ def test_the_first_reason_counts_and_names_its_columns() -> None:
     ("text", "says"),
     [
         ("rows: [{where: {}, sets: {a: 1}}]", "made.yaml: rows.0."),
-        ("rows: []\nleftout: []", "made.yaml: leftout"),
         ("rows: [{where: {tp: {over: 8}}, set: {a: 1}}]", "'over' is no condition; write one of not, starts"),
-        ('rows: [{where: {}, set: {a: "=tp **"}}]', "made.yaml: '=tp **' is no formula"),
         ('rows: [{where: {}, set: {a: "=tp ** 2"}}]', "made.yaml: '=tp ** 2' is no formula: 'tp ** 2' is none; it may have columns"),
-        ('rows: [{where: {}, set: {a: "=open(tp)"}}]', "'open(tp)' is none"),
-        ('rows: [{where: {tp: "=tp ** 2"}, set: {a: 1}}]', "'tp ** 2' is none"),
-        ("rows: [", "made.yaml: "),
         ("just words", "made.yaml: "),
     ],
 )

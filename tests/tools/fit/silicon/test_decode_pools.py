@@ -51,49 +51,6 @@ def test_a_row_is_one_decode_worker_with_its_share_of_the_clients(tmp_path: Path
     }
 
 
-def test_rows_that_tell_no_decode_step_are_left_out_and_counted(tmp_path: Path) -> None:
-    file = sample(
-        tmp_path,
-        line(),
-        line(workers=""),
-        line(silicon_ttft_ms="4790"),
-        line(model_path="zai-org/GLM-5"),
-        line(backend="triton"),
-        line(clients=0),
-        line(system="h100_sxm", precision="fp8", split=(16, 1, 16)),
-        line(system="h200_sxm"),
-        line(precision="int8"),
-        line(silicon_tpot_ms=""),
-    )
-    found = select_decode_pools(file)
-    assert len(found.rows) == 1
-    assert found.left_out == {
-        "workers not stated": 1,
-        "requests wait for their first token": 1,
-        "not one of the mixtures of experts": 1,
-        "another GPU or engine": 1,
-        "load not stated": 1,
-        "workers of more GPUs than NVLink joins": 1,
-        "precision fp4": 1,
-        "precision int8": 1,
-        "no measured value": 1,
-    }
-
-
-@pytest.mark.parametrize(
-    ("changed", "engine", "precision"),
-    [
-        ({"backend_version": "0.5.1-rc0.pre3"}, "tensorrt-llm-1.1", "nvfp4+experts"),
-        ({"backend": "sglang", "backend_version": "0.5.8", "precision": "fp8"}, "sglang-0.5", "fp8"),
-        ({"system": "h200_sxm", "precision": "fp8"}, "tensorrt-llm-1.2", "fp8+kv-fp16"),
-        ({"model_path": "openai/gpt-oss-120b"}, "tensorrt-llm-1.2", "mxfp4"),
-    ],
-)
-def test_engine_and_formats_are_those_that_ran(tmp_path: Path, changed: dict[str, str], engine: str, precision: str) -> None:
-    (row,) = select_decode_pools(sample(tmp_path, line(**changed))).rows
-    assert (row["engine"], row["precision"]) == (engine, precision)
-
-
 @pytest.mark.parametrize(("isl", "osl", "clients"), [(1024, 512, 1), (2000, 200, 7), (8192, 2, 64)])
 def test_a_token_takes_the_mean_step_of_a_static_batch_where_nothing_is_streamed(isl: int, osl: int, clients: int) -> None:
     row = {

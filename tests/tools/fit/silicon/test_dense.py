@@ -15,7 +15,7 @@ from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
-from tools.fit.silicon.dense import LATER, OF_BLACKWELL, OUTGROWN, carried_over, refit
+from tools.fit.silicon.dense import LATER, OF_BLACKWELL, OUTGROWN, refit
 from tools.fit.silicon.dense_rows import select
 from tools.fit.silicon.dense_terms import (
     COMMON,
@@ -43,32 +43,6 @@ MAX = NVIDIA | {
     "precision": "fp8",
     "silicon_data_source": "source_file=2026-04-06.csv; silicon_concurrency=16; measured=2025-10-29T00:00:00.000Z",
 }
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"mode": "disagg"}, "disaggregated"),
-        ({"model_path": "deepseek-ai/DeepSeek-R1"}, "not one of the dense models"),
-        ({"model_path": "openai/gpt-oss-120b"}, "not one of the dense models"),
-        ({"model_path": "Qwen/Qwen3-235B-A22B-FP8"}, "not one of the dense models"),
-        ({"system": "gb200"}, "another GPU or engine"),
-        ({"backend": "tgi"}, "another GPU or engine"),
-        ({"precision": "int8"}, "precision int8"),
-        ({"attention_dp_size": "4"}, "pipeline stages or attention data parallelism"),
-        ({"pp_size": "2"}, "pipeline stages or attention data parallelism"),
-        ({"tp_size": "16"}, "more GPUs than a server has"),
-        ({"silicon_data_source": "source_file=qwen3_32b.csv; image=x"}, "load not stated"),
-        ({"batch_size": "8"}, "several replicas"),
-        ({"model_path": "nvidia/Llama-3.1-8B-Instruct-FP8", "precision": "fp8"}, "prompts cached"),
-        ({"silicon_ttft_ms": ""}, "no measured value"),
-        ({"silicon_tpot_ms": "0"}, "no measured value"),
-    ],
-)
-def test_each_trap_is_left_out_with_its_reason(tmp_path: Path, change: dict[str, str], reason: str) -> None:
-    found = select(sample(tmp_path, NVIDIA, NVIDIA | change))
-    assert len(found.rows) == 1
-    assert found.left_out == {reason: 1}
 
 
 def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
@@ -233,19 +207,6 @@ def test_refitting_moves_nothing_but_current_engines_and_blackwell(tmp_path: Pat
     assert {n for n in old["architectures"] if new["architectures"][n] != old["architectures"][n]} <= {*OF_BLACKWELL["architectures"]}
     assert all(new["gpus"][n] == old["gpus"][n] for n in old["gpus"])
     assert new["report"]["rows"]["silicon_sample.csv"] == 2
-
-
-def test_without_the_file_the_shipped_terms_stay() -> None:
-    bare = {**shipped(), "engines": {}, "gpus": {}, "origins": {"rows": {}, "architectures": {}, "formats": {"nvfp4": "a study"}}}
-    bare["report"] = {"rows": {}, "in_sample": {}, "held_out": {}}
-    found = carried_over(bare)
-    assert found["engines"] == {engine: shipped()["engines"][engine] for engine in (*ENGINES, *EARLIER, *LATER)}
-    assert found["origins"]["engine_rows"] == shipped()["origins"]["engine_rows"]
-    tables = shipped()["report"]["held_out"]
-    assert found["report"]["held_out"] == {title: tables[title] for title in HELD_OUT if title in tables}
-    assert found["formats"]["nvfp4"] == shipped()["formats"]["nvfp4"]
-    assert found["origins"]["formats"] == {}
-    assert bare["engines"] == {}
 
 
 def test_folds_never_score_what_they_were_fitted_on(tmp_path: Path) -> None:

@@ -51,44 +51,12 @@ def line(split: tuple[int, int, int, int] = (8, 1, 8, 1), dump: str = "2026-03-2
         ((1, 64, 8, 8), "2026-04-06.csv", (1, 8, 8)),
         ((4, 4, 1, 16), "2026-04-06.csv", (4, 1, 4)),
         ((2, 2, 1, 4), "db", (2, 1, 2)),
-        ((16, 1, 4, 4), "2026-04-06.csv", (4, 1, 4)),
-        ((1, 8, 1, 8), "2026-03-25.csv", (1, 8, 8)),
-        ((8, 1, 8, 1), "2026-04-06.csv", (8, 1, 1)),
         ((4, 1, 2, 2), "2026-03-25.csv", (4, 1, 2)),
     ],
 )
 def test_degrees_are_those_that_ran(split: tuple[int, int, int, int], dump: str, ran: tuple[int, int, int]) -> None:
     changed = {"silicon_data_source": "db-dump/2026-04-27; silicon_concurrency=16"} if dump == "db" else {}
     assert degrees(line(split, dump, **changed)) == ran
-
-
-def select(folder: Path, *lines: dict[str, str]) -> tuple[int, dict[str, int]]:
-    found = select_moe(sample(folder, *lines))
-    return len(found.rows), found.left_out
-
-
-def test_traps_of_the_file_are_left_out_and_counted(tmp_path: Path) -> None:
-    deepseek = {"model_path": "deepseek-ai/DeepSeek-R1", "backend": "trtllm"}
-    found = select(
-        tmp_path,
-        line(),
-        line((64, 1, 8, 8), "2026-04-06.csv", **deepseek, day="2025-12-15"),
-        line(**deepseek, day="2026-02-05"),
-        line(model_path="zai-org/GLM-5"),
-        line(model_path="openai/gpt-oss-120b", precision="fp4", system="h100_sxm", day="2025-12-05"),
-        line((16, 1, 16, 1)),
-        line(silicon_ttft_ms=""),
-    )
-    assert found == (
-        2,
-        {
-            "multi-token prediction, not said": 1,
-            "not one of the models": 1,
-            "fewer slots than clients, not said": 1,
-            "more GPUs than a server has": 1,
-            "no measured value": 1,
-        },
-    )
 
 
 def test_what_only_contradicts_us_is_scored_apart(tmp_path: Path) -> None:
