@@ -11,6 +11,7 @@ import time
 import types
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -188,8 +189,11 @@ def test_energy_of_a_run_is_in_its_summary(tmp_path: Path, monkeypatch: pytest.M
     assert host_joules() == {'rapl:energy_j{package="intel-rapl:0"}': 5.0}
     monkeypatch.setitem(sys.modules, "pynvml", library(gpus=1))
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
-        asked = {"concurrency": 2, "request_count": 40, "metrics_url": ["none"], "gpu_metrics": True}
+        asked = {"concurrency": 2, "request_count": 20, "metrics_url": ["none"], "gpu_metrics": True}
         (found,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
+    rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet").to_pydict()
+    assert all(-1e8 <= at < found.observed.seconds * 1e9 + 2e9 for at in rows["time_ns"])
+    assert found.run_json["server_metrics"]['nvml:utilization_percent{gpu="0"}']["mean"] == 87
     energy = found.summary_json["energy"]
     seconds, tokens = found.summary.window_s, found.summary.output_tokens_per_second * found.summary.window_s
     assert energy["mean_gpu_watts"] == pytest.approx(300, rel=0.01)
@@ -237,11 +241,11 @@ def test_amd_s_library_gives_the_joules_of_its_gpus(counter: bool, tmp_path: Pat
     assert found['amdsmi:memory_used_bytes{gpu="0"}'] == 2**30
     assert 'amdsmi:utilization_percent{gpu="0"}' not in found
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
-        asked = {"concurrency": 2, "request_count": 40, "metrics_url": ["none"], "gpu_metrics": True}
+        asked = {"concurrency": 2, "request_count": 20, "metrics_url": ["none"], "gpu_metrics": True}
         (run,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
     energy = run.summary_json["energy"]
     assert energy["by"] == ("energy counters" if counter else "power read once a second")
-    assert energy["joules_per_output_token"] == pytest.approx(750 * run.summary.window_s / 200, rel=0.01)
+    assert energy["joules_per_output_token"] == pytest.approx(750 * run.summary.window_s / 100, rel=0.01)
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     with pytest.raises(InputError, match="amdsmi"):
         DriverGpus()
@@ -264,6 +268,7 @@ class RisingPower(http.server.BaseHTTPRequestHandler):
         """Nothing."""
 
 
+@pytest.mark.live
 def test_joules_of_a_token_by_dcgm_s_page_are_those_of_the_power_curve(tmp_path: Path) -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RisingPower)
     threading.Thread(target=server.serve_forever, daemon=True).start()
