@@ -12,7 +12,6 @@ import tonnage
 from tonnage import api
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.results.store import write_run
 from tonnage.workload.burstiness import spread
 
 FILES = Path(__file__).parents[1] / "bench" / "fixtures"
@@ -50,14 +49,6 @@ def test_genai_perf_without_counts_gives_its_moments(tmp_path: Path) -> None:
     tokenizer = FILES / "genai-perf" / "tokenizer.json"
     assert run(["import", str(GENAI_PERF), "--output", str(tmp_path / "run"), "--tokenizer", str(tokenizer)]) == 0
     assert np.abs(np.array(simulated(tmp_path / "run")[0]) - due).max() <= ROUNDED_NS
-
-
-def test_a_run_folder_is_a_trace(tmp_path: Path) -> None:
-    made = tonnage.simulate(model="llama-3.1-8b", isl="lognormal:500,300", osl="20", request_rate=4, requests=100)
-    write_run(tmp_path / "run", made.scenario(), made.requests, made.summary, {})
-    due, isl, osl = simulated(tmp_path / "run")
-    assert np.diff(due).tolist() == np.diff(made.requests.due_ns).tolist()
-    assert (isl, osl) == (made.requests.isl.tolist(), made.requests.osl.tolist())
 
 
 SEEDS = 8

@@ -56,32 +56,23 @@ def test_a_file_values_and_a_scenario_ask_the_same(tmp_path: Path) -> None:
     assert repr(asked(None, model="llama-3-8b", isl=100, osl=20, gpu="l40s", request_rate=2)) == repr(asked(path, request_rate=2))
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
+def test_what_cannot_be_simulated_is_refused() -> None:
+    for change, says in [
         ({"search": {"gpu": "l40s,h100"}}, "gpu: l40s, h100 are several; one deployment is simulated, so name one of them"),
         ({"search": {"pp": 2}}, "pp: an engine in pipeline stages is sized"),
         ({"lengths": {"isl": 100}}, "osl: missing; for example model llama-3.1-8b"),
         ({"model": None}, "model: missing; for example"),
-    ],
-)
-def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        asked({**SCENARIO, **change})
-    assert str(caught.value).startswith(says)
-
-
-@pytest.mark.parametrize(
-    ("demand", "says"),
-    [
+    ]:
+        with pytest.raises(InputError) as caught:
+            asked({**SCENARIO, **change})
+        assert str(caught.value).startswith(says)
+    for demand, says in [
         ({}, "concurrency, request_rate: neither given; give one of them"),
         ({"peak_rps": 30}, "concurrency, request_rate: neither given; the demand of 30 requests/s is for all instances"),
-    ],
-)
-def test_a_demand_is_no_load_of_one_instance(demand: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        asked({**SCENARIO, "demand": demand}, osl=20)
-    assert str(caught.value).startswith(says)
+    ]:
+        with pytest.raises(InputError) as caught:
+            asked({**SCENARIO, "demand": demand}, osl=20)
+        assert str(caught.value).startswith(says)
 
 
 def test_every_fault_of_a_file_is_told_by_its_key_and_of_an_argument_by_its_name(tmp_path: Path) -> None:
@@ -126,21 +117,15 @@ def test_simulate_and_size_have_their_pools_from_the_file(file: Path) -> None:
     assert api.ask(file).questions[0].pools is None
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
+def test_size_refuses_what_simulate_alone_understands(tmp_path: Path) -> None:
+    for asked, said in [
         ({"kv_link": "5GB/s"}, "of two pools"),
         ({"queue_order": "shortest-first"}, "sized without this"),
         ({"long_prefill_token_threshold": 512}, "sized without this"),
         ({"arrivals": "mmpp", "mmpp": "2/s for 60s, 20/s for 10s"}, "sized without this"),
-    ],
-)
-def test_size_refuses_what_simulate_alone_understands(asked: dict[str, object], said: str) -> None:
-    with pytest.raises(InputErrors, match=said):
-        api.ask(model="llama-3.1-8b", isl=500, osl=20, peak_rps=4, ttft="p95<=2s", **asked)
-
-
-def test_every_strategy_is_a_key_of_a_scenario(tmp_path: Path) -> None:
+    ]:
+        with pytest.raises(InputErrors, match=said):
+            api.ask(model="llama-3.1-8b", isl=500, osl=20, peak_rps=4, ttft="p95<=2s", **asked)
     (tmp_path / "ranked.yaml").write_text(
         "model: llama-3.1-8b\nlengths: {mixture: 'short-in-short-out 0.5, long-in-short-out 0.5'}\n"
         "search: {engine: vllm, queue_order: priority, shed: true, classes: 'chat 0.7 ttft=1s, batch 0.3', arrivals: mmpp,\n"

@@ -17,22 +17,18 @@ from tonnage.simulator.lesson import LessonConfig
 from tools.typed_arguments import TARGET, module
 
 
-def test_the_arguments_are_those_that_the_scenario_has() -> None:
-    """Run ``python -m tools.typed_arguments`` after a change of ``spec/scenario.py``."""
+def test_help_and_notebooks_see_every_argument() -> None:
+    for function, arguments in [(tonnage.size, SizeArguments), (tonnage.simulate, SimulateArguments)]:
+        found = inspect.signature(function).parameters
+        assert list(found) == ["scenario", "progress", *arguments.__annotations__]
+        assert {part.kind for name, part in found.items() if name != "scenario"} == {inspect.Parameter.KEYWORD_ONLY}
+        assert "float" in str(found["isl"].annotation) or found["isl"].annotation == "Length"
     assert TARGET.read_text(encoding="utf-8") == module()
     assert set(get_type_hints(LessonArguments)) == {part.name for part in fields(LessonConfig)}
     with pytest.raises(TypeError, match="peek_rps"):
         api.ask(model="llama-3-8b", peek_rps=3)
     with pytest.raises(InputErrors, match=r"^stream_interval: 'x' is not a whole number"):
         api.ask(model="llama-3-8b", isl=1, osl=1, peak_rps=3, stream_interval="x")
-
-
-@pytest.mark.parametrize(("function", "arguments"), [(tonnage.size, SizeArguments), (tonnage.simulate, SimulateArguments)])
-def test_help_and_notebooks_see_every_argument(function: object, arguments: type) -> None:
-    found = inspect.signature(function).parameters
-    assert list(found) == ["scenario", "progress", *arguments.__annotations__]
-    assert {part.kind for name, part in found.items() if name != "scenario"} == {inspect.Parameter.KEYWORD_ONLY}
-    assert "float" in str(found["isl"].annotation) or found["isl"].annotation == "Length"
 
 
 # The Python interface says what the command says.

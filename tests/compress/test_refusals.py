@@ -55,14 +55,18 @@ def refused(model: Path, **asked: Any) -> str:
     return str(fault.value)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_of_every_tool_has_a_script_that_python_reads(model: Path, name: str) -> None:
-    for tool in FORMATS[name].methods:
-        found = api.compress(model, output=model.parent / "made", format=name, tool=tool, dry_run=True)
-        assert isinstance(found, str)
-        compile(found, "recipe.py", "exec")
-        assert str(model) in found
-        assert "def compressed()" in found
+def test_every_format_of_every_tool_has_a_script_that_python_reads_and_pins(model: Path) -> None:
+    for name in FORMATS:
+        for tool in FORMATS[name].methods:
+            found = api.compress(model, output=model.parent / "made", format=name, tool=tool, dry_run=True)
+            assert isinstance(found, str)
+            compile(found, "recipe.py", "exec")
+            assert str(model) in found
+            assert "def compressed()" in found
+    for tool in TOOLS:
+        lines = pins(tool).splitlines()
+        assert all(line.count("==") == 1 and "+" not in line for line in lines)
+        assert version(tool)
 
 
 def test_what_is_asked_for_must_be_known_and_fit_the_plan(model: Path) -> None:
@@ -165,10 +169,3 @@ def test_an_original_and_its_checkpoint_are_sized_in_their_own_formats(model: Pa
     (made / MANIFEST).write_text("{}", encoding="utf-8")
     assert run(["size", "--model", f"{made}/config.json", *load]) == 2
     assert "is no manifest of tonnage compress" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_every_package_of_a_tool_is_pinned(tool: str) -> None:
-    lines = pins(tool).splitlines()
-    assert all(line.count("==") == 1 and "+" not in line for line in lines)
-    assert version(tool)

@@ -200,19 +200,6 @@ def sweep(tmp_path: Path) -> Path:
     return tmp_path / "sweep"
 
 
-@pytest.mark.parametrize(
-    ("summary", "why"),
-    [
-        ({}, ""),
-        ({"validity": {"verdict": "INVALID", "reasons": [LATE]}}, LATE),
-        ({"validity": {"verdict": "INVALID", "reasons": [LATE, "b", "c"]}}, f"{LATE}; and 2 more reasons"),
-        ({"validity": {"verdict": "INVALID"}}, "it does not say why"),
-    ],
-)
-def test_only_the_verdict_of_its_own_client_makes_a_run_invalid(summary: dict[str, Any], why: str) -> None:
-    assert why_invalid(summary) == why
-
-
 def test_an_invalid_run_is_no_row_unless_asked_for(sweep: Path) -> None:
     for include, counted in ((False, [1, 4, 16]), (True, [1, 4, 8, 16])):
         invalid = InvalidRuns(include=include)
@@ -221,6 +208,13 @@ def test_an_invalid_run_is_no_row_unless_asked_for(sweep: Path) -> None:
         (met,) = invalid.met
         assert (Path(met.run).name, met.counts) == ("concurrency-8", include)
         assert met.why.startswith(LATE)
+    for summary, why in [
+        ({}, ""),
+        ({"validity": {"verdict": "INVALID", "reasons": [LATE]}}, LATE),
+        ({"validity": {"verdict": "INVALID", "reasons": [LATE, "b", "c"]}}, f"{LATE}; and 2 more reasons"),
+        ({"validity": {"verdict": "INVALID"}}, "it does not say why"),
+    ]:
+        assert why_invalid(summary) == why
 
 
 def commands(sweep: Path) -> dict[str, list[str]]:
@@ -290,15 +284,10 @@ def test_a_group_counts_in_place_of_its_tasks_and_the_first_metric_alone(tmp_pat
         "tiny": TaskScore(metric="acc,none", score=0.6, error=0.075),
         "tiny_gen": TaskScore(metric="exact_match,strict-match", score=0.25, error=0.1),
     }
-
-
-@pytest.mark.parametrize(
-    "text", ["{}", '{"results": {"mmlu": {"acc,none": 0.5}}}', "[1]", '{"results": {"mmlu": 1}, "group_subtasks": []}']
-)
-def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "results_x.json").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="give what lm_eval wrote"):
-        task_scores(tmp_path / "results_x.json")
+    for text in ["{}", '{"results": {"mmlu": {"acc,none": 0.5}}}', "[1]", '{"results": {"mmlu": 1}, "group_subtasks": []}']:
+        (tmp_path / "results_x.json").write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match="give what lm_eval wrote"):
+            task_scores(tmp_path / "results_x.json")
 
 
 # Access logs of single requests: LiteLLM's, a gateway's, and responses of the OpenAI API, read as traffic and as a history.

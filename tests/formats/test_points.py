@@ -92,12 +92,15 @@ def test_a_folder_of_artifacts_is_one_curve(tmp_path: Path) -> None:
         read_points(tmp_path / "none", GIVEN)
 
 
-def test_requests_follow_from_tokens_at_a_fixed_length(tmp_path: Path) -> None:
+def test_requests_follow_from_tokens_and_steadiness_from_both(tmp_path: Path) -> None:
     header = "model,gpu,precision,tp,isl,osl,concurrency,output_tok_s,e2e_ms,source"
     path = written(tmp_path, "t.csv", f"{header}\nm,g,fp16,1,100,200,10,1000,1000,the course\n")
     (p,) = read_points(path)
     assert (p.requests_s, p.source) == (5.0, "the course")
     assert p.steadiness == pytest.approx(0.5)
+    for clients, rate, e2e_ms, steady in [(10, 9.5, 1000, True), (10, 9.4, 1000, False), (None, 1, 1, True)]:
+        assert is_steady({"concurrency": clients, "requests_s": rate, "e2e_ms": e2e_ms}) is steady
+        assert is_steady({"concurrency": clients, "requests_s": None, "e2e_ms": e2e_ms})
 
 
 TABLE = "model,gpu,precision,tp,isl,osl,concurrency,requests_s\nm,g,fp16,1,100,200,10,5\n"
@@ -186,12 +189,6 @@ def test_sizing_reads_every_format_that_scoring_reads(tmp_path: Path) -> None:
             (r["concurrency"], r["request_rate"], r["isl"], r["requests_s"], r["output_tok_s"]) for r in rows
         ]
         assert [p.statistic_ms("ttft", "mean") for p in points] == [r["ttft_ms"] for r in rows]
-
-
-@pytest.mark.parametrize(("clients", "rate", "e2e_ms", "steady"), [(10, 9.5, 1000, True), (10, 9.4, 1000, False), (None, 1, 1, True)])
-def test_one_definition_of_steady(clients: int | None, rate: float, e2e_ms: float, steady: bool) -> None:
-    assert is_steady({"concurrency": clients, "requests_s": rate, "e2e_ms": e2e_ms}) is steady
-    assert is_steady({"concurrency": clients, "requests_s": None, "e2e_ms": e2e_ms})
 
 
 # A report of ``trtllm-bench --report_json`` becomes a point with our definitions, which is sized from.

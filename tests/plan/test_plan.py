@@ -178,10 +178,6 @@ def test_cost_has_its_own_front_where_it_is_known() -> None:
     assert [p.front_gpus for p in found] == [True, True]
     assert [p.front_cost for p in found] == [False, True]
     assert not any(p.front_cost for p in pareto([slow, fast]))
-
-
-def test_deployments_are_compared_at_the_asked_load_where_it_is_known() -> None:
-    """The slower at its own limit is the faster where the load is the same."""
     first, second = one(1, 9.0), one(2, 2.0)
     peaks = tuple(
         replace(

@@ -196,10 +196,6 @@ def test_a_real_engine_refuses_what_it_does_not_heed(field: dict[str, Any]) -> N
     assert refused.value.param in field
 
 
-def test_what_changes_nothing_is_taken_by_a_real_engine_too() -> None:
-    assert read("completions", {"prompt": "x", "logprobs": None, "response_format": {"type": "text"}}, real=True).osl == 16
-
-
 # A text ends where a stop text begins, however it is cut into pieces.
 
 LETTERS = st.text("ab", max_size=12)
@@ -227,16 +223,3 @@ def test_pieces_give_what_the_whole_text_gives(pieces: list[str], stops: list[st
             expected = seen[: min(begins)]
             break
     assert given_out == expected
-
-
-def test_what_comes_after_a_stop_text_is_not_given_out() -> None:
-    texts = StopTexts(["END"])
-    assert [texts.take(piece) for piece in ("so E", "N", "Das ", "more")] == ["so ", "", "", ""]
-    assert texts.found
-    assert texts.rest() == ""
-
-
-def test_without_stop_texts_nothing_is_held() -> None:
-    texts = StopTexts(())
-    assert texts.take("abc") == "abc"
-    assert not texts.found

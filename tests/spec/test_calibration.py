@@ -28,7 +28,7 @@ def written(tmp_path: Path, document: object) -> Path:
     return file
 
 
-def test_a_written_calibration_is_read_back(tmp_path: Path) -> None:
+def test_a_written_calibration_is_read_back_or_refused_by_name(tmp_path: Path) -> None:
     found = read_calibration(written(tmp_path, GOOD))
     assert (found.preset, found.gpu, found.data) == ("nim-2024", "h100-sxm-80gb", "10 points of my.csv, 2026-11-21")
     assert dict(found.multipliers) == {"compute": 0.9, "step_s": 1.25}
@@ -36,22 +36,16 @@ def test_a_written_calibration_is_read_back(tmp_path: Path) -> None:
     for file in (tmp_path / "nowhere.json", written(tmp_path, "{"), written(tmp_path, '{"schema": NaN}'), written(tmp_path, "[]")):
         with pytest.raises(InputError, match="calibrate"):
             read_calibration(file)
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
+    for change, word in [
         ({"schema": "tonnage.plan/1"}, "no calibration"),
         ({"gpu": 7}, "gpu"),
         ({"multipliers": {"warp": 1.0}}, "warp"),
         ({"multipliers": {"step_s": 0.0}}, "step_s"),
         ({"multipliers": {"step_s": 1e6}}, "from 0.05 to 20"),
-    ],
-)
-def test_what_is_no_calibration_is_refused_by_name(tmp_path: Path, change: dict[str, Any], word: str) -> None:
-    with pytest.raises(InputError, match=word) as caught:
-        read_calibration(written(tmp_path, {**GOOD, **change}))
-    assert caught.value.path == ("coefficients",)
+    ]:
+        with pytest.raises(InputError, match=word) as caught:
+            read_calibration(written(tmp_path, {**GOOD, **change}))
+        assert caught.value.path == ("coefficients",)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -55,12 +55,6 @@ def test_a_form_reads_back_as_itself_and_draws_its_mean(text: str) -> None:
     assert drawn.min() >= 1
 
 
-@pytest.mark.parametrize("text", ["uniform:500-3500", "uniform:500-3500+300", "uniform:2000,5000", "1000000", "10000000"])
-def test_a_distribution_is_told_as_it_was_written(text: str) -> None:
-    """An interval was told by its mean and standard deviation, uniform:2000,866.025, and a million as 1e+06."""
-    assert str(parse_lengths(text, "--isl")) == text
-
-
 SHORT = {
     "2k": "2000",
     "2,000": "2000",
@@ -71,10 +65,21 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("text", SHORT)
-def test_short_forms_mean_the_long_ones(text: str) -> None:
-    assert parse_lengths(text, "--isl").mean == parse_lengths(SHORT[text], "--isl").mean
-    assert parse_lengths(text, "--isl").std == parse_lengths(SHORT[text], "--isl").std
+def test_short_forms_mean_the_long_ones_and_distributions_are_told_as_written() -> None:
+    for text, same in SHORT.items():
+        short, long = parse_lengths(text, "--isl"), parse_lengths(same, "--isl")
+        assert (short.mean, short.std) == (long.mean, long.std), text
+    for text in ["uniform:500-3500", "uniform:500-3500+300", "uniform:2000,5000", "1000000", "10000000"]:
+        assert str(parse_lengths(text, "--isl")) == text
+    for text, count, tokens in [
+        ("5x400", 5, 400),
+        ("3 × 300words", 3, 400),
+        ("500", 1, 500),
+        ("75words", 1, 100),
+        ("0", 1, 0),
+        ("2X1e2", 2, 100),
+    ]:
+        assert parse_part(text, "--retrieved") == (count, pytest.approx(tokens))
 
 
 @pytest.mark.parametrize(
@@ -128,14 +133,6 @@ def test_any_text_is_lengths_or_an_input_error(text: str) -> None:
     assert math.isfinite(lengths.std)
     assert lengths.longest >= 1
     assert lengths.draw(5, np.random.default_rng(0)).min() >= 1
-
-
-@pytest.mark.parametrize(
-    ("text", "count", "tokens"),
-    [("5x400", 5, 400), ("3 × 300words", 3, 400), ("500", 1, 500), ("75words", 1, 100), ("0", 1, 0), ("2X1e2", 2, 100)],
-)
-def test_parts_of_a_prompt(text: str, count: int, tokens: float) -> None:
-    assert parse_part(text, "--retrieved") == (count, pytest.approx(tokens))
 
 
 PAIRS = Pairs(isl=(10, 1000, 1000), osl=(900, 5, 7), source="x.csv")
@@ -200,11 +197,6 @@ def test_lengths_of_several_kinds_are_mixed_by_their_shares() -> None:
     question = api.ask(model="llama-3.1-8b", mixture="short-in-short-out 0.7, 4000/30 0.3", peak_rps=3, ttft="p95<=2s").questions[0]
     assert question.pairs is not None
     assert question.isl.mean == pytest.approx(0.7 * 128 + 0.3 * 4000)
-
-
-@pytest.mark.parametrize(
-    "text", ["short-in-short-out", "short 0.5, long 0.5", "rag 0.5, chatbot 0.4", "0/5 1", "100/200 -1", "rag 0, chatbot 1"]
-)
-def test_what_is_no_mixture_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="mixture"):
-        mixture_of(text, "mixture")
+    for text in ["short-in-short-out", "short 0.5, long 0.5", "rag 0.5, chatbot 0.4", "0/5 1", "100/200 -1", "rag 0, chatbot 1"]:
+        with pytest.raises(InputError, match="mixture"):
+            mixture_of(text, "mixture")

@@ -29,15 +29,12 @@ def test_the_formats_of_files(tmp_path: Path) -> None:
     assert (found.due_ns, found.isl, found.osl) == ((0, 52_000_100), (4808, 3180), (10, 8))
     found = read_recording(written(tmp_path / "t.jsonl", MOONCAKE), "--trace")
     assert (found.due_ns, found.isl, found.osl) == ((0, 3_000_000_000), (6758, 7322), (500, 490))
-
-
-@pytest.mark.parametrize(
-    "text", ["timestamp\n5\n5.25\n7\n", "time,timestamp\nx,2024-01-01T00:00:05Z\nx,2024-01-01T00:00:05.25Z\nx,2024-01-01T00:00:07\n"]
-)
-def test_times_alone(text: str, tmp_path: Path) -> None:
-    found = read_recording(written(tmp_path / "t.csv", text), "--trace")
-    assert found.due_ns == (0, 250_000_000, 2_000_000_000)
-    assert found.pairs() is None
+    for text in ["timestamp\n5\n5.25\n7\n", "time,timestamp\nx,2024-01-01T00:00:05Z\nx,2024-01-01T00:00:05.25Z\nx,2024-01-01T00:00:07\n"]:
+        found = read_recording(written(tmp_path / "t.csv", text), "--trace")
+        assert found.due_ns == (0, 250_000_000, 2_000_000_000)
+        assert found.pairs() is None
+    for text in ["1,2,3", "1\n2\n3\n", "hour,rps\n0,1\n1,2\n2,3\n", "share\n1\n2\n3"]:
+        assert load_profile(written(tmp_path / "p.csv", text), "--profile") == (1, 2, 3)
 
 
 def test_the_excerpt_is_as_bursty_as_its_whole_also_stretched_to_a_mean() -> None:
@@ -74,21 +71,15 @@ def test_every_bad_line_is_named(tmp_path: Path) -> None:
     assert [line.split(".csv:")[1][0] for line in caught.value.messages] == ["2", "3"]
     with pytest.raises(InputError, match="is empty"):
         load_profile(written(tmp_path / "e.csv", "\n"), "--profile")
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+    for text, says in [
         ("", "is empty"),
         ("timestamp\n", "holds 0 requests"),
         ("timestamp\n5\n", "holds 1 request;"),
         ("timestamp\n5\n5\n", "same moment"),
         ("t\n1\n", "no column"),
-    ],
-)
-def test_what_is_no_trace_is_refused(text: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=says):
-        read_recording(written(tmp_path / "t.csv", text), "--trace")
+    ]:
+        with pytest.raises(InputError, match=says):
+            read_recording(written(tmp_path / "t.csv", text), "--trace")
 
 
 @settings(max_examples=200)
@@ -107,8 +98,3 @@ def test_any_file_is_a_trace_or_input_errors(text: str, name: str, tmp_path_fact
         return
     assert found.mean_rps > 0
     assert list(found.due_ns) == sorted(found.due_ns)
-
-
-@pytest.mark.parametrize("text", ["1,2,3", "1\n2\n3\n", "hour,rps\n0,1\n1,2\n2,3\n", "share\n1\n2\n3"])
-def test_profiles(text: str, tmp_path: Path) -> None:
-    assert load_profile(written(tmp_path / "p.csv", text), "--profile") == (1, 2, 3)

@@ -39,19 +39,24 @@ def test_the_parts_of_rag_are_its_prompt() -> None:
     assert (said.isl, said.parts) == ("100", {"history": "3x300"})
 
 
-@pytest.mark.parametrize(
-    ("given", "parts"),
-    [
+def test_the_plan_says_what_was_understood_of_the_parts() -> None:
+    for given, parts in [
         ({"turns": 3}, {"retrieved": "5x400", "shared_prefix": "500"}),
         ({"shared_prefix": 800}, {"retrieved": "5x400", "history": "3x300"}),
         ({"turns": 3, "shared_prefix": 800}, {"retrieved": "5x400"}),
         ({"turns": 3, "system_prompt": 400}, {"retrieved": "5x400"}),
         ({}, {}),
-    ],
-)
-def test_turns_make_the_history_and_what_is_shared_is_the_system_prompt(given: dict[str, object], parts: dict[str, str]) -> None:
-    _, said = with_defaults(scenario_of({}, {"use_case": "rag", **given}))
-    assert (said.isl, said.parts) == ("100" if parts else "3500", parts)
+    ]:
+        _, said = with_defaults(scenario_of({}, {"use_case": "rag", **given}))
+        assert (said.isl, said.parts) == ("100" if parts else "3500", parts)
+    asked = {"use_case": "rag", "retrieved": "5x400", "system_prompt": "300words"}
+    (question,) = api.ask(model="llama-3.1-8b", peak_rps=5, **asked).questions
+    assert question.isl.mean == 100 + 400 + 5 * 400 + 3 * 300
+    assert [note_text(note) for note in question.remarks][:2] == [
+        "The use case rag sets: mode streaming, question 100 tokens, OSL 500 tokens, chat history 3x300 tokens, TTFT p95 ≤ 2 s, "
+        "ITL p99 ≤ 250 ms.",
+        "Every prompt is 3,300 tokens longer than what is asked: 400 system prompt + 5 × 400 retrieved passages + 3 × 300 chat history.",
+    ]
 
 
 UNITS = {"isl": "900words", "osl": "800chars"}
@@ -83,14 +88,3 @@ def test_every_use_case_takes_every_form_of_lengths(name: UseCase, flags: str) -
     assert question.mode == PRESETS[name].mode
     assert question.isl.mean > 0
     assert any(isinstance(note, UseCaseDefaults) for note in question.remarks)
-
-
-def test_the_plan_says_what_was_understood_of_the_parts() -> None:
-    asked = {"use_case": "rag", "retrieved": "5x400", "system_prompt": "300words"}
-    (question,) = api.ask(model="llama-3.1-8b", peak_rps=5, **asked).questions
-    assert question.isl.mean == 100 + 400 + 5 * 400 + 3 * 300
-    assert [note_text(note) for note in question.remarks][:2] == [
-        "The use case rag sets: mode streaming, question 100 tokens, OSL 500 tokens, chat history 3x300 tokens, TTFT p95 ≤ 2 s, "
-        "ITL p99 ≤ 250 ms.",
-        "Every prompt is 3,300 tokens longer than what is asked: 400 system prompt + 5 × 400 retrieved passages + 3 × 300 chat history.",
-    ]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from tests.questions import question
 from tests.report.example_plan import full, without_answer
 from tonnage.plan.candidate import Confidence, Identity
@@ -32,27 +30,21 @@ def test_the_cards_are_the_plan_s_own_numbers() -> None:
 # The gaps between tokens beside the speed of reading, in words.
 
 
-@pytest.mark.parametrize(
-    ("mean", "p99", "said"),
-    [
+def test_the_pace_beside_reading_and_a_spread_that_is_assumed() -> None:
+    for mean, p99, said in [
         (0.03, 0.1, "faster than a fast reader (90 ms per token), and p99 is within the 250 ms that readers accept"),
         (0.12, 0.3, "faster than an average reader (200 ms per token), slower than a fast one (90 ms), and p99 is beyond the 250 ms"),
         (0.25, 0.25, "slower than an average reader (200 ms per token), and p99 is within the 250 ms that readers accept"),
-    ],
-)
-def test_the_pace_beside_reading(mean: float, p99: float, said: str) -> None:
-    assert pace_text(mean, p99).startswith(said)
-
-
-# Lengths in words, in every form that a question knows.
-
-
-def test_a_spread_that_is_assumed_is_said_once() -> None:
+    ]:
+        assert pace_text(mean, p99).startswith(said)
     asked = replace(full().scenario, isl="2000+-20%", osl="200+-20%")
     both, one = (LengthsVary(which=which, share=0.2) for which in (("isl", "osl"), ("osl",)))
     assert lengths_text(replace(full(), scenario=asked, notes=(both,))) == "2,000 tokens in, 200 out (lengths within ±20%, assumed)"
     assert lengths_text(replace(full(), scenario=asked, notes=(one,))) == "2,000 ± 20% tokens in, 200 out (answers within ±20%, assumed)"
     assert lengths_text(replace(full(), scenario=asked, notes=())) == "2,000 ± 20% tokens in, 200 ± 20% out"
+
+
+# Lengths in words, in every form that a question knows.
 
 
 # No GPU that was asked for vanishes: each without a deployment inside the limits is named with its nearest reason.

@@ -207,20 +207,9 @@ def test_the_peak_names_every_limited_statistic_beside_its_limit_and_the_mean_of
     assert "TTFT" not in at_peak_text(unmeasured, limits)
 
 
-@pytest.mark.parametrize(
-    ("share", "text"), [(0.949, "94%"), (0.8, "80%"), (0.9951, "over 99%"), (0.99, "99%"), (0.004, "under 1%"), (0.29, "29%")]
-)
-def test_a_chance_is_never_rounded_up(share: float, text: str) -> None:
-    assert chance_text(share) == text
-
-
-def swing(name: str, systems: int | None, exact: float | None, gpus: int = 0) -> Swing:
-    low = Changed(change=-0.2, systems=1, systems_exact=0.5, deployment=None, reason=None)
-    high = Changed(change=0.2, systems=systems, systems_exact=exact, gpus=gpus, deployment=OTHER, reason=None)
-    return Swing(input=name, low=low, high=high)  # type: ignore[arg-type]
-
-
-def test_the_risk_is_read_off_the_sensitivity_in_systems_or_where_these_differ_in_gpus() -> None:
+def test_what_a_chance_and_the_risk_say() -> None:
+    for share, text in [(0.949, "94%"), (0.8, "80%"), (0.9951, "over 99%"), (0.99, "99%"), (0.004, "under 1%"), (0.29, "29%")]:
+        assert chance_text(share) == text
     calm = Sensitivity(systems=2, systems_exact=1.5, swings=(swing("isl", 2, 1.6), swing("rate", 2, 1.8)), relaxed=None)
     assert riskiest_text(calm) == "no input 20% higher takes more GPUs; more requests come nearest (1.80 systems exactly)"
     moved = replace(calm, swings=(*calm.swings, swing("osl", 4, 3.2)))
@@ -229,6 +218,12 @@ def test_the_risk_is_read_off_the_sensitivity_in_systems_or_where_these_differ_i
     assert riskiest_text(dead) == "with 20% slower steps nothing meets the limits"
     racks = replace(calm, swings=(swing("isl", 2, 1.6, gpus=16), swing("osl", 1, 0.4, gpus=72)))
     assert riskiest_text(racks, 8) == "with 20% longer answers it takes 72 GPUs of h100-sxm-80gb in place of 16"
+
+
+def swing(name: str, systems: int | None, exact: float | None, gpus: int = 0) -> Swing:
+    low = Changed(change=-0.2, systems=1, systems_exact=0.5, deployment=None, reason=None)
+    high = Changed(change=0.2, systems=systems, systems_exact=exact, gpus=gpus, deployment=OTHER, reason=None)
+    return Swing(input=name, low=low, high=high)  # type: ignore[arg-type]
 
 
 def test_the_router_is_worth_what_a_plain_service_would_need() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,11 @@ import pytest
 
 from tonnage.evidence.rows import LoadedRows, StaticRows, errors, robust
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import find_gpu
 from tools.fit.data import CURVE, FILES, curve_rows
 from tools.fit.fit import CALIBRATED, shipped_form
 from tools.fit.fitting import mape
 from tools.fit.folds import held_out_folds
-from tools.fit.formats import FORMATS, kernel_shares
+from tools.fit.formats import FORMATS
 from tools.fit.solving import rounded, solve
 from tools.fit.terms import CURRENT, NIM, STATIC, TIED, Layout, constants, layout
 
@@ -185,36 +183,3 @@ def test_a_left_out_group_of_nim_is_still_predicted() -> None:
     assert found["requests_s"] < 6
     assert found["ttft_ms"] < 12
     assert found["ttft_p95_ms"] < 14
-
-
-# The priors of formats: each with its source, and those of kernels as the tables of measured matrix products give them.
-
-
-def tables() -> Path | None:
-    """The measured matrix products in the installed wheel aiconfigurator-core."""
-    spec = find_spec("aiconfigurator_core")
-    places = [] if spec is None else list(spec.submodule_search_locations or ())
-    return next((found for place in places if (found := Path(place) / "systems" / "data").is_dir()), None)
-
-
-TABLES = tables()
-
-
-@pytest.mark.accuracy
-@pytest.mark.skipif(TABLES is None, reason="needs the wheel aiconfigurator-core")
-@pytest.mark.parametrize(
-    ("dtype", "name", "arithmetic", "weight_bytes"),
-    [("int8_wo", "int8-wo", "fp16", 1.0), ("int4_wo", "int4-wo", "fp16", 0.5), ("sq", "int8-sq", "int8", 1.0)],
-)
-def test_shares_on_a100_are_those_of_measured_kernels(dtype: str, name: str, arithmetic: str, weight_bytes: float) -> None:
-    gpu = find_gpu("a100-sxm-80gb")
-    file = TABLES / "a100_sxm" / "gemm" / "trtllm" / "1.0.0" / "gemm_perf.parquet"
-    bandwidth = gpu.memory_bandwidth_gb_s * 1e9
-    rate, rate_16 = gpu.flops(arithmetic), gpu.flops("fp16")
-    compute, memory = kernel_shares(file, dtype=dtype, rate=rate, weight_bytes=weight_bytes, rate_16=rate_16, bandwidth=bandwidth)
-    assert compute == pytest.approx(FORMATS[name]["compute"], abs=0.01)
-    if name == "int4-wo":  # the prior lies between this and Marlin's
-        assert memory == pytest.approx(0.57, abs=0.01)
-        assert memory < FORMATS[name]["memory"] < 0.9
-    else:
-        assert memory == pytest.approx(FORMATS[name]["memory"], abs=0.01)

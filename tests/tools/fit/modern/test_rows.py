@@ -7,7 +7,6 @@ import gzip
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
@@ -51,35 +50,26 @@ def sample(folder: Path, *changes: dict[str, str]) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("change", "precision"),
-    [
+def test_formats_and_presets_are_those_of_the_run(tmp_path: Path) -> None:
+    for change, precision in [
         ({"precision": "fp4"}, "mxfp4+kv-fp16"),
         ({"precision": "fp4", "gpu": "B200-SXM"}, "nvfp4+experts+kv-fp16"),
         ({"precision": "fp4", "gpu": "B200-SXM", "kv_precision": "fp8"}, "nvfp4+experts+kv-fp8"),
         ({"model": "DeepSeek-V4-Pro", "precision": "fp8", "gpu": "H200-SXM", "tp": "8.0"}, "mxfp4+rest-fp8+kv-fp16"),
         ({"model": "DeepSeek-R1", "engine": "sglang", "tp": "8.0"}, "fp8+kv-fp8"),
         ({"model": "Kimi-K2.5", "precision": "int4", "tp": "8.0"}, "int4-g32+experts+kv-fp16"),
-    ],
-)
-def test_formats_are_those_of_the_checkpoints(tmp_path: Path, change: dict[str, str], precision: str) -> None:
-    (row,) = select_modern(sample(tmp_path, change)).rows
-    assert row["precision"] == precision
-
-
-@pytest.mark.parametrize(
-    ("change", "preset"),
-    [
+    ]:
+        (row,) = select_modern(sample(tmp_path, change)).rows
+        assert row["precision"] == precision
+    for change, preset in [
         ({}, "vllm-0.32"),
         (CLOUDRIFT, "vllm-0.12"),
         (CLOUDRIFT | {"date": "2026-03-09"}, "vllm-0.19"),
         ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "2025-12-15"}, "tensorrt-llm-1.1"),
         ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "20260522"}, "tensorrt-llm-1.2"),
-    ],
-)
-def test_a_run_of_a_known_day_has_the_preset_of_its_version(tmp_path: Path, change: dict[str, str], preset: str) -> None:
-    (row,) = select_modern(sample(tmp_path, change)).rows
-    assert find_engine(row["engine"]).name == preset
+    ]:
+        (row,) = select_modern(sample(tmp_path, change)).rows
+        assert find_engine(row["engine"]).name == preset
 
 
 def test_the_newest_run_of_a_configuration_counts_and_few_points_of_a_deployment(tmp_path: Path) -> None:
