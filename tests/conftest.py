@@ -6,13 +6,17 @@ passed passes again.
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cyclopts import App
+from cyclopts.argument import ArgumentCollection
 from hypothesis import settings
 
 settings.register_profile("core", max_examples=40, deadline=None, derandomize="CI" in os.environ)  # a busy machine may take long for any
@@ -39,6 +43,25 @@ def plans_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
     own = tmp_path_factory.getbasetemp()  # of this process; with several, they lie in a folder of the run
     with searched_once((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "plans"):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def read_once() -> Iterator[None]:
+    """The arguments of a verb are read off its function once in a process, which takes more than half of a command that is refused."""
+    assemble, known = App.assemble_argument_collection, dict[Any, ArgumentCollection]()
+
+    def once(app: App, **how: Any) -> ArgumentCollection:
+        asked = (app.default_command, *sorted(how.items()))
+        if asked not in known:
+            known[asked] = assemble(app, **how)
+        found = ArgumentCollection(copy.copy(one) for one in known[asked])
+        for one in found:
+            one.tokens = []
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(App, "assemble_argument_collection", once)
         yield
 
 
