@@ -70,36 +70,28 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     assert found.summary["requests"]["unfinished"] <= 4
 
 
+ONE = "--url http://x --concurrency 1 --request-count 1"
 BAD = {
-    "no server": (["--concurrency", "1"], "--url"),
-    "a scheme that is none": (["--url", "ftp://x", "--concurrency", "1", "--request-count", "1"], "ftp"),
-    "a password in the address": (["--url", "http://a:b@x", "--concurrency", "1", "--request-count", "1"], "--api-key-env"),
-    "no load": (["--url", "http://x", "--request-count", "1"], "--concurrency"),
-    "two loads": (["--url", "http://x", "--request-count", "1", "--concurrency", "1", "--request-rate", "1"], "--request-rate"),
-    "no end": (["--url", "http://x", "--concurrency", "1"], "--request-count"),
-    "an endpoint that is none": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--endpoint-type", "chart"], "chat"),
-    "streamed embeddings": (
-        ["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--endpoint-type", "embeddings"],
-        "--streaming",
-    ),
-    "a tokenizer that is not there": (
-        ["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--tokenizer", "no"],
-        "--tokenizer",
-    ),
-    "a limit that is none": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--slo", "soon"], "--slo"),
-    "a flag of the self-test": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--slots", "3"], "selftest"),
-    "a percentile that is none": (
-        ["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--percentiles", "97"],
-        "--percentiles",
-    ),
-    "a header that is none": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--header", "x"], "--header"),
+    "no server": ("--concurrency 1", "--url"),
+    "a scheme that is none": ("--url ftp://x --concurrency 1 --request-count 1", "ftp"),
+    "a password in the address": ("--url http://a:b@x --concurrency 1 --request-count 1", "--api-key-env"),
+    "no load": ("--url http://x --request-count 1", "--concurrency"),
+    "two loads": (f"{ONE} --request-rate 1", "--request-rate"),
+    "no end": ("--url http://x --concurrency 1", "--request-count"),
+    "an endpoint that is none": (f"{ONE} --endpoint-type chart", "chat"),
+    "streamed embeddings": (f"{ONE} --endpoint-type embeddings", "--streaming"),
+    "a tokenizer that is not there": (f"{ONE} --tokenizer no", "--tokenizer"),
+    "a limit that is none": (f"{ONE} --slo soon", "--slo"),
+    "a flag of the self-test": (f"{ONE} --slots 3", "selftest"),
+    "a percentile that is none": (f"{ONE} --percentiles 97", "--percentiles"),
+    "a header that is none": (f"{ONE} --header x", "--header"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_cannot_be_used_gives_one_line_and_exit_code_2(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     flags, part = BAD[name]
-    assert run([*ASKED, *flags]) == 2
+    assert run([*ASKED, *flags.split()]) == 2
     out, err = capsys.readouterr()
     assert not out
     assert len(err.splitlines()) == 1
@@ -136,9 +128,3 @@ def test_a_page_is_written_with_and_without_a_folder(tmp_path: Path, capsys: pyt
     assert "Latency against throughput" in sweep.read_text(encoding="utf-8")
     assert sorted(path.name for path in folder.iterdir()) == ["concurrency-2", "concurrency-4"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.html", "runs", "sweep.html"]
-
-
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    missing = tmp_path / "nowhere" / "run.html"
-    assert run([*VARIED, "--url", "127.0.0.1:9", "--concurrency", "1", "--report", str(missing)]) == 2
-    assert "--report: cannot write" in capsys.readouterr().err

@@ -7,8 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
+from tests.answering import answering
 from tests.bench.test_parts import words_tokenizer
 from tonnage.api.bench import bench, prepare_bench, run_bench
 from tonnage.bench.benchmark import Measured
@@ -34,36 +34,19 @@ def parrot(*, fails_at: int = -1) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     bodies: list[dict[str, Any]] = []
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def reply(path: str, headers: Message, data: bytes) -> tuple[int, bytes]:
+        body = json.loads(data)
+        with lock:
+            bodies.append(body)
+            number = len(bodies) - 1
+        said = {
+            "choices": [{"message": {"role": "assistant", "content": f"answer{number}"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": len(json.dumps(body)), "completion_tokens": 3},
+        }
+        return 500 if number == fails_at else 200, json.dumps(said).encode()
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with lock:
-                bodies.append(body)
-                number = len(bodies) - 1
-            reply = {
-                "choices": [{"message": {"role": "assistant", "content": f"answer{number}"}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": len(json.dumps(body)), "completion_tokens": 3},
-            }
-            data = json.dumps(reply).encode()
-            self.send_response(500 if number == fails_at else 200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", bodies
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(reply) as url:
+        yield url, bodies
 
 
 def measured(url: str, output: Path | None = None, **asked: Any) -> Measured:
@@ -288,13 +271,3 @@ def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(t
         lead = len(made.shared)
         assert len({text[lead : lead + 40] for text in texts}) == 50
         assert {text[:lead] for text in texts} == {made.shared}
-
-
-def test_two_loads_of_one_seed_send_other_words_and_share_only_what_they_should() -> None:
-    """A server's prefix cache would answer the second load sooner if it had seen the prompts of the first."""
-    made = prompts(seed=3, tokenizer=None, shared_tokens=8)
-    first, second = (replace(made, salt=salt).text(0, 60) for salt in (1, 2))
-    assert first.startswith(made.shared)
-    assert second.startswith(made.shared)
-    assert first[len(made.shared) :].split()[:4] != second[len(made.shared) :].split()[:4]
-    assert replace(made, salt=1).text(0, 60) == first

@@ -183,21 +183,6 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("url", "authority", "path"),
-    [
-        ("http://127.0.0.1:8000", "127.0.0.1:8000", ""),
-        ("localhost:8000/", "localhost:8000", ""),
-        ("https://host/prefix/", "host", "/prefix"),
-        ("http://[::1]:80", "[::1]", ""),
-        ("host", "host", ""),
-    ],
-)
-def test_addresses(url: str, authority: str, path: str) -> None:
-    target = parse_url(url)
-    assert (target.authority, target.path) == (authority, path)
-
-
 def test_a_request_has_its_key_and_its_length() -> None:
     head = request_head(parse_url("http://h:1/p"), "/v1/x", key="k", headers=(("X-A", "b"),))
     raw = request_bytes(head, 7, b"{}")

@@ -51,12 +51,6 @@ def test_bad_input_is_one_line_and_exit_code_2(case: str, capsys: pytest.Capture
     assert said in printed.err
 
 
-def test_addresses_and_weights_are_read() -> None:
-    settings = api.gateway_settings(backends=["127.0.0.1:8001", "http://b:8002=2.5"])
-    assert [(target.authority, weight) for target, weight in settings.backends] == [("127.0.0.1:8001", 1.0), ("b:8002", 2.5)]
-    assert settings.host == "127.0.0.1"
-
-
 def test_the_command_serves_says_when_its_port_is_taken_and_ends_when_it_is_told_to() -> None:
     with exact_server(Schedule(ttft_s=0.0, itl_s=0.001), seconds=60) as url:
         command = [sys.executable, "-m", "tonnage", "gateway", "--backend", url, "--port"]

@@ -21,8 +21,6 @@ from tonnage import simulate
 from tonnage.api.bench import bench
 from tonnage.api.running.plans import planned
 from tonnage.cli.main import run
-from tonnage.report.measured import demonstrated
-from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import attained, summarize
 from tonnage.results.requests import Requests
 from tonnage.results.store import write_run
@@ -155,17 +153,6 @@ def test_one_metric_that_differs_decides() -> None:
     assert (FOUND.verdict, late.verdict) == ("agree", "differ")
     assert FOUND.to_json()["predicted"] == {"ttft_ms": 41.0, "tpot_ms": 4.69, "requests_per_second": 12.0}
     assert late.to_json()["measured"]["tpot_ms"] == 6.0
-
-
-def test_the_text_says_what_happened() -> None:
-    text = " ".join(terminal(demonstrated(FOUND)).split())
-    assert "does what the simulator predicts" in text
-    assert "served again 1.5 s later. Of 180 requests 177 completed." in text
-    assert "on the killed instance: 3." in text
-    gone = replace(FOUND, client="INVALID", client_reasons=("the client was late",), failure=replace(FAILURE, back_s=None))
-    text = " ".join(terminal(demonstrated(gone)).split())
-    assert "it was not back when the load ended" in text
-    assert "The client calls its measurement INVALID: the client was late" in text
 
 
 # Joint attainment of a simulated engine: what its clients measure is what the simulator says of the same requests.
