@@ -103,8 +103,6 @@ def test_a_drafter_stands_in_the_command() -> None:
         service_of(drafting, checkpoint=DENSE_CHECKPOINT)
     with pytest.raises(InputError, match="the plan's command takes none"):
         service_of(plan, checkpoint=DENSE_CHECKPOINT, drafter="my/eagle")
-    assert loading("glm-5.2", "mxfp4", "sglang", vendor="AMD").checkpoint == "amd/GLM-5.2-MXFP4"
-    assert loading("glm-5.2", "mxfp4", "sglang").checkpoint == "/models/glm-5.2-mxfp4"
 
 
 # The files of two plans, letter by letter. ``TONNAGE_GOLDEN=write`` writes those that differ.
@@ -212,3 +210,8 @@ def test_what_is_loaded(asked: tuple[str, str, str], checkpoint: str, words: tup
     found = loading(*asked)
     assert (found.checkpoint, found.words) == (checkpoint, words)
     assert f"`{checkpoint}`" in found.told
+
+
+def test_amds_format_is_for_amds_gpus() -> None:
+    assert loading("glm-5.2", "mxfp4", "sglang", vendor="AMD").checkpoint == "amd/GLM-5.2-MXFP4"
+    assert loading("glm-5.2", "mxfp4", "sglang").checkpoint == "/models/glm-5.2-mxfp4"

@@ -32,7 +32,7 @@ def test_tokens_are_those_of_the_image_processors(size: tuple[int, ...]) -> None
     assert [found[0] - 2, found[1] - 2, found[2], found[3] - 2] == expected
 
 
-def test_tokens_are_those_of_the_image_processors_and_other_texts_no_sizes() -> None:
+def test_patches_become_tokens_and_what_is_no_size_is_refused() -> None:
     encoder = find_encoder("gemma-3-27b")
     assert {encoder.tokens(width, 500) for width in (10, 500, 5000)} == {256 + encoder.marks}
     assert encoder.sequences(10, 500) == (4096,)

@@ -180,8 +180,6 @@ BAD = {
         {"api": {"x": {"usd_per_million_input_tokens": 0, "usd_per_million_output_tokens": 1}}},
         "prices.api.x.usd_per_million_input",
     ),
-    "no date": ({"pue": {"value": 1.2, "date": "yesterday"}}, "prices.pue.date"),
-    "no offer": ({"cloud_offer": 3}, "prices.cloud_offer"),
     "an offer that nobody makes": ({"cloud_offer": "specialty"}, "prices.cloud_offer: no offer begins with 'specialty'"),
     "a machine of no GPUs": (
         {"cloud": {"h100": {"x": {"value": 2, "gpus": [8, 0]}}}},

@@ -43,7 +43,6 @@ def test_the_excerpt_is_as_bursty_as_its_whole_also_stretched_to_a_mean() -> Non
     assert found.cv == pytest.approx(13.3, abs=0.1)
     assert found.peak_second == 41
     assert sum(found.counts(60)) == 2000
-    found = read_recording(str(EXCERPT), "--trace")
     faster = found.at_mean(26)
     assert faster.mean_rps == pytest.approx(26, rel=1e-6)
     assert faster.cv == pytest.approx(found.cv, rel=1e-6)

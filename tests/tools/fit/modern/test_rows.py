@@ -14,30 +14,15 @@ from tools.fit.modern.fit import MOST_CLIENTS, MOVED, is_moved, newest, thinned
 from tools.fit.modern.layout import KINDS, modern_layout
 from tools.fit.modern.rows import select_modern
 
-LINE = {
-    "source": "inferencex-dump-2026-07-20",
-    "model": "MiniMax-M2.5",
-    "gpu": "MI355X",
-    "gpus": "4.0",
-    "tp": "4.0",
-    "ep": "1.0",
-    "dp": "1.0",
-    "engine": "vllm",
-    "engine_version": "v0.15.1 .. v0.22.0",
-    "precision": "fp8",
-    "kv_precision": "",
-    "spec_decoding": "none",
-    "isl": "1024",
-    "osl": "1024",
-    "concurrency": "64.0",
-    "ttft_ms_mean": "",
-    "ttft_ms_median": "",
-    "tpot_ms_mean": "",
-    "tpot_ms_median": "20.0",
-    "output_tokens_per_s": "3000.0",
-    "tier": "B",
-    "date": "2025-09-29..2026-07-18",
-}
+COLUMNS = (
+    "source,model,gpu,gpus,tp,ep,dp,engine,engine_version,precision,kv_precision,spec_decoding,isl,osl,concurrency,"
+    "ttft_ms_mean,ttft_ms_median,tpot_ms_mean,tpot_ms_median,output_tokens_per_s,tier,date"
+)
+VALUES = (
+    "inferencex-dump-2026-07-20,MiniMax-M2.5,MI355X,4.0,4.0,1.0,1.0,vllm,v0.15.1 .. v0.22.0,fp8,,none,1024,1024,64.0,"
+    ",,,20.0,3000.0,B,2025-09-29..2026-07-18"
+)
+LINE = dict(zip(COLUMNS.split(","), VALUES.split(","), strict=True))
 CLOUDRIFT = {"source": "cloudrift-deplodock", "gpu": "H200-SXM", "model": "GLM-4.6", "tp": "8.0", "date": "2026-01"}
 
 

@@ -34,19 +34,9 @@ def aggregated() -> dict[str, str]:
 
 def test_a_row_is_one_decode_worker_with_its_share_of_the_clients(tmp_path: Path) -> None:
     (row,) = select_decode_pools(sample(tmp_path, line(clients=98), aggregated())).rows
-    assert row == {
-        "model": "deepseek-r1",
-        "gpu": "gb200-186gb",
-        "precision": "nvfp4+experts",
-        "engine": "tensorrt-llm-1.2",
-        "tp": 8,
-        "dp": 1,
-        "ep": 8,
-        "isl": 922,
-        "osl": 922,
-        "concurrency": 25,
-        "itl_ms": 10.06,
-    }
+    named = [row[name] for name in ("model", "gpu", "precision", "engine")]
+    assert named == ["deepseek-r1", "gb200-186gb", "nvfp4+experts", "tensorrt-llm-1.2"]
+    assert [row[name] for name in ("tp", "dp", "ep", "isl", "osl", "concurrency", "itl_ms")] == [8, 1, 8, 922, 922, 25, 10.06]
 
 
 @pytest.mark.parametrize(("isl", "osl", "clients"), [(1024, 512, 1), (2000, 200, 7), (8192, 2, 64)])

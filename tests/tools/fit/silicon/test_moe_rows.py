@@ -13,43 +13,20 @@ from tools.fit.silicon.moe import OLDER, moe_layout, preset, solve_moe
 from tools.fit.silicon.moe_rows import degrees
 from tools.fit.silicon.silicon_rows import SiliconRows
 
-SPLIT = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
-
-
-def line(split: tuple[int, int, int, int] = (8, 1, 8, 1), dump: str = "2026-03-25.csv", **changed: str) -> dict[str, str]:
-    day = changed.pop("day", "2026-03-01")
-    clients = changed.get("clients", "16")
-    found = {
-        "mode": "agg",
-        "model_path": "MiniMaxAI/MiniMax-M2.5",
-        "system": "h200_sxm",
-        "backend": "vllm",
-        "backend_version": "0.18.0",
-        "precision": "fp8",
-        "batch_size": changed.pop("clients", "16"),
-        "isl": "1024",
-        "osl": "1024",
-        "pp_size": "1",
-        "silicon_data_source": f"source_file={dump}; silicon_concurrency={clients}; measured={day}",
-        "silicon_ttft_ms": "100.5",
-        "silicon_tpot_ms": "12.5",
-    }
-    return found | {name: str(n) for name, n in zip(SPLIT, split, strict=True)} | changed
-
 
 @pytest.mark.parametrize(
-    ("split", "dump", "ran"),
+    ("split", "source", "ran"),
     [
-        ((64, 1, 8, 8), "2026-04-06.csv", (8, 1, 8)),
-        ((1, 64, 8, 8), "2026-04-06.csv", (1, 8, 8)),
-        ((4, 4, 1, 16), "2026-04-06.csv", (4, 1, 4)),
-        ((2, 2, 1, 4), "db", (2, 1, 2)),
-        ((4, 1, 2, 2), "2026-03-25.csv", (4, 1, 2)),
+        ((64, 1, 8, 8), "source_file=2026-04-06.csv", (8, 1, 8)),
+        ((1, 64, 8, 8), "source_file=2026-04-06.csv", (1, 8, 8)),
+        ((4, 4, 1, 16), "source_file=2026-04-06.csv", (4, 1, 4)),
+        ((2, 2, 1, 4), "db-dump/2026-04-27", (2, 1, 2)),
+        ((4, 1, 2, 2), "source_file=2026-03-25.csv", (4, 1, 2)),
     ],
 )
-def test_degrees_are_those_that_ran(split: tuple[int, int, int, int], dump: str, ran: tuple[int, int, int]) -> None:
-    changed = {"silicon_data_source": "db-dump/2026-04-27; silicon_concurrency=16"} if dump == "db" else {}
-    assert degrees(line(split, dump, **changed)) == ran
+def test_degrees_are_those_that_ran(split: tuple[int, int, int, int], source: str, ran: tuple[int, int, int]) -> None:
+    line = dict(zip(("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"), map(str, split), strict=True))
+    assert degrees(line | {"silicon_data_source": f"{source}; silicon_concurrency=16"}) == ran
 
 
 Row = dict[str, object]
