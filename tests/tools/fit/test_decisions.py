@@ -21,6 +21,7 @@ def test_a_plan_counts_on_longer_times_than_predicted() -> None:
     assert (found["decisions"], found["median"], found["near"], found["too much"]) == (6, 1.25, 0.0, 100.0)
     assert (found["sure median"], found["sure too much"]) == (1.0, 0.0)
     assert decided(CURVE[:2], [1.0, 1.0]) == {"decisions": 0}
+    assert decided(CURVE, [1.0] * len(CURVE), ["kind"] * len(CURVE))["near at level"] == 100.0
 
 
 def test_how_much_longer_depends_on_what_was_measured() -> None:

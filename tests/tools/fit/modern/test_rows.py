@@ -81,6 +81,7 @@ def test_formats_are_those_of_the_checkpoints(tmp_path: Path, change: dict[str, 
         (CLOUDRIFT | {"date": "2026-03-09"}, "vllm-0.19"),
         ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "2025-12-15"}, "tensorrt-llm-1.1"),
         ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "20260522"}, "tensorrt-llm-1.2"),
+        ({"model": "GLM-5", "engine": "sglang", "tp": "8.0", "osl": "8192"}, "sglang-0.5"),
     ],
 )
 def test_a_run_of_a_known_day_has_the_preset_of_its_version(tmp_path: Path, change: dict[str, str], preset: str) -> None:
