@@ -28,9 +28,10 @@ import numpy as np
 from tests.bench.corpus import STREAM
 from tests.bench.live import Run, question, run
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.exact_server import Schedule, exact_server, server_log
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.http_response import BrokenReply
 from tonnage.bench.reply import Reply
+from tonnage.bench.selftest import server_log
 from tonnage.bench.steady import find_steady
 from tonnage.bench.validity import Validity, judge
 from tonnage.results.metrics import summarize

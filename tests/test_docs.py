@@ -185,9 +185,17 @@ def test_what_is_not_run_here_is_run_by_a_test() -> None:
 
 
 PYTHON = [(page, block) for page in PAGES for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)]
+LONG = ("autoscaling.md", "python.md")
+"""Pages whose first block takes seconds; ./check --accuracy runs it."""
 
 
-@pytest.mark.parametrize(("page", "block"), PYTHON, ids=[page.name for page, _ in PYTHON])
+def _blocks() -> Iterator[Any]:
+    for (page, block), before in zip(PYTHON, [None, *(page for page, _ in PYTHON)], strict=False):
+        long = page.name in LONG and page != before
+        yield pytest.param(page, block, id=page.name, marks=pytest.mark.accuracy if long else ())
+
+
+@pytest.mark.parametrize(("page", "block"), list(_blocks()))
 def test_python_runs(page: Path, block: str, tmp_path: Path) -> None:
     with checkout(tmp_path), contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(block, page.name, "exec"), {})

@@ -28,19 +28,12 @@ def test_an_error_knows_the_path_and_python_spells_the_argument() -> None:
     assert str(error) == "tp: 3 is too many; lower it or ep"
     assert error.reason == "3 is too many; lower it or ep"
 
-
-def test_the_command_spells_a_flag() -> None:
-    error = InputError(f"{option('demand', 'peak_rps')}: 0 is no rate")
-    assert spelled(error.marked, flag) == "--peak-rps: 0 is no rate"
-
-
-def test_an_error_without_an_option_has_no_path() -> None:
     error = InputError(f"no such file; give {option('trace')}")
     assert (error.path, error.paths) == ((), (("trace",),))
     assert error.reason == str(error) == "no such file; give trace"
 
 
-def test_several_errors_are_spelled_line_by_line() -> None:
+def test_several_errors_are_spelled_line_by_line_and_the_command_spells_flags() -> None:
     errors = InputErrors([f"{option('isl')}: a", f"{option('osl')}: b"])
     assert str(errors) == "isl: a\nosl: b"
     assert errors.messages == ("isl: a", "osl: b")

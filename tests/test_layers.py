@@ -41,6 +41,10 @@ def test_the_files_that_begin_are_there() -> None:
     assert [file for file in files if not file.is_file()] == []
 
 
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def sources() -> list[Path]:
     roots = [PACKAGE / name for name in FLOORS_0_TO_4]
     return sorted(path for root in roots for path in ([root] if root.is_file() else root.rglob("*.py")))
@@ -75,9 +79,9 @@ def faults(tree: ast.AST) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_floors_0_to_4_read_no_clock_environment_or_network(path: Path) -> None:
-    assert faults(ast.parse(path.read_text())) == []
+def test_floors_0_to_4_read_no_clock_environment_or_network() -> None:
+    found = {path.relative_to(PACKAGE).as_posix(): faults(parsed(path)) for path in sources()}
+    assert {name: these for name, these in found.items() if these} == {}
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -89,16 +93,16 @@ def lines_of(function: Function) -> int:
     return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
-def functions_of(text: str) -> list[Function]:
-    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, Function)]
+def functions_of(path: Path) -> list[Function]:
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, Function)]
 
 
 @pytest.mark.parametrize("folder", ["src", "tools", "tests", "benchmarks", "requirements"])
 def test_no_file_is_over_500_lines_and_no_function_over_60(folder: str) -> None:
-    files = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.py")}
+    files = list((ROOT / folder).rglob("*.py"))
     assert files
-    assert [name for name, text in files.items() if len(text.splitlines()) > MOST_LINES] == []
-    functions = [(name, node.name, lines_of(node)) for name, text in files.items() for node in functions_of(text)]
+    assert [path for path in files if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES] == []
+    functions = [(path, node.name, lines_of(node)) for path in files for node in functions_of(path)]
     assert [function for function in functions if function[2] > MOST_LINES_OF_A_FUNCTION] == []
 
 
@@ -107,7 +111,7 @@ def test_what_numba_compiles_takes_at_most_six_arguments() -> None:
     compiled = [
         (path.name, node.name, len(node.args.args) + len(node.args.posonlyargs) + len(node.args.kwonlyargs))
         for path in (PACKAGE / "simulator" / "kernel").rglob("*.py")
-        for node in functions_of(path.read_text(encoding="utf-8"))
+        for node in functions_of(path)
         if any(re.match(r"(part|small|called|njit)\b", ast.unparse(decorator)) for decorator in node.decorator_list)
     ]
     assert len(compiled) > 30

@@ -62,6 +62,7 @@ def test_the_capacity_of_a_queue_is_found_within_three_percent_in_twelve_runs(st
     assert found.interval[0] <= CAPACITY <= found.interval[1]
 
 
+@pytest.mark.accuracy
 def test_random_arrivals_find_the_load_at_which_the_limit_is_met() -> None:
     long = {rate: np.mean([measured(rate, seconds=600, seed=s).summary.e2e_ms.p95 for s in (1, 2, 3)]) for rate in (32.5, 35.0)}
     assert long[32.5] < 390 < long[35.0]
@@ -73,7 +74,7 @@ def test_random_arrivals_find_the_load_at_which_the_limit_is_met() -> None:
 @pytest.mark.parametrize("limit", ["p95<=250ms", "p95<=600ms", "mean<=400ms"])
 def test_the_interval_holds_the_capacity_whatever_room_the_limit_leaves(limit: str) -> None:
     """Arrivals of one rate: the capacity is known, and the limit is met up to it."""
-    found = [search(limit, seed=0, start=start) for start in (5.0, 13.0, 37.0, 71.0)]
+    found = [search(limit, seed=0, start=start) for start in (5.0, 71.0)]
     assert all(each.interval[0] <= CAPACITY <= each.interval[1] for each in found), [each.interval for each in found]
     assert all(each.interval[1] / each.interval[0] < 1.2 for each in found)
 

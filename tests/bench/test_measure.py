@@ -14,8 +14,10 @@ import pytest
 from tests.bench.corpus import HEAD, PLAIN, STREAM, chat, chunked, sse
 from tests.bench.live import question, read_request, run, scripted
 from tonnage.bench import measure
-from tonnage.bench.exact_server import Fault, Schedule, exact_server, server_log
+from tonnage.bench.arguments import Fault
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.receiver import HELD_UP_NS
+from tonnage.bench.selftest import server_log
 from tonnage.results.metrics import summarize
 from tonnage.spec.workload import ClosedLoop, OpenLoop
 
@@ -34,9 +36,9 @@ def fast() -> Iterator[str]:
 
 @pytest.mark.parametrize(("kind", "streaming"), KINDS)
 def test_every_kind_of_endpoint_is_measured(kind: str, streaming: bool, fast: str, tmp_path: Path) -> None:
-    found = run(fast, tmp_path / "run", question(osl="5"), kind=kind, streaming=streaming)
+    found = run(fast, tmp_path / "run", question(osl="15"), kind=kind, streaming=streaming)
     assert found.outcomes == {"": 12}, kind
-    assert set(found.requests.osl) == {0 if kind == "embeddings" else 5}, kind
+    assert set(found.requests.osl) == {0 if kind == "embeddings" else 15}, kind
     assert found.observed.connections == 4
     first, last = found.requests.first_token_ns, found.requests.last_token_ns
     assert (first >= found.requests.sent_ns + 10_000_000).all()
@@ -61,7 +63,10 @@ def test_first_tokens_are_stamped_when_the_server_wrote_them(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("fault", "outcome"),
-    [("429", "HTTP 429"), ("500", "HTTP 500"), ("cut", "cut off"), ("error", "error in the reply"), ("hang", "timed out")],
+    [
+        *(("429", "HTTP 429"), ("500", "HTTP 500"), ("cut", "cut off"), ("error", "error in the reply")),
+        pytest.param("hang", "timed out", marks=pytest.mark.live),
+    ],
 )
 def test_a_fault_is_counted_as_what_it_is(fault: Fault, outcome: str, tmp_path: Path) -> None:
     schedule = Schedule(ttft_s=0.01, itl_s=0.002, fault=fault, fault_every=3)
@@ -129,6 +134,7 @@ def test_several_tokens_in_an_event_share_its_moment_and_its_gap_is_divided(tmp_
     assert found.observed.tally.shared == 12
 
 
+@pytest.mark.live
 def test_latency_counts_from_the_scheduled_time_while_the_server_is_frozen(tmp_path: Path) -> None:
     schedule = Schedule(ttft_s=0.005, itl_s=0.001, freeze_at_s=0.3, freeze_s=0.8)
     with exact_server(schedule, seconds=60) as url:
@@ -149,6 +155,7 @@ def test_a_closed_loop_runs_for_a_time(fast: str, tmp_path: Path) -> None:
     assert found.requests.due_ns.max() <= 500_000_000
 
 
+@pytest.mark.live
 def test_a_time_has_an_end_even_where_the_server_never_answers(tmp_path: Path) -> None:
     with exact_server(Schedule(ttft_s=0.01, itl_s=0.002, fault="hang", fault_every=5), seconds=60) as url:
         began = time.monotonic()

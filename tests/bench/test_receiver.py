@@ -19,8 +19,9 @@ from tests.bench.live import question, run
 from tonnage.api.bench import prepare_bench, run_bench
 from tonnage.bench import receiver as module
 from tonnage.bench.connection import Connection
-from tonnage.bench.exact_server import Schedule, exact_server, server_log
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.receiver import LEAST_PAUSE_NS, MOST_PAUSE_NS, Receiver
+from tonnage.bench.selftest import server_log
 from tonnage.errors import InputError
 from tonnage.results.store import read_run, read_tokens
 from tonnage.spec.workload import ClosedLoop, OpenLoop
@@ -155,7 +156,9 @@ def test_a_load_is_shared_out_without_loss() -> None:
     assert {share.rate for share in shares} == {30.0}
 
 
-@pytest.mark.parametrize("load", [{"concurrency": 6}, {"request_rate": 60}], ids=["closed", "open"])
+@pytest.mark.parametrize(
+    "load", [pytest.param({"concurrency": 6}, id="closed"), pytest.param({"request_rate": 60}, id="open", marks=pytest.mark.live)]
+)
 def test_two_processes_send_every_request_once_into_one_record(load: dict[str, int], tmp_path: Path) -> None:
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.004, fault="500", fault_every=10), seconds=60) as url:
         asked = prepare_bench(url=url, model="m", isl=20, osl=6, request_count=60, workers=2, warmup_request_count=0, **load)

@@ -86,6 +86,7 @@ def on_terminal(answers: list[str], *arguments: str, seconds: float = 120) -> tu
     return shown.replace("\r\n", "\n"), code
 
 
+@pytest.mark.live
 def test_six_questions_end_in_a_plan_and_in_what_repeats_it() -> None:
     shown, code = on_terminal(ANSWERS, "size")
     assert code == 0, shown

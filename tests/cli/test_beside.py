@@ -34,6 +34,7 @@ def test_its_death_does_no_harm() -> None:
     assert second.returncode == -signal.SIGKILL
 
 
+@pytest.mark.live
 @pytest.mark.usefixtures("cold")
 def test_an_interrupt_leaves_no_process() -> None:
     with pytest.raises(KeyboardInterrupt), progress.fleet_compiled_beside() as second:
@@ -41,6 +42,7 @@ def test_an_interrupt_leaves_no_process() -> None:
     assert second.returncode is not None
 
 
+@pytest.mark.live
 @pytest.mark.usefixtures("cold")
 def test_it_ends_with_the_first_process() -> None:
     with progress.fleet_compiled_beside() as second:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.questions import plans_with
 from tests.report.example_plan import HERE, full
 from tonnage.cli.main import VERBS, run
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
@@ -21,11 +22,11 @@ from tonnage.report.writers.terminal import HEIGHT, plot_text
 
 ROOT = Path(__file__).parents[2]
 CHAT = str(ROOT / "examples" / "fleet" / "chat.yaml")
-pytestmark = pytest.mark.usefixtures("plans_of_this_run")
+few_parts = plans_with("explain")
 
 
 @pytest.fixture(scope="module")
-def saved(plans_of_this_run: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("plans")
     before, after = str(folder / "before.json"), str(folder / "after.json")
     assert run(["size", CHAT, "--output", before, "--quiet"]) == 0
@@ -55,17 +56,13 @@ def test_diff_names_what_differs_and_nothing_else(saved: tuple[str, str], capsys
 
 
 @pytest.fixture(scope="module")
-def fleets(plans_of_this_run: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("fleets")
     before, after = str(folder / "before.json"), str(folder / "after.json")
     cases = [CHAT, CHAT.replace("chat", "documents"), "--tp", "1", "--quiet"]
     assert run(["size", *cases, "--objective", "power", "--output", before]) == 0
-    assert (
-        run(
-            ["size", *cases, "--objective", "power", "--mtbf", "800h", "--repair-time", "24h", "--availability", "99.9%", "--output", after]
-        )
-        == 0
-    )
+    repaired = ["--mtbf", "800h", "--repair-time", "24h", "--availability", "99.9%"]
+    assert run(["size", *cases, "--objective", "power", *repaired, "--output", after]) == 0
     return before, after
 
 

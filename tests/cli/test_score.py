@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.questions import plans_with
 from tests.step_times import deployment, written
 from tests.tolerance import Tolerance, check_golden
 from tonnage.cli.main import run
 from tonnage.perf import aiconfigurator
 from tonnage.perf.terms import step_model
 
+few_parts = plans_with()
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "score-step-models.txt"
 STEPS = """\

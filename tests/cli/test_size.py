@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.questions import plans_with
 from tonnage.cli.main import flag, run
 from tonnage.spec.scenario import leaves
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.usefixtures("plans_of_this_run")
+few_parts = plans_with()
 SMALL = ["--gpu", "h100", "--precision", "fp8", "--tp", "1", "--engine", "tensorrt-llm-0.15", "--ttft", "p95<=1s"]
 FLAGS = ["--model", "llama-3-8b", "--isl", "500", "--osl", "20", "--peak-rps", "5", *SMALL]
 SCENARIO = """
@@ -79,22 +80,6 @@ def test_what_was_understood_is_among_the_notes(capsys: pytest.CaptureFixture[st
     assert (said["length-in-words"]["written"], said["length-in-words"]["tokens"]) == ("75words", 100)
 
 
-def test_models_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = [*FLAGS, "--model", "llama-3-8b"]
-    assert run(["size", *flags[2:-2], "--model", "llama-3-8b,llama-3.1-8b"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("Question     llama-3-8b and llama-3.1-8b, ")
-    assert all(f"\n{model} " in text for model in ("llama-3-8b", "llama-3.1-8b"))
-    assert run(["size", *flags[2:-2], "--model", "llama-3-8b,llama-3.1-8b", "--full"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("Models compared\n")
-    assert text.count("Question  ") == 2
-    compared = text.split("Question  ", 1)[0]
-    assert all(word in compared for word in ("MMLU", "68.4", "73.0", "as published"))
-    whole = plan_of([*flags[2:-2], "--model", "llama-3-8b,llama-3.1-8b"], capsys)
-    assert [plan["scenario"]["model"] for plan in whole["plans"]] == ["llama-3-8b", "llama-3.1-8b"]
-
-
 def test_markdown_report_and_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, kept = tmp_path / "plan.html", tmp_path / "plan.json"
     assert run(["size", *FLAGS, "--markdown", "--report", str(page), "--output", str(kept)]) == 0
@@ -126,16 +111,3 @@ def test_what_only_a_simulation_takes_is_refused_beside_measurements(flag: str, 
     asked = ["size", "--benchmarks", str(ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"), "--peak-rps=10", "--ttft=mean<=500ms"]
     assert run([*asked, flag]) == 2
     assert f"{flag.partition('=')[0]}: does not go with --benchmarks" in capsys.readouterr().err
-
-
-def test_measured_files_of_other_tools_are_sized_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.formats.test_measured_files import VLLM
-
-    path = tmp_path / "vllm.json"
-    path.write_text(json.dumps(VLLM), encoding="utf-8")
-    place = ["--gpu", "h100", "--precision", "fp16", "--tp", "1", "--isl", "1000", "--osl", "200"]
-    assert run(["size", "--benchmarks", str(path), "--peak-rps", "20", "--ttft", "mean<=200ms", *place, "--json"]) == 0
-    choice = json.loads(capsys.readouterr().out)["choice"]
-    assert (choice["systems"], choice["engine"]) == (2, "vllm")
-    assert run(["size", "--benchmarks", str(path), "--peak-rps", "20"]) == 2
-    assert capsys.readouterr().err == f"tonnage: {path}: does not say the gpu; give --gpu\n"

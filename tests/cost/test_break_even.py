@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 from tests.plan.candidates import candidate, plan_of
-from tonnage.cost.break_even import Curve, break_even, break_evens, crossings
+from tonnage.cost.break_even import Curve, break_evens, crossings
 from tonnage.cost.cost import api_cost
-from tonnage.cost.options import cloud, hybrid, on_prem
+from tonnage.cost.options import cloud, on_prem
 from tonnage.cost.planned import compare, spent, with_outlook
 from tonnage.plan.cost import BreakEven, Serving, Traffic, WayCost
 from tonnage.plan.fleet import footprint
-from tonnage.report.plans.cost import break_even_text, footprint_text, pays_off_text
+from tonnage.report.plans.cost import footprint_text, pays_off_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.prices import Prices
 
@@ -140,34 +140,6 @@ def test_at_a_jump_the_dearer_cost_begins_above_it() -> None:
     assert [(each.volume, each.first_cheaper_above) for each in found] == [(10.0, False)]
 
 
-@pytest.mark.parametrize(
-    ("second", "words"),
-    [
-        (Curve(base=1.0, slope=0.0), "they cost the same at every volume"),
-        (Curve(base=2.0, slope=0.0), "a is cheaper at every volume up to 100"),
-        (Curve(base=0.0, slope=0.1), "below 10 requests a year b is cheaper, above it a"),
-        (Curve(base=2.0, slope=0.0, jumps=((20.0, -1.5), (30.0, 4.0))), "then the cheaper one changes 2 times"),
-    ],
-)
-def test_break_evens_in_words(second: Curve, words: str) -> None:
-    assert words in break_even_text(break_even(("a", "b"), (Curve(base=1.0, slope=0.0), second), 100.0))
-
-
-def test_the_rented_curve_takes_the_machines_that_cost_least_at_each_volume() -> None:
-    offers = {"one": {"value": 3.0, "gpus": 1}, "eight": {"value": 2.0, "gpus": 8}}
-    api = {"usd_per_million_input_tokens": 0.3, "usd_per_million_output_tokens": 0.3}
-    prices = PRICES.with_overrides({"cloud": {"h100": offers}, "licence_usd_per_gpu_hour": None, "api": api})
-    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=52.0, mean_requests_per_second=10.0)
-    found = by_names(break_evens(traffic, COURSE_SERVING, prices))["cloud", "api"]
-    assert found.first_requests_per_year is not None
-    for volume in (found.first_requests_per_year, found.last_requests_per_year or 0.0):
-        below, above = (
-            cost_at("cloud", volume * side, traffic, COURSE_SERVING, prices) - volume * side * 2_200 * 0.3 / 1e6
-            for side in (1 - NEAR, 1 + NEAR)
-        )
-        assert below * above <= 0
-
-
 def test_jumps_apart_by_rounding_alone_are_one() -> None:
     first = Curve(base=1.0, slope=0.0, jumps=((10.0, 5.0),))
     second = Curve(base=2.0, slope=0.0, jumps=((10.0 * (1 + 1e-12), 5.0),))
@@ -191,28 +163,6 @@ def test_there_is_none_without_a_volume_and_none_with_a_way_that_has_no_price() 
     assert break_evens(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, PRICES) == ()
     pairs = by_names(break_evens(COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides({"cloud": {"h100": None}})))
     assert set(pairs) == {("on-prem", "api")}
-
-
-def test_a_year_of_hours_is_looked_at_no_further_than_can_be() -> None:
-    profile = tuple(100.0 + hour % 97 for hour in range(8_760))
-    traffic = Traffic(
-        peak_requests_per_second=max(profile),
-        mean_requests_per_second=sum(profile) / 8_760,
-        input_tokens=1,
-        output_tokens=1,
-        profile=profile,
-    )
-    small = replace(COURSE_SERVING, requests_per_second_per_instance=0.2)
-    found = break_evens(traffic, small, PRICES)
-    assert traffic.requests_per_year <= found[0].searched_to_requests_per_year < 10 * traffic.requests_per_year
-
-
-def test_a_load_beyond_all_measure_is_still_answered() -> None:
-    traffic = Traffic(peak_requests_per_second=1e9, mean_requests_per_second=5e8, input_tokens=1, output_tokens=1, profile=(0.0, 1e9))
-    found = break_evens(traffic, COURSE_SERVING, PRICES)
-    assert traffic.requests_per_year is not None
-    assert 0 < found[0].searched_to_requests_per_year < traffic.requests_per_year
-    assert hybrid(traffic, COURSE_SERVING, PRICES).total_usd_per_year is not None
 
 
 # What a cost comes to: hand-computed years, the month in which owning has paid off, racks and heat.

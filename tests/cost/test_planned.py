@@ -110,23 +110,12 @@ def test_the_cloud_keeps_an_instance_of_each_pool() -> None:
     assert two > 1.5 * one > 0  # the machines of two GPUs may have another price
 
 
-def test_every_candidate_with_a_price_has_its_place_on_the_front_of_cost() -> None:
-    candidates = (candidate(), candidate(system="8xl4", gpu="l4"))
-    plan = with_cost(plan_of(YEAR, *candidates, pareto=pareto(candidates)), PRICES)
-    assert [point.cost_per_year for point in plan.pareto] == [pytest.approx(595_000), None]
-    assert [point.front_cost for point in plan.pareto] == [True, False]
-
-
 def test_a_job_is_paid_once_and_has_no_front_of_cost() -> None:
     plan = with_cost(plan_of(JOB, candidate(), pareto=pareto([candidate()])), PRICES, today=date(2026, 11, 21))
     assert isinstance(plan.cost, JobCost)
     assert (plan.cost.requests, plan.cost.hours) == (100_000, 1.0)
     assert plan.pareto[0].cost_per_year is None
     assert plan.cost.stale_prices
-
-
-def test_without_a_choice_there_is_nothing_to_pay() -> None:
-    assert cost_of(plan_of(YEAR), PRICES) is None
 
 
 def test_a_plan_with_its_cost_reads_back() -> None:

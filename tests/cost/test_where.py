@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
-from tonnage.cost.cost import api_cost, api_request, system_parts
-from tonnage.cost.options import beyond, instances_on, needed, on_prem, overflow, systems_for
+from tonnage.cost.cost import api_request, system_parts
+from tonnage.cost.options import beyond, instances_on, needed, overflow, systems_for
 from tonnage.cost.planned import compare
 from tonnage.errors import InputError
 from tonnage.plan.cost import WAYS, Serving, Traffic
-from tonnage.plan.document import json_of
-from tonnage.plan.note import CourseWay, EstimatedPrice, NoCost, NoProfile, NotComparable, OnlyPeakKnown, OwnedElectricity, SameAs
+from tonnage.plan.note import CourseWay, NoCost, NoProfile, NotComparable, OwnedElectricity, SameAs
 from tonnage.report.plans.cost import cost_note_texts, course_way_text, takes
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
 PRICES = COURSE_PRICES
-NOTHING = {"systems": {"dgx-h100": None}, "cloud": {"h100": None}}
 
 
 def test_course_own_systems_win_and_its_note_says_why_it_prints_0_44() -> None:
@@ -58,20 +54,6 @@ def test_a_mixture_of_one_thing_is_left_out_and_the_note_says_which() -> None:
     assert [note.same for note in large.notes if isinstance(note, SameAs)] == ["on-prem", "on-prem"]
     alone = compare(small, COURSE_SERVING, PRICES, where=("hybrid", "hybrid-api"))
     assert [way.where for way in alone.ways] == ["hybrid", "hybrid-api"], "nothing else is shown that says it"
-
-
-def test_the_course_s_figure_is_not_given_for_a_part_of_a_system() -> None:
-    """0.00 USD per 1,000 requests was the cost of a sixtieth of a system over what a whole one carries."""
-    small = replace(COURSE_TRAFFIC, peak_requests_per_second=0.5, mean_requests_per_second=0.1)
-    assert not any(isinstance(note, CourseWay) for note in compare(small, COURSE_SERVING, PRICES).notes)
-
-
-def test_where_nothing_is_known_nothing_is_cheapest() -> None:
-    found = compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, PRICES.with_overrides(NOTHING))
-    assert found.cheapest is None
-    assert all(option.reason for option in found.ways)
-    assert found.break_evens == ()
-    assert OnlyPeakKnown() in found.notes
 
 
 def test_old_prices_are_warned_about_on_the_day_given_and_only_those_used() -> None:
@@ -127,54 +109,9 @@ def test_one_way_with_a_price_is_compared_with_nothing() -> None:
     assert not any(isinstance(note, NotComparable) for note in asked.notes), "nothing else was asked for"
 
 
-def test_an_estimated_system_is_said_to_be_one() -> None:
-    served = replace(COURSE_SERVING, gpu="l40s", system="8xl40s")
-    (note,) = (note for note in compare(COURSE_TRAFFIC, served, catalog_prices()).notes if isinstance(note, EstimatedPrice))
-    (text,) = cost_note_texts(note)
-    assert text.startswith(
-        "The price of 8xl40s is an estimate, as no quotation was found: 8 × 8,500 (7,500 to 9,000) USD for each l40s × 1.3"
-    )
-    quoted = compare(COURSE_TRAFFIC, COURSE_SERVING, catalog_prices())
-    assert not any(isinstance(note, EstimatedPrice) for note in quoted.notes)
-
-
-def test_all_five_ways_have_a_price_for_the_course_s_load_with_the_catalog_s_prices() -> None:
-    found = compare(COURSE_TRAFFIC, COURSE_SERVING, catalog_prices(), model="llama-3-8b")
-    left_out = [note.way for note in found.notes if isinstance(note, SameAs)]
-    assert {*left_out, *(way.where for way in found.ways if way.total_usd_per_year is not None)} == set(WAYS)
-
-
-def test_the_default_question_which_knows_only_a_peak_has_several_ways_with_a_price() -> None:
-    peak = replace(COURSE_TRAFFIC, mean_requests_per_second=None)
-    served = replace(COURSE_SERVING, gpu="h200-sxm-141gb", system="dgx-h200")
-    found = compare(peak, served, catalog_prices(), model="llama-3.1-8b")
-    assert [way.where for way in found.ways if way.total_usd_per_year is not None] == ["on-prem", "cloud"]
-    assert {way.reason.code for way in found.ways if way.reason is not None} == {"only-peak"}
-    assert found.cheapest is not None
-
-
 def test_a_negative_minimum_is_refused() -> None:
     with pytest.raises(InputError, match=r"^min_instances: -1"):
         compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, min_instances=-1)
-
-
-@given(traffics(), servings(), price_lists())
-def test_as_json_it_is_complete_and_finite(traffic: Traffic, serving: Serving, prices: Prices) -> None:
-    found = compare(traffic, serving, prices, today=date(2026, 11, 21))
-    document = json.loads(json.dumps(json_of(found), allow_nan=False))
-    assert [way["where"] for way in document["ways"]] == [way.where for way in found.ways]
-    assert document["ways"][0]["total_usd_per_year"] == found.ways[0].total_usd_per_year
-    assert document["cheapest"] == found.cheapest
-    assert {figure["path"] for figure in document["figures"]} >= {"depreciation_years", "pue"}
-
-
-def test_the_manual_names_every_key() -> None:
-    manual = (Path(__file__).parents[2] / "docs" / "cost.md").read_text().partition("## JSON")[2]
-    document = json_of(compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES))
-    option = document["ways"][0]
-    keys = {*document, *option, *document["break_evens"][0], *option["energy"], *option["parts"][0], *document["figures"][0]}
-    keys -= {"usd_per_year_high", "usd_per_1000_requests_exact"}  # written as `_high` and `_exact`
-    assert [key for key in sorted(keys) if f"`{key}`" not in manual] == []
 
 
 # Owned systems with an API for the rest, against brute force over every number of systems.
@@ -212,14 +149,6 @@ def test_the_number_owned_is_the_cheapest_of_all(traffic: Traffic, serving: Serv
     assert math.isclose(cost.total_usd_per_year, min(every.values()), rel_tol=1e-8, abs_tol=1e-4)
     carrying = cost.systems - serving.spare if cost.systems else 0
     assert math.isclose(every[carrying], min(every.values()), rel_tol=1e-8, abs_tol=1e-4)
-
-
-@given(traffics(), servings(), price_lists())
-def test_it_is_never_dearer_than_the_api_alone_or_than_owning_all(traffic: Traffic, serving: Serving, prices: Prices) -> None:
-    cost = overflow(traffic, serving, prices).total_usd_per_year
-    assert cost is not None
-    for way in (api_cost(traffic, prices), on_prem(traffic, serving, prices)):
-        assert cost <= way.total_usd_per_year * (1 + 1e-9)
 
 
 def test_a_base_is_owned_and_the_busy_hour_goes_to_the_api() -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.measurement import Machine, Truth, measured
+from benchmarks.measurement import Machine, Truth
 from tests.questions import contenders, plans_with, question
 from tests.serve.test_chain import flags_of, loads, slower
 from tonnage import api
@@ -32,9 +32,8 @@ from tonnage.perf.terms_file import shipped
 from tonnage.plan.cost import YearlyCost
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import FOLDER
-from tonnage.report.plans.confidence import measurement_section, measurement_text
 from tonnage.results.metrics import summarize
-from tonnage.results.store import read_run, write_run
+from tonnage.results.store import write_run
 from tonnage.simulator.simulate import simulate_many
 from tonnage.sizing.loads.confidence import StepErrors, step_errors
 from tonnage.spec.lengths import parse_lengths
@@ -86,16 +85,6 @@ def test_it_is_worth_the_systems_that_it_saves(plan: Plan) -> None:
     assert found.saved_usd_per_year == pytest.approx(each * found.saved_systems - (found.usd or 0), rel=0.01)
 
 
-def test_a_plan_with_it_is_the_same_when_it_is_read_back(plan: Plan) -> None:
-    written = json.loads(json.dumps(plan.to_json()))
-    assert Plan.from_json(written) == plan
-    assert written["measurement"]["points"] == 10
-    assert written["measurement"]["calibrate"][:2] == ["tonnage", "calibrate"]
-    written["measurement"]["bench"][0][3] = "elsewhere:1"
-    with pytest.raises(Exception, match=r"measurement\.bench.*contradicts"):
-        Plan.from_json(written)
-
-
 def test_bench_takes_the_proposed_commands_as_they_stand(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parsed and checked by the command itself, up to where it would send its first request."""
     found, prepared = plan.measurement, list[Any]()
@@ -138,50 +127,6 @@ def test_measured_as_proposed_the_answer_is_within_one_system_of_the_truth(
     truth = Truth.of(plan, **ASKED).systems(Machine(factor=factor))
     assert abs(again.choice.systems - truth) <= 1
     assert again.measurement is None  # it is measured
-
-
-def test_the_words_name_both_intervals_and_the_saving(plan: Plan) -> None:
-    found = plan.measurement
-    assert found is not None
-    made = replace(
-        found,
-        systems={"50": 5, "80": 8, "95": None},
-        after={"50": 5, "80": 6, "95": 7},
-        expected_systems=6.4,
-        seconds=3600,
-        usd=30.0,
-        saved_usd_per_year=340_000.0,
-    )
-    assert measurement_text(made) == (
-        "10 points (60 min of one system) would narrow 8 systems (5 to …) to 6 (5 to 7); on average 1.6 fewer, 340,000 USD a year"
-    )
-    dear = replace(made, saved_usd_per_year=-1.0)
-    assert measurement_text(dear).endswith("to 6 (5 to 7)")
-    useless = replace(made, after=made.systems, expected_systems=8.0)
-    assert measurement_text(useless) == measurement_text(None) == ""
-    assert not measurement_section(replace(plan, measurement=useless)).blocks
-
-
-def test_a_job_is_not_said_to_gain_from_one() -> None:
-    asked = {name: value for name, value in ASKED.items() if name not in ("peak_rps", "ttft", "tpot")}
-    assert size(**asked, mode="offline", requests=1_000_000, within="2h").measurement is None
-
-
-def test_the_simulation_of_its_worth_measures_what_it_says() -> None:
-    """A row that the benchmark makes up is the prediction itself where nothing scatters, and as much longer where steps are slower."""
-
-    class Nothing:
-        def standard_normal(self, size: int) -> Any:
-            return np.zeros(size)
-
-        def integers(self, most: int) -> int:
-            return 0
-
-    row = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "engine": "tensorrt-llm-1.2"}
-    row |= {"isl": 1000, "osl": 100, "concurrency": 16, "requests": 160}
-    same, longer = (measured(row, Machine(factor=factor), Nothing()) for factor in (1.0, 1.3))  # type: ignore[arg-type]
-    assert longer["itl_ms"] == pytest.approx(1.3 * same["itl_ms"], rel=0.05)
-    assert longer["requests_s"] == pytest.approx(same["requests_s"] / 1.3, rel=0.1)
 
 
 # The points that a measurement takes: what they leave of a variance, beside the closed form of linear Gaussian inference.
@@ -271,16 +216,6 @@ def test_a_run_of_the_shipped_machine_comes_back_exactly(load: dict[str, Any], t
     for name in ("ttft_ms", "ttft_p95_ms", "e2e_ms", "itl_ms"):
         assert loaded.simulated(name)[0] == pytest.approx(loaded.measured[name][0], rel=1e-6), name
     assert loaded.predict(shipped())["itl_ms"][0] == pytest.approx(loaded.measured["itl_ms"][0], rel=1e-6)
-
-
-def test_the_lengths_and_moments_are_those_of_the_record(tmp_path: Path) -> None:
-    loaded = rows_of(tmp_path / "run", request_rate=6.0, requests=40)
-    trace = loaded.workload(0, model=None, turnaround_s=0.0).trace(0)
-    record = read_run(tmp_path / "run").requests
-    order = np.argsort(record.due_ns, kind="stable")
-    assert trace.isl.tolist() == record.isl[order].tolist()
-    assert trace.osl.tolist() == record.osl[order].tolist()
-    assert trace.due_ps.tolist() == (record.due_ns[order] * 1000).tolist()
 
 
 def test_a_folder_that_is_measured_again_is_read_again(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.report.example_plan import full, without_answer
-from tonnage.api import serve_simulated, simulate, write_runs
+from tonnage.api import simulate, write_runs
 from tonnage.api.compare import compare_plan
 from tonnage.api.running.plans import planned
 from tonnage.cli.main import run
@@ -100,13 +100,6 @@ def test_notes_tell_a_closed_loop_failures_and_cached_prompts(tmp_path: Path, pl
     assert "10.0% of the requests of the run did not complete" in notes
     assert "were found in a prefix cache" in notes
     assert "closed loop of 4 clients" in notes
-
-
-def test_what_is_served_of_a_plan_is_what_it_chose(plan: Path) -> None:
-    choice, pool = planned(plan), full().choices["latency_optimal"]
-    assert (choice.deployment.knobs, choice.deployment.engine) == (pool.pool.knobs, "tensorrt-llm-0.15")
-    served = serve_simulated(plan=plan)
-    assert (served.instances, served.model) == (40, "llama-3-8b")
 
 
 def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path: Path, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,4 @@
 import json
-import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -40,14 +39,6 @@ def table(tmp_path: Path, *lines: str) -> Path:
     file = tmp_path / "measured.csv"
     file.write_text("\n".join(lines) + "\n")
     return file
-
-
-def test_stages_are_named_in_the_report() -> None:
-    row = {"model": "llama-3.1-70b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 4, "pp": 2, "isl": 1000, "osl": 50, "concurrency": 8}
-    report = score([row | {"itl_ms": 12.0}])
-    assert (report.predicted, report.worst[0].to_json()["pp"]) == (1, 2)
-    assert report.worst[0].group["deployment"].endswith("tp4 pp2")
-    assert "no measurement of a pipelined engine" in report.worst[0].reason
 
 
 def test_a_rank_has_its_share_of_the_load_and_the_fullest_of_what_does_not_divide() -> None:
@@ -109,13 +100,6 @@ def test_joules_of_a_token_are_scored_with_their_interval() -> None:
     assert report.coverage["joules_per_token"] == 50
 
 
-def test_a_row_names_the_load_that_it_was_measured_at_and_no_other() -> None:
-    told = score([rows(ttft_ms=10.0)[0]]).worst[0].to_json()
-    assert {name: told[name] for name in ("batch", "concurrency", "request_rate") if name in told} == {
-        "concurrency": rows()[0]["concurrency"]
-    }
-
-
 def test_rows_that_were_not_steady_are_apart() -> None:
     truth = predict(read_point(rows()[0]))
     steady = rows(ttft_ms=truth["ttft_ms"], e2e_ms=100.0, requests_s=0.96 * 40)[0]
@@ -159,15 +143,6 @@ def test_a_broken_table_names_file_line_and_column(tmp_path: Path) -> None:
     assert score(table(tmp_path, header, good)).predicted == 1
 
 
-def test_threads_and_progress_change_nothing() -> None:
-    many = [CLOSED | {"requests": 12, "concurrency": c, "ttft_ms": 20.0, "line": c} for c in (1, 2, 3, 4, 5, 6)]
-    seen: list[tuple[int, int, str]] = []
-    one, four = score(many, workers=1), score(many, workers=4, progress=lambda d, n, name: seen.append((d, n, name)))
-    assert one.to_json() == four.to_json()
-    assert [d for d, _, _ in seen] == [1, 2, 3, 4, 5, 6]
-    assert {(n, name) for _, n, name in seen} == {(6, "llama-3-8b")}
-
-
 @pytest.fixture(scope="module")
 def static() -> ScoreReport:
     return score(DATA / "trtllm_static_batch.csv")
@@ -208,13 +183,6 @@ def test_throughput_within_the_target() -> None:
     assert (report.rows, report.predicted) == (388, 388)
     assert report.overall["output_tok_s"].mape < 10
     assert report.overall["output_tok_s"].median_ape < 6
-
-
-def test_expert_parallel_rows_are_predicted() -> None:
-    row = {"model": "mixtral-8x7b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 4, "ep": 4, "isl": 200, "osl": 20, "batch": 4}
-    report = score([{**row, "ttft_ms": 100.0}])
-    assert report.predicted == 1
-    assert report.remarks == ()
 
 
 def test_rows_of_equal_requests_under_load_are_remarked_on() -> None:
@@ -280,21 +248,6 @@ def test_a_static_row_is_predicted_in_every_column() -> None:
     assert 8 < found["peak_gpu_memory_gb"] < 10
 
 
-def test_one_output_token_has_no_time_per_token() -> None:
-    found = predict(read_point(STATIC | {"osl": 1}))
-    assert math.isnan(found["itl_ms"])
-    assert found["e2e_ms"] == found["ttft_ms"]
-
-
-def test_a_row_with_pipeline_stages_takes_rounds_of_all_stages() -> None:
-    row = {"model": "llama-3.1-70b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 2, "isl": 1000, "osl": 50, "concurrency": 1}
-    whole, stages = (predict(read_point(row | {"pp": pp})) for pp in (1, 2))
-    assert whole["itl_ms"] < stages["itl_ms"] < 1.2 * whole["itl_ms"]  # a token goes through both stages, one after the other
-    crowd = row | {"precision": "fp16", "concurrency": 64}
-    alone, together = (predict(read_point(crowd | {"tp": tp, "pp": pp})) for tp, pp in ((4, 1), (4, 2)))
-    assert together["requests_s"] > 1.3 * alone["requests_s"]  # twice the GPUs
-
-
 @settings(max_examples=60, deadline=None)
 @given(step_models(), st.integers(1, 40), st.integers(1, 500), st.integers(1, 60))
 def test_the_closed_form_of_a_static_batch_is_the_simulator(step: StepModel, batch: int, isl: int, osl: int) -> None:
@@ -317,19 +270,6 @@ def test_a_closed_loop_is_grouped_by_what_its_cache_holds() -> None:
     assert cache_group(read_point(REASONS_CLOSED | {"concurrency": 500})) == QUEUES
     assert cache_group(read_point(REASONS_STATIC)) == ""
     assert cache_group(read_point(REASONS_CLOSED | {"model": "llama-3-70b"})) == ""
-
-
-def test_a_cache_that_is_too_small_is_named_first() -> None:
-    words = reason(read_point(REASONS_CLOSED | {"concurrency": 500}), "ttft_ms", steady=False)
-    assert words.startswith("the run was not steady; the KV cache holds ")
-    assert "of 500 clients" in words
-    assert "KV cache holds" not in reason(read_point(REASONS_CLOSED | {"concurrency": 500}), "itl_ms", steady=True)
-
-
-def test_slots_that_clients_share_are_named() -> None:
-    point = read_point(REASONS_CLOSED)
-    few = replace(point, deployment=replace(point.deployment, knobs=replace(point.deployment.knobs, max_batch_size=7)))
-    assert "8 clients share 7 slots" in reason(few, "e2e_ms", steady=True)
 
 
 @pytest.mark.parametrize(
@@ -390,9 +330,3 @@ def test_requests_that_were_not_completed_count_for_nothing() -> None:
     assert found["requests_s"] == pytest.approx(25e9 / ends.max())
     assert found["e2e_ms"] == pytest.approx((ends - whole.due_ns[:25]).mean() / 1e6)
     assert reported_metrics(replace(whole, status=np.full_like(status, REJECTED))) == {}
-
-
-def test_one_token_has_no_time_per_token() -> None:
-    found = reported_metrics(record(osl=1))
-    assert found["ttft_ms"] == found["e2e_ms"]
-    assert not [name for name in found if name.startswith(("tpot", "itl"))]

@@ -15,7 +15,7 @@ H100, L40S = f"{CHAT}&gpu=h100-sxm-80gb", f"{CHAT}&gpu=l40s"
 READY = "!!document.querySelector('.ready')"
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1440, False), pytest.param(390, True, marks=pytest.mark.live)])
 def test_two_plans_side_by_side(address: str, browser: Chromium, width: int, dark: bool) -> None:
     browser.open(f"{base_of(address)}/compare?p={quote(H100)}&p={quote(L40S)}", width, 900, dark=dark)
     until(browser, READY)

@@ -104,6 +104,13 @@ def test_a_deployment_is_watched_until_it_is_stopped(address: str, browser: Chro
     assert hosts_of(browser) == {address.split("/")[2]}
 
 
+def test_the_view_opens_without_a_complaint(address: str, browser: Chromium) -> None:
+    browser.open(f"{base_of(address)}/measure", 1440, 900)
+    until(browser, "!!document.querySelector('#bench .button.strong') && !!document.querySelector('#watch')")
+    assert browser.complaints == []
+
+
+@pytest.mark.live
 def test_runs_are_calibrated_and_sized_again(address: str, browser: Chromium, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Simulated runs stand in for measured ones, so that their verdict does not depend on how busy this machine is."""
     folder = tmp_path_factory.getbasetemp().glob("folder*/page")

@@ -62,6 +62,7 @@ def test_the_six_questions_are_typed_and_answered_and_the_answer_taken_along(vie
     assert hosts_of(browser) == {view.split("/")[2]}
 
 
+@pytest.mark.live
 def test_a_slider_asks_anew_and_the_link_is_the_question(view: str, browser: Chromium) -> None:
     browser.open(view, 1440, 900)
     until(browser, ANSWERED)

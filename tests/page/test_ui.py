@@ -22,6 +22,7 @@ def base(address: str) -> str:
     return base_of(address)
 
 
+@pytest.mark.live
 def test_curl_of_the_docs_gets_a_plan(base: str) -> None:
     commands = re.findall(r"^curl .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert commands

@@ -113,15 +113,6 @@ def test_keys_and_values_of_a_rank_are_split_over_its_gpus_alone() -> None:
     assert kv_bytes_per_token(deployment("qwen3-235b-a22b", tp=4, ep=4)) == 2 * 94 * 1 * 128
 
 
-@given(model=st.sampled_from(["deepseek-v3", "mixtral-8x7b", "gpt-oss-120b"]), tp=st.sampled_from([1, 2, 4, 8]))
-def test_degrees_of_one_are_what_they_were(model: str, tp: int) -> None:
-    d = deployment(model, engine="tensorrt-llm-0.15", tp=tp)
-    same = replace(d, parallelism=Parallelism(tp=tp, dp=1, ep=1))
-    assert step_model(d).coefficients.tolist() == step_model(same).coefficients.tolist()
-    assert step_model(d).coefficients[at.EXPERT_UNEVEN] == 0.0
-    assert weight_bytes(d) == weight_bytes(same)
-
-
 @given(
     split=st.sampled_from([{"tp": 8}, {"tp": 8, "ep": 8}, {"dp": 8, "ep": 8}, {"tp": 2, "dp": 4, "ep": 8}, {"tp": 4, "dp": 2}]),
     tokens=st.integers(1, 4000),
@@ -189,15 +180,6 @@ def test_wide_experts_reach_what_mixtrals_do_and_fitted_widths_what_was_fitted(w
     assert by_width(0.3, 0.8, width) == pytest.approx(share, rel=1e-4)
 
 
-def test_current_engines_multiply_wide_experts_as_the_last_engine_with_such_rows_did() -> None:
-    shares = {}
-    for engine in ("tensorrt-llm-0.15", "tensorrt-llm-1.0", "vllm"):
-        d = deployment("mixtral-8x7b", engine=engine, tp=2)
-        shares[engine] = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine(engine).coefficients).experts.compute
-    assert shares["tensorrt-llm-1.0"] == pytest.approx(shares["tensorrt-llm-0.15"])
-    assert shares["vllm"] == pytest.approx(shares["tensorrt-llm-0.15"])
-
-
 def test_norms_over_all_heads_add_one_small_sum_per_layer_between_gpus() -> None:
     joint = deployment("minimax-m2.5", tp=4)
     apart = replace(joint, model=replace(joint.model, joint_norms=False))
@@ -207,15 +189,6 @@ def test_norms_over_all_heads_add_one_small_sum_per_layer_between_gpus() -> None
         assert with_sums[place] - without[place] == pytest.approx(joint.model.layers * one)
     alone = [step_model(replace(d, parallelism=Parallelism(tp=1))).coefficients for d in (joint, apart)]
     assert (alone[0] == alone[1]).all()
-
-
-def test_a_generation_saves_time_per_layer_only_in_formats_that_it_multiplies() -> None:
-    terms, model, gpu = shipped(), find_model("kimi-k2.5"), find_gpu("b200-sxm-180gb")
-
-    def layer_s(precision: str) -> float:
-        return resolve(terms, model, gpu, find_precision(precision), Parallelism(tp=8), "vllm").experts.layer_s
-
-    assert layer_s("gptq+experts") > layer_s("nvfp4+experts")
 
 
 def test_experts_of_a_random_batch_are_all_read_and_those_of_equal_prompts_are_not() -> None:

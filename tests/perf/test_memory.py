@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deployments import deployment
 from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.links import check_split
 from tonnage.perf.memory import (
     MemoryPlan,
-    activation_bytes_per_token,
     kv_bytes_per_token,
     memory_plan,
     static_peak_bytes,
@@ -24,25 +24,12 @@ from tonnage.perf.memory import (
     window_bytes_per_token,
 )
 from tonnage.perf.memory_equations import equations
-from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus, models
+from tonnage.spec.catalog import engines, gpus, models
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, parse_speculation
-from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
 
 STATIC = Path(__file__).resolve().parents[3] / "shared" / "data" / "trtllm_static_batch.csv"
 needs_data = pytest.mark.skipif(not STATIC.is_file(), reason="the measured data lie beside the repository, not in it")
-
-
-def deployment(model: str, gpu: str, precision: str = "fp16", tp: int = 1, engine: str = "nim-2024") -> Deployment:
-    spec = find_engine(engine)
-    return Deployment(
-        model=find_model(model),
-        gpu=find_gpu(gpu),
-        precision=find_precision(precision),
-        parallelism=Parallelism(tp=tp),
-        engine=spec.name,
-        knobs=default_knobs(spec, find_gpu(gpu)),
-    )
 
 
 @pytest.mark.parametrize(
@@ -57,13 +44,6 @@ def deployment(model: str, gpu: str, precision: str = "fp16", tp: int = 1, engin
 )
 def test_weights(model: str, precision: str, tp: int, gigabytes: float) -> None:
     assert weight_bytes(deployment(model, "h100", precision, tp, "vllm")) / 1e9 == pytest.approx(gigabytes, rel=1e-3)
-
-
-def test_32_bits_take_twice_what_16_take_also_where_no_format_narrows() -> None:
-    wide, half = (memory_plan(deployment("llama-3-8b", "h100", name)) for name in ("fp32", "fp16"))
-    assert wide.weight_bytes == 2 * half.weight_bytes
-    assert wide.kv_bytes_per_token == 2 * half.kv_bytes_per_token
-    assert activation_bytes_per_token(wide.deployment) == pytest.approx(2 * activation_bytes_per_token(half.deployment))
 
 
 def test_an_embedding_on_every_gpu_where_the_engine_replicates_it() -> None:
@@ -175,21 +155,6 @@ def test_peaks_of_static_batches() -> None:
     assert max(errors.values()) < 0.7
 
 
-@needs_data
-def test_batches_that_ran_are_planned_to_fit() -> None:
-    largest: dict[tuple[str, ...], int] = {}
-    with STATIC.open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            key = tuple(row[name] for name in ("model", "gpu", "precision", "tp", "isl", "osl"))
-            largest[key] = max(largest.get(key, 0), int(row["batch"]))
-    short = []
-    for (model, gpu, precision, tp, isl, osl), batch in largest.items():
-        plan = memory_plan(deployment(model, gpu, precision, int(tp), "tensorrt-llm 0.9"))
-        if plan.concurrent_requests(int(isl), int(osl)) < batch:
-            short.append((model, gpu, precision, tp, isl, osl, batch))
-    assert len(short) <= 0.02 * len(largest), short
-
-
 def splits(asked: Deployment) -> bool:
     try:
         check_split(asked)
@@ -262,29 +227,6 @@ def test_degrees_that_the_heads_do_not_allow(tp: int) -> None:
         check_split(deployment("llama-3-8b", "h100", tp=tp))
 
 
-def test_pipelines_are_not_priced() -> None:
-    one = deployment("llama-3-8b", "h100")
-    with pytest.raises(InputError, match=r"^pp: "):
-        memory_plan(replace(one, parallelism=Parallelism(tp=1, pp=2)))
-
-
-def test_equations_give_the_numbers_of_the_plan() -> None:
-    lines = equations(memory_plan(deployment("llama-3-8b", "h100")), 2_000, 200)
-    assert lines[0].startswith("weights = 6,979,321,856 × 2 B + 1,050,673,152 × 2 B")
-    assert lines[0].endswith("= 16.06 GB per GPU")
-    assert any("131,072 B per GPU" in line for line in lines)
-    assert lines[-2] == "KV tokens = 6,572 blocks × 64 = 420,608"
-    assert lines[-1] == "requests of 2,000 + 200 tokens at once = 187 (at most 256 slots)"
-
-
-@given(DEPLOYMENTS)
-def test_equations_are_single_lines(asked: Deployment) -> None:
-    plan = plan_of(asked)
-    for line in equations(plan) if plan else []:
-        assert " = " in line
-        assert "\n" not in line
-
-
 def test_a_latent_vector_is_on_every_gpu_and_its_heads_are_split() -> None:
     one, eight = (deployment("deepseek-r1", "h200", "fp8", tp, "vllm") for tp in (1, 8))
     assert kv_bytes_per_token(one) == kv_bytes_per_token(eight) == 61 * 576
@@ -293,13 +235,6 @@ def test_a_latent_vector_is_on_every_gpu_and_its_heads_are_split() -> None:
     with pytest.raises(InputError, match=r"128 query"):
         check_split(replace(eight, parallelism=Parallelism(tp=3)))
     assert any("61 layers × (512 + 64) latent × 1 B = 35,136 B" in line for line in equations(memory_plan(eight)))
-
-
-def test_deepseek_in_8_bits_fits_8_h200_and_not_8_h100() -> None:
-    """671 GB of FP8 weights against 1,128 and 640 GB."""
-    assert memory_plan(deployment("deepseek-r1", "h200", "fp8", 8, "vllm")).tokens > 100_000
-    with pytest.raises(DoesNotFit, match=r"8 × 80 GB"):
-        memory_plan(deployment("deepseek-r1", "h100", "fp8", 8, "vllm"))
 
 
 def test_a_drafter_takes_memory_for_weights_and_cache() -> None:
@@ -360,12 +295,6 @@ def test_lengths_that_nobody_gave_fit_the_context() -> None:
     assert (api.memory(model="gpt-j-6b", isl=2_000).osl, api.memory(model="gpt-j-6b", osl=2_000).isl) == (48, 48)
     with pytest.raises(InputError, match="exceed the context of gpt-j-6b"):
         api.memory(model="gpt-j-6b", isl=2_000, osl=200)
-
-
-def test_json_tells_of_windows_where_a_model_has_them() -> None:
-    found = api.memory(model="gpt-oss-20b", engine="vllm", isl=2_000, osl=200).to_json()
-    assert (found["kv_bytes_per_token"], found["kv_window_bytes_per_token"], found["kv_window_blocks"]) == (24_576, 24_576, 8)
-    assert not any("window" in name for name in api.memory(model="llama-3-8b", isl=2_000, osl=200).to_json())
 
 
 def test_static_batches_keep_the_last_tokens_of_windows() -> None:

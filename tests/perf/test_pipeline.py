@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from tonnage import api
-from tonnage.errors import DoesNotFit, InputError
+from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.step import batch_seconds, step_seconds
 from tonnage.perf.step_terms import HOST_STEP
 from tonnage.perf.terms import step_model
 from tonnage.spec.deployment import Deployment, Parallelism
-from tonnage.spec.step_times import StepSource
 
 
 def deployment(model: str = "llama-3.1-70b", tp: int = 2, pp: int = 1, gpu: str = "h100-sxm-80gb", precision: str = "fp8") -> Deployment:
@@ -39,12 +38,6 @@ def test_a_token_takes_as_long_as_through_all_layers_and_a_full_pipeline_carries
     assert both == pytest.approx(1.0, rel=0.1)
 
 
-def test_stages_are_priced_by_the_fitted_terms_alone() -> None:
-    d = replace(deployment(pp=2), step_source=StepSource(name="steps.csv"))
-    with pytest.raises(InputError, match="choose PP 1 or step_model fitted"):
-        estimated_instance(d, gpus_per_system=8, prompt_tokens=1000)
-
-
 def test_a_lone_prompt_goes_through_every_stage_one_after_another() -> None:
     one, four = (estimated_instance(deployment(tp=2, pp=pp), gpus_per_system=8, prompt_tokens=8000) for pp in (1, 4))
     first, fourth = (p.step.frontend_s + step_seconds(p.step.coefficients, 8000, 1, 0, 8000 * 8000, 0) for p in (one, four))
@@ -64,8 +57,3 @@ def test_405b_in_16_bits_needs_two_systems_of_eight() -> None:
     halves = estimated_instance(replace(whole, parallelism=Parallelism(tp=8, pp=2)), gpus_per_system=8, prompt_tokens=1000)
     assert halves.memory.tokens > 10_000
     assert halves.memory.weight_bytes * 16 == pytest.approx(2 * 405.9e9, rel=0.02)
-
-
-def test_a_stage_that_does_not_fit_says_how_many_layers_it_has() -> None:
-    with pytest.raises(DoesNotFit, match="PP 2, 63 of 126 layers a stage: weights"):
-        estimated_instance(deployment("llama-3.1-405b", tp=4, pp=2, precision="fp16"), gpus_per_system=8, prompt_tokens=1000)

@@ -1,4 +1,3 @@
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.evidence.rows import errors
-from tonnage.evidence.score import score
 from tonnage.formats.measured_files import read_measured
 from tonnage.perf import residuals
 from tonnage.perf.prediction_error import intervals_of, regime_of
@@ -69,35 +67,6 @@ def test_an_interval_is_of_80_percent_where_no_other_share_is_asked_for() -> Non
     usual = table.interval("e2e_ms", 100.0, regime())
     assert usual == table.interval("e2e_ms", 100.0, regime(), share=0.8)
     assert width(table.interval("e2e_ms", 100.0, regime(), share=0.87)) > width(usual)
-
-
-def test_groups_whose_rows_err_together_need_wider_intervals_than_their_rows_show() -> None:
-    alike, apart = (
-        residual_table(list(held_out(6, 100, of_group=g, of_row=r)), "today")["stretch"]["e2e_ms"]["loaded"]
-        for g, r in ((0.05, 0.005), (0.0, 0.05))
-    )
-    assert alike > apart
-    assert apart == pytest.approx(1.0, abs=0.1)
-
-
-def test_a_regime_with_few_rows_leans_on_the_wider_one() -> None:
-    rows = list(held_out(10, 60, of_group=0.0, of_row=0.05))
-    few = [HeldOut(metric="e2e_ms", log_error=0.5, regime=regime("light", "output"), group="g1", unseen_gpu=False)] * 12
-    table = residuals_of(residual_table([*rows, *few], "today"))
-    assert 0.0 < table.log_error("e2e_ms", regime("light", "output"), 0.5) < 0.25
-    assert table.log_error("e2e_ms", regime("middle"), 0.5) == table.quantiles["e2e_ms"]["loaded"][LEVELS.index(0.5)]
-
-
-def test_gpus_left_out_widen_the_intervals_of_datasheet_gpus() -> None:
-    usual = [
-        HeldOut(metric="itl_ms", log_error=e, regime=regime("small batch"), group=f"m{i % 5}", unseen_gpu=unseen)
-        for unseen, scale in ((False, 0.05), (True, 0.1))
-        for i, e in enumerate(scale * np.random.default_rng(2).standard_normal(400))
-    ]
-    table = residuals_of(residual_table(usual, "today"))
-    assert table.unseen_gpu["itl_ms"]["static"] == pytest.approx(2.0, rel=0.1)
-    known, unseen = (width(table.interval("itl_ms", 1.0, regime("small batch", known_gpu=k))) for k in (True, False))
-    assert unseen == pytest.approx(2 * known, rel=0.15)
 
 
 def test_a_gpu_without_rows_is_less_sure_where_its_vendor_has_few_with_some() -> None:
@@ -275,21 +244,6 @@ def test_regimes() -> None:
     assert regime_of(unseen, isl=200, osl=200, clients=10) == regime("middle", "output", "moe", **NOWHERE, current=True)
     of_no_row = api.deployment_of(model="mixtral-8x7b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="nim-2024")
     assert not regime_of(of_no_row, isl=200, osl=200, clients=10).known_family
-
-
-def test_simulate_and_score_say_how_sure_they_are() -> None:
-    run = api.simulate(model="llama-3-8b", isl=200, osl=50, engine="nim-2024", concurrency=4, requests=40)
-    document = json.loads(json.dumps(run.to_json()))
-    for name, value in (("ttft_ms", run.summary.ttft_ms.mean), ("tpot_ms", run.summary.tpot_ms.mean), ("requests_s", None)):
-        low, high = document["intervals"][name]
-        assert low < high
-        assert value is None or 0.7 * value < low < 1.3 * value
-    what = {"model": "llama-3-8b", "gpu": "h100", "precision": "fp16", "tp": 1, "isl": 200, "osl": 50, "engine": "nim-2024"}
-    e2e = run.summary.e2e_ms.mean
-    rows = [{**what, "concurrency": 4, "requests": 40, "e2e_ms": e2e * factor} for factor in (1.0, 1.01, 0.99, 5.0)]
-    report = score(rows)
-    assert report.coverage["e2e_ms"] == 75.0
-    assert all(set(row.intervals) == {"e2e_ms"} for row in report.worst)
 
 
 def test_a_model_without_rows_has_wider_intervals_and_one_with_newer_kinds_wider_still() -> None:

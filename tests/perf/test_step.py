@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.strategies import ROOFLINE, coefficient_array, draftings, step_models
 from tonnage import api
-from tonnage.perf import pipeline, step, step_terms, vectorised_step
+from tonnage.perf import pipeline, step, vectorised_step
 from tonnage.perf import step_terms as at
-from tonnage.perf.step import Drafting, StepModel, batch_seconds, context_seconds, step_seconds
+from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS, LIMITS, PARTS, TERMS, StepTerm
 from tonnage.perf.vectorised_step import Steps, parts
 from tonnage.plan.plan import TERMS as EXPLAINED
@@ -63,19 +63,6 @@ def test_experts_are_read_as_far_as_tokens_touch_them() -> None:
     assert batch_seconds(c, 100, 100) == pytest.approx(8e-3)
 
 
-def test_alike_tokens_touch_no_more_experts_than_one() -> None:
-    c = coefficient_array(expert_bytes=8e-3, expert_miss=1.0, expert_rest=0.75, norm=1.0)
-    assert batch_seconds(c, 1, 1) == batch_seconds(c, 1000, 1) == pytest.approx(2e-3)
-
-
-def test_experts_are_kernels_of_their_own() -> None:
-    """Dense matrices and experts each join their arithmetic and their reading; the two follow one another."""
-    c = coefficient_array(linear_flops=3e-3, linear_bytes=4e-3, expert_flops=6e-3, expert_bytes=8e-3, norm=2.0)
-    assert batch_seconds(c, 1, 1) == pytest.approx(5e-3 + 10e-3)
-    c[at.EXPERT_BYTES] = 0.0  # a dense model has none
-    assert batch_seconds(c, 1, 1) == pytest.approx(5e-3)
-
-
 def test_a_cuda_graph_spares_a_step_with_prompts_what_launching_costs() -> None:
     c = coefficient_array(host_step=1e-3, host_prefill=2e-3, launches=7e-3, eager=5e-3, graphed_to=64.0, norm=1.0)
     assert step_seconds(c, 60, 1, 4, 0, 0) == pytest.approx(3e-3)
@@ -85,22 +72,9 @@ def test_a_cuda_graph_spares_a_step_with_prompts_what_launching_costs() -> None:
     assert step_seconds(c, 0, 0, 65, 0, 0) == pytest.approx(1e-3)
 
 
-def test_guesses_count_among_the_tokens_of_a_cuda_graph() -> None:
-    c = coefficient_array(host_step=1e-3, launches=7e-3, graphed_to=64.0, norm=1.0)
-    model = StepModel(coefficients=c, frontend_s=0.0, drafting=Drafting(tokens=3, acceptance=0.5, passes=0, coefficients=c))
-    assert model.seconds(48, 1, 4, 0, 0) == pytest.approx(1e-3)
-    assert model.seconds(49, 1, 4, 0, 0) == pytest.approx(7e-3)
-
-
 def test_a_starved_all_reduce_costs_more_between_its_bounds_only() -> None:
     c = coefficient_array(comm_large=2e-3, starved=5e-3, starved_from=70.0, starved_to=269.0, norm=1.0)
     assert [batch_seconds(c, t, 1) for t in (70, 71, 269, 270)] == pytest.approx([2e-3, 7e-3, 7e-3, 2e-3])
-
-
-def test_a_small_all_reduce_is_never_starved() -> None:
-    c = coefficient_array(comm_step=1e-3, comm_large=2e-3, small_tokens=100.0, starved=5e-3, starved_from=70.0, starved_to=269.0, norm=1.0)
-    assert batch_seconds(c, 100, 1) == pytest.approx(1e-3)
-    assert batch_seconds(c, 101, 1) == pytest.approx(7e-3)
 
 
 def test_all_reduces_change_regime_and_never_get_cheaper_by_it() -> None:
@@ -120,18 +94,6 @@ def test_a_one_shot_all_reduce_is_taken_even_where_it_costs_more() -> None:
     c[at.SMALL_TOKENS] = 200.0  # beyond, whichever is faster
     assert batch_seconds(c, 128, 1) == pytest.approx(1e-3 + 128e-4)
     assert batch_seconds(c, 129, 1) == pytest.approx(1.8e-3 + 129 * 2e-5)
-
-
-def test_a_decode_step_is_linear_in_its_context() -> None:
-    times = [step_seconds(ROOFLINE, 0, 0, 7, 0, context) for context in (0, 1000, 2000, 3000)]
-    assert np.diff(times) == pytest.approx(1000 * context_seconds(ROOFLINE, 7))
-
-
-def test_walking_one_context_is_shared_by_the_batch() -> None:
-    c = coefficient_array(context=2e-9, walk=1e-7)
-    assert context_seconds(c, 0) == 0.0
-    assert context_seconds(c, 1) == pytest.approx(1.02e-7)
-    assert context_seconds(c, 100) == pytest.approx(3e-9)
 
 
 def test_blocks_of_heads_run_in_waves_until_they_are_taken_together() -> None:
@@ -156,13 +118,6 @@ def test_the_decode_line_is_the_price_of_a_decode_step() -> None:
         exact = step_seconds(ROOFLINE, 0, 0, b, 0, context) * PS_PER_S
         assert abs(int(a[b]) + int(c[b]) * context - exact) <= 1 + 0.5 * context
         assert math.isclose((int(a[b]) + int(c[b]) * context) / exact, 1.0, rel_tol=1e-3)
-
-
-def test_a_step_with_prompts_takes_no_less_than_its_launches() -> None:
-    c = coefficient_array(host_step=0.001, linear_flops=1e-6, launches=0.004, norm=1.0)
-    assert step_seconds(c, 100, 1, 0, 0, 0) == 0.004
-    assert step_seconds(c, 10_000, 1, 0, 0, 0) == pytest.approx(0.011)
-    assert step_seconds(c, 0, 0, 10, 0, 0) == pytest.approx(0.00101)
 
 
 def test_an_engine_in_its_own_process_hands_out_no_tokens() -> None:
@@ -207,27 +162,6 @@ def named(names: object) -> list[str]:
     return [TERMS[place].name for place in names]
 
 
-def test_each_term_has_its_name_and_place() -> None:
-    assert [term.place for term in TERMS] == list(range(COEFFICIENTS))
-    names = {name.lower(): value for name, value in vars(step_terms).items() if name.isupper() and isinstance(value, int)}
-    assert {term.name: term.place for term in TERMS} | {"coefficients": COEFFICIENTS} == names
-    assert all(term.about and not term.about.endswith(".") for term in TERMS)
-
-
-def test_every_term_is_used_by_both_price_functions() -> None:
-    """The names that a function of ``step`` or ``vectorised_step`` reads are those of all terms."""
-    from tonnage.perf import vectorised_step
-
-    def names(code: object) -> set[str]:
-        inner = [names(const) for const in code.co_consts if hasattr(const, "co_names")]
-        return set(code.co_names).union(*inner)
-
-    for module in (step, vectorised_step):
-        functions = [f for f in vars(module).values() if getattr(f, "__module__", "") == module.__name__ and hasattr(f, "__code__")]
-        read = set().union(*(names(f.__code__) for f in functions))
-        assert {term.name.upper() for term in TERMS} <= read, module.__name__
-
-
 @pytest.mark.parametrize("place", DURATIONS, ids=named(DURATIONS))
 def test_each_duration_is_filed_under_its_part(place: int) -> None:
     """A step in which one duration alone takes time takes as long as the part that the duration belongs to."""
@@ -238,12 +172,6 @@ def test_each_duration_is_filed_under_its_part(place: int) -> None:
     whole = step_seconds(c, *CONTENTS)
     assert whole > 1e-6
     assert found[str(TERMS[place].part)][0] == pytest.approx(whole, rel=1e-9)
-
-
-@pytest.mark.parametrize("place", DURATIONS, ids=named(DURATIONS))
-def test_each_duration_takes_longer_in_a_slower_step(place: int) -> None:
-    model = StepModel(coefficients=alone(place), frontend_s=0.0)
-    assert slower(model, 1.5).seconds(*CONTENTS) == pytest.approx(1.5 * model.seconds(*CONTENTS), rel=1e-9)
 
 
 def test_numbers_that_are_no_durations_stay_in_a_slower_step() -> None:
@@ -348,15 +276,6 @@ def test_each_step_may_be_of_a_deployment_of_its_own(one: StepModel, other: Step
     of = np.arange(len(steps.prefill_tokens)) % 2
     scalar = [step.step_seconds(both[i], *row) for i, row in zip(of, each(steps), strict=True)]
     np.testing.assert_allclose(vectorised_step.step_seconds(both[of].T, steps), scalar, rtol=TOLERANCE)
-
-
-@given(models(), steps_of())
-def test_what_needs_no_power_is_equal_to_the_last_bit(model: StepModel, steps: Steps) -> None:
-    c, decodes = model.coefficients, steps.decode_sequences
-    np.testing.assert_array_equal(vectorised_step.context_seconds(c, decodes), [step.context_seconds(c, int(b)) for b in decodes])
-    if len(c) > at.COEFFICIENTS:
-        tokens = np.append(steps.prefill_tokens, c[at.COEFFICIENTS :: 2])
-        np.testing.assert_array_equal(vectorised_step.tabulated_seconds(c, tokens), [step.tabulated_seconds(c, int(t)) for t in tokens])
 
 
 @given(models(), st.none() | draftings(), steps_of())

@@ -145,7 +145,7 @@ def test_what_went_down_to_host_memory_is_found_and_the_step_waits_for_it() -> N
 
 
 @pytest.mark.parametrize("tiers", [(Tier(blocks=30, block_ps=10**6),), pytest.param((), marks=pytest.mark.accuracy)])
-def test_a_subscriber_rebuilds_the_cache_over_10_000_requests_with_evictions(tiers: Sequence[Tier]) -> None:
+def test_a_subscriber_rebuilds_the_cache_over_many_requests_with_evictions(tiers: Sequence[Tier]) -> None:
     engine = CachedEngine(spec(blocks=60, tiers=tiers))
     publisher = Publisher("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", topic="kv", block_tokens=16)
     sent: list[int] = []
@@ -158,12 +158,12 @@ def test_a_subscriber_rebuilds_the_cache_over_10_000_requests_with_evictions(tie
     follower = Follower(publisher)
     time.sleep(0.2)  # until the subscription has reached the publisher
     rng = random.Random(0)
-    for number in range(10_000):
+    for number in range(2_500):
         prompt = (rng.randrange(8),) * 16 + (rng.randrange(60),) * rng.randrange(1, 60)
         engine.live.add(number, Content(prompt, "", lambda place: place))
         engine.submit(Request(id=number, isl=len(prompt), osl=rng.randrange(1, 20), at=engine.now))
         engine.advance()
-        if number % 1_000 == 999:
+        if number % 500 == 499:
             follower.read(len(sent))
             assert follower.names == engine.names
             engine.forget()

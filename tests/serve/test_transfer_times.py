@@ -190,7 +190,7 @@ def test_only_an_engine_that_has_the_role_takes_the_parameters(sides: Sides) -> 
 
 
 def test_blocks_are_held_until_the_cache_has_left() -> None:
-    slow = replace(LINK, bytes_s=6.4e5)  # a second for each prompt, one after another
+    slow = replace(LINK, bytes_s=3.2e6)  # 0.2 s for each prompt, one after another
     with in_thread(replace(SERVED, instances=1, transfers=("producer", slow))) as server:
         engine = server.service.engines.fleet.instances[0].member.engine  # type: ignore[attr-defined]
         computed(Asking(server.port))

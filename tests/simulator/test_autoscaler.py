@@ -96,25 +96,24 @@ def after(rule: Autoscale, loads: list[list[int]]) -> list[tuple[int, int]]:
 RULE = {"metric": "outstanding", "target": 10.0, "least": 1, "most": 4, "start_s": 30.0, "hold_s": 45.0}
 
 
-def test_more_are_started_at_once_and_serve_when_they_are_ready() -> None:
-    assert after(Autoscale(**RULE), [[30], [30], [30], [10, 10, 10]]) == [(1, 3), (1, 3), (3, 3), (3, 3)]
+@pytest.mark.parametrize(
+    ("loads", "warm", "held"),
+    [
+        ([[30], [30], [30], [10, 10, 10]], 0, [(1, 3), (1, 3), (3, 3), (3, 3)]),  # more are started at once and serve when they are ready
+        ([[5], [20], [20], [20]], 1, [(1, 2), (2, 3), (2, 3), (2, 3)]),  # one that is warm serves at once and is replaced
+        ([[11], [11]], 0, [(1, 1), (1, 1)]),  # within a tenth nothing changes
+        ([[12], [12], [12]], 0, [(1, 2), (1, 2), (2, 2)]),
+        ([[500]] * 4, 0, [(1, 4), (1, 4), (4, 4), (4, 4)]),  # the most is kept
+    ],
+)
+def test_instances_that_serve_and_are_held_after_each_look(loads, warm, held) -> None:
+    assert after(Autoscale(**RULE, warm=warm), loads) == held
 
 
 def test_fewer_serve_only_after_the_hold_and_an_instance_ends_its_requests_first() -> None:
     loads = [[30], [30], [30], [9, 1, 4], [9, 1, 4], [9, 1, 4], [9, 1, 4], [9, 1, 4], [9, 0, 4], [9, 0, 0]]
     found = after(Autoscale(**RULE), loads)
-    assert found[3:6] == [(3, 3)] * 3
-    assert found[6:] == [(2, 3), (2, 3), (2, 3), (2, 2)]
-
-
-def test_a_load_within_a_tenth_changes_nothing_and_the_most_is_kept() -> None:
-    assert after(Autoscale(**RULE), [[11], [11]]) == [(1, 1)] * 2
-    assert after(Autoscale(**RULE), [[12], [12], [12]])[-1] == (2, 2)
-    assert after(Autoscale(**RULE), [[500]] * 4)[-1] == (4, 4)
-
-
-def test_a_warm_instance_serves_at_once_and_is_replaced() -> None:
-    assert after(Autoscale(**RULE, warm=1), [[5], [20], [20], [20]]) == [(1, 2), (2, 3), (2, 3), (2, 3)]
+    assert found[3:] == [(3, 3)] * 3 + [(2, 3), (2, 3), (2, 3), (2, 2)]
 
 
 def test_a_steady_rate_is_served_by_as_many_as_the_target_says_and_the_seconds_are_counted() -> None:

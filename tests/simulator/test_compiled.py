@@ -6,24 +6,18 @@ import hashlib
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numba import njit, typeof, types
-from numba.core.errors import TypingError
 
 from tests.deployments import knobs_of
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator import kernel
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.kernel import compiler, driven, run, warm_up
-from tonnage.simulator.kernel.blocks import blocks_of
-from tonnage.simulator.kernel.compiler import Reference, advance_at, by_reference
-from tonnage.simulator.kernel.driven import Loop, drive
+from tonnage.simulator.kernel import compiler, run, warm_up
+from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.memory import Machine
 from tonnage.spec.workload import Trace
 
@@ -99,71 +93,3 @@ def test_a_loop_is_compiled_once_and_has_an_address() -> None:
     (made,) = body.overloads.values()
     assert made.library.get_pointer_to_function(made.fndesc.llvm_func_name) == drive.address(machine()) > 0
     assert len(entry.signatures) == 1
-
-
-def test_a_part_of_a_loop_is_not_called_from_python() -> None:
-    with pytest.raises(TypeError):
-        blocks_of(5, 2)
-    assert blocks_of.py_func(5, 2) == 3
-
-
-def test_a_machine_of_another_type_is_refused() -> None:
-    warm_up()
-    m = machine()
-    with pytest.raises(TypeError, match="No matching definition"):
-        drive(m._replace(stop=np.zeros(1, np.int32)), 0)
-
-
-def test_a_reference_knows_the_fields_of_its_tuple() -> None:
-    to = Reference(typeof(machine()))
-    assert to.type_of("nothing") is None
-    assert to.type_of("stop") == types.Array(types.int64, 1, "C")
-    assert isinstance(to.type_of("rows"), Reference)
-    assert to.type_of("rows").type_of("preemptions") == types.Array(types.int32, 1, "C")
-    assert to == Reference(typeof(machine())) != Reference(typeof(machine()._replace(stop=np.zeros(1, np.int32))))
-
-
-def test_no_loop_is_called_with_what_it_was_not_compiled_for() -> None:
-    class Other(NamedTuple):
-        numbers: Any
-        name: int
-
-    @njit
-    def call(address, other):
-        return advance_at(address, by_reference(other), 0, 0)
-
-    with pytest.raises(TypingError, match="no loop for a machine of the type"):
-        call(drive.address(machine()), Other(np.zeros(1), 1))
-
-
-def test_threads_that_come_at_once_find_one_loop() -> None:
-    warm_up()
-    fresh = Loop("drive", driven.VERSION)
-    m = machine()
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: fresh.address(m), range(4)))
-    assert len(set(found)) == 1
-
-
-def test_the_type_of_a_call_is_found_once_and_numba_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tonnage.simulator.kernel.quick_compiler import QuickCompiler  # not above: ``record`` is also for a numba without it
-
-    usual: Any = types.Function.get_call_type
-    asked: list[str] = []
-
-    def find(self: Any, *args: Any) -> Any:
-        asked.append(str(self))
-        return usual(self, *args)
-
-    monkeypatch.setattr(types.Function, "get_call_type", find)
-
-    def sums(a: int, b: int) -> int:
-        return ((a + b) + (a + b)) + max(a + b, b + a)
-
-    assert njit(sums)(2, 3) == 15
-    often = asked.count("Function(<built-in function add>)")
-    asked.clear()
-    assert njit(pipeline_class=QuickCompiler)(sums)(2, 3) == 15
-    assert asked.count("Function(<built-in function add>)") == 1 < often
-    found: Any = types.Function.get_call_type
-    assert found is find

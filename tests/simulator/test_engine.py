@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulator.test_kernel import assert_same
-from tests.simulator.test_reference import KNOBS, SGLANG, TICK, VLLM
+from tests.simulator.test_reference import KNOBS, TICK, VLLM
 from tests.strategies import MS, SCHEDULERS, Run, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
@@ -155,25 +155,6 @@ def test_the_kernel_is_the_reference_at_every_cut_and_nothing_is_lost_when_reque
 
 
 @pytest.mark.parametrize("kind", ENGINES)
-@pytest.mark.parametrize("knobs", [KNOBS, VLLM, SGLANG, replace(KNOBS, scheduler="static")])
-def test_a_request_for_this_very_instant_is_in_the_step_that_begins_now(kind, knobs) -> None:
-    engine = kind(TICK, knobs, 100)
-    engine.submit(Request(id=7, isl=5, osl=3, at=0))
-    assert len(engine.advance(MS)) == 1
-    assert engine.now == MS
-    engine.submit(Request(id=3, isl=5, osl=1, at=MS))
-    happened = engine.advance(2 * MS)
-    inside = knobs.scheduler in ("tensorrt-llm", "vllm")
-    expected = {"static": [7], "sglang": [3]}.get(knobs.scheduler, [7, 3])
-    assert happened.ids.tolist() == expected
-    assert happened.at.tolist() == [2 * MS] * len(expected)
-    assert happened.status.tolist() == [UNFINISHED] * (7 in expected) + [COMPLETED] * (3 in expected)
-    assert list(engine.running) == [7]
-    assert list(engine.waiting) == ([3] if knobs.scheduler == "static" else [])
-    assert inside == (len(expected) == 2)
-
-
-@pytest.mark.parametrize("kind", ENGINES)
 def test_an_engine_says_what_it_holds_and_when_it_goes_on(kind) -> None:
     engine = kind(TICK, KNOBS, 100)
     assert engine.next_event() is None
@@ -242,23 +223,6 @@ def test_thousands_of_requests_out_of_order_and_more_entries_than_the_log_holds(
     order = np.argsort(at, kind="stable")
     trace = Trace(due_ps=at[order], isl=np.full(3_000, 20), osl=osl[order], concurrency=0, turnaround_ps=0)
     assert_same(engine.requests(), run(trace, TICK, replace(VLLM, max_batch_size=64, max_num_tokens=512), 2_000))
-
-
-def test_a_router_drives_engines_without_touching_a_scheduler() -> None:
-    """Least outstanding tokens over two engines, one of them with a tenth of the memory, sends it less."""
-    engines = [Engine(TICK, VLLM, blocks) for blocks in (10, 100)]
-    rng = np.random.default_rng(0)
-    chosen = []
-    for number, at in enumerate(np.cumsum(rng.integers(0, 8 * MS, 300)).tolist()):
-        for engine in engines:
-            engine.advance(at)
-        which = min(range(2), key=lambda i: engines[i].outstanding_tokens)
-        engines[which].submit(Request(id=number, isl=16, osl=16, at=at))
-        chosen.append(which)
-    records = [engine.requests() for engine in engines if engine.advance() is not None]
-    assert sum(len(record) for record in records) == 300
-    assert all((record.status == COMPLETED).all() for record in records)
-    assert 0 < chosen.count(0) < chosen.count(1)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)

@@ -18,7 +18,7 @@ from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISH
 from tonnage.simulator.kernel import driven, run, run_recorded
 from tonnage.simulator.kernel.loop import steps_within
 from tonnage.simulator.reference import run_reference
-from tonnage.simulator.request import DECODE_SEQUENCES, IN_ENGINE, PREFILL_SEQUENCES, PREFILL_TOKENS, START, STEP_COLUMNS
+from tonnage.simulator.request import DECODE_SEQUENCES, IN_ENGINE, PREFILL_SEQUENCES, START, STEP_COLUMNS
 from tonnage.spec.arrivals import TrafficClass, with_classes
 from tonnage.spec.deployment import Windows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
@@ -57,7 +57,7 @@ CHANGES = [{}, {"overlap_schedule": True}, {"receive_interval": 7}, {"overlap_sc
 def test_a_leap_over_thousands_of_steps_is_every_one_of_them(scheduler, change, stream):
     """Outputs of hundreds of tokens at a few requests in flight, where nearly every step is one of a leap."""
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="lognormal", mean=400, std=500)}
-    trace = Workload(**lengths, arrivals=OpenLoop(rate=2.0), requests=60).trace(5)
+    trace = Workload(**lengths, arrivals=OpenLoop(rate=2.0), requests=30).trace(5)
     engine, step = replace(ENGINE, scheduler=scheduler, **change), replace(MODEL, stream_s=stream)
     for blocks in (120, 10_000):
         both(trace, step, engine, blocks)
@@ -123,9 +123,9 @@ LOADS = [OpenLoop(rate=25.0), OpenLoop(rate=100.0, process="gamma", cv=4.0), Clo
 @pytest.mark.parametrize(
     ("scheduler", "chunked", "arrivals", "blocks"), in_turn(SCHEDULERS, [False, True], LOADS, [60, 300, 10_000], one_of=6)
 )
-def test_kernel_equals_reference_on_hundreds_of_requests(scheduler, chunked, arrivals, blocks):
+def test_kernel_equals_reference_on_many_requests(scheduler, chunked, arrivals, blocks):
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="normal", mean=60, std=30)}
-    trace = Workload(**lengths, arrivals=arrivals, requests=300).trace(5)
+    trace = Workload(**lengths, arrivals=arrivals, requests=150).trace(5)
     engine = replace(ENGINE, scheduler=scheduler, chunked_prefill=chunked)
     both(trace, MODEL, engine, blocks)
     both(trace, MODEL, engine, blocks, window_ps=2_000 * MS)
@@ -189,28 +189,6 @@ def test_who_lost_its_blocks_before_its_first_token_is_shed_in_time() -> None:
     assert requests.preemptions.tolist() == [0, 0, 1]
 
 
-def test_pre_emption_happens_and_costs_time() -> None:
-    trace = Workload(isl=Lengths(mean=100), osl=Lengths(mean=100), arrivals=ClosedLoop(concurrency=10), requests=30).trace(0)
-    tight, record, _ = both(trace, MODEL, ENGINE, 60)
-    roomy, _, _ = both(trace, MODEL, ENGINE, 10_000)
-    assert tight.preemptions.sum() > 10
-    assert roomy.preemptions.sum() == 0
-    assert (tight.status == COMPLETED).all()
-    assert tight.last_token_ns.max() > roomy.last_token_ns.max()
-    computed = record.steps[:, PREFILL_TOKENS].sum()
-    assert computed > trace.isl.sum()
-
-
-def test_same_input_same_bytes() -> None:
-    work = Workload(isl=Lengths(mean=300), osl=Lengths(kind="normal", mean=50, std=20), arrivals=OpenLoop(rate=20), requests=500)
-    first, second = (run(work.trace(3), MODEL, ENGINE, 500) for _ in range(2))
-    for field in fields(Requests):
-        if field.name not in ("window_ns", "row", "turns"):
-            assert getattr(first, field.name).tobytes() == getattr(second, field.name).tobytes()
-    other = run(work.trace(4), MODEL, ENGINE, 500)
-    assert other.last_token_ns.tobytes() != first.last_token_ns.tobytes()
-
-
 def test_a_window_far_beyond_keeps_only_what_was_sent() -> None:
     count = 100_000
     due, ones = np.full(count, -1, np.int64), np.full(count, 10, np.int64)
@@ -246,14 +224,11 @@ def test_a_stopped_run_ends_between_two_steps() -> None:
     assert (requests.status == UNFINISHED).all()
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [({"max_batch_size": 0}, "max_batch_size"), ({"max_num_tokens": 0}, "max_num_tokens"), ({"tokens_per_block": 0}, "tokens_per_block")],
-)
-def test_impossible_knobs_are_refused(change, words):
+@pytest.mark.parametrize("knob", ["max_batch_size", "max_num_tokens", "tokens_per_block"])
+def test_impossible_knobs_are_refused(knob):
     trace = Workload(isl=Lengths(mean=5), osl=Lengths(mean=5), arrivals=OpenLoop(rate=2), requests=5).trace(0)
-    with pytest.raises(InputError, match=words):
-        run(trace, MODEL, replace(ENGINE, **change), 100)
+    with pytest.raises(InputError, match=knob):
+        run(trace, MODEL, replace(ENGINE, **{knob: 0}), 100)
 
 
 @pytest.mark.parametrize(
@@ -263,13 +238,3 @@ def test_impossible_traces_are_refused(due, isl, osl):
     columns = {name: np.array(values, np.int64) for name, values in {"due_ps": due, "isl": isl, "osl": osl}.items()}
     with pytest.raises(InputError):
         run(Trace(**columns, concurrency=0, turnaround_ps=0), MODEL, ENGINE, 100)
-
-
-def test_a_request_that_never_fits_is_rejected_and_blocks_nobody() -> None:
-    isl = np.array([10, 5_000, 10, 5_000, 10], np.int64)
-    trace = Trace(due_ps=np.full(5, -1, np.int64), isl=isl, osl=np.full(5, 4, np.int64), concurrency=1, turnaround_ps=0)
-    requests, _, _ = both(trace, MODEL, ENGINE, 100)
-    np.testing.assert_array_equal(requests.status, [COMPLETED, REJECTED, COMPLETED, REJECTED, COMPLETED])
-    np.testing.assert_array_equal(requests.instance, [0, -1, 0, -1, 0])
-    assert requests.due_ns[1] == requests.last_token_ns[0]
-    assert requests.due_ns[2] == requests.due_ns[1] + 2_000_000

@@ -49,7 +49,6 @@ ENGINES: list[dict[str, Any]] = [
     {"prefill_ticks": 0.5, "itl_ticks": 0.25, "until": 60.5},
     {"until": 1},
 ]
-GRID = [LessonConfig(batcher=batcher, **load, **engine) for batcher, load, engine in itertools.product(BATCHERS, LOADS, ENGINES)]
 
 
 def mean(values: list[float]) -> float | None:
@@ -126,13 +125,11 @@ def test_the_courses_table(config: LessonConfig, expected: tuple[float, ...]) ->
     assert tuple(got[figure] for figure in FIGURES) == expected
 
 
-def test_the_courses_queue() -> None:
-    assert run_lesson(COURSE[-1][0]).to_json()["final_queue"] == 6
-
-
-@pytest.mark.parametrize("config", GRID)
-def test_the_rules_told_again_give_the_same(config: LessonConfig) -> None:
-    assert run_lesson(config).to_json() == told_again(config)
+@pytest.mark.parametrize("batcher", BATCHERS)
+def test_the_rules_told_again_give_the_same(batcher: str) -> None:
+    for load, engine in itertools.product(LOADS, ENGINES):
+        config = LessonConfig(batcher=batcher, **load, **engine)
+        assert run_lesson(config).to_json() == told_again(config), config
 
 
 @given(
@@ -161,26 +158,6 @@ def test_nothing_is_lost_and_no_slot_is_shared(**drawn: Any) -> None:
         assert all("=" not in step.slots for step in entered)
 
 
-def test_same_seed_same_result() -> None:
-    assert run_lesson(LessonConfig(tick_rate=0.3)) == run_lesson(LessonConfig(tick_rate=0.3))
-    assert run_lesson(LessonConfig(seed=1)).e2e != run_lesson(LessonConfig(seed=2)).e2e
-
-
-def test_none_where_nothing_was_measured() -> None:
-    result = run_lesson(LessonConfig(until=1))
-    assert math.isnan(result.itl)
-    assert result.to_json() == {
-        "e2e": None,
-        "ttft": None,
-        "itl": None,
-        "requests_per_1k_ticks": 0,
-        "tokens_per_1k_ticks": 0,
-        "final_queue": 96,
-        "busy_slots": 1,
-        "useful_work": 0.25,  # four prefills share a step, so each works a quarter of it
-    }
-
-
 def test_the_slots_drawn() -> None:
     result = run_lesson(LessonConfig(slots=2, initial_batch=3, osl_mean=4, osl_std=0, until=14))
     assert result.slots_text().splitlines() == [
@@ -193,47 +170,24 @@ def test_the_slots_drawn() -> None:
     ]
 
 
-def test_a_prefill_beside_a_decode_shows_the_token_that_waits() -> None:
-    text = run_lesson(LessonConfig(slots=2, tick_rate=0.25, osl_mean=20, osl_std=0, until=14)).slots_text()
-    assert "slot 1  ....PP===-====" in text
-    assert "slot 2  ........PP====" in text
-
-
-@pytest.mark.parametrize("width", [1, 7, 100])
-def test_every_line_of_the_drawing_fits_and_says_what_it_leaves_out(width: int) -> None:
-    text = run_lesson(LessonConfig(slots=40, until=5000, initial_batch=2000)).slots_text(width=width)
-    assert "… and 8 slots more" in text
-    assert "ticks more" in text
-    assert all(len(line) <= len("slot 40  ") + width for line in text.splitlines() if line.startswith("slot"))
-
-
 @pytest.mark.parametrize(
     ("bad", "flag"),
     [
         ({"batcher": "dynamic"}, "batcher"),
         ({"slots": 0}, "slots"),
-        ({"slots": 2.5}, "slots"),
         ({"slots": True}, "slots"),
         ({"prefill_ticks": -1}, "prefill_ticks"),
         ({"itl_ticks": math.inf}, "itl_ticks"),
         ({"prefill_chunks": 0}, "prefill_chunks"),
-        ({"initial_batch": 0}, "initial_batch"),
         ({"initial_batch": 10**9}, "initial_batch"),
         ({"concurrency": -6}, "concurrency"),
-        ({"tick_rate": 0}, "tick_rate"),
-        ({"tick_rate": -0.46}, "tick_rate"),
         ({"tick_rate": math.nan}, "tick_rate"),
         ({"tick_rate": 1e9}, "tick_rate"),
         ({"initial_batch": 5, "concurrency": 6}, "concurrency"),
-        ({"osl_mean": math.nan}, "osl_mean"),
-        ({"osl_mean": -10}, "osl_mean"),
         ({"osl_mean": "ten"}, "osl_mean"),
         ({"osl_std": -5}, "osl_std"),
         ({"seed": -1}, "seed"),
-        ({"seed": 2**32}, "seed"),
         ({"until": 0}, "until"),
-        ({"until": -1}, "until"),
-        ({"until": math.nan}, "until"),
         ({"until": 1e18}, "until"),
         ({"until": 1e6, "slots": 1000}, "until"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.simulator.test_reference import TICK, VLLM
-from tests.strategies import MS, ranked_runs, runs
+from tests.strategies import MS, ranked_runs
 from tonnage import simulate
 from tonnage.cli.main import run as command
 from tonnage.errors import InputError
@@ -20,7 +20,6 @@ from tonnage.simulator import kernel
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.reference import run_reference
-from tonnage.spec.arrivals import TrafficClass, with_classes
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.sessions import ENDLESS, of_rows
 from tonnage.spec.workload import Trace
@@ -96,21 +95,6 @@ def test_every_request_ends_and_everything_is_given_back(run):
     assert (record.osl[record.status == REJECTED] == 0).all(), "what has had a token is not shed"
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(run=runs())
-def test_one_class_without_a_limit_is_first_come_first_served(run):
-    plain = replace(run.knobs, queue_order="fcfs")
-    classed = replace(run, trace=with_classes(run.trace, (TrafficClass(name="all", share=1.0),), 0))
-    if run.trace.concurrency or len(set(run.trace.due_ps.tolist())) < len(run.trace) or run.knobs.scheduler == "sglang":
-        return  # clients' requests, and those of one instant, wait in the order of arrival; SGLang puts retracted ones last
-    one = run_reference(classed.trace, run.step, plain, run.kv_blocks, window_ps=run.window_ps, max_context=run.max_context)
-    other = run_reference(
-        classed.trace, run.step, replace(plain, queue_order="priority", shed=True), run.kv_blocks, window_ps=run.window_ps,
-        max_context=run.max_context,
-    )  # fmt: skip
-    assert one.steps == other.steps
-
-
 ASKED = {"model": "llama-3.1-8b", "isl": "uniform:200-4000", "osl": 60, "request_rate": 16, "requests": 300, "engine": "vllm"}
 TWO = "chat 0.6 ttft=1s, batch 0.4 ttft=30s"
 
@@ -143,11 +127,9 @@ def test_classes_are_printed_and_counted_as_rejected(capsys):
     [
         ({"classes": "a 0.5, b 0.4"}, "sum to 0.9"),
         ({"classes": "a 0.5, a 0.5"}, "twice"),
-        ({"classes": "a 1 ttft"}, "not a class"),
         ({"queue_order": "priority"}, "goes by class"),
         ({"shed": True}, "needs a limit on the first token"),
         ({"queue_order": "deadline", "classes": "a 1"}, "none of the classes"),
-        ({"classes": "a 1", "instances": 2}, "one instance by itself"),
         (
             {"queue_order": "priority", "classes": "a 1", "requests": 1_000_000, "speculation": "eagle k=3 acceptance=0.7"},
             "readable simulator",
@@ -171,12 +153,6 @@ def test_the_kernel_refuses_what_only_the_reference_knows():
             kernel.run(asked, step, ranked, 100)
     with pytest.raises(InputError, match="on a single instance"):
         Engine(TICK, ranked, 100)
-
-
-def test_guesses_with_priorities_are_simulated_by_the_reference_beside_compiled_runs():
-    """The answer without speculation, which is compared, is a run of its own."""
-    found = simulate(**ASKED | {"requests": 40}, speculation="eagle k=3 acceptance=0.7", queue_order="priority", classes=TWO)
-    assert sum(one.completed for one in found.classes) == 40
 
 
 @pytest.mark.accuracy

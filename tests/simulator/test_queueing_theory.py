@@ -273,15 +273,3 @@ def test_clients_wait_at_a_front_end_that_is_slower_than_the_engine() -> None:
     assert len(requests) / seconds * latency == pytest.approx(clients, rel=0.05)
     inside = steps.steps[:, IN_ENGINE] @ steps.steps[:, DURATION] / 1e12 / seconds
     assert inside == pytest.approx(0.004 / stream, rel=0.05)
-
-
-def test_in_flight_batching_beats_static_batching() -> None:
-    step = StepModel(coefficients=coefficient_array(host_step=0.01, host_prefill=0.005, norm=1.0), frontend_s=0.0)
-    trace = Workload(
-        isl=Lengths(mean=50), osl=Lengths(kind="lognormal", mean=50, std=50), arrivals=OpenLoop(rate=1000), requests=500
-    ).trace(2)
-    ends = {
-        s: int(run(trace, step, replace(ONE_AT_A_TIME, scheduler=s, max_batch_size=16), PLENTY).last_token_ns.max()) for s in SCHEDULERS
-    }
-    assert ends["tensorrt-llm"] == ends["vllm"]
-    assert ends["static"] > 1.5 * ends["vllm"]

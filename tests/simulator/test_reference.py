@@ -10,13 +10,11 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.deployments import knobs_of
 from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, runs
-from tonnage.perf.step import StepModel, step_seconds
+from tonnage.perf.step import StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, gap_edges_ns
 from tonnage.simulator.reference import Reference, drafted_tokens, run_reference
-from tonnage.simulator.reference.static import Static
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
-from tonnage.units import to_ps
 
 TICK = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
 KNOBS = knobs_of(8, 100, block=10, scheduler="tensorrt-llm")
@@ -51,12 +49,6 @@ def test_one_request_prefills_then_decodes_over_a_growing_context() -> None:
     assert [row[:2] for row in result.steps] == [(int((2.5 + k) * MS), MS) for k in range(3)]
 
 
-def test_a_request_of_one_token_ends_with_its_prompt() -> None:
-    requests = run_reference(open_trace((0, 7, 1)), TICK, KNOBS, 100).requests
-    assert requests.first_token_ns == requests.last_token_ns == 1_000_000
-    assert not requests.gaps.any()
-
-
 def test_an_arrival_waits_for_the_running_step_and_rides_in_the_next() -> None:
     result = run_reference(open_trace((0, 10, 4), (0.2, 20, 1), (2, 30, 1)), TICK, KNOBS, 100)
     assert composition(result) == [(10, 1, 0, 100, 0), (20, 1, 1, 400, 11), (30, 1, 1, 900, 12), (0, 0, 1, 0, 13)]
@@ -87,19 +79,6 @@ def test_tensorrt_llm_reserves_to_completion_and_the_head_of_the_line_blocks() -
     result = run_reference(open_trace((0, 41, 3), (0.1, 41, 3), (0.2, 2, 1)), TICK, KNOBS, 9)
     # 5 blocks each: 4 are left, too few for the second, and the third, which needs one, stays behind it.
     assert [row[7:9] for row in result.steps] == [(1, 0), (1, 2), (1, 2), (2, 0), (1, 0), (1, 0)]
-
-
-def test_slots_limit_the_running() -> None:
-    result = run_reference(open_trace((0, 5, 3), (0, 5, 3), (0, 5, 3)), TICK, replace(KNOBS, max_batch_size=2), 100)
-    assert [row[7:9] for row in result.steps] == [(2, 1)] * 3 + [(1, 0)] * 3
-
-
-def test_in_flight_slots_never_exceed_the_token_budget() -> None:
-    requests = [(0.0, 1, 3)] * 5
-    for scheduler in ("tensorrt-llm", "vllm"):
-        knobs = replace(KNOBS, scheduler=scheduler, max_num_tokens=2, chunked_prefill=True, tokens_per_block=1)
-        result = run_reference(open_trace(*requests), TICK, knobs, 100)
-        assert max(row[7] for row in result.steps) == 2
 
 
 VLLM = replace(KNOBS, scheduler="vllm", chunked_prefill=True, tokens_per_block=4)
@@ -261,25 +240,11 @@ def test_static_pads_to_the_longest_and_holds_the_slots() -> None:
     assert ms(result.requests.last_token_ns) == [2.0, 4.0, 5.0]
 
 
-def test_static_fills_a_batch_only_as_far_as_the_padded_cache_goes() -> None:
-    knobs = replace(KNOBS, scheduler="static")
-    batcher = Static(knobs, 12, 0)
-    result = run_reference(open_trace((0, 10, 5), (0, 10, 5), (0, 30, 10), (0, 1, 1)), TICK, knobs, 11)
-    assert batcher.blocks(40) == 4
-    # Three requests of 40 tokens would need 12 blocks of 11; two of 15 need 4.
-    assert [row[3] for row in result.steps if row[3]] == [2, 2]
-
-
 def test_closed_loop_sends_one_after_another() -> None:
     requests = run_reference(closed_trace(2, 0.4, *[(5, 2)] * 5), TICK, KNOBS, 100).requests
     # Starts at 0.4 and 0.8; the first step runs 0.4–1.4 alone, both decode or prefill in the next, 1.4–2.4.
     assert ms(requests.due_ns) == [0.4, 0.8, 2.8, 3.8, 5.8]
     assert ms(requests.last_token_ns) == [2.4, 3.4, 5.4, 6.4, 8.4]
-
-
-def test_a_cohort_that_ends_together_comes_back_one_by_one() -> None:
-    requests = run_reference(closed_trace(3, 0.25, *[(5, 1)] * 9), TICK, replace(KNOBS, scheduler="static"), 100).requests
-    assert ms(requests.due_ns) == [0.25, 0.5, 0.75, 1.5, 2.5, 2.75, 3.5, 4.5, 4.75]
 
 
 def test_the_front_end_delays_what_the_engine_sees() -> None:
@@ -312,11 +277,6 @@ def test_a_step_that_is_put_together_ahead_holds_what_had_come_when_the_last_one
     ahead = run_reference(trace, TICK, replace(knobs, overlap_schedule=True), 1000).requests
     assert ms(at_once.first_token_ns) == [1.0, 3.0, 3.0, 31.0]
     assert ms(ahead.first_token_ns) == [1.0, 4.0, 4.0, 31.0]
-
-
-def test_a_step_ahead_does_not_wait_for_an_engine_that_has_nothing_to_do() -> None:
-    requests = run_reference(open_trace((0, 5, 1), (0.5, 5, 1)), TICK, replace(KNOBS, overlap_schedule=True), 1000).requests
-    assert ms(requests.first_token_ns) == [1.0, 2.0]
 
 
 WAITING = replace(KNOBS, scheduler="tensorrt-llm", batch_wait_steps=4, batch_wait_ratio=0.5, max_num_tokens=20)
@@ -408,11 +368,6 @@ def test_a_window_ends_time() -> None:
     assert requests.window_ns == 3_500_000
 
 
-def test_a_step_that_ends_with_the_window_still_counts() -> None:
-    requests = run_reference(open_trace((0, 5, 3)), TICK, KNOBS, 100, window_ps=3 * MS).requests
-    assert requests.status.tolist() == [COMPLETED]
-
-
 def test_prices_are_rounded_once_and_nanoseconds_down() -> None:
     step = StepModel(coefficients=coefficient_array(host_step=0.001_000_000_999_6, norm=1.0), frontend_s=0.0)
     result = run_reference(open_trace((0, 5, 2)), step, KNOBS, 100)
@@ -465,9 +420,3 @@ def test_nothing_is_lost_and_nothing_counted_twice(r: Run) -> None:
         assert all(row[2] + row[4] * each <= r.knobs.max_num_tokens for row in result.steps)
         assert all(row[2] + row[4] >= 1 for row in result.steps)
     assert all(row[7] <= r.knobs.max_batch_size for row in result.steps)
-
-
-def test_a_pure_prefill_costs_what_step_seconds_says() -> None:
-    step = StepModel(coefficients=ROOFLINE, frontend_s=0.0)
-    result = run_reference(open_trace((0, 37, 1)), step, KNOBS, 100)
-    assert result.steps[0][1] == to_ps(float(step_seconds(ROOFLINE, 37, 1, 0, 37 * 37, 0)))

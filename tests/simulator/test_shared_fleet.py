@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import pytest
 
 from tests.simulator.test_kernel import ENGINE, MODEL, assert_same
 from tonnage.simulator.member import BLOCK_TOKENS, PrefixIndex
@@ -29,19 +26,12 @@ def test_a_fleet_of_one_is_the_engine() -> None:
     assert_same(routed.requests, run_reference(trace, MODEL, ENGINE, 400).requests)
 
 
-@pytest.mark.parametrize("router", ["round-robin", "prefix-aware", "session"])
-def test_every_request_is_served_once(router):
-    trace, routed = fleet(3, router)
-    assert len(routed.requests) == len(trace)
-    assert (routed.requests.status == 0).all()
-    assert sorted(routed.requests.isl.tolist()) == sorted(trace.isl.tolist())
-    assert (np.bincount(routed.chosen, minlength=3) > 0).all()
-
-
 def test_sessions_stay_together_and_find_more() -> None:
     rates = {}
     for router in ("round-robin", "prefix-aware", "session"):
         trace, routed = fleet(4, router)
+        assert (routed.requests.status == 0).all()
+        assert sorted(routed.requests.isl.tolist()) == sorted(trace.isl.tolist())
         rates[router] = routed.requests.cached_tokens.sum() / routed.requests.isl.sum()
     number = (trace.pause_ps < 0).cumsum()
     for one in np.unique(number):
@@ -56,9 +46,3 @@ def test_a_router_remembers_whole_blocks_that_it_sent() -> None:
     index.sent(0, 400, 1)
     assert index.matched(1, 400) == [0, 300 // BLOCK_TOKENS * BLOCK_TOKENS]
     assert index.matched(2, 400) == [0, 0]
-
-
-def test_without_a_cache_nothing_is_found() -> None:
-    trace = CHAT.trace(3)
-    engine = Engine(MODEL, replace(ENGINE, prefix_caching=False), 400, contents=trace.contents)
-    assert simulate_shared_fleet(trace, [engine], "session").requests.cached_tokens.sum() == 0

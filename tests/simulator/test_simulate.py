@@ -12,14 +12,11 @@ import pytest
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
-from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
-from tonnage.simulator import kernel
+from tonnage.results.requests import COMPLETED, UNFINISHED, Requests
 from tonnage.simulator import simulate as module
-from tonnage.simulator.kernel import driven, run
+from tonnage.simulator.kernel import driven
 from tonnage.simulator.reference import run_reference
-from tonnage.simulator.request import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.simulator.simulate import answers_soon, simulate, simulate_many
-from tonnage.simulator.spec import spec_of
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
@@ -87,26 +84,6 @@ def test_a_window_counts_from_a_common_start() -> None:
     assert requests.last_token_ns.max() <= 5_000_000_000
 
 
-def test_longer_than_the_context_is_rejected() -> None:
-    d = deployment()
-    w = replace(workload(OpenLoop(rate=5), requests=5), isl=Lengths(mean=d.model.max_context))
-    assert (simulate(d, w, seed=0).status == REJECTED).all()
-
-
-def test_recorded_steps_explain_the_durations() -> None:
-    d, w = deployment(), workload(ClosedLoop(concurrency=8))
-    requests, record = spec_of(d).recorded(w.trace(2), most_steps=100_000)
-    assert same(requests, simulate(d, w, seed=2))
-    assert record.count == len(record.steps)
-    pure = record.steps[record.steps[:, PREFILL_TOKENS] == 0]
-    a, c = step_model(d).decode_line(8)
-    batch = pure[:, 4]
-    np.testing.assert_array_equal(pure[:, DURATION], a[batch] + c[batch] * pure[:, CONTEXT_TOKENS])
-    _, short = spec_of(d).recorded(w.trace(2), most_steps=10)
-    np.testing.assert_array_equal(short.steps, record.steps[:10])
-    assert short.count == record.count
-
-
 def test_an_interrupt_stops_the_running_points() -> None:
     guessing = replace(deployment(), speculation=parse_speculation("ngram k=2 acceptance=0.01"))  # every step by itself
     long_one = workload(ClosedLoop(concurrency=1), requests=1_000_000, osl=4000)
@@ -150,13 +127,3 @@ def test_few_tokens_do_not_wait_for_the_compiler_and_the_record_is_the_same(monk
     found = simulate_many(points, seed=2, window_s=20.0, progress=lambda *now: told.append(now))
     assert all(same(one, other) for one, other in zip(found, expected, strict=True))
     assert told == [(1, 2, "concurrency 8"), (2, 2, "30 requests/s")]
-
-
-def test_compiled_once_it_stays_compiled() -> None:
-    kernel.warm_up()
-    assert kernel.is_compiled()
-    signatures = list(driven.drive.signatures)
-    d, w = deployment("vllm"), workload(OpenLoop(rate=30))
-    run(w.trace(0), step_model(d), d.knobs, 1000)
-    assert list(driven.drive.signatures) == signatures
-    assert len(signatures) == 1

@@ -58,12 +58,6 @@ def test_tokens_of_one_step_come_together_and_their_gaps_are_0() -> None:
     assert result.requests.gaps.sum() == 8
 
 
-def test_no_more_tokens_than_were_asked_for() -> None:
-    result = run_reference(open_trace((0, 7, 3)), guessing(7, 1.0), KNOBS, 100)
-    assert result.requests.osl.tolist() == [3]
-    assert len(result.steps) == 2
-
-
 def test_guesses_take_their_part_of_the_token_budget() -> None:
     knobs = replace(VLLM, max_num_tokens=100)
     result = run_reference(open_trace((0, 10, 9), (0.1, 250, 2)), guessing(3, 0.0), knobs, 1000)
@@ -108,12 +102,6 @@ def test_kernel_equals_reference_with_guesses(scheduler, blocks):
     both(trace, step, replace(ENGINE, scheduler=scheduler), blocks, window_ps=2_000 * MS)
 
 
-def test_same_seed_same_bytes_and_another_seed_others() -> None:
-    work = Workload(isl=Lengths(mean=50), osl=Lengths(mean=200), arrivals=ClosedLoop(concurrency=3), requests=40)
-    first, again, other = (kernel.run(work.trace(seed), guessing(3, 0.6), VLLM, 1000) for seed in (1, 1, 2))
-    assert first.last_token_ns.tobytes() == again.last_token_ns.tobytes() != other.last_token_ns.tobytes()
-
-
 @pytest.mark.parametrize(("tokens", "acceptance"), [(1, 0.5), (3, 0.7), (5, 0.9), (4, 0.0), (2, 1.0)])
 def test_tokens_per_step_are_the_closed_form(tokens: int, acceptance: float) -> None:
     work = Workload(isl=Lengths(mean=10), osl=Lengths(mean=4_001), arrivals=ClosedLoop(concurrency=1), requests=20)
@@ -142,15 +130,6 @@ def test_static_batches_and_impossible_guesses_are_refused() -> None:
         kernel.run(trace, guessing(3, 0.5), replace(KNOBS, scheduler="static"), 100)
     with pytest.raises(InputError, match="k=3 is not possible in steps of 3 tokens"):
         kernel.run(trace, guessing(3, 0.5), replace(VLLM, max_num_tokens=3), 100)
-
-
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm-0.15"])
-def test_it_pays_alone_and_costs_in_a_crowd(engine: str) -> None:
-    asked = {"model": "llama-3.1-8b", "isl": 100, "osl": 200, "engine": engine, "max_batch_size": 512}
-    points = simulate_sweep(**asked, concurrency="1,512", speculation="eagle k=4 acceptance=0.5")
-    alone, crowd = (point.gain for point in points)
-    assert alone > 1.4
-    assert crowd < 1.0
 
 
 def test_alone_its_gain_is_the_closed_form() -> None:

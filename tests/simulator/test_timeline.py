@@ -67,15 +67,9 @@ def test_a_slot_has_one_request_at_a_time_and_it_stays_there(pair):
     assert 0 <= min(used) < max(used) < 0.1, "eight requests of 730 tokens in the memory of an H100"
     for sooner, later in pairwise(timeline.steps):
         assert sooner.start + sooner.duration == pytest.approx(later.start)
-
-
-def test_it_says_what_bound_a_step(pair):
-    bounds = {step.bound for step in pair[2].steps}
-    assert SLOTS in bounds
-    assert bounds <= {NOTHING, SLOTS, TOKENS, BLOCKS}
-    first = pair[2].steps[0]
-    assert [held.state for held in first.held].count(PREFILL) == 3
-    assert [held.state for held in first.held].count(WAITING) == 5
+    assert SLOTS in {step.bound for step in timeline.steps} <= {NOTHING, SLOTS, TOKENS, BLOCKS}
+    first = timeline.steps[0]
+    assert [[held.state for held in first.held].count(state) for state in (PREFILL, WAITING)] == [3, 5]
 
 
 def check_trace(trace):
@@ -130,9 +124,6 @@ def test_simulate_writes_it(tmp_path, suffix, capsys):
     else:
         assert "slot 1" in target.read_text(encoding="utf-8")
     assert run(["simulate", "--ticks", "--timeline", str(target)]) == 0
-    assert [one.name for one in tmp_path.iterdir()] == [target.name]
-
-
-def test_a_form_that_is_not_known_is_refused_before_anything_runs(tmp_path, capsys):
     assert run(["simulate", "--ticks", "--timeline", str(tmp_path / "slots.png")]) == 2
     assert "--timeline" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == [target.name]

@@ -106,9 +106,3 @@ def test_where_the_fleet_of_every_deployment_breaks_a_limit_each_is_rejected_for
     assert len(broken) == len(set(broken)) >= 2
     assert sum(isinstance(each, BrokenOnManyInstances) for each in reasons) == len(broken)
     assert len({one.identity for one in found.rejected}) == len(reasons)
-
-
-def test_the_goodput_of_a_plan_is_the_share_of_its_peak() -> None:
-    plan = size(model="llama-3.1-8b", isl=500, osl=50, peak_rps=20, attain="90%: ttft<=500ms & tpot<=50ms", gpu="l40s", engine="vllm")
-    (one,) = plan.choice.at_peak.attained
-    assert one.requests_per_second == pytest.approx(one.share * 20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -14,13 +13,10 @@ from tests.questions import best as chosen_of
 from tests.questions import question
 from tonnage.perf.prediction_error import regime_of
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
 from tonnage.report.plans.confidence import MOST, PARTS, RANGES, beyond_text
-from tonnage.report.plans.screen import brief_lines
 from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.planner import size
 from tonnage.sizing.search.candidate import candidate
 from tonnage.sizing.search.contender import Sized
 from tonnage.sizing.search.search import Search
@@ -37,13 +33,6 @@ def codes(of: Deployment) -> list[str]:
 
 
 CURRENT = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "precision": "fp8", "tp": 4, "engine": "vllm"}
-
-
-def test_a_deployment_of_measured_parts_has_no_item() -> None:
-    assert absent(deployment()) == ()
-    assert absent(deployment(**CURRENT)) == ()
-    assert absent(deployment(**{**CURRENT, "gpu": "h100-sxm-80gb", "engine": "tensorrt-llm-1.2"})) == (), "1.0 has rows on that GPU"
-    assert absent(deployment(model="deepseek-v3", gpu="b200-sxm-180gb", precision="nvfp4", tp=8, engine="sglang")) == ()
 
 
 @pytest.mark.parametrize(
@@ -201,36 +190,24 @@ def test_a_closed_loop_near_saturation_names_the_errors_that_were_measured_there
     assert beyond_text(at(0.97)) == "at 97% of saturation errors of p95 TTFT are 1.6 × those below 80%"
 
 
-@pytest.fixture(scope="module")
-def plan() -> Plan:
-    """Of a model without rows, on a GPU without rows, with prompts longer than those of any row."""
-    return size(
-        replace(question(model="llama-3.2-3b", gpu="h100-pcie-80gb", tp="1", isl=40_000, peak_rps=1, ttft="p95<=20s"), deepen=False)
-    )
-
-
-def test_a_plan_holds_the_items_and_reads_them_back(plan: Plan) -> None:
-    assert [one.code for one in plan.beyond][:3] == ["model", "gpu", "isl"]
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-
-
-def test_the_line_is_printed_with_the_answer(plan: Plan) -> None:
-    names = "llama-3.2-3b (nearest: gpt-j-6b), h100-pcie-80gb (nearest: h100-nvl-94gb)"
-    assert beyond_text(plan.beyond[:3]) == f"not measured: {names}, prompts of 40,000 tokens (up to 20,000)"
-    assert any(row.startswith("Caution ") and "prompts of 40,000 tokens" in row for row in brief_lines((plan,)))
-
-
 def test_every_code_has_words() -> None:
     assert set(PARTS) == set(get_args(get_type_hints(Unmeasured)["code"]))
     assert set(RANGES) == set(get_args(get_type_hints(OutOfRange)["code"]))
 
 
-def test_a_line_that_is_too_long_leaves_out_what_is_nearest_and_then_the_last_things(plan: Plan) -> None:
+def test_a_line_that_is_too_long_leaves_out_what_is_nearest_and_then_the_last_things() -> None:
+    items = (
+        Unmeasured(code="model", name="llama-3.2-3b", nearest="gpt-j-6b"),
+        Unmeasured(code="gpu", name="h100-pcie-80gb", nearest="h100-nvl-94gb"),
+        OutOfRange(code="isl", value=40_000, most=20_000),
+    )
+    names = "llama-3.2-3b (nearest: gpt-j-6b), h100-pcie-80gb (nearest: h100-nvl-94gb)"
+    assert beyond_text(items) == f"not measured: {names}, prompts of 40,000 tokens (up to 20,000)"
     busy = OpenLoopNearSaturation(share=0.92, times=14.0, below=0.85, times_below=1.3)
-    near = beyond_text((*plan.beyond[:3], busy))
+    near = beyond_text((*items, busy))
     assert len(near) <= MOST
     assert near.startswith("not measured: llama-3.2-3b, h100-pcie-80gb, prompts of 40,000 tokens; at 92% of saturation")
-    many = beyond_text((*plan.beyond[:3] * 4, busy))
+    many = beyond_text((*items * 4, busy))
     assert len(many) <= MOST
     assert " more; at 92% of saturation" in many
     assert "nearest" not in many

@@ -19,7 +19,7 @@ from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
-from tonnage.results.metrics import Latencies, summarize
+from tonnage.results.metrics import Latencies
 from tonnage.simulator.spec import pooled, split_trace
 from tonnage.sizing.loads.fleet_check import FleetAtPeak, _of_a_further, check, fleet_record, fleet_seen
 from tonnage.sizing.loads.runs import Runs
@@ -44,12 +44,6 @@ def test_every_request_is_served_by_one_instance(split: str) -> None:
     if split == "round-robin":
         assert {len(part) for part in parts} == {42, 43}
         np.testing.assert_array_equal(record.instance, np.arange(300) % 7)
-
-
-def test_a_fleet_of_one_is_the_instance_itself() -> None:
-    instance = contender(tp="1").instance
-    trace = instance.workload(OpenLoop(rate=20.0), 300).trace(3)
-    assert summarize(pooled([instance.serve(part) for part in split_trace(trace, 1, "random", seed=1)])) == summarize(instance.serve(trace))
 
 
 @pytest.mark.parametrize("instances", [2, 8, 9])
@@ -95,16 +89,6 @@ class Holds:
         )
 
 
-@dataclass
-class Drawn(Holds):
-    """A fleet that holds at some numbers of systems, in no order."""
-
-    held: frozenset[int] = frozenset()
-
-    def run(self, systems: int, router: str = "") -> FleetRun:
-        return replace(super().run(systems, router), holds=systems in self.held)
-
-
 @pytest.mark.parametrize("span", [1, 2])
 @pytest.mark.parametrize("division", [1, 5, 30, 200])
 @pytest.mark.parametrize("factor", [0.5, 1.0, 1.1, 1.4, 3.0, 5.6])
@@ -144,10 +128,6 @@ def test_a_fleet_of_sessions_holds_with_every_draw_and_a_further_one(
 def test_two_draws_say_what_a_further_one_stays_below_at_least(draws: list[float]) -> None:
     assert _of_a_further(draws[:1]) <= _of_a_further(draws[:2]) <= _of_a_further(draws) * (1 + 1e-12)
     assert _of_a_further(draws[:1]) == draws[0]
-
-
-def test_where_no_number_holds_the_check_says_so() -> None:
-    assert not check(Holds(least=1_000), 5).holds  # type: ignore[arg-type]
 
 
 def test_a_check_goes_no_further_than_is_worth_it() -> None:
@@ -254,12 +234,6 @@ def test_pairs_stay_together() -> None:
     )
 
 
-def test_slow_traffic_is_a_stretch_that_fits() -> None:
-    found = trace(rate=1e-4)
-    assert 100 <= len(found) < 4_000
-    assert found.due_ps[-1] / 1e12 < 106 * 86_400
-
-
 # What requests see at the asked peak, and that a row of the table is what choosing it gives.
 
 
@@ -293,21 +267,6 @@ def test_the_peak_is_easier_than_the_limit(plan: Plan) -> None:
         assert peak.tpot_ms.p95 <= 60
         assert peak.instances <= candidate.instances
     assert plan.candidates[0].at_peak.instances == plan.candidates[0].instances
-
-
-def test_almost_no_load_sees_an_empty_engine() -> None:
-    idle = tonnage.size(**{**ASKED, "gpu": "h100", "tp": 1, "peak_rps": 0.1}).choice
-    assert idle.at_peak.utilisation < 0.01
-    assert idle.at_peak.tpot_ms.mean < 0.5 * idle.tpot_ms.mean
-    assert idle.at_peak.e2e_ms.mean < 0.5 * idle.e2e_ms.mean
-    assert idle.confidence.meets > 0.99
-
-
-def test_spare_systems_stand_by() -> None:
-    without, spared = (tonnage.size(**{**ASKED, "gpu": "h100", "tp": 1, "spare": spare}).choice for spare in (0, 2))
-    assert spared.systems == without.systems + 2
-    assert spared.at_peak == without.at_peak
-    assert spared.utilisation == without.utilisation
 
 
 @pytest.mark.parametrize("place", [0, 1])

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage import api
 from tonnage.errors import InputError
 from tonnage.formats.measured_files import MeasuredPoint, read_points
 from tonnage.plan.limit import HIGHEST_MEASURED
@@ -25,7 +24,6 @@ from tonnage.spec.deployment import Limit, LimitMetric, Statistic, parse_limit
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
-SHARED = ROOT.parent / "shared" / "data" / "nim_inflight.csv"
 
 
 def asked(*limits: tuple[LimitMetric, str], peak: float = 199.77, **other: object) -> MeasuredQuestion:
@@ -72,15 +70,6 @@ def test_golden_answers(limit: str) -> None:
     document = json.loads(json_text(plan.to_json()))
     golden = json.loads((ROOT / "tests" / "golden" / f"size-measured-ttft-{limit}ms.json").read_text(encoding="utf-8"))
     assert {name: document[name] for name in golden} == golden
-
-
-def test_what_was_not_measured_is_null() -> None:
-    document = size_measured(read_points(EXAMPLE), asked(("ttft", "mean<300ms"))).to_json()
-    nothing = {"mean": None, "p50": None, "p90": None, "p95": None, "p99": None}
-    assert document["choice"]["ttft_ms"] == {**nothing, "mean": 220.845}
-    assert document["choice"]["itl_ms"] == document["choice"]["tpot_ms"] == document["choice"]["e2e_ms"] == nothing
-    assert document["choice"]["knobs"] is None
-    assert document["choices"] == {"latency_optimal": document["choice"], "throughput_optimal": document["choice"]}
 
 
 def test_no_load_inside_the_limits_is_a_plan_without_choice() -> None:
@@ -153,18 +142,6 @@ def test_one_workload_at_a_time() -> None:
     assert size_measured(points, asked(model="llama-3.1-70b")).scenario.model == "llama-3.1-70b"
 
 
-@pytest.mark.parametrize(
-    ("limit", "clients", "ttft", "per_8", "systems"),
-    [("mean<=35ms", 1, 34.683, 6.71, 30), ("mean<=500ms", 25, 489.486, 70.7, 3), ("mean<=1200ms", 250, 1163.412, 110.6, 2)],
-)
-def test_a_measured_curve_is_sized_at_both_of_its_ends(limit: str, clients: int, ttft: float, per_8: float, systems: int) -> None:
-    """Source: NVIDIA course: the latency-optimal point of Llama 3 8B is that of one client, the throughput-optimal one 489.5 ms."""
-    choice = size_measured(read_points(EXAMPLE), asked(("ttft", limit), peak=199.77)).choice
-    assert (choice.concurrency_per_instance, choice.ttft_ms.mean) == (clients, ttft)
-    assert choice.requests_per_second_per_8_gpus == pytest.approx(per_8, abs=0.05)
-    assert choice.systems == systems
-
-
 def test_spare_systems_and_an_open_loop() -> None:
     sent = point(0, 100, 5.0, concurrency=None, request_rate=5.2, latencies_ms={"e2e": {"mean": 2000.0}})
     choice = size_measured([sent], asked(spare=1)).choice
@@ -172,16 +149,6 @@ def test_spare_systems_and_an_open_loop() -> None:
     assert choice.concurrency_per_instance == pytest.approx(10)
     assert load_text(choice.load) == "open loop at 5.2 requests/s, measured"
     assert choice.binds == HIGHEST_MEASURED
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared data lies beside a working copy only")
-def test_shared_points_name_those_that_were_not_steady() -> None:
-    question = asked(("ttft", "p95<=1s"), ("tpot", "mean<=30ms"), model="llama-3-8b", isl=2000, osl=200)
-    plan = size_measured(read_points(SHARED), question)
-    assert [(c.gpu, c.precision, c.tp) for c in plan.candidates] == [("h100-sxm-80gb", "fp16", 1), ("a100-sxm-80gb", "fp16", 2)]
-    assert all(c.ttft_ms.p95 is not None and c.ttft_ms.p95 <= 1000 for c in plan.candidates)
-    steady = [p.steadiness for p in read_points(SHARED)]
-    assert sum(s is not None and s < 0.95 for s in steady) == 28
 
 
 def test_points_that_were_not_steady_are_counted() -> None:
@@ -229,20 +196,8 @@ def test_the_choice_is_the_best_point_inside_the_limit(points: list[MeasuredPoin
         assert plan.choice.utilisation <= 1 + 1e-9
 
 
-@given(curves(), RATES, st.floats(1, 100), RATES)
-def test_a_wider_limit_never_needs_more(points: list[MeasuredPoint], limit_ms: float, wider: float, peak: float) -> None:
-    tight, wide = sized(points, limit_ms, peak), sized(points, limit_ms * wider, peak)
-    if tight.choice is not None:
-        assert wide.choice.systems <= tight.choice.systems
-
-
 def sized(points: list[MeasuredPoint], limit_ms: float, peak: float) -> Plan:
     metric: LimitMetric = "ttft"
     statistic: Statistic = "mean"
     limit = Limit(metric=metric, statistic=statistic, seconds=limit_ms / 1e3)
     return size_measured(points, MeasuredQuestion(demand=demand_of(peak_rps=peak), slo=(limit,)))
-
-
-def test_engines_are_found_by_any_of_their_names() -> None:
-    plan = api.size_measured(benchmarks=EXAMPLE, peak_rps=199.77, ttft="mean<=300ms", engine="nim-2024")
-    assert plan.choice.systems == 5

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 import tonnage
 from tests.questions import question
-from tonnage import api
 from tonnage.errors import InputError
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import THROUGHPUT
@@ -19,7 +16,7 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.reason import TooSlowForJob
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.explained import why_text
-from tonnage.report.plans.notes import note_text, percentile_text
+from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.plan_document import full_text, report
 from tonnage.report.plans.question import bound_text
 from tonnage.report.plans.screen import brief_lines
@@ -34,23 +31,21 @@ from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare
 
-ROOT = Path(__file__).parents[2]
-STATISTICS = {"mean", "p50", "p90", "p95", "p99"}
-
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     return tonnage.size(model="llama-3-70b", gpu="h100,a100-sxm-80gb", isl=1000, osl=100, peak_rps=20, ttft="p95<=2s", tp="1,4,8")
 
 
-def test_choice_needs_the_fewest_gpus(plan: Plan) -> None:
+def test_every_combination_is_a_candidate_that_carries_the_peak_inside_the_limits_or_rejected(plan: Plan) -> None:
     assert plan.choice.gpus == min(c.gpus for c in plan.candidates)
-    assert plan.choice.gpu == "h100-sxm-80gb"
-    assert plan.choice.precision == "fp8"
-
-
-def test_every_combination_is_a_candidate_or_rejected(plan: Plan) -> None:
+    assert (plan.choice.gpu, plan.choice.precision) == ("h100-sxm-80gb", "fp8")
     assert len(plan.candidates) + len(plan.rejected) == 2 * 2 * 3 * 2
+    for c in plan.candidates:
+        assert c.ttft_ms.p95 <= 2000
+        assert c.instances * c.requests_per_second_per_instance >= 20
+        assert c.instances == c.systems * 8 // c.tp
+        assert c.requests_per_second_per_8_gpus == pytest.approx(8 * c.requests_per_second_per_gpu)
 
 
 def test_rejections_say_why_in_numbers(plan: Plan) -> None:
@@ -58,60 +53,6 @@ def test_rejections_say_why_in_numbers(plan: Plan) -> None:
     assert reasons["h100-sxm-80gb", "fp16", 1, "tensorrt-llm-1.2"].startswith("weights 141 GB + ")
     assert reasons["h100-sxm-80gb", "fp16", 1, "tensorrt-llm-1.2"].endswith("do not fit 1 × 80 GB")
     assert reasons["a100-sxm-80gb", "fp8", 4, "vllm-0.32"] == "Ampere has no FP8 matrix units"
-
-
-def test_limits_hold_for_every_candidate(plan: Plan) -> None:
-    assert all(c.ttft_ms.p95 is not None and c.ttft_ms.p95 <= 2000 for c in plan.candidates)
-
-
-def test_systems_carry_the_peak(plan: Plan) -> None:
-    for c in plan.candidates:
-        assert c.instances * c.requests_per_second_per_instance >= 20
-        assert c.instances == c.systems * 8 // c.tp
-        assert c.requests_per_second_per_8_gpus == pytest.approx(8 * c.requests_per_second_per_gpu)
-
-
-def test_plan_is_one_json_object_with_the_agreed_keys(plan: Plan) -> None:
-    document = json.loads(json.dumps(plan.to_json()))
-    assert document["demand"]["peak_requests_per_second"] == 20
-    agreed = "pools gpu system precision tp pp engine knobs instances systems systems_exact utilisation ttft_ms itl_ms tpot_ms e2e_ms"
-    rates = "requests_per_second_per_instance requests_per_second_per_gpu requests_per_second_per_8_gpus"
-    for choice in (document["choice"], *document["choices"].values()):
-        assert set(f"{agreed} {rates}".split()) <= set(choice)
-        assert all(set(choice[m]) == STATISTICS for m in ("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"))
-    assert set(document["choices"]) == {"latency_optimal", "throughput_optimal"}
-    assert all(r["reason"] for r in document["rejected"])
-    assert {"tonnage", "coefficients", "benchmarks", "seed"} <= set(document["provenance"])
-
-
-def test_transferred_numbers_are_marked(plan: Plan) -> None:
-    assert all(bool(c.marks) == (c.engine != "vllm-0.32" or c.gpu != "h100-sxm-80gb") for c in plan.candidates)
-    assert any(c.marks for c in plan.candidates)
-
-
-def test_spare_systems_are_added() -> None:
-    one = tonnage.size(model="llama-3-8b", gpu="h100", isl=500, osl=50, peak_rps=5, precision="fp8", tp=1, engine="vllm", spare=1)
-    assert one.choice.systems == 2
-
-
-def test_mean_with_percentile_shows_both_ways() -> None:
-    found = tonnage.size(
-        model="llama-3-8b",
-        gpu="h100",
-        isl=2000,
-        osl=200,
-        mean_rps=64,
-        peak_percentile=95,
-        precision="fp8",
-        tp=1,
-        engine="tensorrt-llm-0.15",
-        ttft="p95<=1s",
-    )
-    answer = found.percentile_answer
-    assert found.demand.peak_requests_per_second == 77
-    assert answer.systems_exact > 0
-    assert answer.simulated_systems_exact == found.candidates[0].systems_exact
-    assert "77/s" in percentile_text(answer)
 
 
 def test_every_output_names_the_rate_that_was_simulated() -> None:
@@ -127,15 +68,6 @@ def test_every_output_names_the_rate_that_was_simulated() -> None:
         assert "1.32275" not in each
     assert "Poisson arrivals at 5.55556/s ←" in text
     assert "The load is 5.56 requests/s" in shown[-1]
-
-
-def test_a_plan_of_measured_points_is_for_the_percentile_that_it_divides() -> None:
-    points = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
-    found = api.size_measured(benchmarks=points, mean_rps=64, peak_percentile=95, ttft="mean<=500ms")
-    assert found.demand.sizing_requests_per_second == 77
-    assert found.choice.systems_exact == pytest.approx(77 / found.choice.requests_per_second_per_instance / 8)
-    said = " ".join(terminal(full_text([found])).split())
-    assert "77 requests/s: the 95th percentile of the arrivals in one second; 64 is the mean" in said
 
 
 def test_gpu_of_another_vendor_is_rejected_for_its_engine() -> None:
@@ -160,7 +92,7 @@ def ready(asked: Question) -> Ready:
     return next(found for found in prepare(asked, Runs()) if isinstance(found, Ready))
 
 
-@pytest.mark.parametrize("within", ["6s", "11s", "30s"])
+@pytest.mark.parametrize("within", ["6s", "30s"])
 def test_systems_agree_with_brute_force_over_whole_systems(within: str) -> None:
     asked = job(within=within)
     instance, seconds = ready(asked).instance, asked.demand.offline_seconds
@@ -185,12 +117,13 @@ def test_a_small_job_needs_a_small_part_of_a_system() -> None:
     assert large.choice.systems_exact == pytest.approx(100 * small.choice.systems_exact)
 
 
-@pytest.mark.parametrize("requests", [1, 500, 20_000])
+@pytest.mark.parametrize("requests", [1, 20_000])
 def test_the_finish_is_that_of_the_largest_share(requests: int) -> None:
     asked = job(requests=requests, within="30s")
     plan = size(replace(asked, deepen=False))
     share = math.ceil(requests / plan.choice.instances)
     assert plan.job.requests_per_instance == share
+    assert plan.choice.ttft_ms == plan.choice.e2e_ms == Latencies(), "the time in the queue is no latency of a user"
     assert plan.job.finish_seconds == makespan_s(queued(ready(asked).instance, share)) <= plan.job.allowed_seconds == 30
 
 
@@ -200,7 +133,7 @@ def test_the_finish_of_a_long_queue_is_on_the_same_line(monkeypatch: pytest.Monk
     assert finish_s(instance, 6_000) == pytest.approx(makespan_s(queued(instance, 6_000)), rel=0.01)
 
 
-@pytest.mark.parametrize("requests", [20_000, 400_000])
+@pytest.mark.parametrize("requests", [pytest.param(20_000, marks=pytest.mark.accuracy), 400_000])
 def test_the_line_of_a_job_is_the_same_for_every_deadline_and_near_what_is_simulated(requests: int) -> None:
     done = []
     for within in ("1h", "6h"):
@@ -208,16 +141,6 @@ def test_the_line_of_a_job_is_the_same_for_every_deadline_and_near_what_is_simul
         assert plan.job.seconds_on(plan.choice.instances) == pytest.approx(plan.job.finish_seconds, rel=0.02)
         done.append((plan.job.fixed_seconds, plan.job.seconds_per_request))
     assert done[0] == done[1]
-
-
-def test_no_latency_of_a_backlog_is_told_as_a_users() -> None:
-    """TTFT mean 676 s was the time in the queue."""
-    plan = size(replace(job(), deepen=False))
-    assert plan.choice.ttft_ms == plan.choice.e2e_ms == Latencies()
-    assert plan.choice.tpot_ms.mean is not None
-    shown = terminal(full_text([plan]))
-    assert "TTFT" not in shown.replace("TTFT p95 ≤", "")
-    assert "Finish       after " in shown
 
 
 def test_a_long_share_is_continued_in_a_straight_line(monkeypatch: pytest.MonkeyPatch) -> None:

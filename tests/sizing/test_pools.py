@@ -11,6 +11,7 @@ import pytest
 from tests.questions import question
 from tonnage.errors import InputErrors
 from tonnage.plan.plan import Plan
+from tonnage.simulator.first_token import PARTS
 from tonnage.simulator.request import ALL_TOKENS, DECODE_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.fleet.routers import pools_instead, together_instead
 from tonnage.sizing.loads.instance import QUICK
@@ -78,6 +79,9 @@ def test_what_is_explained_is_the_pool_that_ends_the_load(plan: Plan) -> None:
     explained = plan.explain
     assert (explained.prefill_tokens > 0) != (explained.decode_sequences > 0)
     assert sum(term.seconds for term in explained.terms) == pytest.approx(explained.step_seconds, rel=1e-6)
+    limit = next(use for use in explained.limits if use.limit.name == "TTFT p95")
+    assert sum(getattr(explained.ttft[1], part) for part in PARTS[:-1]) == pytest.approx(limit.value_ms)
+    assert explained.ttft[1].handover_ms > 0
     one = contender(pooled(itl="p99<=9ms", ttft="p95<=10s"), Runs())
     few, many = (replace(one, split=split, whole=8) for split in ((4, 4), (7, 1)))
     computing, _, prompts = few.recorded(few.capacity(8, care=QUICK), 1_000)
@@ -112,14 +116,6 @@ def test_a_slower_link_carries_no_more_and_comes_later() -> None:
     assert slow.capacity(4, care=QUICK).rate <= fast.capacity(4, care=QUICK).rate * 1.01
     overlapped = contender(replace(pooled(), pools=Pools(link_bytes_s=4e9, overlap=True)), runs)
     assert overlapped.alone().ttft_ms.mean < slow.alone().ttft_ms.mean
-
-
-def test_two_pools_take_two_instances() -> None:
-    one = contender(pooled(peak_rps=1), Runs())
-    assert one.capacity(1).rate == 0.0
-    found = one.needed()
-    assert isinstance(found, tuple)
-    assert one.layout.of(found[0]).instances >= 2
 
 
 def answered(asked: Question, runs: Runs) -> tuple[Search, Sized]:

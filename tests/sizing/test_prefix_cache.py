@@ -173,13 +173,6 @@ def test_a_plan_says_what_the_cache_finds_and_reads_it_again() -> None:
     assert plan.scenario.mean_isl == 2_300
 
 
-@pytest.mark.accuracy
-def test_memory_below_the_cache_is_found_too() -> None:
-    many = {**PREFIX, "shared_prefixes": 600, "ttft": "p95<=500ms"}
-    small, large = planned(**many).prefix_cache, planned(**many, kv_tiers="host=512GB@50GB/s").prefix_cache
-    assert large.one_instance > 1.2 * small.one_instance
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -194,12 +187,3 @@ def test_what_cannot_be_sized_is_refused_in_one_line(changed: dict[str, Any], sa
     with pytest.raises(InputErrors, match=said) as refused:
         question(**changed)
     assert len(refused.value.lines) == 1
-
-
-def test_several_use_cases_are_refused_by_name() -> None:
-    from tonnage import api
-    from tonnage.errors import InputError
-
-    base: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 200, "osl": 50, "shared_prefix": 500, "peak_rps": 10, "ttft": "p95<=1s"}
-    with pytest.raises(InputError, match="share nothing so far"):
-        api.size_use_cases([{}, {}], **base)

@@ -8,13 +8,15 @@ import pytest
 
 import tonnage
 from tests.in_turn import in_turn
-from tests.questions import SMALL, best, contender, contenders, question
+from tests.questions import SMALL, best, contender, contenders, plans_with, question
+from tonnage.api.sizing import ask
 from tonnage.perf.step import step_seconds
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad, NotSure
 from tonnage.report.numbers import counted
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.explained import relaxed_text
+from tonnage.simulator.first_token import PARTS
 from tonnage.simulator.request import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.sizing.explain import explained, step_terms
 from tonnage.sizing.loads.instance import QUICK
@@ -24,7 +26,9 @@ from tonnage.sizing.question import Question
 from tonnage.sizing.search.candidate import memory_parts
 from tonnage.sizing.search.contender import Contender, Sized
 from tonnage.sizing.search.search import Search
-from tonnage.sizing.sensitivity import CHANGE, changed_question, sensitivity
+from tonnage.sizing.sensitivity import CHANGE, again, changed_question, sensitivity
+
+few_parts = plans_with("sensitivity")
 
 ASKED = {**SMALL, "tp": "1,2", "precision": "fp8", "engine": "tensorrt-llm-0.15", "peak_rps": 1000, "ttft": "p95<=100ms"}
 
@@ -61,6 +65,23 @@ def test_a_changed_question_is_what_a_user_would_type(asked: Question) -> None:
         assert ours.demand.sizing_requests_per_second == rerun.demand.sizing_requests_per_second
 
 
+@pytest.mark.accuracy
+def test_what_a_limit_between_tokens_left_out_is_tried_again_where_steps_are_faster() -> None:
+    """FP8 breaks it by a little, and with steps a fifth faster takes the fewest systems."""
+    asked = ask(
+        model="qwen3-32b", gpu="gb200,mi355x", isl=1400, osl=150, ttft="p95<=2.8s", itl="p99<=56ms", peak_rps=3.0, engine="vllm"
+    ).questions[0]
+    search = Search(question=asked, runs=Runs(), rows=False)
+    answer, changed = search.answer(), changed_question(asked, "step_time", -0.2)
+    found = again(replace(search, learned=answer.learned), changed, answer.best, care=QUICK).best
+    directly = replace(search, question=changed, runs=Runs()).answer().best
+    assert found is not None
+    assert directly is not None
+    assert answer.best is not None
+    assert answer.best.ready.trial.deployment.precision.name != directly.ready.trial.deployment.precision.name
+    assert found.gpus_exact == pytest.approx(directly.gpus_exact, rel=0.1)
+
+
 def test_more_of_anything_needs_no_fewer_systems(plan: Plan) -> None:
     for swing in plan.sensitivity.swings:
         assert swing.low.systems_exact <= plan.sensitivity.systems_exact
@@ -85,16 +106,6 @@ def test_the_relaxed_limit_saves_a_system_and_a_slightly_stricter_one_does_not(t
         systems.append(choice.systems)
     assert systems == [relaxed.systems, tight.choice.systems]
     assert relaxed.systems == tight.choice.systems - 1
-
-
-def test_one_system_has_nothing_to_save() -> None:
-    plan = size(question(tp="1", peak_rps=10))
-    assert plan.sensitivity.relaxed is None
-
-
-def test_without_limits_there_is_none_to_relax() -> None:
-    plan = size(question(tp="1", ttft=None, peak_rps=1000))
-    assert plan.sensitivity.relaxed is None
 
 
 def test_an_input_that_no_deployment_survives_says_why() -> None:
@@ -176,14 +187,13 @@ def test_the_shares_add_up_and_the_largest_binds() -> None:
     assert next(t.seconds for t in found.terms if t.term == "link") > 0
 
 
-def test_one_gpu_has_no_link_term() -> None:
-    assert next(t.seconds for t in explained(carried(tp="1")).terms if t.term == "link") == 0
-
-
-def test_limits_are_shown_with_what_is_used_of_them() -> None:
+def test_the_parts_of_a_ttft_are_those_of_the_run_that_found_the_load() -> None:
     found = explained(carried(ttft="p95<=300ms", tpot="mean 1s"))
-    assert [str(use.limit) for use in found.limits] == ["TTFT p95 ≤ 300 ms", "TPOT mean ≤ 1 s"]
-    assert all(use.used is not None and 0 < use.used <= 1 for use in found.limits)
+    mean, p95 = found.ttft
+    assert sum(getattr(p95, part) for part in PARTS[:-1]) == pytest.approx(found.limits[0].value_ms)
+    assert 0 < mean.front_end_ms < mean.prefill_ms
+    assert mean.queue_ms < p95.queue_ms
+    assert p95.handover_ms == p95.saved_ms == 0
 
 
 def test_memory_adds_up_to_the_gpu() -> None:

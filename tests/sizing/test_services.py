@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.sizing.services import choose_settings, load, settings_of, size_service
+from tonnage.sizing.services import choose_settings, settings_of, size_service
 from tonnage.spec.service import service_of
 
 
@@ -39,14 +39,6 @@ def test_requests_that_are_turned_away_miss_the_limit():
     assert tight > loose
 
 
-def test_the_closed_form_counts_every_stage_on_the_way():
-    document = {
-        "service": {"models": {"a": {"time": {"1": "1ms"}}, "b": {"time": {"1": "3ms"}}}, "pipelines": {"p": ["a", "b"]}},
-        "traffic": [{"to": "p", "rate": 500.0}],
-    }
-    assert load(service_of(document, "test")) == pytest.approx(2.0)
-
-
 @pytest.mark.parametrize(("traffic", "latency"), [({"rate": 1.0}, ()), ({"concurrency": 3}, "p99<=1s")])
 def test_what_cannot_be_sized_is_said(traffic, latency):
     document = {"service": {"models": {"m": {"time": {"1": "1ms"}}}}, "traffic": [{"to": "m", **traffic}], "latency": latency}
@@ -68,8 +60,8 @@ def choosing(**search):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.accuracy) for seed in (1, 2))])
 def test_the_search_finds_what_every_combination_sized_to_the_end_finds(seed):
-    answer, tried = choose_settings(choosing(**GRID), requests=1500, seed=seed)
-    whole = [size_service(one, requests=1500, seed=seed) for one in settings_of(choosing(**GRID))]
+    answer, tried = choose_settings(choosing(**GRID), requests=1000, seed=seed)
+    whole = [size_service(one, requests=1000, seed=seed) for one in settings_of(choosing(**GRID))]
     ranks = [(one.servers or math.inf, max(met.seconds / met.limit.seconds for met in one.met)) for one in whole]
     best = whole[ranks.index(min(ranks))]
     assert len(tried) == len(whole) == 16
@@ -78,9 +70,3 @@ def test_the_search_finds_what_every_combination_sized_to_the_end_finds(seed):
         assert one.servers in (brute.servers, -1)
         assert one.servers > 0 or brute.servers > answer.servers
     assert any(one.servers < 0 for one in tried)  # some were given up, so that something was saved
-
-
-def test_without_settings_to_choose_the_service_is_sized_as_it_is():
-    answer, tried = choose_settings(choosing(), requests=500, seed=0)
-    assert len(tried) == 1
-    assert answer.service.models == choosing().models

@@ -89,11 +89,6 @@ def test_a_single_instance_carries_more_than_a_thin_recording() -> None:
     assert holding(ready, thin.at_mean(found.rate), 1)
 
 
-def test_bursts_need_more_than_a_poisson_peak_of_the_same_mean() -> None:
-    poisson, bursty = (size(asked(bursts)).choice for bursts in (False, True))
-    assert bursty.systems_exact > 1.5 * poisson.systems_exact
-
-
 def test_a_trace_that_no_number_of_instances_holds_is_refused() -> None:
     reason = capacity(contender(tp="1", ttft="p95<=1ms"), recording(bursts=False)).reason
     assert isinstance(reason, BrokenAtAnyLoad)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,6 @@ from tonnage import api
 from tonnage.api.question.simulation import simulation_of
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.report.document import Drawing
-from tonnage.report.drawing.figure import HeatMap
-from tonnage.report.workload import described
 from tonnage.results.store import write_run
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.scenario_file import read_scenario
@@ -109,7 +105,7 @@ def test_limits_at_p99_gain_kv_memory() -> None:
     ("name", "requests", "cv", "indices", "limits"),
     [
         ("AzureLLMInferenceTrace_2023_code.csv", 8819, 13.2, (13.2, 71.6, 164), (7436, 252)),
-        ("AzureLLMInferenceTrace_2023_conv.csv", 19366, 1.09, (1.39, 3.86, 16.1), (4142, 601)),
+        pytest.param("AzureLLMInferenceTrace_2023_conv.csv", 19366, 1.09, (1.39, 3.86, 16.1), (4142, 601), marks=pytest.mark.accuracy),
         ("mooncake_conversation_2000.jsonl", 2000, 2.82, (7.08, 2.02, 2.59), (98_818, 1060)),
     ],
 )
@@ -135,25 +131,6 @@ def test_mooncakes_prefixes() -> None:
         seen.update(prefixes)
     assert (shared.block_tokens, shared.blocks) == (512, total)
     assert shared.hit_blocks == hits / total
-
-
-def test_the_page_has_the_heat_map_and_counts_every_request(tmp_path: Path) -> None:
-    page = described(api.describe_workload(EXCERPT))
-    heats = [b.figure for s in page.sections for b in s.blocks if isinstance(b, Drawing) and isinstance(b.figure, HeatMap)]
-    assert len(heats) == 1
-    assert sum(cell.count for cell in heats[0].cells) == 2000
-    assert run(["workload", "describe", str(EXCERPT), "--report", str(tmp_path / "page.html")]) == 0
-    text = (tmp_path / "page.html").read_text()
-    assert text.count("<svg") >= 4
-    assert not re.search(r'(src|href)="http', text)
-
-
-def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["workload", "describe", str(EXCERPT), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["requests"] == 2000
-    assert said["arrivals"]["cv"] == pytest.approx(13.3, abs=0.1)
-    assert said["arrivals"]["fitted"]["process"] == "trace"
 
 
 @pytest.mark.parametrize(
@@ -285,17 +262,6 @@ def test_recorded_traffic_is_reproduced(name: str, tmp_path: Path) -> None:
     assert_reproduced(SHARED / name, tmp_path / "scenario.yaml")
 
 
-def test_a_fitted_scenario_is_simulated(tmp_path: Path) -> None:
-    """The record of the simulation holds the requests that the scenario makes, at their moments."""
-    excerpt = Path(__file__).parents[2] / "examples" / "code-completion.csv"
-    api.fit_workload(excerpt, tmp_path / "scenario.yaml", model="llama-3.1-8b")
-    run = tonnage.simulate(tmp_path / "scenario.yaml", requests=200)
-    made = simulation_of(tmp_path / "scenario.yaml", {"requests": 200}).workloads[0].trace(0)
-    assert run.requests.isl.tolist() == made.isl.tolist()
-    assert run.requests.due_ns.tolist() == (made.due_ps // 1000).tolist()
-    assert run.scenario()["arrivals"]["trace"].endswith("scenario.arrivals.csv")
-
-
 def test_a_trace_is_stretched_to_the_rate_that_is_given(tmp_path: Path) -> None:
     excerpt = Path(__file__).parents[2] / "examples" / "code-completion.csv"
     api.fit_workload(excerpt, tmp_path / "scenario.yaml", model="llama-3.1-8b")
@@ -316,18 +282,3 @@ def test_a_fitted_scenario_is_understood_as_a_sizing_question(tmp_path: Path) ->
     api.fit_workload(generated(tmp_path / "trace.csv", "1200", "lognormal:300,200", regular), tmp_path / "regular.yaml")
     question = api.ask(tmp_path / "regular.yaml", model="llama-3.1-8b", ttft="p95<=2s").questions[0]
     assert (question.process, question.cv) == ("gamma", pytest.approx(0.4, rel=0.05))
-
-
-def test_arrivals_of_a_trace_need_one() -> None:
-    with pytest.raises(InputError, match="needs a file of recorded requests"):
-        simulation_of(None, {"model": "llama-3.1-8b", "isl": 10, "osl": 10, "arrivals": "trace"})
-    with pytest.raises(InputError, match="needs a file of recorded requests"):
-        api.ask(model="llama-3.1-8b", isl=10, osl=10, peak_rps=1, ttft="p95<=1s", arrivals="trace")
-
-
-def test_a_fit_is_written_only_where_it_can_be(tmp_path: Path) -> None:
-    excerpt = Path(__file__).parents[2] / "examples" / "code-completion.csv"
-    for target in (tmp_path / "missing" / "scenario.yaml", tmp_path / "scenario.json"):
-        with pytest.raises(InputError, match="cannot write"):
-            api.fit_workload(excerpt, target)
-    assert list(tmp_path.iterdir()) == []

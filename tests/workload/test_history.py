@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.questions import plans_with
 from tests.watch.served_weeks import DAY, HOUR, WEEK_SHAPE, Weeks, weeks
 from tonnage import simulate
 from tonnage.api.compare import read_history
+from tonnage.api.sizing import ask
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.formats.prometheus import HISTORIES, INCREASE, curves
 from tonnage.spec.lengths import parse_lengths
 from tonnage.workload.history import History, history_of
 from tonnage.workload.history_fit import HistoryFit, fit_history
-
-few_parts = plans_with()
 
 MONDAY = 1_792_972_800.0  # 2026-10-26, a Monday
 BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, math.inf)
@@ -178,11 +176,9 @@ def test_the_command_writes_a_scenario_that_size_reads(tmp_path: Path, capsys: p
     said = capsys.readouterr().out
     assert "Requests change by +1" in said  # 3 % a day are 149 % a month
     assert "Not seen: bursts shorter than 600 s" in said
-    assert (
-        run(["size", str(target), "--gpu", "h100", "--tp", "1", "--precision", "fp8", "--engine", "vllm", "--ttft", "p95<=1s", "--quiet"])
-        == 0
-    )
-    assert "1 × dgx-h100" in capsys.readouterr().out
+    question = ask(target, ttft="p95<=1s").questions[0]
+    assert len(question.demand.profile) == 168
+    assert question.demand.peak_requests_per_second == max(question.demand.profile)
 
 
 def test_a_file_that_a_real_prometheus_answered() -> None:

@@ -15,12 +15,13 @@ from tonnage.api.question.arguments import Many, whole_numbers
 from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.arguments import ExactArguments
 from tonnage.bench.benchmark import Measured, benchmark
-from tonnage.bench.exact_server import Schedule, SelfTest, self_test, serve
+from tonnage.bench.exact_server import Schedule, serve
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Watcher
 from tonnage.bench.prompts import Prompts
 from tonnage.bench.scrape import Scraper
+from tonnage.bench.selftest import SelfTest, self_test
 from tonnage.errors import InputError, option
 from tonnage.formats.tool_format import export
 from tonnage.spec.workload import ClosedLoop, TraceArrivals

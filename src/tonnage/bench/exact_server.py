@@ -1,15 +1,10 @@
-"""A server that answers at known moments, and the client measured against it: how far off its latencies are, and how much it can take.
-
-Both run on this machine and share one clock, so that every time that the client reports can be laid next to the moment at which the
-server wrote. The server takes CPU too: a bias found here is at least as large as against a server elsewhere.
-"""
+"""A server that answers at known moments, and keeps the moments at which it wrote."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import heapq
-import http.client
 import itertools
 import json
 import os
@@ -17,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -25,25 +19,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args
-from urllib.parse import urlsplit
-
-import numpy as np
 
 from tonnage.bench import exact_replies
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.arguments import Fault
-from tonnage.bench.connection import Setup, parse_url, request_head
-from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exact_replies import Connection
-from tonnage.bench.load import Question
-from tonnage.bench.measure import Observed, measure
-from tonnage.bench.prompts import prompts
 from tonnage.errors import InputError, TonnageError
-from tonnage.results.metrics import summarize
-from tonnage.results.requests import Requests
-from tonnage.results.store import RunWriter
-from tonnage.spec.lengths import Lengths
-from tonnage.spec.workload import ClosedLoop
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
@@ -302,78 +283,6 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
         process.wait(timeout=30)
         if process.stdout:
             process.stdout.close()
-
-
-TOKENS = 64
-CPU_SHARE = 0.85
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelfTest:
-    """What the client does on this machine."""
-
-    streams: int  # requests in flight
-    requests: int  # and tokens: how many came
-    tokens: int
-    ttft_ms: float  # mean TTFT that the client reports, from the moment of sending
-    server_ttft_ms: float  # the same by the server's own stamps: first write − receipt of the request
-    bias_ms: float  # mean of (the client's stamp of the first token − the server's of its write)
-    bias_p99_ms: float  # its 99th percentile
-    last_bias_ms: float  # the same mean for the last token
-    cpu_us_per_token: float  # CPU of the client process, parsing and writing included
-    ceiling_tokens_per_second: float  # tokens/s at which that would take 85 % of a core
-    lateness_mean_ms: float  # of the event loop
-
-    def to_json(self) -> dict[str, Any]:
-        """By name."""
-        return asdict(self)
-
-
-def self_test(*, streams: int = 64, requests: int = 0) -> SelfTest:
-    """Compare the client with what the exact server wrote down; by default three requests per stream, 50 ms and 10 ms a token."""
-    count = requests or 3 * streams
-    with exact_server(Schedule()) as url, tempfile.TemporaryDirectory() as folder:
-        target, endpoint = parse_url(url), find_endpoint("chat", model="exact")
-        setup = Setup(target=target, endpoint=endpoint, prompts=prompts(seed=0, tokenizer=None), head=request_head(target, endpoint.path))
-        lengths = Lengths(mean=200), Lengths(mean=TOKENS)
-        question = Question(isl=lengths[0], osl=lengths[1], arrivals=ClosedLoop(concurrency=streams), requests=count)
-        writer = RunWriter(Path(folder) / "run")
-        try:
-            observed = measure(setup, question.draw(), writer)
-            record = writer.finish()
-        finally:
-            writer.discard()
-        return _compared(streams, record, observed, server_log(url))
-
-
-def server_log(url: str) -> np.typing.NDArray[np.int64]:
-    """What the exact server wrote down since: int64 (requests, 5) of number, ns of receipt, first and last write, and tokens."""
-    parts = urlsplit(url)
-    with contextlib.closing(http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)) as connection:
-        connection.request("GET", "/log")
-        rows = json.loads(connection.getresponse().read())["requests"]
-    return np.array(rows, dtype=np.int64).reshape(-1, 5)
-
-
-def _compared(streams: int, record: Requests, observed: Observed, log: np.typing.NDArray[np.int64]) -> SelfTest:
-    number, received, first, last = log[log[:, 0] >= 0].T[:4]
-    lag = (record.first_token_ns[number] + observed.start_ns - first) / 1e6
-    last_lag = (record.last_token_ns[number] + observed.start_ns - last) / 1e6
-    tokens = int(record.osl.sum())
-    per_token = 1e6 * observed.cpu_s / max(tokens, 1)
-    return SelfTest(
-        streams=streams,
-        requests=len(record),
-        tokens=tokens,
-        ttft_ms=summarize(record).ttft_from_send_ms.mean or 0.0,
-        server_ttft_ms=float((first - received).mean()) / 1e6,
-        bias_ms=float(lag.mean()),
-        bias_p99_ms=float(np.percentile(lag, 99)),
-        last_bias_ms=float(last_lag.mean()),
-        cpu_us_per_token=per_token,
-        ceiling_tokens_per_second=CPU_SHARE * 1e6 / per_token,
-        lateness_mean_ms=float(np.mean(observed.lateness_ns)) / 1e6 if len(observed.lateness_ns) else 0.0,
-    )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
 from tonnage.plan.note import Note, Warning
 from tonnage.plan.reason import Reachable, Rejected
 from tonnage.plan.sensitivity import Beyond, Measurement, ParetoPoint, PercentileAnswer, PrefixCache, Provenance, Sensitivity, Unreached
+from tonnage.results.metrics import TtftParts
 from tonnage.spec.scenario import Mode, Scenario
 from tonnage.spec.typed_values import strict
 from tonnage.spec.workload import Process
@@ -61,6 +62,7 @@ class Explanation:
     limits: tuple[LimitUse, ...]
     binding_limit: Bound
     front_end_busy: float  # share of its time that the front end streams tokens; 0 for a job, which has none
+    ttft: tuple[TtftParts, ...] = ()  # where the mean TTFT goes, and its p95; empty for a job
 
 
 @strict

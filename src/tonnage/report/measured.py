@@ -14,9 +14,9 @@ from tonnage.report.plans.question import attained_text
 
 if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
-    from tonnage.bench.exact_server import SelfTest
     from tonnage.bench.find_max import Maximum
     from tonnage.bench.intervals import Comparison, Ratio
+    from tonnage.bench.selftest import SelfTest
     from tonnage.evidence.replay import MetricBeside, RunBesidePlan
     from tonnage.results.metrics import Summary
     from tonnage.serve.demonstration import Demonstration, Failure

@@ -46,6 +46,19 @@ def latencies(*, mean: float, p50: float, p90: float, p95: float, p99: float) ->
     return Latencies(**{name: value if math.isfinite(value) else None for name, value in values.items()})
 
 
+@strict
+class TtftParts:
+    """Where a TTFT goes, in milliseconds; the parts before ``saved_ms`` sum to it."""
+
+    statistic: Literal["mean", "p95"]  # the mean of the parts, or that of the requests around the 95th percentile
+    front_end_ms: float  # from sending a request until the engine has it, and back
+    queue_ms: float  # until the first step with its prompt: for a step that was under way, a slot and KV blocks
+    prefill_ms: float  # the steps of its prompt, as long as they are on an idle instance
+    shared_ms: float  # what other requests in these steps, and steps between them, add
+    handover_ms: float  # of two pools: the transfer of the KV cache, and the decode pool's queue and first step
+    saved_ms: float  # by how much the steps of its prompt would be longer without what a prefix cache had
+
+
 Window = Literal["run", "steady"]
 
 STEADY = (0.1, 0.9)  # Share of the requests, in order of their due times, between which a run counts as steady

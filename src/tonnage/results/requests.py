@@ -77,6 +77,9 @@ class Requests:
     # the place of each in the trace, of a simulated engine whose requests are sent in another order; None elsewhere
     row: NDArray[np.int64] | None = None
     turns: Turns | None = None  # whose session each is of, in sizings of sessions; None elsewhere
+    # when the prompt of each began to be computed, -1 where no token came of it; None of measured runs
+    admitted_ns: NDArray[np.int64] | None = None
+    prefilled_ns: NDArray[np.int64] | None = None  # when the prefill pool had computed it; None where there are no two pools
 
     def __len__(self) -> int:
         """Number of requests."""
@@ -84,10 +87,12 @@ class Requests:
 
     def some(self, rows: slice | NDArray[np.int64]) -> Requests:
         """Some of the requests; the gaps stay those of all."""
-        columns = {name: getattr(self, name)[rows] for name in ROW_COLUMNS}
-        row = None if self.row is None else self.row[rows]
-        return replace(self, **columns, row=row, turns=None if self.turns is None else self.turns.some(rows))
+        there = [name for name in (*ROW_COLUMNS, *SIMULATED_COLUMNS) if getattr(self, name) is not None]
+        turns = None if self.turns is None else self.turns.some(rows)
+        return replace(self, **{name: getattr(self, name)[rows] for name in there}, turns=turns)
 
+
+SIMULATED_COLUMNS = ("row", "admitted_ns", "prefilled_ns")  # What there is of every request in some simulated runs
 
 # What there is of every request
-ROW_COLUMNS = tuple(part.name for part in fields(Requests) if part.name not in ("gaps", "window_ns", "row", "turns"))
+ROW_COLUMNS = tuple(part.name for part in fields(Requests) if part.name not in ("gaps", "window_ns", "turns", *SIMULATED_COLUMNS))

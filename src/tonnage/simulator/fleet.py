@@ -208,7 +208,7 @@ class _Fleet:
         numbers = [np.array(sent, np.int64) for _, sent in self.served]
         last = [self.owner[sent] == i for i, sent in enumerate(numbers)]
         whole: dict[str, Any] = _nowhere(self.trace)
-        for name in ROW_COLUMNS:
+        for name in (*ROW_COLUMNS, "admitted_ns"):
             for part, sent, mine in zip(parts, numbers, last, strict=True):
                 whole[name][sent[mine]] = getattr(part, name)[mine]
         whole["status"][self.lost] = FAILED
@@ -228,6 +228,7 @@ def _nowhere(trace: Trace) -> dict[str, Any]:
     return {
         "due_ns": none.copy(),
         "sent_ns": none.copy(),
+        "admitted_ns": none.copy(),
         "first_token_ns": none.copy(),
         "last_token_ns": none.copy(),
         "isl": trace.isl.copy(),

@@ -138,7 +138,7 @@ class Pools:
         self.events: list[tuple[int, int, int, Any]] = []
         self.sent = self.program_free = 0
         count = len(trace)
-        self.due, self.first, self.last = (np.full(count, -1, np.int64) for _ in range(3))
+        self.due, self.first, self.last, self.prefilled = (np.full(count, -1, np.int64) for _ in range(4))
         self.status = np.full(count, UNFINISHED, np.int8)
         self.place = np.full(count, -1, np.int32)
         self.isl, self.osl = trace.isl.tolist(), trace.osl.tolist()
@@ -198,6 +198,7 @@ class Pools:
     def come(self, now: int, number: int, what: None) -> int:
         """A request goes to a prefill engine: to make one token."""
         place = self.to_prefill.next(self.isl[number])
+        self.prefill[place].numbers.append(number)
         self.prefill[place].engine.submit(Request(id=number, isl=self.isl[number], osl=1, at=now))
         self.place[number] = place
         return place
@@ -218,6 +219,7 @@ class Pools:
 
     def computed(self, i: int, number: int, at: int, status: int) -> None:
         """A prompt is computed, and with it the only token of some requests; or the engine could never hold it."""
+        self.prefilled[number] = at if status == COMPLETED else -1
         if status == COMPLETED and self.osl[number] > 1:
             member = self.members[i]
             held = member.engine.hold(-(-self.isl[number] // self.link.block_tokens))
@@ -286,7 +288,7 @@ def simulate_pools(
     run.go()
     sent = run.sent
     parts = [engine.requests() for engine in (*prefill, *decode)]
-    first_ns, preemptions = _of_decoding(run)
+    first_ns, admitted_ns, preemptions = _of_engines(run)
     done = run.status[:sent] == COMPLETED
     due = run.due[:sent] // PS_PER_NS
     return Requests(
@@ -301,6 +303,8 @@ def simulate_pools(
         status=run.status[:sent],
         preemptions=preemptions[:sent],
         gaps=np.sum([part.gaps for part in parts], axis=0),
+        admitted_ns=admitted_ns[:sent],
+        prefilled_ns=_ns(run.prefilled[:sent]),
     )
 
 
@@ -324,11 +328,13 @@ def _ns(at: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(at >= 0, at // PS_PER_NS, -1)
 
 
-def _of_decoding(run: Pools) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """When each request had its first token, and how often it lost its blocks in the decode pool."""
-    first, preemptions = _ns(run.first), np.zeros(len(run.first), np.int32)
+def _of_engines(run: Pools) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """When each request had its first token and its slot in the prefill pool, and how often it lost its blocks in the decode pool."""
+    first, admitted, preemptions = _ns(run.first), np.full(len(run.first), -1), np.zeros(len(run.first), np.int32)
+    for member in run.prefill:
+        admitted[member.numbers] = member.engine.requests().admitted_ns
     for member in run.decode:
         record = member.engine.requests()
         first[member.numbers] = record.first_token_ns
         preemptions[member.numbers] = record.preemptions
-    return first, preemptions
+    return first, admitted, preemptions

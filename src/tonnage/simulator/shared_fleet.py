@@ -118,7 +118,7 @@ def _joined(engines: Sequence[Engine]) -> Any:
     numbers = np.concatenate([[job.id for job in sorted(engine.jobs.values(), key=lambda job: job.due)] for engine in engines])
     due = np.concatenate([part.due_ns for part in parts])
     order = np.lexsort((numbers, due))
-    names = [name for name in ROW_COLUMNS if name != "instance"]
+    names = [name for name in (*ROW_COLUMNS, "admitted_ns") if name != "instance"]
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names}
     served = np.concatenate([np.where(part.instance < 0, -1, i) for i, part in enumerate(parts)])[order].astype(np.int32)
     return replace(parts[0], **columns, instance=served, row=numbers[order], gaps=np.sum([part.gaps for part in parts], axis=0))

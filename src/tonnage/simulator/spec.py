@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
-from tonnage.results.requests import ROW_COLUMNS, Turns
+from tonnage.results.requests import ROW_COLUMNS, SIMULATED_COLUMNS, Turns
 from tonnage.spec.deployment import NO_WINDOWS, Windows
 from tonnage.spec.workload import Split, Trace
 
@@ -133,13 +133,12 @@ def pooled(parts: Sequence[Requests]) -> Requests:
 
     due = np.concatenate([part.due_ns for part in parts])
     order = np.argsort(due, kind="stable")
-    names = [name for name in ROW_COLUMNS if name != "instance"]
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names}
-    owner = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])[order]
-    rows = [part.row for part in parts if part.row is not None]
-    row = np.concatenate(rows)[order] if len(rows) == len(parts) else None
-    turns = _pooled_turns(parts, order)
-    return replace(parts[0], **columns, instance=owner, row=row, turns=turns, gaps=np.sum([part.gaps for part in parts], axis=0))
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in ROW_COLUMNS}
+    for name in SIMULATED_COLUMNS:
+        there = [getattr(part, name) for part in parts if getattr(part, name) is not None]
+        columns[name] = np.concatenate(there)[order] if len(there) == len(parts) else None
+    columns["instance"] = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])[order]
+    return replace(parts[0], **columns, turns=_pooled_turns(parts, order), gaps=np.sum([part.gaps for part in parts], axis=0))
 
 
 def _pooled_turns(parts: Sequence[Requests], order: NDArray[np.int64]) -> Turns | None:

@@ -16,10 +16,12 @@ from tonnage.plan.demand import HeldSessions, HeldTier
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.plan import Explanation, StepTerm
 from tonnage.results.metrics import summarize
+from tonnage.simulator.first_token import ttft_parts
 from tonnage.simulator.request import ALL_TOKENS, CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
-from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
-from tonnage.sizing.loads.instance import QUICK, SURE, middle
-from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
+from tonnage.sizing.loads.fleet_check import Replayed, fleet_record, fleet_seen
+from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, middle
+from tonnage.sizing.loads.load_scan import WIDTH, on_lattice, place_of, statistic_s, worst_limit
+from tonnage.sizing.loads.runs import CLOSED_ROUNDS
 from tonnage.spec.kv_tiers import OFF, KvTiers
 from tonnage.units import PS_PER_S
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.perf.step import Drafting
-    from tonnage.results.metrics import Summary
+    from tonnage.results.metrics import Summary, TtftParts
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.search.contender import Contender, Sized
 
@@ -61,7 +63,24 @@ def explained(best: Sized) -> Explanation:
         limits=_limits(best),
         binding_limit=capacity.binds or SATURATION,
         front_end_busy=0.0 if capacity.binds == THROUGHPUT else _front_end_busy(instance, rate),
+        ttft=() if capacity.binds == THROUGHPUT else _ttft_parts(best),
     )
+
+
+def _ttft_parts(best: Sized) -> tuple[TtftParts, ...]:
+    """Where a TTFT goes at the highest load inside the limits: in the run that ``as_predicted`` shows, made once more."""
+    contender, question, capacity = best.contender, best.contender.question, best.as_predicted
+    instance, count, rate = contender.simulated(best.instances, capacity.rate)
+    if question.recording is not None:
+        load = capacity.rate * best.instances
+        stretched = Replayed(recording=question.recording.at_mean(load), lengths=question.replays_lengths)
+        record = fleet_record(instance, load, best.instances, replayed=stretched)[0]
+    elif question.load == "closed":
+        record = instance.closed(round(capacity.concurrency), max(ALONE_REQUESTS, CLOSED_ROUNDS * round(capacity.concurrency)))
+    else:
+        rate = on_lattice(place_of(rate) // WIDTH[best.care] * WIDTH[best.care])
+        record = middle(instance.open(rate, instance.requests_of(rate, best.care, count), instance.traffic.seed, count))
+    return ttft_parts(record, instance.spec)
 
 
 def _front_end_busy(instance: Instance, rate: float) -> float:

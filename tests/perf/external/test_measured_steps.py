@@ -13,11 +13,9 @@ from tests.strategies import ROOFLINE, step_models
 from tonnage.errors import InputError
 from tonnage.perf import aiconfigurator
 from tonnage.perf.measured_steps import check_source, checked_source, reduced, reduction, source_mark
-from tonnage.perf.memory import memory_plan
-from tonnage.perf.ranges import marks
 from tonnage.perf.step import StepModel, batch_seconds, step_seconds, tabulated_seconds
 from tonnage.perf.step_terms import COEFFICIENTS, GRAPHED_TO, LAUNCHES, NORM
-from tonnage.perf.terms import client_turnaround_s, step_model
+from tonnage.perf.terms import step_model
 from tonnage.simulator.kernel import run_recorded
 from tonnage.simulator.reference import run_reference
 from tonnage.spec.calibration import Calibration
@@ -51,19 +49,6 @@ def test_a_table_of_our_own_steps_predicts_what_we_predict(tmp_path: Path) -> No
         assert theirs == pytest.approx(ours, rel=stated.worst / 100 + 0.005)
 
 
-def test_foreign_step_times_run_under_the_same_scheduler(tmp_path: Path) -> None:
-    d = deployment()
-    other = with_table(tmp_path, d)
-    arrivals = ClosedLoop(concurrency=24, turnaround_s=client_turnaround_s(d))
-    trace = Workload(isl=Lengths(mean=500), osl=Lengths(mean=60), arrivals=arrivals, requests=120).trace(1)
-    blocks = memory_plan(d).blocks
-    assert memory_plan(other).blocks == blocks
-    (mine, steps), (theirs, same) = (run_recorded(trace, step_model(x), x.knobs, blocks, most_steps=500) for x in (d, other))
-    assert abs(steps.count - same.count) <= 2
-    np.testing.assert_array_equal(mine.osl, theirs.osl)
-    assert theirs.last_token_ns[-1] == pytest.approx(mine.last_token_ns[-1], rel=0.02)
-
-
 def test_kernel_and_reference_price_a_table_alike(tmp_path: Path) -> None:
     d = with_table(tmp_path, deployment())
     trace = Workload(isl=Lengths(mean=300), osl=Lengths(mean=30), arrivals=ClosedLoop(concurrency=7), requests=40).trace(3)
@@ -72,15 +57,6 @@ def test_kernel_and_reference_price_a_table_alike(tmp_path: Path) -> None:
     expected = run_reference(trace, step, d.knobs, 1000)
     np.testing.assert_array_equal(record.last_token_ns, expected.requests.last_token_ns)
     assert [tuple(row) for row in steps.steps] == expected.steps
-
-
-def test_the_mark_says_whose_steps_and_how_well_they_were_reduced(tmp_path: Path) -> None:
-    d = with_table(tmp_path, deployment())
-    (mark,) = marks(d)
-    assert mark == source_mark(d)
-    assert "ours.csv" in mark
-    assert str(reduction(d)) in mark
-    assert source_mark(deployment()) == ""
 
 
 def test_what_a_step_model_cannot_go_with(tmp_path: Path) -> None:
@@ -191,20 +167,6 @@ def test_the_table_is_linear_between_entries_and_goes_on() -> None:
     assert batch_seconds(c, 55, 3) == pytest.approx(16.5)
 
 
-def test_an_array_without_a_table_is_priced_as_before() -> None:
-    assert batch_seconds(ROOFLINE, 9, 9) == batch_seconds(ROOFLINE[:COEFFICIENTS].copy(), 9, 9)
-    longer = np.concatenate([ROOFLINE, [1, 0.5, 2, 0.5]])
-    assert batch_seconds(longer, 9, 9) == pytest.approx(batch_seconds(ROOFLINE, 9, 9) + 0.5)
-
-
-def test_an_odd_measurement_is_said_to_be_off() -> None:
-    steps = list(timed(ROOFLINE))
-    steps[0] = replace(steps[0], seconds=steps[0].seconds * 3)
-    found = reduced(steps, "ours")
-    assert found.worst > 10
-    assert f"{found.worst:.0f} % at most" in str(found)
-
-
 def test_steps_that_do_not_say_enough_are_refused() -> None:
     def step(p: int, b: int, context: int) -> TimedStep:
         return TimedStep(prefill_tokens=p, prefill_sequences=1, past_tokens=0, decode_sequences=b, context_tokens=context, seconds=0.01)
@@ -214,18 +176,6 @@ def test_steps_that_do_not_say_enough_are_refused() -> None:
     for left, says in (((1, 2, 3), "two context_tokens"), ((0, 1, 2), "two numbers of prefill_tokens")):
         with pytest.raises(InputError, match=rf"^step_model: x\.csv needs .*{says}"):
             reduced([enough[i] for i in left], "x.csv")
-
-
-def test_a_floor_of_steps_with_prompts_comes_back() -> None:
-    """Kernels launched one by one: the shortest steps with prompts all take the same, and steps of decodes less."""
-    c = ROOFLINE.copy()
-    c[LAUNCHES] = 0.02
-    found = reduced(list(timed(c)), "ours")
-    assert found.coefficients[LAUNCHES] == pytest.approx(0.02)
-    assert found.worst < 2
-    assert step_seconds(found.coefficients, 16, 1, 0, 256, 0) == pytest.approx(0.02)
-    assert step_seconds(found.coefficients, 0, 0, 1, 0, 128) < 0.01
-    assert reduced(list(timed(ROOFLINE)), "ours").coefficients[LAUNCHES] == 0.0
 
 
 def test_a_floor_beyond_cuda_graphs_comes_back() -> None:

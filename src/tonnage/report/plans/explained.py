@@ -26,7 +26,7 @@ BESIDE = ("deployment", "systems", "GPUs", "requests/s per GPU", "USD a year", "
 
 def explained_section(plan: Plan) -> Section:
     """The section in numbers; empty where nothing was taken apart."""
-    return section("explain", TITLE, explained_items(plan), step_table(plan), limits_table(plan), memory_table(plan))
+    return section("explain", TITLE, explained_items(plan), ttft_table(plan), step_table(plan), limits_table(plan), memory_table(plan))
 
 
 def explained_items(plan: Plan) -> Block | None:
@@ -53,6 +53,29 @@ def _sentences(explained: Explanation, pools: int) -> tuple[str, ...]:
     elif busy >= FRONT_END_FELT:
         lines.append(f"The front end streams tokens {percent(busy)} of the time.")
     return tuple(lines)
+
+
+TTFT_PARTS = {
+    "front_end_ms": "front end: the way in, and the token's way back",
+    "queue_ms": "queue: until the first step with its prompt",
+    "prefill_ms": "steps of its prompt, on an idle instance",
+    "shared_ms": "other requests in these steps and between them",
+    "handover_ms": "KV transfer, then queue and first step of the decode pool",
+}
+
+
+def ttft_table(plan: Plan) -> Table | None:
+    """Milliseconds of a mean and of a p95 TTFT by where they go, and what a prefix cache saves of them."""
+    if plan.explain is None or not plan.explain.ttft:
+        return None
+    columns = plan.explain.ttft
+    rows = [(words, *(number(getattr(of, part)) for of in columns)) for part, words in TTFT_PARTS.items()]
+    rows = [row for row, part in zip(rows, TTFT_PARTS, strict=True) if any(getattr(of, part) for of in columns)]
+    rows.append(("in all", *(number(sum(getattr(of, part) for part in TTFT_PARTS)) for of in columns)))
+    if any(of.saved_ms for of in columns):
+        rows.append(("saved by the prefix cache", *(number(of.saved_ms) for of in columns)))
+    header = ("part", *(f"{of.statistic}, ms" for of in columns))
+    return Table(caption="Where a TTFT goes at that load", header=header, rows=tuple(rows))
 
 
 def step_table(plan: Plan) -> Table | None:

@@ -171,6 +171,7 @@ def rows_for(
         preemptions=np.zeros(count, np.int32),
         first_step=np.full(noted, -1),
         last_step=np.full(noted, -1),
+        admitted=np.empty(count, np.int64),
     )
 
 

@@ -148,7 +148,8 @@ class Rows(NamedTuple):
 
     ``status`` is int8 and ``preemptions`` int32. ``generated`` and ``last`` are written when a request loses its blocks and when it
     ends; ``first_step`` and ``last_step`` have no entries where no steps are recorded. ``next`` links waiting requests; behind a router,
-    that of a request that has ended is how long its last step took.
+    that of a request that has ended is how long its last step took. ``admitted`` is when a request first had a slot, in nanoseconds, and
+    is not written before.
     """
 
     isl: NDArray[np.int64]
@@ -163,6 +164,7 @@ class Rows(NamedTuple):
     preemptions: NDArray[np.int32]
     first_step: NDArray[np.int64]
     last_step: NDArray[np.int64]
+    admitted: NDArray[np.int64]
 
 
 class Lists(NamedTuple):

@@ -44,6 +44,7 @@ class Prefilled(NamedTuple):
     at: NDArray[np.int64]  # when its only token was there, in picoseconds; -1 for one that was rejected
     lasted: NDArray[np.int64]  # how long the step took that completed its prompt, in picoseconds
     status: NDArray[np.int8]  # of ``results.requests``
+    admitted: NDArray[np.int64]  # when its prompt began to be computed, in nanoseconds
     chosen: NDArray[np.int64]  # its engine
     gaps: NDArray[np.int64]  # the histogram
 
@@ -82,7 +83,7 @@ def _prefilled(trace: Trace, engines: Sequence[Machine], router: str, seed: int)
     fleet, chosen = _driven(replace(trace, osl=np.ones(len(trace), np.int64)), engines, router, seed)
     rows = fleet.rows
     at = np.where(rows.status == COMPLETED, rows.last, -1)
-    return Prefilled(at=at, lasted=rows.next, status=rows.status, chosen=chosen, gaps=fleet.tallies.gaps)
+    return Prefilled(at=at, lasted=rows.next, status=rows.status, admitted=rows.admitted, chosen=chosen, gaps=fleet.tallies.gaps)
 
 
 def _decoded(handed: Trace, numbers: NDArray[np.int64], engines: Sequence[Machine], router: str, seed: int) -> Requests:
@@ -173,7 +174,7 @@ def _ended_after(at: NDArray[np.int64], stream: int) -> NDArray[np.int64]:
 def _record(trace: Trace, made: Prefilled, order: NDArray[np.int64], decoded: Requests) -> Requests:
     """What both pools made of all requests, in the order of the trace."""
     done = made.status == COMPLETED
-    first, last = (np.where(done, made.at // PS_PER_NS, -1) for _ in range(2))
+    prefilled, first, last = (np.where(done, made.at // PS_PER_NS, -1) for _ in range(3))
     status, instance = made.status.copy(), made.chosen.astype(np.int32)
     preemptions = np.zeros(len(trace), np.int32)
     columns = (decoded.first_token_ns, decoded.last_token_ns, decoded.status, decoded.instance, decoded.preemptions)
@@ -193,4 +194,6 @@ def _record(trace: Trace, made: Prefilled, order: NDArray[np.int64], decoded: Re
         status=status,
         preemptions=preemptions,
         gaps=made.gaps + decoded.gaps,
+        admitted_ns=np.where(done, made.admitted, -1),
+        prefilled_ns=prefilled,
     )

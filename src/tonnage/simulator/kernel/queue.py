@@ -5,6 +5,7 @@ from __future__ import annotations
 from tonnage.simulator.kernel.blocks import windows_of
 from tonnage.simulator.kernel.compiler import part, two_forms
 from tonnage.simulator.kernel.memory import NEVER
+from tonnage.units import PS_PER_NS
 
 
 @part()
@@ -110,6 +111,8 @@ def enter(m):
     s.spare -= 1
     i = lists.spare[s.spare]
     slot = m.slots[i]
+    if rows.preemptions[r] == 0:
+        rows.admitted[r] = s.now // PS_PER_NS
     slot.row = r
     slot.isl = rows.isl[r]
     slot.osl = rows.osl[r]

@@ -78,8 +78,9 @@ def requests_of(rows: Rows, count: int, gaps: NDArray[np.int64], window_ps: int 
     for column in (first_ns, last_ns):
         np.floor_divide(column, PS_PER_NS, out=column)
     done, sent_ns = status == COMPLETED, rows.sent[:count] // PS_PER_NS
-    osl, instance = rows.osl[:count], np.zeros(count, np.int32)
+    osl, instance, admitted = rows.osl[:count], np.zeros(count, np.int32), rows.admitted[:count]
     if not done.all():
+        admitted = np.where(first_ns < 0, -1, admitted)
         last_ns[~done] = -1
         osl = np.where(done, osl, rows.generated[:count])
         instance[status == REJECTED] = -1
@@ -97,6 +98,7 @@ def requests_of(rows: Rows, count: int, gaps: NDArray[np.int64], window_ps: int 
         preemptions=rows.preemptions[:count],
         gaps=gaps,
         window_ns=window_ps // PS_PER_NS if window_ps >= 0 else -1,
+        admitted_ns=admitted,
     )
 
 

@@ -109,6 +109,7 @@ def requests_of(jobs: Sequence[Job], gaps: Gaps, window_ps: int) -> Requests:
         preemptions=column([job.preemptions for job in jobs]).astype(np.int32),
         gaps=gaps.table(),
         window_ns=window_ps // PS_PER_NS if window_ps >= 0 else -1,
+        admitted_ns=column([job.admitted // PS_PER_NS if job.first_token >= 0 else -1 for job in jobs]),
     )
 
 
@@ -318,6 +319,8 @@ class Engine:
 
     def start(self, step: Step, ends: int) -> None:
         """A step begins that ends at ``ends``."""
+        for job in self.batcher.running:
+            job.admitted = self.time if job.admitted < 0 else job.admitted
         self.step, self.ends, self.seen_next = step, ends, self.streamed(step, ends)
 
     def stop(self) -> None:

@@ -28,6 +28,7 @@ class Job:
     preemptions: int = 0
     first_token: int = -1
     last_token: int = -1
+    admitted: int = -1
     first_step: int = -1
     last_step: int = -1
     status: int = UNFINISHED

@@ -232,7 +232,11 @@ class Contender:
 
     def seen(self, instances: int, rate: float, care: Care) -> Seen:
         """A run of the instances that represent so many, at ``rate`` requests per second for each, by the prediction as it is."""
-        return self.runs.open(self.running, self.standing_for(instances), rate, care)
+        return self.runs.open(*self.simulated(instances, rate), care)
+
+    def simulated(self, instances: int, rate: float) -> tuple[Instance, int, float]:
+        """What is simulated to see so many instances at ``rate`` for each: an instance, how many, and the requests/s for each of these."""
+        return self.running, self.standing_for(instances), rate
 
     def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
         """An instance that ends the load of ``capacity``, the requests per second that come to it, and its steps, at most so many."""

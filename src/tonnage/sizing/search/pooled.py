@@ -216,10 +216,10 @@ class PooledContender(Contender):
         whole = self.runs.saturation(self.pools(self.instance, split, self.whole))
         return whole / sum(split) / (self.as_asked if slowdown is None else slowdown).steps
 
-    def seen(self, instances: int, rate: float, care: Care) -> Seen:
-        """A run of the pools that stand for so many instances, at ``rate`` requests per second for each, by the prediction as it is."""
+    def simulated(self, instances: int, rate: float) -> tuple[Instance, int, float]:
+        """The pools that stand for so many instances, which are one; arguments as of ``Contender.simulated``."""
         pools = self.standing(self.running, instances)
-        return self.runs.open(pools, 1, rate * (pools.prefill + pools.decode), care)
+        return pools, 1, rate * (pools.prefill + pools.decode)
 
     def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
         """An instance of the pool that ends the load, what comes to it, and its steps; arguments as of ``Contender.recorded``.
