@@ -118,12 +118,6 @@ def test_a_job_is_paid_once_and_has_no_front_of_cost() -> None:
     assert plan.cost.stale_prices
 
 
-def test_a_plan_with_its_cost_reads_back() -> None:
-    for demand in (YEAR, JOB):
-        plan = with_cost(plan_of(demand, candidate()), PRICES, today=date(2026, 11, 21))
-        assert Plan.from_json(plan.to_json()) == plan
-
-
 # A nightly job: rented until it is done, owned all year, or by tokens, and from how many a year owning is cheaper.
 
 

@@ -10,7 +10,6 @@ import pytest
 from tests.step_times import deployment, written
 from tonnage import simulate
 from tonnage.api import deployment_of
-from tonnage.errors import InputError
 from tonnage.evidence.compare import compare
 from tonnage.evidence.predict import MeasuredTable, measured_table, predict, read_point
 from tonnage.evidence.replay import replay
@@ -57,12 +56,6 @@ def test_rows_that_one_of_them_cannot_price_count_for_none(tmp_path: Path) -> No
     assert [errors["itl_ms"].n for errors in found.errors.values()] == [3, 3]
     (skipped,) = found.reports[str(file)].skipped
     assert "has no step times of" in skipped.reason
-
-
-def test_one_table_does_not_stand_for_several_deployments(tmp_path: Path) -> None:
-    file = written(step_model(deployment()).coefficients, tmp_path / "ours.csv")
-    with pytest.raises(InputError, match="does not say which of 2 deployments"):
-        score([*rows(), *rows(tp=2)], step_source=checked_source(file))
 
 
 # What was due at the same moment comes as it was sent when it is replayed; its latencies count from the moment when it was due.

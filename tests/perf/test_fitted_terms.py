@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tonnage.api import deployment_of
 from tonnage.errors import DataErrors
-from tonnage.perf.fitted_terms import FITTED_FORMATS, FITTED_TERMS, FittedTerm, Vocabulary, acts_on, terms_by_key, vocabulary
+from tonnage.perf.fitted_terms import FITTED_FORMATS, FITTED_TERMS, Vocabulary, acts_on, terms_by_key, vocabulary
 from tonnage.perf.step_terms import TERMS
 from tonnage.perf.terms import coefficients, resolve
 from tonnage.perf.terms_file import checked, shipped
@@ -73,17 +72,15 @@ def known() -> Vocabulary:
     return vocabulary(shipped()["architectures"], {*shipped()["formats"], *FITTED_FORMATS})
 
 
-def moved_by(deployment: Deployment, group: str, owner: str, key: str) -> set[str]:
+def moved_by(d: Deployment, group: str, owner: str, key: str) -> set[str]:
     """Names of the coefficients that change when a number of the file grows or shrinks, or is no longer 0."""
-    arrays = []
     number = (shipped()[group][owner] if owner else shipped()[group])[key]
-    for changed in (0.9 * number, number, 1.1 * number or 1.0):
-        terms: dict[str, Any] = {**shipped(), group: copy.deepcopy(shipped()[group])}
-        (terms[group][owner] if owner else terms[group])[key] = changed
-        d = deployment
-        resolved = resolve(terms, d.model, d.gpu, d.precision, d.parallelism, find_engine(d.engine).coefficients)
+    arrays = []
+    for changed in (number, 0.9 * number, 1.1 * number or 1.0):
+        members = {**shipped()[group], owner: {**shipped()[group][owner], key: changed}} if owner else {**shipped()[group], key: changed}
+        resolved = resolve({**shipped(), group: members}, d.model, d.gpu, d.precision, d.parallelism, find_engine(d.engine).coefficients)
         arrays.append(np.array(coefficients(resolved, d.model, d.gpu, d.precision, d.parallelism, d.knobs)))
-    return {TERMS[place].name for i in (0, 2) for place in np.flatnonzero(arrays[i] != arrays[1])}
+    return {TERMS[place].name for other in arrays[1:] for place in np.flatnonzero(other != arrays[0])}
 
 
 def speaks_for(deployment: Deployment, group: str, owner: str) -> bool:
@@ -100,9 +97,7 @@ def speaks_for(deployment: Deployment, group: str, owner: str) -> bool:
     return owner in own[group]
 
 
-@pytest.fixture(scope="module")
-def feeding() -> dict[str, set[str]]:
-    """By fitted term, the coefficients that it was seen to move in any of the deployments."""
+def test_a_fitted_term_moves_the_coefficients_that_name_it() -> None:
     found: dict[str, set[str]] = {term.name: set() for term in FITTED_TERMS}
     asked = [dict(zip(("model", "gpu", "precision", "tp", "engine", "dp", "ep"), row, strict=True)) for row in DEPLOYMENTS]
     deployments = [deployment_of(**row) for row in asked]
@@ -113,13 +108,7 @@ def feeding() -> dict[str, set[str]]:
             assert term is not None
             if speaks_for(d, group, owner):
                 found[term.name] |= moved_by(d, group, owner, key)
-    return found
-
-
-@pytest.mark.parametrize("term", FITTED_TERMS, ids=[term.name for term in FITTED_TERMS])
-def test_a_fitted_term_moves_the_coefficients_that_name_it(term: FittedTerm, feeding: dict[str, set[str]]) -> None:
-    named = {step_term.name for step_term in TERMS if term.name in step_term.fed_by}
-    assert feeding[term.name] == named
+    assert found == {term.name: {one.name for one in TERMS if term.name in one.fed_by} for term in FITTED_TERMS}
 
 
 def test_coefficients_name_fitted_terms() -> None:

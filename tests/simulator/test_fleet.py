@@ -106,14 +106,6 @@ def test_few_requests_do_not_wait_for_the_compiler_and_get_the_same_answer(monke
     assert_same(simulate_routed(trace, [engine(0.01) for _ in range(3)]).requests, compiled.requests)
 
 
-def test_with_an_idle_instance_for_everyone_nobody_waits() -> None:
-    """Steps of one length and never more requests than instances: a request takes its own steps and no longer."""
-    trace = poisson(4_000, 100.0)
-    fleet = [Engine(engine_model(0.001), replace(KNOBS, max_batch_size=1), 4096).machine for _ in range(60)]
-    record = run_fleet(trace, fleet, "least-outstanding").requests
-    np.testing.assert_array_equal(record.last_token_ns - record.due_ns, trace.osl * 1_000_000)
-
-
 def in_system(router: str, load: float, instances: int, requests: int) -> float:
     """Mean time of a request over its mean service, at instances of one slot with nearly exponential service of mean 1 s."""
     rng = np.random.default_rng(4)

@@ -67,13 +67,6 @@ def test_weights_are_kept_exactly_and_smoothly() -> None:
     assert order == [0, 0, 1, 0, 2, 0, 0]
 
 
-def test_power_of_two_never_takes_the_fullest_of_distinct_loads() -> None:
-    view = idle(5)._replace(requests=[9, 1, 2, 3, 4])
-    counts = chosen(ROUTERS["power-of-two"], view, 5_000)
-    assert counts[0] == 0
-    assert counts[1] > counts[2] > counts[3] > counts[4]
-
-
 @given(sessions=st.lists(st.integers(0, 10**9), min_size=1, max_size=60, unique=True), gone=st.integers(0, 4))
 def test_a_session_stays_and_moves_only_when_its_instance_goes(sessions: list[int], gone: int) -> None:
     view, memory = idle(5), memory_of(5)

@@ -123,8 +123,14 @@ def test_windows_are_room_that_a_context_does_not_have() -> None:
         Instance(d, traffic(isl=room - 49, osl=50))
 
 
-@pytest.mark.parametrize("speculation", ["eagle k=3 acceptance=0.7", "draft=llama-3.2-1b k=2 acceptance=0.5", "ngram k=4 acceptance=0.2"])
-@pytest.mark.parametrize("engine", ["tensorrt-llm-0.15", "sglang"])
+@pytest.mark.parametrize(
+    ("engine", "speculation"),
+    [
+        ("tensorrt-llm-0.15", "eagle k=3 acceptance=0.7"),
+        ("sglang", "draft=llama-3.2-1b k=2 acceptance=0.5"),
+        ("sglang", "ngram k=4 acceptance=0.2"),
+    ],
+)
 def test_closed_forms_hold_with_guesses(engine: str, speculation: str) -> None:
     place = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1}
     instance = Instance(api.deployment_of(**place, engine=engine, speculation=speculation), traffic(isl=300, osl=300))
