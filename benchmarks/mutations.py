@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import os
 import random
 import re
@@ -118,6 +119,14 @@ def drawn(seed: int, sample: int, rooms: list[str]) -> Iterator[tuple[str, int, 
                     yield file.relative_to(ROOT / SOURCE).as_posix(), line, operator.__name__, new
 
 
+@functools.cache
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports from, and the names in them; of no file none."""
+    nodes = ast.walk(ast.parse(path.read_text())) if path.is_file() else ()
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name for node in froms for name in [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]}
+
+
 def concerned(graph: Any, file: str, line: int) -> list[str]:
     """The test files of a changed line: those that name what it is in, then the nearest of its room, then the nearest by imports.
 
@@ -146,8 +155,8 @@ def concerned(graph: Any, file: str, line: int) -> list[str]:
     ranked = []
     for path in (ROOT / "tests").rglob("test_*.py"):
         text = path.read_text()
-        imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
-        names = {name for node in imports for name in [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]}
+        names = imported(path)
+        names |= {name for each in names if each.startswith("tests.") for name in imported(ROOT / f"{each.replace('.', '/')}.py")}
         if near := [steps[name] for name in names & steps.keys()]:
             name = path.relative_to(ROOT).as_posix()
             other = not name.startswith(f"tests/{file.partition('/')[0]}/")

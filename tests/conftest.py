@@ -6,13 +6,17 @@ passed passes again.
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cyclopts import App
+from cyclopts.argument import ArgumentCollection
 from hypothesis import settings
 
 settings.register_profile("core", max_examples=40, deadline=None, derandomize="CI" in os.environ)  # a busy machine may take long for any
@@ -21,12 +25,12 @@ settings.load_profile("core")
 
 LONGEST = """
 docs page/browser_size cli/tables cli/examples sizing/recorded_sessions serve/deployments_served sizing/prefix_cache sizing/search
-sizing/fleet_check cli/first_screen page/browser_measure sizing/sensitivity page/browser_compare deploy/every_target simulator/kernel
+sizing/fleet_check cli/first_screen sizing/sensitivity deploy/every_target simulator/kernel
 cli/explain_and_diff bench/conversations sizing/confidence cli/absurd_numbers sizing/steadiness cli/simulate cli/bad_input
-sizing/existing deploy/verify simulator/prefix_cache report/writers/browser bench/cli simulator/pools evidence/measurement
+sizing/existing simulator/prefix_cache bench/cli simulator/pools evidence/measurement
 sizing/use_cases bench/measure api/choice workload/describe cli/size bench/infer simulator/fleet page/ui api/growth bench/find_max
-serve/app watch/verify layers simulator/engine sizing/autoscaling evidence/calibrate deploy/simulated deploy/alerts evidence/own_terms
-page/browser_lesson serve/faults cli/ask bench/receiver simulator/services/batching
+serve/app watch/verify layers simulator/engine sizing/autoscaling evidence/calibrate deploy/alerts evidence/own_terms
+bench/receiver simulator/services/batching
 """
 """The files of more than three CPU seconds or of few and long tests, about the longest first: none is left to one process at the end.
 Each without ``tests/``, ``test_`` and its ending."""
@@ -39,6 +43,25 @@ def plans_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
     own = tmp_path_factory.getbasetemp()  # of this process; with several, they lie in a folder of the run
     with searched_once((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "plans"):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def read_once() -> Iterator[None]:
+    """The arguments of a verb are read off its function once in a process, which takes more than half of a command that is refused."""
+    assemble, known = App.assemble_argument_collection, dict[Any, ArgumentCollection]()
+
+    def once(app: App, **how: Any) -> ArgumentCollection:
+        asked = (app.default_command, *sorted(how.items()))
+        if asked not in known:
+            known[asked] = assemble(app, **how)
+        found = ArgumentCollection(copy.copy(one) for one in known[asked])
+        for one in found:
+            one.tokens = []
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(App, "assemble_argument_collection", once)
         yield
 
 

@@ -202,14 +202,6 @@ def test_other_words_and_far_numbers_are_not(found: str, golden: Path) -> None:
         check_golden(found, golden)
 
 
-def test_a_file_is_written_only_where_it_differs(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TONNAGE_GOLDEN", "write")
-    check_golden(KEPT.replace("0.561", "0.570"), golden)
-    assert golden.read_text(encoding="utf-8") == KEPT
-    check_golden("Another answer\n", golden)
-    assert golden.read_text(encoding="utf-8") == "Another answer\n"
-
-
 def test_names_hold_no_numbers_and_numbers_keep_their_units() -> None:
     assert words_and_numbers("llama-3.1-8b at 1,000 req/s: 0.6 ms, 119k, -3 %") == (
         "llama-3.1-8b at # req/s: # ms, #k, # %",

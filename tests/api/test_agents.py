@@ -27,13 +27,10 @@ def nobody(done: int, total: int, name: str) -> None:
     pass
 
 
-def test_size_takes_a_scenario() -> None:
+def test_a_question_has_a_schema_and_answers_in_words_and_values() -> None:
     schema = QUESTIONS["size"].schema()
     schema["properties"].pop("full")
     assert schema == json_schema()
-
-
-def test_memory_answers_in_words_and_values() -> None:
     pytest.importorskip("jsonschema")
     document, values = QUESTIONS["memory"].answer({"model": "llama-3.1-8b"}, nobody)
     assert document.sections

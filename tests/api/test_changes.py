@@ -25,22 +25,27 @@ from tonnage.spec.deployment import Limit
 ASKED = {"model": "llama-3.1-8b", "isl": "1000", "osl": "100"}
 
 
-def test_failures_are_read() -> None:
+def test_failures_are_read_or_said_in_a_line() -> None:
     assert failures_of("mtbf=30d repair=2h") == Failures(mtbf_s=30 * 86_400, repair_s=7_200)
     assert failures_of("repair=2h mtbf=30d crews=1 retry=all") == Failures(mtbf_s=30 * 86_400, repair_s=7_200, crews=1, retry="all")
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+    for text, said in [
         ("mtbf=30d", "does not say mtbf and repair"),
         ("mtbf=30d repair=2", "has no unit"),
         ("mtbf=30d repair=2h retry=twice", "retry=twice is none of none, unanswered, all"),
-    ],
-)
-def test_what_are_no_failures_is_said_in_a_line(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        failures_of(text)
+    ]:
+        with pytest.raises(InputError, match=said):
+            failures_of(text)
+
+
+def test_requests_come_by_the_hour() -> None:
+    hours = HourlyArrivals(hours=(2.0, 0.0, 6.0))
+    due = hours.due_ps(np.random.default_rng(1))
+    counts = np.bincount(due // (3_600 * 10**12), minlength=3)
+    assert counts.tolist() == [pytest.approx(7_200, rel=0.05), 0, pytest.approx(21_600, rel=0.03)]
+    assert (np.diff(due) >= 0).all()
+    assert hours.at_mean(1.0).rate == pytest.approx(1.0)
+    gaps = np.diff(due[: counts[0]]) / 1e12
+    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_controller_is_read_and_starts_instances_by_their_weights() -> None:
@@ -53,20 +58,13 @@ def test_a_controller_is_read_and_starts_instances_by_their_weights() -> None:
     assert other.start_s == pytest.approx(30 + weight_bytes(deployment) / 10e9)
     assert (other.metric, other.target, other.least, other.instances, other.hold_s) == ("rate", 2.5, 2, 9, 600.0)
     assert autoscale_of("metric=rate target=1 max=1 start=90s", deployment).start_s == 90.0
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+    for text, said in [
         ("metric=outstanding max=8", "does not say metric, target and max"),
         ("metric=temperature target=1 max=8", "metric=temperature is none of outstanding, rate"),
         ("metric=rate target=1 min=3 max=2", "min=3 and max=2 are not possible"),
-    ],
-)
-def test_what_is_no_controller_is_said_in_a_line(text: str, said: str) -> None:
-    deployment = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp16", tp=1, engine="vllm")
-    with pytest.raises(InputError, match=said):
-        autoscale_of(text, deployment)
+    ]:
+        with pytest.raises(InputError, match=said):
+            autoscale_of(text, deployment)
 
 
 def test_a_simulation_takes_them_by_name() -> None:
@@ -84,19 +82,6 @@ def test_a_simulation_takes_them_by_name() -> None:
     ):
         with pytest.raises((InputError, InputErrors), match=said):
             simulation_of(None, {**ASKED, **wrong})
-
-
-def test_requests_come_by_the_hour() -> None:
-    hours = HourlyArrivals(hours=(2.0, 0.0, 6.0))
-    due = hours.due_ps(np.random.default_rng(1))
-    counts = np.bincount(due // (3_600 * 10**12), minlength=3)
-    assert counts[1] == 0
-    assert counts[0] == pytest.approx(7_200, rel=0.05)
-    assert counts[2] == pytest.approx(21_600, rel=0.03)
-    assert (np.diff(due) >= 0).all()
-    assert hours.at_mean(1.0).rate == pytest.approx(1.0)
-    gaps = np.diff(due[: counts[0]]) / 1e12
-    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.05)
 
 
 def test_violations_are_counted_by_request_and_by_hour() -> None:
@@ -168,21 +153,15 @@ def test_hours_knobs_and_times_are_read() -> None:
     assert [one.knobs.max_num_tokens for one in found.deployments] == [8_192, 2_048, 8_192]
     assert found.deployments[1].knobs.max_batch_size == 64
     assert seasons_of("0-24 max_batch_size=8", deployment).restarts.drain_s == 60.0
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+    for text, words in [
         ("8-20", "sets nothing"),
         ("8-20 max_batch_size=0", "write a whole number from 1"),
         ("8-20 max_batch_size=3; 19-21 max_batch_size=4", "hour 19 has two settings"),
         ("drain=60s", "names no hours"),
-    ],
-)
-def test_what_is_no_season_is_refused(text: str, words: str) -> None:
-    with pytest.raises(InputError, match="seasons") as raised:
-        seasons_of(text, simulation_of(None, SEASONS_ASKED).deployment)
-    assert words in str(raised.value)
+    ]:
+        with pytest.raises(InputError, match="seasons") as raised:
+            seasons_of(text, simulation_of(None, SEASONS_ASKED).deployment)
+        assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(

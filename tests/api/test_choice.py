@@ -231,33 +231,21 @@ def _year_of(plan: Plan, each: Candidate, instances: int) -> float:
     return usd
 
 
-@pytest.mark.parametrize(
-    ("text", "usd"),
-    [
+def test_budgets_and_reserves() -> None:
+    for text, usd in [
         ("$1.5m", (1_500_000, "purchase")),
         ("200k USD/year", (200_000, "year")),
         ("5k USD/month", (60_000, "year")),
         ("$400,000", (400_000, "purchase")),
-    ],
-)
-def test_budgets(text: str, usd: tuple[float, str]) -> None:
-    assert budget_of(text) == usd
-
-
-@pytest.mark.parametrize("text", ["500k EUR", "much", "", "0", "-3k USD", "5k USD/week", "5k p.m. or so"])
-def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"budget: .* is not a budget in US dollars; write for example 500k USD"):
-        budget_of(text)
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
+    ]:
+        assert budget_of(text) == usd
+    for text in ["500k EUR", "much", "", "0", "-3k USD", "5k USD/week", "5k p.m. or so"]:
+        with pytest.raises(InputError, match=r"budget: .* is not a budget in US dollars; write for example 500k USD"):
+            budget_of(text)
+    for asked, message in [
         (StandbyAsked(availability="99.9%"), "availability: goes with mtbf and repair_time"),
         (StandbyAsked(mtbf="8000h"), "mtbf: goes with repair_time"),
         (StandbyAsked(spare_instances=-1), "spare_instances: -1 is not a number"),
-    ],
-)
-def test_what_is_no_reserve_is_refused(asked: StandbyAsked, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        reserve_of(asked)
+    ]:
+        with pytest.raises(InputError, match=message):
+            reserve_of(asked)

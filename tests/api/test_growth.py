@@ -32,32 +32,23 @@ ASKED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "per_month"),
-    [
+def test_forms_of_growth() -> None:
+    for text, per_month in [
         ("5%/month", 0.05),
         ("5 % per month", 0.05),
         ("5% monthly", 0.05),
         ("60%/year", 1.6 ** (1 / 12) - 1),
         ("2x/year", 2 ** (1 / 12) - 1),
         ("-5%/month", -0.05),
-    ],
-)
-def test_forms_of_growth(text: str, per_month: float) -> None:
-    assert growth_of(text) == pytest.approx(per_month)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+    ]:
+        assert growth_of(text) == pytest.approx(per_month)
+    for text, says in [
         ("5%", "growth: '5%' says no time; write for example 5%/month or 5%/year"),
         ("0.05/month", "growth: '0.05/month' is not a growth; write for example 5%/month or 5%/year"),
         ("1e9%/month", "is not a growth"),
-    ],
-)
-def test_what_is_no_growth_is_refused(text: str, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        growth_of(text)
+    ]:
+        with pytest.raises(InputError, match=says):
+            growth_of(text)
 
 
 @cache
@@ -78,9 +69,6 @@ def test_later_systems_are_those_that_the_search_gives_for_the_later_load() -> N
     for one in found.ahead:
         assert one.requests_per_second == pytest.approx(100 * 1.05**one.months)
         assert one.systems == systems_at(one.requests_per_second)
-
-
-def test_the_next_system_is_needed_in_the_month_after_the_last_in_which_the_plan_is_enough() -> None:
     plan, found = grown(), grown().growth
     assert found.months_left > 0
     rates = [100 * 1.05 ** (found.months_left + more) for more in (0, 1)]

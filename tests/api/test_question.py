@@ -16,7 +16,6 @@ from tonnage import api
 from tonnage.api.question.sizing import check_leaf
 from tonnage.errors import InputError, InputErrors
 from tonnage.report.plans.notes import note_text
-from tonnage.report.plans.question import demand_text
 from tonnage.sizing.question import Question
 from tonnage.spec.scenario import Leaf, leaves, takes
 
@@ -53,7 +52,7 @@ def test_a_model_is_tried_in_the_format_that_it_is_published_in(model: str, gpu:
     assert [each.name for each in asked(model=model, gpu=gpu, precision="fp16").precisions] == ["fp16"]
 
 
-def test_systems_that_exist_are_a_question_by_themselves() -> None:
+def test_systems_that_exist_are_a_question_by_themselves_and_beside_other_gpus() -> None:
     """Without lengths, those and the limits of a chat, which the plan says."""
     (alone,) = api.ask(None, model="llama-3.1-70b", have="2xdgx-h100").questions
     assert alone.demand.of_existing
@@ -62,10 +61,6 @@ def test_systems_that_exist_are_a_question_by_themselves() -> None:
     assert [note_text(note).split(":")[0][:25] for note in alone.remarks] == ["The use case chatbot sets", "Lengths vary by ±20% arou"]
     (own,) = api.ask(None, model="llama-3.1-70b", have="2xdgx-h100", isl="exact:100", osl="exact:50").questions
     assert (str(own.isl), own.slo, own.remarks) == ("exact:100", (), ())
-
-
-def test_systems_that_exist_are_tried_beside_gpus_that_are_asked_for() -> None:
-    """An H100 that stood there already was left out without a word where another GPU was named."""
     question = asked(have="2xdgx-h100", gpu="l40s")
     assert [gpu.name for gpu in question.gpus] == ["l40s", "h100-sxm-80gb"]
 
@@ -76,7 +71,7 @@ def test_what_needs_the_load_of_today_is_refused_without_it(beside: dict[str, st
         api.ask(None, model="llama-3.1-70b", have="2xdgx-h100", **beside)
 
 
-def test_parts_of_a_prompt_are_added_up_and_said() -> None:
+def test_parts_of_a_prompt_are_added_up_said_and_checked_against_the_context() -> None:
     question = asked(isl="75words", osl="exact:200", system_prompt=500, retrieved="5x400", history="3x300words")
     assert question.isl.mean == pytest.approx(100 + 500 + 2000 + 1200)
     assert tuple(map(note_text, question.remarks)) == (
@@ -85,9 +80,6 @@ def test_parts_of_a_prompt_are_added_up_and_said() -> None:
         "Lengths vary by ±20% around the ISL given, which is assumed; give the real spread, or exact: before a number for "
         "requests that are equal.",
     )
-
-
-def test_a_prompt_in_parts_is_checked_against_the_context_with_its_longest() -> None:
     with pytest.raises(InputErrors, match=r"8,700 tokens exceed the context of llama-3-8b, 8,192 tokens"):
         asked(model="llama-3-8b", isl=100, osl=200, retrieved="7x1200")
     with pytest.raises(InputErrors, match=r"5,200 tokens on average and up to 8,290 tokens exceed"):
@@ -95,42 +87,22 @@ def test_a_prompt_in_parts_is_checked_against_the_context_with_its_longest() -> 
     assert asked(model="llama-3-8b", isl="uniform:4000-7900").isl.longest == 7900
 
 
-def test_pairs_are_kept_together(tmp_path: Path) -> None:
-    (tmp_path / "p.csv").write_text("isl,osl\n100,10\n300,30\n")
-    question = asked(isl=None, osl=None, pairs=str(tmp_path / "p.csv"), system_prompt=50)
-    assert (question.pairs.isl, question.pairs.osl) == ((150, 350), (10, 30))
-    assert question.isl.mean == 250
-
-
-def test_a_trace_is_replayed_with_its_lengths() -> None:
+def test_a_trace_is_replayed_with_its_lengths_or_others(tmp_path: Path) -> None:
     question = asked(isl=None, osl=None, peak_rps=None, trace=str(ROOT / "examples" / "code-completion.csv"))
     assert question.recording is not None
     assert question.replays_lengths
     assert question.pairs is not None
     assert question.demand.bursty
-
-
-def test_a_trace_with_other_lengths_and_another_mean() -> None:
     question = asked(peak_rps=None, mean_rps=26, trace=str(ROOT / "examples" / "code-completion.csv"))
     assert not question.replays_lengths
     assert question.pairs is None
     assert question.demand.sizing_requests_per_second == pytest.approx(26)
     assert question.recording.mean_rps == pytest.approx(26)
-
-
-def test_times_without_lengths_need_lengths(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("timestamp\n0\n1\n3\n")
     trace = str(tmp_path / "t.csv")
     with pytest.raises(InputErrors, match="has no lengths"):
         asked(isl=None, osl=None, peak_rps=None, trace=trace)
     assert asked(peak_rps=None, trace=trace).recording is not None
-
-
-def test_systems_that_exist_say_the_gpus() -> None:
-    question = asked(have="3xdgx-h100, 2x8xl40s", growth="60%/year")
-    assert [(each.count, each.system.name) for each in question.have] == [(3, "dgx-h100"), (2, "8xl40s")]
-    assert [gpu.name for gpu in question.gpus] == ["h100-sxm-80gb", "l40s"]
-    assert question.growth_per_month == pytest.approx(1.6 ** (1 / 12) - 1)
 
 
 def test_prices_of_flags_stand_over_those_of_a_file(tmp_path: Path) -> None:
@@ -144,13 +116,6 @@ def test_prices_of_flags_stand_over_those_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
 def test_examples_are_understood(path: Path) -> None:
     assert api.ask(path).questions
-
-
-def test_flags_over_a_file() -> None:
-    path = ROOT / "examples" / "rag-assistant.yaml"
-    (question,) = api.ask(path, ttft="p95<=1s", peak_rps=50).questions
-    assert [str(limit) for limit in question.slo] == ["TTFT p95 ≤ 1 s"]
-    assert demand_text(question.demand) == "50 requests/s at the peak, as given"
 
 
 ODD = (

@@ -42,9 +42,6 @@ def test_a_scenario_names_the_deployment_the_lengths_and_the_load() -> None:
     assert d.knobs.max_num_tokens == 1024
     assert (w.isl.mean, w.osl.mean, found.seed) == (150, 20, 7)
     assert w.arrivals == OpenLoop(rate=3, process="constant")
-
-
-def test_what_is_given_by_name_stands_in_place_of_what_the_scenario_says() -> None:
     found = asked(concurrency="1,4", gpu="h100", requests=30, osl=10)
     assert [(w.arrivals.concurrency, w.requests) for w in found.workloads if isinstance(w.arrivals, ClosedLoop)] == [(1, 30), (4, 30)]
     assert (found.deployment.gpu.name, found.workloads[0].osl.mean) == ("h100-sxm-80gb", 10)
@@ -59,32 +56,23 @@ def test_a_file_values_and_a_scenario_ask_the_same(tmp_path: Path) -> None:
     assert repr(asked(None, model="llama-3-8b", isl=100, osl=20, gpu="l40s", request_rate=2)) == repr(asked(path, request_rate=2))
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
+def test_what_cannot_be_simulated_is_refused() -> None:
+    for change, says in [
         ({"search": {"gpu": "l40s,h100"}}, "gpu: l40s, h100 are several; one deployment is simulated, so name one of them"),
         ({"search": {"pp": 2}}, "pp: an engine in pipeline stages is sized"),
         ({"lengths": {"isl": 100}}, "osl: missing; for example model llama-3.1-8b"),
         ({"model": None}, "model: missing; for example"),
-    ],
-)
-def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        asked({**SCENARIO, **change})
-    assert str(caught.value).startswith(says)
-
-
-@pytest.mark.parametrize(
-    ("demand", "says"),
-    [
+    ]:
+        with pytest.raises(InputError) as caught:
+            asked({**SCENARIO, **change})
+        assert str(caught.value).startswith(says)
+    for demand, says in [
         ({}, "concurrency, request_rate: neither given; give one of them"),
         ({"peak_rps": 30}, "concurrency, request_rate: neither given; the demand of 30 requests/s is for all instances"),
-    ],
-)
-def test_a_demand_is_no_load_of_one_instance(demand: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        asked({**SCENARIO, "demand": demand}, osl=20)
-    assert str(caught.value).startswith(says)
+    ]:
+        with pytest.raises(InputError) as caught:
+            asked({**SCENARIO, "demand": demand}, osl=20)
+        assert str(caught.value).startswith(says)
 
 
 def test_every_fault_of_a_file_is_told_by_its_key_and_of_an_argument_by_its_name(tmp_path: Path) -> None:
@@ -113,7 +101,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "pools.yaml"
 
 
-def test_simulate_has_its_pools_from_the_file(file: Path) -> None:
+def test_simulate_and_size_have_their_pools_from_the_file(file: Path) -> None:
     """Without quotes too: YAML 1.1 would read 1:2 as 62."""
     pools = simulation_of(file, {"request_rate": 4}).pools
     assert (pools.prefill_instances, pools.decode_instances, pools.link_bytes_s, pools.overlap) == (1, 2, 5e9, True)
@@ -121,9 +109,6 @@ def test_simulate_has_its_pools_from_the_file(file: Path) -> None:
     assert (other.prefill_instances, other.decode_instances) == (2, 1)
     record = tonnage.simulate(file, request_rate=4, requests=30)
     assert record.router == "1:2 disaggregated"
-
-
-def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path) -> None:
     assert api.ask(file).questions[0].pools == Pools(link_bytes_s=5e9, overlap=True)
     choice = tonnage.size(file).choice
     assert [pool.role for pool in choice.pools] == ["prefill", "decode"]
@@ -132,21 +117,15 @@ def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path) -> None:
     assert api.ask(file).questions[0].pools is None
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
+def test_size_refuses_what_simulate_alone_understands(tmp_path: Path) -> None:
+    for asked, said in [
         ({"kv_link": "5GB/s"}, "of two pools"),
         ({"queue_order": "shortest-first"}, "sized without this"),
         ({"long_prefill_token_threshold": 512}, "sized without this"),
         ({"arrivals": "mmpp", "mmpp": "2/s for 60s, 20/s for 10s"}, "sized without this"),
-    ],
-)
-def test_size_refuses_what_simulate_alone_understands(asked: dict[str, object], said: str) -> None:
-    with pytest.raises(InputErrors, match=said):
-        api.ask(model="llama-3.1-8b", isl=500, osl=20, peak_rps=4, ttft="p95<=2s", **asked)
-
-
-def test_every_strategy_is_a_key_of_a_scenario(tmp_path: Path) -> None:
+    ]:
+        with pytest.raises(InputErrors, match=said):
+            api.ask(model="llama-3.1-8b", isl=500, osl=20, peak_rps=4, ttft="p95<=2s", **asked)
     (tmp_path / "ranked.yaml").write_text(
         "model: llama-3.1-8b\nlengths: {mixture: 'short-in-short-out 0.5, long-in-short-out 0.5'}\n"
         "search: {engine: vllm, queue_order: priority, shed: true, classes: 'chat 0.7 ttft=1s, batch 0.3', arrivals: mmpp,\n"
@@ -168,12 +147,6 @@ GRID = Grid(base=BASE, over={"tp": [1, 2], "request_rate": [1, 2.5, 40]})
 def written(folder: Path) -> dict[str, tuple[int, int]]:
     """Inode and time of every point's summary."""
     return {file.parent.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder.glob("*/summary.json")}
-
-
-def test_every_combination_is_a_point_by_its_values():
-    names = dict(GRID.points())
-    assert len(names) == 6
-    assert names["tp-2,request_rate-2.5"] == BASE | {"tp": 2, "request_rate": 2.5}
 
 
 def test_what_is_there_is_not_done_again_and_what_cannot_be_is_noted_once(tmp_path, monkeypatch):

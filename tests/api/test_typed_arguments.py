@@ -17,24 +17,14 @@ from tonnage.simulator.lesson import LessonConfig
 from tools.typed_arguments import TARGET, module
 
 
-def test_the_arguments_are_those_that_the_scenario_has() -> None:
-    """Run ``python -m tools.typed_arguments`` after a change of ``spec/scenario.py``."""
+def test_help_and_notebooks_see_every_argument() -> None:
+    for function, arguments in [(tonnage.size, SizeArguments), (tonnage.simulate, SimulateArguments)]:
+        found = inspect.signature(function).parameters
+        assert list(found) == ["scenario", "progress", *arguments.__annotations__]
+        assert {part.kind for name, part in found.items() if name != "scenario"} == {inspect.Parameter.KEYWORD_ONLY}
+        assert "float" in str(found["isl"].annotation) or found["isl"].annotation == "Length"
     assert TARGET.read_text(encoding="utf-8") == module()
-
-
-def test_every_argument_of_the_lesson_is_a_field_of_its_configuration() -> None:
     assert set(get_type_hints(LessonArguments)) == {part.name for part in fields(LessonConfig)}
-
-
-@pytest.mark.parametrize(("function", "arguments"), [(tonnage.size, SizeArguments), (tonnage.simulate, SimulateArguments)])
-def test_help_and_notebooks_see_every_argument(function: object, arguments: type) -> None:
-    found = inspect.signature(function).parameters
-    assert list(found) == ["scenario", "progress", *arguments.__annotations__]
-    assert {part.kind for name, part in found.items() if name != "scenario"} == {inspect.Parameter.KEYWORD_ONLY}
-    assert "float" in str(found["isl"].annotation) or found["isl"].annotation == "Length"
-
-
-def test_an_argument_that_there_is_not_is_an_error() -> None:
     with pytest.raises(TypeError, match="peek_rps"):
         api.ask(model="llama-3-8b", peek_rps=3)
     with pytest.raises(InputErrors, match=r"^stream_interval: 'x' is not a whole number"):

@@ -51,22 +51,6 @@ def test_a_run_leaves_a_folder_that_reads_back(tmp_path: Path, capsys: pytest.Ca
     assert not [path for path in folder.iterdir() if b"sk-secret" in path.read_bytes()]
 
 
-def test_errors_make_a_run_invalid_with_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002, fault="500", fault_every=4), seconds=60) as url:
-        code = run([*ASKED, "--url", url, "--concurrency", "2", "--request-count", "16", "--json"])
-    printed = json.loads(capsys.readouterr().out)
-    assert code == 3
-    assert printed["errors_by_kind"] == {"HTTP 500": 4}
-    assert any("4 HTTP 500" in reason for reason in printed["validity"]["reasons"])
-
-
-def test_a_percentile_that_was_asked_for_needs_its_samples(capsys: pytest.CaptureFixture[str]) -> None:
-    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
-        code = run([*ASKED, "--url", url, "--concurrency", "4", "--request-count", "60", "--percentiles", "99"])
-    assert code == 3
-    assert "p99 was asked for and needs 459 completed requests, there were 60" in " ".join(capsys.readouterr().out.split())
-
-
 @pytest.mark.live
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     folder = tmp_path / "run"
@@ -86,36 +70,28 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     assert found.summary["requests"]["unfinished"] <= 4
 
 
+ONE = "--url http://x --concurrency 1 --request-count 1"
 BAD = {
-    "no server": (["--concurrency", "1"], "--url"),
-    "a scheme that is none": (["--url", "ftp://x", "--concurrency", "1", "--request-count", "1"], "ftp"),
-    "a password in the address": (["--url", "http://a:b@x", "--concurrency", "1", "--request-count", "1"], "--api-key-env"),
-    "no load": (["--url", "http://x", "--request-count", "1"], "--concurrency"),
-    "two loads": (["--url", "http://x", "--request-count", "1", "--concurrency", "1", "--request-rate", "1"], "--request-rate"),
-    "no end": (["--url", "http://x", "--concurrency", "1"], "--request-count"),
-    "an endpoint that is none": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--endpoint-type", "chart"], "chat"),
-    "streamed embeddings": (
-        ["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--endpoint-type", "embeddings"],
-        "--streaming",
-    ),
-    "a tokenizer that is not there": (
-        ["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--tokenizer", "no"],
-        "--tokenizer",
-    ),
-    "a limit that is none": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--slo", "soon"], "--slo"),
-    "a flag of the self-test": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--slots", "3"], "selftest"),
-    "a percentile that is none": (
-        ["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--percentiles", "97"],
-        "--percentiles",
-    ),
-    "a header that is none": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--header", "x"], "--header"),
+    "no server": ("--concurrency 1", "--url"),
+    "a scheme that is none": ("--url ftp://x --concurrency 1 --request-count 1", "ftp"),
+    "a password in the address": ("--url http://a:b@x --concurrency 1 --request-count 1", "--api-key-env"),
+    "no load": ("--url http://x --request-count 1", "--concurrency"),
+    "two loads": (f"{ONE} --request-rate 1", "--request-rate"),
+    "no end": ("--url http://x --concurrency 1", "--request-count"),
+    "an endpoint that is none": (f"{ONE} --endpoint-type chart", "chat"),
+    "streamed embeddings": (f"{ONE} --endpoint-type embeddings", "--streaming"),
+    "a tokenizer that is not there": (f"{ONE} --tokenizer no", "--tokenizer"),
+    "a limit that is none": (f"{ONE} --slo soon", "--slo"),
+    "a flag of the self-test": (f"{ONE} --slots 3", "selftest"),
+    "a percentile that is none": (f"{ONE} --percentiles 97", "--percentiles"),
+    "a header that is none": (f"{ONE} --header x", "--header"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_cannot_be_used_gives_one_line_and_exit_code_2(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     flags, part = BAD[name]
-    assert run([*ASKED, *flags]) == 2
+    assert run([*ASKED, *flags.split()]) == 2
     out, err = capsys.readouterr()
     assert not out
     assert len(err.splitlines()) == 1
@@ -152,9 +128,3 @@ def test_a_page_is_written_with_and_without_a_folder(tmp_path: Path, capsys: pyt
     assert "Latency against throughput" in sweep.read_text(encoding="utf-8")
     assert sorted(path.name for path in folder.iterdir()) == ["concurrency-2", "concurrency-4"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.html", "runs", "sweep.html"]
-
-
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    missing = tmp_path / "nowhere" / "run.html"
-    assert run([*VARIED, "--url", "127.0.0.1:9", "--concurrency", "1", "--report", str(missing)]) == 2
-    assert "--report: cannot write" in capsys.readouterr().err

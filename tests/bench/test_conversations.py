@@ -7,8 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
+from tests.answering import answering
 from tests.bench.test_parts import words_tokenizer
 from tonnage.api.bench import bench, prepare_bench, run_bench
 from tonnage.bench.benchmark import Measured
 from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.prompts import TokenizerFile, prompts, read_prompts
-from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.spec.sessions import parse_pause
 
@@ -35,36 +34,19 @@ def parrot(*, fails_at: int = -1) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     bodies: list[dict[str, Any]] = []
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def reply(path: str, headers: Message, data: bytes) -> tuple[int, bytes]:
+        body = json.loads(data)
+        with lock:
+            bodies.append(body)
+            number = len(bodies) - 1
+        said = {
+            "choices": [{"message": {"role": "assistant", "content": f"answer{number}"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": len(json.dumps(body)), "completion_tokens": 3},
+        }
+        return 500 if number == fails_at else 200, json.dumps(said).encode()
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with lock:
-                bodies.append(body)
-                number = len(bodies) - 1
-            reply = {
-                "choices": [{"message": {"role": "assistant", "content": f"answer{number}"}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": len(json.dumps(body)), "completion_tokens": 3},
-            }
-            data = json.dumps(reply).encode()
-            self.send_response(500 if number == fails_at else 200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", bodies
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(reply) as url:
+        yield url, bodies
 
 
 def measured(url: str, output: Path | None = None, **asked: Any) -> Measured:
@@ -217,15 +199,6 @@ def test_pauses_are_constant_or_exponential() -> None:
     assert drawn.std() == pytest.approx(2e9, rel=0.03)
 
 
-def test_the_command_holds_conversations(capsys: pytest.CaptureFixture[str]) -> None:
-    with exact_server(Schedule(ttft_s=0.005, itl_s=0.001)) as url:
-        flags = ["--concurrency", "2", "--conversation-num", "4", "--conversation-turns", "uniform:2-3", "--conversation-turn-delay", "5ms"]
-        run(["bench", "--url", url, "--model", "m", "--isl", "10", "--osl", "4", "--no-selftest", "--json", *flags])
-    found = json.loads(capsys.readouterr().out)
-    assert found["conversations"]["conversations"] == 4
-    assert found["conversations"]["turns"][0]["requests"] == 4
-
-
 # Prompts of a file are sent as they stand, in order, with the output lengths that the file says or shows.
 
 
@@ -298,25 +271,3 @@ def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(t
         lead = len(made.shared)
         assert len({text[lead : lead + 40] for text in texts}) == 50
         assert {text[:lead] for text in texts} == {made.shared}
-
-
-def test_prompts_without_a_tokenizer_are_characters_and_say_so() -> None:
-    made = prompts(seed=1, tokenizer=None, characters=4.0)
-    assert not made.exact
-    assert [len(made.text(n, 25)) for n in range(5)] == [100] * 5
-
-
-def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="is not a tokenizer"):
-        prompts(seed=0, tokenizer=tmp_path)
-
-
-def test_two_loads_of_one_seed_send_other_words_and_share_only_what_they_should() -> None:
-    """A server's prefix cache would answer the second load sooner if it had seen the prompts of the first."""
-    made = prompts(seed=3, tokenizer=None, shared_tokens=8)
-    first, second = (replace(made, salt=salt).text(0, 60) for salt in (1, 2))
-    assert first.startswith(made.shared)
-    assert second.startswith(made.shared)
-    assert first[len(made.shared) :].split()[:4] != second[len(made.shared) :].split()[:4]
-    assert replace(made, salt=1).text(0, 60) == first

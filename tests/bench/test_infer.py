@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.answering import answering
 from tonnage.api.question.bench import prepare_bench
 from tonnage.bench.infer import Http2, enveloped, fields, infer_message, metadata_of, outputs_of, tagged, varint
 from tonnage.cli.main import run
@@ -24,64 +24,40 @@ from tonnage.errors import InputError
 INPUTS = [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}, {"name": "words", "datatype": "BYTES", "shape": [-1, 1]}]
 
 
-class Server(ThreadingHTTPServer):
-    """A model that sums its numbers; keeps what it was asked."""
-
-    daemon_threads = True
+class Server:
+    """The v2 protocol, metadata and infer with values as JSON or as bytes, of a model that sums its numbers; keeps what it was asked."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = ""
         self.asked: list[dict[str, Any]] = []
         self.inputs = INPUTS
         self.fails = False
 
-
-class Handler(BaseHTTPRequestHandler):
-    """The v2 protocol: metadata, and infer with values as JSON or as bytes."""
-
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def log_message(self, *words: Any) -> None:
-        """Say nothing."""
-
-    def do_GET(self) -> None:
-        known = self.path == "/v2/models/summing"
-        self.reply(200 if known else 404, {"name": "summing", "inputs": self.server.inputs} if known else {})
-
-    def do_POST(self) -> None:
-        data = self.rfile.read(int(self.headers["Content-Length"]))
-        head = int(self.headers.get("Inference-Header-Content-Length", len(data)))
+    def reply(self, path: str, headers: Message, data: bytes) -> tuple[int, bytes]:
+        if not data:
+            known = path == "/v2/models/summing"
+            return 200 if known else 404, json.dumps({"name": "summing", "inputs": self.inputs} if known else {}).encode()
+        head = int(headers.get("Inference-Header-Content-Length", len(data)))
         asked, rest = json.loads(data[:head]), data[head:]
         for one in asked["inputs"]:
             if "data" not in one:
                 size = one["parameters"]["binary_data_size"]
                 one["bytes"], rest = rest[:size], rest[size:]
-        self.server.asked.append({"path": self.path, "left": rest, **asked})
+        self.asked.append({"path": path, "left": rest, **asked})
         time.sleep(0.002 + 0.001 * asked["inputs"][0]["shape"][0])
-        self.reply(200, {"error": "no memory"} if self.server.fails else {"outputs": [{"name": "y", "data": [0.0]}]})
-
-    def reply(self, status: int, document: dict[str, Any]) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        return 200, json.dumps({"error": "no memory"} if self.fails else {"outputs": [{"name": "y", "data": [0.0]}]}).encode()
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    yield made
-    made.shutdown()
-    made.server_close()
+    with answering(made.reply) as made.url:
+        yield made
 
 
 def asked(server: Server, *words: str) -> list[str]:
-    at = f"http://127.0.0.1:{server.server_address[1]}"
     fixed = ["--model", "summing", "--endpoint-type", "infer", "--no-selftest", "--metrics-url", "none"]
-    return ["bench", "--url", at, *fixed, *words]
+    return ["bench", "--url", server.url, *fixed, *words]
 
 
 def test_runs_of_several_items_make_a_service_file(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,9 +36,9 @@ def fast() -> Iterator[str]:
 
 @pytest.mark.parametrize(("kind", "streaming"), KINDS)
 def test_every_kind_of_endpoint_is_measured(kind: str, streaming: bool, fast: str, tmp_path: Path) -> None:
-    found = run(fast, tmp_path / "run", question(osl="5"), kind=kind, streaming=streaming)
+    found = run(fast, tmp_path / "run", question(osl="15"), kind=kind, streaming=streaming)
     assert found.outcomes == {"": 12}, kind
-    assert set(found.requests.osl) == {0 if kind == "embeddings" else 5}, kind
+    assert set(found.requests.osl) == {0 if kind == "embeddings" else 15}, kind
     assert found.observed.connections == 4
     first, last = found.requests.first_token_ns, found.requests.last_token_ns
     assert (first >= found.requests.sent_ns + 10_000_000).all()

@@ -31,7 +31,7 @@ from tonnage.bench.intervals import gap_intervals, other_definitions, single_gap
 from tonnage.bench.prompts import PLAIN_WORDS
 from tonnage.bench.recorder import share, token_times
 from tonnage.bench.reply import Reply
-from tonnage.bench.scrape import NVML, DriverGpus, fetch, samples
+from tonnage.bench.scrape import NVML, DriverGpus, samples
 from tonnage.bench.steady import Steady, find_steady, steady_metrics, trends
 from tonnage.cli.bench import LiveView
 from tonnage.errors import InputError
@@ -183,21 +183,6 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("url", "authority", "path"),
-    [
-        ("http://127.0.0.1:8000", "127.0.0.1:8000", ""),
-        ("localhost:8000/", "localhost:8000", ""),
-        ("https://host/prefix/", "host", "/prefix"),
-        ("http://[::1]:80", "[::1]", ""),
-        ("host", "host", ""),
-    ],
-)
-def test_addresses(url: str, authority: str, path: str) -> None:
-    target = parse_url(url)
-    assert (target.authority, target.path) == (authority, path)
-
-
 def test_a_request_has_its_key_and_its_length() -> None:
     head = request_head(parse_url("http://h:1/p"), "/v1/x", key="k", headers=(("X-A", "b"),))
     raw = request_bytes(head, 7, b"{}")
@@ -345,10 +330,6 @@ def test_known_names_are_kept_and_the_rest_is_passed_over() -> None:
     }
 
 
-def test_a_page_that_is_not_there_is_empty() -> None:
-    assert fetch("http://127.0.0.1:9/metrics", timeout_s=0.5) == ""
-
-
 def test_a_run_holds_the_server_s_metrics_and_a_view_shows_it(tmp_path: Path) -> None:
     views: list[LiveView] = []
 
@@ -429,14 +410,3 @@ def test_without_package_driver_or_gpu_it_is_refused_before_anything_is_sent(
     monkeypatch.setitem(sys.modules, "pynvml", made)
     with pytest.raises(InputError, match=says):
         bench(url="127.0.0.1:1", model="m", isl=5, osl=5, concurrency=1, request_count=1, selftest=False, gpu_metrics=True)
-
-
-def test_readings_stand_beside_the_run_on_its_time_axis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", library())
-    with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
-        asked = {"concurrency": 2, "request_count": 20, "metrics_url": ["none"], "gpu_metrics": True}
-        (found,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
-    rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet").to_pydict()
-    assert {rows["value"][i] for i, name in enumerate(rows["name"]) if name == 'nvml:power_w{gpu="0"}'} == {412.5}
-    assert all(-1e8 <= at < found.observed.seconds * 1e9 + 2e9 for at in rows["time_ns"])
-    assert found.run_json["server_metrics"]['nvml:utilization_percent{gpu="1"}']["mean"] == 87

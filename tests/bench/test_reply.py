@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import random
 import sys
-import threading
 import time
 import types
+from email.message import Message
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.answering import answering
 from tests.bench.corpus import CASES, DONE, HEAD, PLAIN, STREAM, Case, chat, chunked, sse, usage
 from tests.bench.test_parts import library
 from tonnage.api.bench import bench
@@ -190,6 +191,9 @@ def test_energy_of_a_run_is_in_its_summary(tmp_path: Path, monkeypatch: pytest.M
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.002)) as url:
         asked = {"concurrency": 2, "request_count": 20, "metrics_url": ["none"], "gpu_metrics": True}
         (found,) = bench(url=url, model="m", isl=5, osl=5, selftest=False, output=tmp_path / "run", **asked)
+    rows = pq.read_table(tmp_path / "run" / "server_metrics.parquet").to_pydict()
+    assert all(-1e8 <= at < found.observed.seconds * 1e9 + 2e9 for at in rows["time_ns"])
+    assert found.run_json["server_metrics"]['nvml:utilization_percent{gpu="0"}']["mean"] == 87
     energy = found.summary_json["energy"]
     seconds, tokens = found.summary.window_s, found.summary.output_tokens_per_second * found.summary.window_s
     assert energy["mean_gpu_watts"] == pytest.approx(300, rel=0.01)
@@ -247,38 +251,21 @@ def test_amd_s_library_gives_the_joules_of_its_gpus(counter: bool, tmp_path: Pat
         DriverGpus()
 
 
-class RisingPower(http.server.BaseHTTPRequestHandler):
-    """DCGM's page of a GPU that draws 300 W and 10 W more every second, and a PDU's that draws twice as much."""
-
-    began = time.time()
-
-    def do_GET(self) -> None:
-        watts = 300 + 10 * (time.time() - self.began)
-        body = f'DCGM_FI_DEV_POWER_USAGE{{gpu="0"}} {watts}\nrPDU2DeviceStatusPower{{ifIndex="1"}} {2 * watts / 10}\n'.encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
 @pytest.mark.live
 def test_joules_of_a_token_by_dcgm_s_page_are_those_of_the_power_curve(tmp_path: Path) -> None:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RisingPower)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        with exact_server(Schedule(ttft_s=0.05, itl_s=0.01)) as url:
-            page = f"http://127.0.0.1:{server.server_port}/metrics"
-            asked = {"concurrency": 2, "request_count": 40, "metrics_url": [page], "selftest": False}
-            (found,) = bench(url=url, model="m", isl=5, osl=10, output=tmp_path / "run", **asked)
-    finally:
-        server.shutdown()
-        server.server_close()
+    """A GPU that draws 300 W and 10 W more every second, and a PDU that says twice as much."""
+    began = time.time()
+
+    def reply(path: str, headers: Message, data: bytes) -> tuple[int, bytes]:
+        watts = 300 + 10 * (time.time() - began)
+        return 200, f'DCGM_FI_DEV_POWER_USAGE{{gpu="0"}} {watts}\nrPDU2DeviceStatusPower{{ifIndex="1"}} {2 * watts / 10}\n'.encode()
+
+    with answering(reply) as page, exact_server(Schedule(ttft_s=0.05, itl_s=0.01)) as url:
+        asked = {"concurrency": 2, "request_count": 40, "metrics_url": [f"{page}/metrics"], "selftest": False}
+        (found,) = bench(url=url, model="m", isl=5, osl=10, output=tmp_path / "run", **asked)
     run = json.loads((tmp_path / "run/run.json").read_text())
     seconds, energy = found.summary.window_s, found.summary_json["energy"]
-    middle = run["load"]["started_unix_ns"] / 1e9 - RisingPower.began + seconds / 2
+    middle = run["load"]["started_unix_ns"] / 1e9 - began + seconds / 2
     assert energy["by"] == "power read once a second"
     assert energy["joules_per_output_token"] == pytest.approx((300 + 10 * middle) * seconds / 400, rel=0.01)
     assert energy["pdu_joules"] == pytest.approx(2 * energy["gpu_joules"], rel=0.001)

@@ -10,7 +10,6 @@ from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.formats import table
 from tonnage.formats.measured_files import measurements
-from tonnage.formats.table import files_below
 from tonnage.simulator.kernel import warm_up
 
 SECONDS = 20.0
@@ -133,15 +132,6 @@ def test_a_folder_of_far_more_than_runs_is_not_walked_through(tmp_path: Path, mo
         (tmp_path / name).write_text("x", encoding="utf-8")
     with pytest.raises(InputError, match="more than 3 files lie below it; give the folder that holds the runs"):
         next(measurements(tmp_path))
-
-
-def test_files_below_a_folder_come_in_the_order_of_the_patterns(tmp_path: Path) -> None:
-    for place in ("b/one.csv", "a/two.csv", "a/one.json", "c.txt"):
-        (tmp_path / place).parent.mkdir(exist_ok=True)
-        (tmp_path / place).write_text("x", encoding="utf-8")
-    found = files_below(tmp_path, "*.json", "*.csv")
-    assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a/one.json", "a/two.csv", "b/one.csv"]
-    assert files_below(tmp_path / "nowhere", "*.csv") == []
 
 
 SLOW = {

@@ -1,6 +1,7 @@
 """Whatever cannot be used gives one clear line on standard error, nothing on standard output, and exit code 2."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,81 +11,73 @@ from hypothesis import strategies as st
 from tests.strategies import examples
 from tonnage.cli.main import run
 
-SIZE = ["size", "--model", "llama-3-8b"]
-LENGTHS = ["--isl", "200", "--osl", "50"]
-SIMULATE = ["simulate", "--model", "llama-3-8b", *LENGTHS]
-CASES: dict[str, tuple[list[str], str]] = {
-    "unknown verb": (["sise"], "size"),
-    "unknown flag": ([*SIZE, *LENGTHS, "--peek-rps", "3"], "--peek-rps"),
-    "unknown model": (["size", "--model", "lama-3-8b", *LENGTHS, "--peak-rps", "3"], "llama-3-8b"),
-    "unknown model, which may be a file": (["memory", "--model", "my-own"], "(the path of a config.json works too)"),
-    "hours that are none": ([*SIZE, *LENGTHS, "--profile", "1,x,3"], "'1,x,3' is no file and no list of numbers; write 24 or 168"),
-    "too few hours": ([*SIZE, *LENGTHS, "--profile", "1,2,3"], "--profile: has 3 values; write 24"),
-    "hours beyond all": ([*SIZE, *LENGTHS, "--profile", ",".join(["1e308"] * 24)], "is not a load"),
-    "a share for a percentile": ([*SIZE, *LENGTHS, "--mean-rps", "3", "--peak-percentile", "0.95"], "1 to below 100, such as 95"),
-    "a limit on p99.9": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--ttft", "p99.9<=3s"], "one of mean, p50, p90, p95, p99"),
-    "several limits in one": (
-        [*SIZE, *LENGTHS, "--peak-rps", "3", "--ttft", "p95<=3s,mean<=1s"],
-        'give each by itself, such as --ttft "mean',
-    ),
-    "a time without a unit": ([*SIZE, *LENGTHS, "--requests", "1k", "--within", "8"], "write 8ms, 8s, 8min or 8h"),
-    "several values with a space": (
-        [*SIZE, *LENGTHS, "--peak-rps", "3", "--gpu", "h100", "l40s"],
-        "with commas between, such as h100,l40s",
-    ),
-    "one option twice": ([*SIZE, *LENGTHS, "--tp", "1", "--tp", "2"], "--tp: is given twice; give it once, several values with commas"),
-    "a CV of Poisson arrivals": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--cv", "2"], "--cv: belongs to --arrivals gamma; add that"),
-    "half of a GPU's name": ([*SIZE, "--gpu", "h10", *LENGTHS, "--peak-rps", "3"], "did you mean h100-"),
-    "a plan as CSV": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--output", "x.csv"], "is written as JSON; name it x.json"),
-    "no model": (["size", *LENGTHS, "--peak-rps", "3"], "--model"),
-    "no lengths": ([*SIZE, "--peak-rps", "3"], "--isl"),
-    "no demand": ([*SIZE, *LENGTHS], "--peak-rps"),
-    "two demands": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--mean-rps", "3"], "--mean-rps"),
-    "zero demand": ([*SIZE, *LENGTHS, "--peak-rps", "0"], "--peak-rps"),
-    "negative length": ([*SIZE, "--isl", "-200", "--osl", "50", "--peak-rps", "3"], "--isl"),
-    "context overflow": ([*SIZE, "--isl", "8000", "--osl", "500", "--peak-rps", "3"], "8,192"),
-    "limit without a unit": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--ttft", "p95<=3"], "--ttft"),
-    "impossible limit": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--e2e", "p95<=0s"], "--e2e"),
-    "limit given twice": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--ttft", "p95<=3s", "--ttft", "p95<=2s"], "twice"),
-    "TP that no system has": ([*SIZE, "--tp", "3", *LENGTHS, "--peak-rps", "3"], "--tp"),
-    "negative seed": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--seed", "-1"], "--seed"),
-    "no such benchmark file": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--benchmarks", "nowhere.csv"], "nowhere.csv"),
-    "price of a benchmark": (["size", "--benchmarks", "nowhere.csv", "--peak-rps", "3", "--price", "pue=1"], "--price"),
-    "passages of a benchmark": (["size", "--benchmarks", "nowhere.csv", "--peak-rps", "3", "--retrieved", "5x400"], "--retrieved"),
+SIZE = "size --model llama-3-8b"
+LENGTHS = "--isl 200 --osl 50"
+SIMULATE = f"simulate --model llama-3-8b {LENGTHS}"
+BEYOND = ",".join(["1e308"] * 24)
+CASES: dict[str, tuple[str, str]] = {
+    "unknown verb": ("sise", "size"),
+    "unknown flag": (f"{SIZE} {LENGTHS} --peek-rps 3", "--peek-rps"),
+    "unknown model": (f"size --model lama-3-8b {LENGTHS} --peak-rps 3", "llama-3-8b"),
+    "unknown model, which may be a file": ("memory --model my-own", "(the path of a config.json works too)"),
+    "hours that are none": (f"{SIZE} {LENGTHS} --profile 1,x,3", "'1,x,3' is no file and no list of numbers; write 24 or 168"),
+    "too few hours": (f"{SIZE} {LENGTHS} --profile 1,2,3", "--profile: has 3 values; write 24"),
+    "hours beyond all": (f"{SIZE} {LENGTHS} --profile {BEYOND}", "is not a load"),
+    "a share for a percentile": (f"{SIZE} {LENGTHS} --mean-rps 3 --peak-percentile 0.95", "1 to below 100, such as 95"),
+    "a limit on p99.9": (f"{SIZE} {LENGTHS} --peak-rps 3 --ttft p99.9<=3s", "one of mean, p50, p90, p95, p99"),
+    "several limits in one": (f"{SIZE} {LENGTHS} --peak-rps 3 --ttft p95<=3s,mean<=1s", 'give each by itself, such as --ttft "mean'),
+    "a time without a unit": (f"{SIZE} {LENGTHS} --requests 1k --within 8", "write 8ms, 8s, 8min or 8h"),
+    "several values with a space": (f"{SIZE} {LENGTHS} --peak-rps 3 --gpu h100 l40s", "with commas between, such as h100,l40s"),
+    "one option twice": (f"{SIZE} {LENGTHS} --tp 1 --tp 2", "--tp: is given twice; give it once, several values with commas"),
+    "a CV of Poisson arrivals": (f"{SIZE} {LENGTHS} --peak-rps 3 --cv 2", "--cv: belongs to --arrivals gamma; add that"),
+    "half of a GPU's name": (f"{SIZE} --gpu h10 {LENGTHS} --peak-rps 3", "did you mean h100-"),
+    "a plan as CSV": (f"{SIZE} {LENGTHS} --peak-rps 3 --output x.csv", "is written as JSON; name it x.json"),
+    "no model": (f"size {LENGTHS} --peak-rps 3", "--model"),
+    "no lengths": (f"{SIZE} --peak-rps 3", "--isl"),
+    "no demand": (f"{SIZE} {LENGTHS}", "--peak-rps"),
+    "two demands": (f"{SIZE} {LENGTHS} --peak-rps 3 --mean-rps 3", "--mean-rps"),
+    "zero demand": (f"{SIZE} {LENGTHS} --peak-rps 0", "--peak-rps"),
+    "negative length": (f"{SIZE} --isl -200 --osl 50 --peak-rps 3", "--isl"),
+    "context overflow": (f"{SIZE} --isl 8000 --osl 500 --peak-rps 3", "8,192"),
+    "limit without a unit": (f"{SIZE} {LENGTHS} --peak-rps 3 --ttft p95<=3", "--ttft"),
+    "impossible limit": (f"{SIZE} {LENGTHS} --peak-rps 3 --e2e p95<=0s", "--e2e"),
+    "limit given twice": (f"{SIZE} {LENGTHS} --peak-rps 3 --ttft p95<=3s --ttft p95<=2s", "twice"),
+    "TP that no system has": (f"{SIZE} --tp 3 {LENGTHS} --peak-rps 3", "--tp"),
+    "negative seed": (f"{SIZE} {LENGTHS} --peak-rps 3 --seed -1", "--seed"),
+    "no such benchmark file": (f"{SIZE} {LENGTHS} --peak-rps 3 --benchmarks nowhere.csv", "nowhere.csv"),
+    "price of a benchmark": ("size --benchmarks nowhere.csv --peak-rps 3 --price pue=1", "--price"),
+    "passages of a benchmark": ("size --benchmarks nowhere.csv --peak-rps 3 --retrieved 5x400", "--retrieved"),
     "no load": (SIMULATE, "--concurrency"),
-    "two loads": ([*SIMULATE, "--concurrency", "3", "--request-rate", "3"], "--request-rate"),
-    "half a client": ([*SIMULATE, "--concurrency", "1.5"], "--concurrency"),
-    "no requests": ([*SIMULATE, "--concurrency", "1", "--requests", "0"], "--requests"),
-    "window of an open loop": ([*SIMULATE, "--request-rate", "1", "--window", "10s"], "--window"),
-    "speculation without numbers": ([*SIMULATE, "--request-rate", "1", "--speculation", "eagle"], "acceptance=0.7"),
-    "speculation of a plan without numbers": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--speculation", "eagle k=3"], "--speculation"),
-    "more guesses than any engine makes": ([*SIMULATE, "--request-rate", "1", "--speculation", "mtp k=99 acceptance=1"], "1 to 16"),
-    "an unknown draft model": (["memory", "--model", "llama-3-8b", "--speculation", "draft=x k=3 acceptance=0.5"], "'x'"),
-    "speculation of static batches": (
-        [*SIMULATE, "--concurrency", "1", "--batcher", "static", "--speculation", "ngram k=3 acceptance=0.5"],
-        "in-flight",
-    ),
-    "an interval of another engine": ([*SIMULATE, "--request-rate", "1", "--receive-interval", "30"], "--engine sglang"),
-    "a wait of another engine": (
-        [*SIMULATE, "--request-rate", "1", "--engine", "vllm", "--batch-wait-steps", "20", "--batch-wait-ratio", "0.9"],
+    "two loads": (f"{SIMULATE} --concurrency 3 --request-rate 3", "--request-rate"),
+    "half a client": (f"{SIMULATE} --concurrency 1.5", "--concurrency"),
+    "no requests": (f"{SIMULATE} --concurrency 1 --requests 0", "--requests"),
+    "window of an open loop": (f"{SIMULATE} --request-rate 1 --window 10s", "--window"),
+    "speculation without numbers": (f"{SIMULATE} --request-rate 1 --speculation eagle", "acceptance=0.7"),
+    "speculation of a plan without numbers": (f"{SIZE} {LENGTHS} --peak-rps 3 --speculation 'eagle k=3'", "--speculation"),
+    "more guesses than any engine makes": (f"{SIMULATE} --request-rate 1 --speculation 'mtp k=99 acceptance=1'", "1 to 16"),
+    "an unknown draft model": ("memory --model llama-3-8b --speculation 'draft=x k=3 acceptance=0.5'", "'x'"),
+    "speculation of static batches": (f"{SIMULATE} --concurrency 1 --batcher static --speculation 'ngram k=3 acceptance=0.5'", "in-flight"),
+    "an interval of another engine": (f"{SIMULATE} --request-rate 1 --receive-interval 30", "--engine sglang"),
+    "another's wait": (
+        f"{SIMULATE} --request-rate 1 --engine vllm --batch-wait-steps 20 --batch-wait-ratio 0.9",
         "TensorRT-LLM does",
     ),
-    "a wait without its ratio": ([*SIMULATE, "--request-rate", "1", "--batch-wait-steps", "20"], "go together"),
-    "a ratio above all": ([*SIMULATE, "--request-rate", "1", "--batch-wait-steps", "20", "--batch-wait-ratio", "2"], "at most 1"),
-    "precision that the GPU lacks": ([*SIMULATE, "--request-rate", "1", "--gpu", "a100-sxm-80gb", "--precision", "fp8"], "fp8"),
-    "TP that the heads do not allow": ([*SIMULATE, "--request-rate", "1", "--tp", "3"], "--tp"),
-    "weights that do not fit": (["simulate", "--model", "llama-3-70b", *LENGTHS, "--request-rate", "1"], "do not fit 1 × 80 GB"),
-    "lesson flag without the lesson": ([*SIMULATE, "--request-rate", "1", "--slots", "4"], "--ticks"),
-    "engine flag in the lesson": (["simulate", "--ticks", "--gpu", "h100"], "--gpu"),
-    "two sweeps in the lesson": (["simulate", "--ticks", "--concurrency", "1,2", "--slots", "2,4"], "--concurrency"),
-    "memory of nothing": (["memory", "--model", "llama-3-8b", "--isl", "0"], "--isl"),
-    "catalog without a match": (["catalog", "zzzz"], "zzzz"),
-    "no such measured file": (["score", "nowhere.csv"], "nowhere.csv"),
-    "nothing to calibrate on": (["calibrate"], "points.csv"),
-    "a folder without points": (["calibrate", "src"], "src"),
-    "coefficients that are not there": ([*SIMULATE, "--request-rate", "1", "--coefficients", "nowhere.json"], "nowhere.json"),
-    "coefficients that are none": ([*SIMULATE, "--request-rate", "1", "--coefficients", "README.md"], "README.md"),
-    "coefficients of the lesson": (["simulate", "--ticks", "--coefficients", "my.json"], "--coefficients"),
+    "a wait without its ratio": (f"{SIMULATE} --request-rate 1 --batch-wait-steps 20", "go together"),
+    "a ratio above all": (f"{SIMULATE} --request-rate 1 --batch-wait-steps 20 --batch-wait-ratio 2", "at most 1"),
+    "precision that the GPU lacks": (f"{SIMULATE} --request-rate 1 --gpu a100-sxm-80gb --precision fp8", "fp8"),
+    "TP that the heads do not allow": (f"{SIMULATE} --request-rate 1 --tp 3", "--tp"),
+    "weights that do not fit": (f"simulate --model llama-3-70b {LENGTHS} --request-rate 1", "do not fit 1 × 80 GB"),
+    "lesson flag without the lesson": (f"{SIMULATE} --request-rate 1 --slots 4", "--ticks"),
+    "engine flag in the lesson": ("simulate --ticks --gpu h100", "--gpu"),
+    "two sweeps in the lesson": ("simulate --ticks --concurrency 1,2 --slots 2,4", "--concurrency"),
+    "memory of nothing": ("memory --model llama-3-8b --isl 0", "--isl"),
+    "catalog without a match": ("catalog zzzz", "zzzz"),
+    "no such measured file": ("score nowhere.csv", "nowhere.csv"),
+    "nothing to calibrate on": ("calibrate", "points.csv"),
+    "a folder without points": ("calibrate src", "src"),
+    "coefficients that are not there": (f"{SIMULATE} --request-rate 1 --coefficients nowhere.json", "nowhere.json"),
+    "coefficients that are none": (f"{SIMULATE} --request-rate 1 --coefficients README.md", "README.md"),
+    "coefficients of the lesson": ("simulate --ticks --coefficients my.json", "--coefficients"),
 }
 
 
@@ -102,7 +95,7 @@ def line_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input_is_one_clear_line_and_exit_code_2(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments, hint = CASES[name]
-    assert hint in line_of(arguments, capsys)
+    assert hint in line_of(shlex.split(arguments), capsys)
 
 
 def lines_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -196,7 +189,7 @@ def test_config_that_is_no_decoder_is_refused(kind: str, tmp_path: Path, capsys:
     path = tmp_path / "config.json"
     content = CONFIGS[kind]
     path.write_bytes(content if isinstance(content, bytes) else str(content).encode())
-    assert "config.json" in line_of(["size", "--model", str(path), *LENGTHS, "--peak-rps", "1"], capsys)
+    assert "config.json" in line_of(["size", "--model", str(path), *LENGTHS.split(), "--peak-rps", "1"], capsys)
 
 
 MEASURED = "model,gpu,precision,tp,isl,osl,concurrency,ttft_ms,requests_s\n"
@@ -244,7 +237,7 @@ def test_fuzzed_flags_never_crash(flag: str, word: str, other: str, another: str
 
 def test_a_used_folder_is_refused_before_anything_is_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes.txt").write_text("keep me", encoding="utf-8")
-    assert "new folder" in line_of([*SIMULATE, "--request-rate", "1,2", "--output", str(tmp_path)], capsys)
+    assert "new folder" in line_of([*SIMULATE.split(), "--request-rate", "1,2", "--output", str(tmp_path)], capsys)
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 

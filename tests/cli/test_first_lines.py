@@ -12,10 +12,6 @@ LONGER = ("huge load", "single gaps", "a spare system", "very sure")
 pytestmark = pytest.mark.usefixtures("plans_of_this_run")
 
 
-def test_there_are_thirty_questions() -> None:
-    assert len(first_lines.QUESTIONS) == 30
-
-
 @pytest.mark.parametrize("name", [*ASKED, *(pytest.param(name, marks=pytest.mark.accuracy) for name in LONGER)])
 def test_the_first_lines_say_what_the_plan_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "110")

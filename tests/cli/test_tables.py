@@ -124,10 +124,3 @@ def test_what_identifies_a_deployment_is_never_spare(documents: dict[str, list[D
         for columns in COLUMNS:
             text = " ".join(" ".join(table_lines(table, min(columns, writer.WIDEST))).split())
             assert all(word in text.split() for row in names for name in row for word in name.split())
-
-
-def test_texts_of_the_catalog_are_cut_between_words_and_the_table_says_so(documents: dict[str, list[Document]]) -> None:
-    cut = [(table, cell) for table in _tables_of(documents["catalog"]) for row in table.rows for cell in row if cell.endswith("…")]
-    assert cut
-    assert all(cell.endswith(" …") for _, cell in cut)
-    assert any("--json prints all of them" in table.note for table, _ in cut)

@@ -55,17 +55,21 @@ def refused(model: Path, **asked: Any) -> str:
     return str(fault.value)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_of_every_tool_has_a_script_that_python_reads(model: Path, name: str) -> None:
-    for tool in FORMATS[name].methods:
-        found = api.compress(model, output=model.parent / "made", format=name, tool=tool, dry_run=True)
-        assert isinstance(found, str)
-        compile(found, "recipe.py", "exec")
-        assert str(model) in found
-        assert "def compressed()" in found
+def test_every_format_of_every_tool_has_a_script_that_python_reads_and_pins(model: Path) -> None:
+    for name in FORMATS:
+        for tool in FORMATS[name].methods:
+            found = api.compress(model, output=model.parent / "made", format=name, tool=tool, dry_run=True)
+            assert isinstance(found, str)
+            compile(found, "recipe.py", "exec")
+            assert str(model) in found
+            assert "def compressed()" in found
+    for tool in TOOLS:
+        lines = pins(tool).splitlines()
+        assert all(line.count("==") == 1 and "+" not in line for line in lines)
+        assert version(tool)
 
 
-def test_what_is_asked_for_must_be_known(model: Path) -> None:
+def test_what_is_asked_for_must_be_known_and_fit_the_plan(model: Path) -> None:
     assert "is missing" in refused(model)
     with pytest.raises(UnknownName):
         api.compress(model, output=model.parent / "made", format="fp9")
@@ -73,6 +77,10 @@ def test_what_is_asked_for_must_be_known(model: Path) -> None:
     assert "give a file with text" in refused(model, format="w4a16-gptq")
     same = model.parent / "text.txt"
     assert "give one that the calibration does not see" in refused(model, format="fp8", text=same, held_back=same)
+    plan = model.parent / "plan.json"
+    plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
+    assert "is not the plan's fp8" in refused(model, format="nvfp4", plan=plan)
+    assert "give the plan's model" in refused(model, plan=plan)
 
 
 def test_the_folder_must_hold_a_whole_checkpoint_in_16_bits(model: Path, tmp_path: Path) -> None:
@@ -100,13 +108,6 @@ def test_what_this_machine_or_the_model_cannot_do(model: Path, monkeypatch: pyte
         json.dumps({**CONFIG, "model_type": "gemma2", "head_dim": 64, "architectures": ["Gemma2ForCausalLM"]}), encoding="utf-8"
     )
     assert "ruins models of the kind gemma2" in refused(model, format="int8", text=text)
-
-
-def test_a_plan_names_the_format_and_must_fit(model: Path) -> None:
-    plan = model.parent / "plan.json"
-    plan.write_text(json.dumps(dense("vllm-0.32").to_json()), encoding="utf-8")
-    assert "is not the plan's fp8" in refused(model, format="nvfp4", plan=plan)
-    assert "give the plan's model" in refused(model, plan=plan)
 
 
 def test_deploy_takes_a_made_checkpoint_of_the_plans_format_alone(tmp_path: Path) -> None:
@@ -168,10 +169,3 @@ def test_an_original_and_its_checkpoint_are_sized_in_their_own_formats(model: Pa
     (made / MANIFEST).write_text("{}", encoding="utf-8")
     assert run(["size", "--model", f"{made}/config.json", *load]) == 2
     assert "is no manifest of tonnage compress" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_every_package_of_a_tool_is_pinned(tool: str) -> None:
-    lines = pins(tool).splitlines()
-    assert all(line.count("==") == 1 and "+" not in line for line in lines)
-    assert version(tool)

@@ -16,7 +16,6 @@ from tests.compress.conftest import Made
 from tonnage.compress.recipes import LLM_COMPRESSOR, MODELOPT
 from tonnage.compress.run import Compressed, python_of
 from tonnage.deploy.checkpoint import MANIFEST
-from tonnage.errors import InputError
 
 pytestmark = pytest.mark.compress
 DENSE = ("fp8", "fp8-block", "int8", "w4a16-gptq", "w4a8", "nvfp4", "mxfp4", "kv-fp8")
@@ -34,13 +33,6 @@ FOR_ENGINES = [
 ]
 """Those whose checkpoint engines alone read: the model in memory was judged."""
 
-REFUSED = [
-    *((model, "w4a16-awq", LLM_COMPRESSOR, "needs a GPU") for model in ("llama", "windows")),
-    ("windows", "int8", LLM_COMPRESSOR, "ruins models of the kind gemma2"),
-    *(("experts", form, LLM_COMPRESSOR, "transformers") for form in ("fp8-block", "w4a16-gptq", "nvfp4")),
-    ("llama", "nvfp4", MODELOPT, "needs a GPU"),
-    *(("experts", form, MODELOPT, "does not write experts") for form in ("w4a16-awq", "w4a8")),
-]
 ALGORITHMS = {"fp8": "FP8", "w4a16-awq": "W4A16_AWQ", "w4a8": "W4A8_AWQ", "kv-fp8": None}
 """What Model Optimizer calls them."""
 
@@ -146,14 +138,6 @@ def test_two_of_four_weights_are_zero(models: Path, made: Made, model: str) -> N
     shares = json.loads(subprocess.run(words, check=True, capture_output=True, text=True, timeout=600).stdout.splitlines()[-1])
     assert len(shares) >= 8
     assert set(shares) == {2}
-
-
-@pytest.mark.parametrize("case", REFUSED, ids=lambda case: "-".join(case[:3]))
-def test_what_the_tool_cannot_write_is_refused_and_leaves_nothing(made: Made, case: tuple[str, str, str, str], tmp_path: Path) -> None:
-    *key, reason = case
-    with pytest.raises(InputError, match=reason):
-        made(*key, output=tmp_path / "made")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("form", "most"), [("fp8", 1.05), ("int8", 1.2), ("nvfp4", 3.0), ("mxfp4", 5.0)])

@@ -95,17 +95,6 @@ def test_a_tray_of_a_rack_is_a_machine() -> None:
             written("vllm-0.32", target, split=Parallelism(tp=8), **RACK)
 
 
-def test_where_an_instance_of_two_systems_is_refused() -> None:
-    split = Parallelism(tp=8, pp=2)
-    for engine, target, why in (
-        ("vllm-0.32", "compose", "spans several machines, which deploy does not write for vllm on compose"),
-        ("tensorrt-llm-1.2", "kubernetes", "spans several machines, which deploy does not write for tensorrt-llm on kubernetes"),
-        ("vllm-0.10", "kubernetes", r"vllm-0.10 \(0.10.2\) has no flag --nnodes"),
-    ):
-        with pytest.raises(InputError, match=why):
-            written(engine, target, split=split)
-
-
 @pytest.mark.parametrize("engine", ["vllm-0.32", "sglang-0.5.9"])
 @pytest.mark.parametrize("target", ["kubernetes", "llm-d", "kserve"])
 def test_amd_on_a_cluster(engine: str, target: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage.deploy.monitoring import dashboard_text, objectives, rules
 from tonnage.deploy.service import Service, service_of
-from tonnage.deploy.targets import deployed, target_files
 from tonnage.deploy.yaml_comments import plain, yaml_text
 from tonnage.plan.limit import Limit
 
@@ -114,21 +112,6 @@ def test_failures_missing_instances_load_and_idle_gpus(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("engine", "target", "counter"),
-    [
-        ("vllm-0.32", "compose", "http_requests_total"),
-        ("tensorrt-llm-1.2", "compose", "tonnage_gateway_requests_total"),
-        ("sglang-0.5.9", "compose", "tonnage_gateway_requests_total"),
-        ("tensorrt-llm-1.2", "nim", "request_failure_total"),
-        ("tensorrt-llm-1.2", "kubernetes", ""),
-    ],
-)
-def test_failures_are_counted_by_the_engine_or_the_gateway_before_it(engine: str, target: str, counter: str) -> None:
-    text = target_files(deployed(dense(engine), target), target)["alerts.yaml"]
-    assert ("FailingRequests" in text, counter in text) == (bool(counter), True)
-
-
 @pytest.mark.promtool
 @pytest.mark.parametrize(
     ("a_day", "isl", "tpot_ms", "fires"), [pytest.param(0.0, 1_000, 5.0, False, marks=pytest.mark.live), (4.0, 1_310, 12.0, True)]
@@ -167,37 +150,3 @@ def test_each_limit_of_a_joint_one_is_an_objective() -> None:
         'tonnage:ttft_of_99_5_slow:ratio_rate1h{deployment="llama-3-1-8b"} > 0.072 and'
     )
     assert "TTFT ≤ 500 ms for 99.5% of the requests" in dashboard_text(of)
-
-
-def test_a_limit_between_two_buckets_is_interpolated() -> None:
-    (first, mean) = objectives(service_of(experts()))
-    assert "0.3333 * sum(rate(vllm:time_to_first_token_seconds_bucket" in first.slow_share("5m")
-    assert 'le="1.0"' in first.slow_share("5m")
-    assert 'le="2.5"' in first.slow_share("5m")
-    assert mean.budget is None
-    assert mean.mean("5m").startswith("sum(rate(vllm:request_time_per_output_token_seconds_sum")
-
-
-def test_a_rate_that_no_share_of_requests_can_reach_is_lowered() -> None:
-    found = alerts(service_of(experts()))
-    assert "> 0.9 and" in found["SlowTtftP90_1h"]["expr"]  # 14.4 times a budget of 10 % is more than all requests
-    assert "> 0.6 and" in found["SlowTtftP90_6h"]["expr"]
-    assert "SlowTpotMean_1h" in found
-
-
-# The dashboard draws what the plan predicts beside what is measured. Grafana publishes no schema for it that can be run offline.
-
-
-SERVICE = service_of(dense(), checkpoint=DENSE_CHECKPOINT)
-
-
-def test_predicted_capacity_limits_and_target_are_drawn() -> None:
-    panels = {panel["title"]: panel for panel in json.loads(dashboard_text(SERVICE))["panels"]}
-    lines = {target["legendFormat"]: target["expr"] for panel in panels.values() for target in panel["targets"]}
-    assert lines["plan: carried by all its instances"] == "vector(216)"  # 8 × 27 requests/s
-    assert lines["plan: peak"] == "vector(60)"
-    assert lines["plan: another instance is wanted"].startswith("104 * ")
-    first = {target["legendFormat"]: target["expr"] for target in panels["TTFT p95 ≤ 500 ms"]["targets"]}
-    assert first["plan: limit"] == "vector(0.5)"
-    assert first["plan: at the peak"] == "vector(0.09)"
-    assert first["measured"].startswith("histogram_quantile(0.95, ")

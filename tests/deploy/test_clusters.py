@@ -84,17 +84,6 @@ def test_dynamos_worker_of_tensorrt_llm_gets_its_own_spellings_and_the_file() ->
     assert said["--extra-engine-args"] == f"{main['volumeMounts'][0]['mountPath']}/engine.yaml"
 
 
-def test_nim_without_an_image_takes_the_one_for_any_model() -> None:
-    for engine, image in (("vllm-0.32", "vllm-model-free-nim"), ("sglang-0.5.9", "sglang-model-free-nim")):
-        made = target_files(service_of(dense(engine)), "nim")
-        (one,) = yaml.safe_load(made["deployment.yaml"])["spec"]["template"]["spec"]["containers"]
-        env = {each["name"]: each.get("value") for each in one["env"]}
-        assert image in one["image"]
-        assert env["NIM_MODEL_PATH"] == "hf://nvidia/Llama-3.1-8B-Instruct-FP8"
-        assert env["NIM_MODEL_PROFILE"] == f"{engine.split('-')[0]}-fp8-tp1-pp1"
-        assert "4096" not in str(env["NIM_PASSTHROUGH_ARGS"])  # the context, which a variable says
-
-
 @pytest.mark.parametrize("engine", ["tensorrt-llm-1.2", "nim-2024"])
 def test_nim_1_runs_tensorrt_llm_by_its_profile_and_its_metrics_are_watched(engine: str) -> None:
     found = objects_of(target_files(deployed(dense(engine), "nim"), "nim"))

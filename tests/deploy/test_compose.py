@@ -27,14 +27,6 @@ def written(folder: Path, engine: str = "vllm-0.32") -> dict[str, Any]:
     return {name: yaml.safe_load(text) for name, text in texts.items() if name.endswith(".yaml")}
 
 
-def test_the_gateway_takes_its_settings(tmp_path: Path) -> None:
-    services = written(tmp_path)["compose.yaml"]["services"]
-    settings = gateway_from(tmp_path / "gateway.yaml", {})
-    published = {one["ports"][0].split(":")[1] for name, one in services.items() if name.startswith("instance-")}
-    assert {str(target.port) for target, _ in settings.backends} == published
-    assert settings.limits.in_flight == 3_200
-
-
 def test_nginx_and_envoy_stand_before_the_gateway(tmp_path: Path) -> None:
     envoy = written(tmp_path)["envoy.yaml"]["static_resources"]
     [chain], [endpoints] = envoy["listeners"][0]["filter_chains"], envoy["clusters"][0]["load_assignment"]["endpoints"]

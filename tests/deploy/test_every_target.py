@@ -183,7 +183,7 @@ def test_a_refusal_says_why_it_names_no_nearest_plan(asked: dict[str, Any] | Non
     assert ends in said
 
 
-def test_a_named_checkpoint_wins_and_holds_the_number_format() -> None:
+def test_the_deployment_of_a_target_is_the_nearest_of_the_plan() -> None:
     pool = experts().candidates[0].pool
     assert pool.knobs is not None
     command = started("sglang-0.5.9", pool.model, pool.parallelism, pool.knobs, kv_8bit=False)
@@ -194,9 +194,6 @@ def test_a_named_checkpoint_wins_and_holds_the_number_format() -> None:
     assert deployed(plan, "ray-serve").pool.precision == "fp16"
     with pytest.raises(InputError, match="no other deployment of the plan runs on ray-serve"):
         deployed(plan, "ray-serve", checkpoint="my/own-fp8")
-
-
-def test_of_several_the_same_gpu_comes_first_then_the_same_format() -> None:
     choice = dense("sglang-0.5.9").candidates[0]
     vllm = dense().candidates[0]
     elsewhere = replace(vllm, pools=(replace(vllm.pool, gpu="h200-sxm-141gb", system="dgx-h200"),))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.deploy.plans import dense
 from tests.in_turn import in_turn
-from tonnage.deploy.service import Service, service_of
+from tonnage.deploy.service import Service
 from tonnage.deploy.targets import TARGETS, deployed, target_files
 from tonnage.errors import InputError
 from tonnage.plan.launch import command, listening, with_drafter, with_metrics
@@ -108,8 +108,3 @@ def test_every_metric_and_image_of_the_files_is_in_the_table(preset: str, target
     flags = "compose.yaml" if target == "compose" else "deployment.yaml"
     if interface.recalled and flags in files:
         assert "recalled" in files[flags]
-
-
-def test_older_vllm_publishes_no_tpot_and_the_alert_takes_the_gaps() -> None:
-    assert "tpot" not in service_of(dense("vllm-0.10")).signals.histograms
-    assert service_of(dense("vllm-0.32")).signals.histograms["tpot"] == "vllm:request_time_per_output_token_seconds"

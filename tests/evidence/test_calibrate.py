@@ -9,13 +9,14 @@ import pytest
 from tests.questions import plans_with
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.evidence.calibrate import DETERMINED, CalibrationReport, _Calibrating, calibrate
+from tonnage.evidence.calibrate import DETERMINED, CalibrationReport, TtftError, _Calibrating, calibrate, ttft_errors
 from tonnage.evidence.rows import SIGMA, LoadedRows, errors
 from tonnage.evidence.sample import Sample, fit_sample
 from tonnage.evidence.score import score
 from tonnage.formats.measured_files import read_measured
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import overlaid, shipped
+from tonnage.results.metrics import TtftParts
 from tonnage.spec.calibration import Calibration, read_calibration
 from tools.fit.data import FILES
 from tools.fit.fitting import WEIGHTS, rows_of
@@ -131,6 +132,51 @@ def test_the_factors_are_those_of_the_strength_that_was_chosen(monkeypatch: pyte
     assert report.strength == list(fits)[1]
     assert report.factors == fits[report.strength] != fits[next(iter(fits))]
     assert dict(report.calibration.multipliers) == report.factors
+
+
+def slower_by(seconds: float) -> dict[str, Any]:
+    """The shipped terms with a front end that takes so much longer."""
+    engine = shipped()["engines"]["nim-2024"]
+    return {**shipped(), "engines": {**shipped()["engines"], "nim-2024": {**engine, "frontend_s": engine["frontend_s"] + seconds}}}
+
+
+@pytest.mark.parametrize("lengths", [(800,), (200, 3000)])
+def test_a_slow_front_end_is_named_and_fitted(lengths: tuple[int, ...], tmp_path: Path) -> None:
+    """A hundred times the shipped one, which no build of an engine is: the same 150 ms at every length and load."""
+    truth = slower_by(0.15)
+    report = calibrate([row for isl in lengths for row in measured(isl, 100, truth, (1, 4, 16, 64))], data="a slow API server")
+    assert report.kept
+    assert [(one.part, one.off) for one in report.ttft] == [("front end", True), ("prefill", False), ("queue", False)]
+    assert report.ttft[0].seconds == pytest.approx(0.15, rel=0.2)
+    assert report.factors["frontend_s"] * shipped()["engines"]["nim-2024"]["frontend_s"] == pytest.approx(0.1514, rel=0.05)
+    assert sum("the front end is off, by +" in line for line in report.verdict()) == 1
+    unseen = measured(1500, 50, truth, clients=(1, 8, 32))
+    assert mape(unseen, terms_of(report))["ttft_ms"] < 2.0 < mape(unseen, shipped())["ttft_ms"]
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(report.to_json("2026-11-26")), encoding="utf-8")
+    assert read_calibration(file).multipliers == report.calibration.multipliers
+
+
+def ttft_rows(front: float = 0.0, prefill: float = 1.0, queue: float = 1.0) -> tuple[TtftError, ...]:
+    """What is said of rows at three lengths and three loads, of which parts take longer than predicted."""
+    parts = [
+        TtftParts(statistic="mean", front_end_ms=15.0, queue_ms=wait, prefill_ms=own, shared_ms=wait / 2, handover_ms=0.0, saved_ms=0.0)
+        for own in (10.0, 40.0, 200.0)
+        for wait in (2.0, 20.0, 100.0)
+    ]
+    return ttft_errors([15 + front + prefill * of.prefill_ms + queue * (of.queue_ms + of.shared_ms) for of in parts], parts)
+
+
+@pytest.mark.parametrize(
+    ("longer", "part", "seconds"),
+    [({"front": 150.0}, "front end", 0.15), ({"prefill": 1.6}, "prefill", 0.05), ({"queue": 1.8}, "queue", 0.0488)],
+)
+def test_the_part_of_a_ttft_that_is_off_is_told_by_how_its_error_grows(longer: dict[str, float], part: str, seconds: float) -> None:
+    found = ttft_rows(**longer)
+    assert [one.part for one in found if one.off] == [part]
+    assert next(one.seconds for one in found if one.off) == pytest.approx(seconds, rel=0.2)
+    assert not any(one.off for one in ttft_rows())
+    assert ttft_errors([1.0, 2.0], []) == ()
 
 
 def test_measurements_of_the_shipped_machine_leave_the_shipped_terms() -> None:

@@ -84,6 +84,15 @@ def test_a_vllm_result_is_read_with_its_own_definitions(tmp_path: Path) -> None:
     assert (row["ttft_ms"], row["ttft_p50_ms"], row["ttft_p99_ms"], row["ttft_p95_ms"]) == (100.0, 90.0, 300.0, None)
     assert (row["tpot_ms"], row["itl_ms"], row["itl_p99_ms"]) == (19.0, 19.0, 60.0)  # itl_ms is scored as the TPOT
     assert (row["e2e_ms"], row["requests_s"], row["output_tok_s"]) == (3900.0, 2.0, 398.0)
+    detailed = VLLM | {"input_lens": [1010] * 80, "output_lens": [100] * 40 + [300] * 40}
+    (row,) = read_measured(file_of(tmp_path, detailed), GIVEN)
+    assert row["isl_drawn"] is None
+    assert row["osl_drawn"] == "histogram:" + ",".join(["100:1"] * 5 + ["300:1"] * 5)
+    given = {name: value for name, value in GIVEN.items() if name not in ("isl", "osl")}
+    (row,) = read_measured(file_of(tmp_path, VLLM), {**given, "model": "llama-3-8b"})
+    assert (row["model"], row["isl"], row["osl"]) == ("llama-3-8b", 1010, 199)
+    with pytest.raises(TonnageError, match="give gpu"):
+        read_measured(file_of(tmp_path, VLLM), {"precision": "fp16", "tp": 1})
 
 
 def test_vllm_loads(tmp_path: Path) -> None:
@@ -97,21 +106,6 @@ def test_vllm_loads(tmp_path: Path) -> None:
     for change in ({"request_rate": 2.5}, {"request_rate": "often"}, {"request_rate": -1, "max_concurrency": None}, {"completed": 0}):
         with pytest.raises(TonnageError, match=r"result\.json"):
             load(**change)
-
-
-def test_lengths_of_a_vllm_run_that_was_saved_in_detail_vary_as_they_did(tmp_path: Path) -> None:
-    detailed = VLLM | {"input_lens": [1010] * 80, "output_lens": [100] * 40 + [300] * 40}
-    (row,) = read_measured(file_of(tmp_path, detailed), GIVEN)
-    assert row["isl_drawn"] is None
-    assert row["osl_drawn"] == "histogram:" + ",".join(["100:1"] * 5 + ["300:1"] * 5)
-
-
-def test_lengths_are_the_measured_means_where_none_are_given(tmp_path: Path) -> None:
-    given = {name: value for name, value in GIVEN.items() if name not in ("isl", "osl")}
-    (row,) = read_measured(file_of(tmp_path, VLLM), {**given, "model": "llama-3-8b"})
-    assert (row["model"], row["isl"], row["osl"]) == ("llama-3-8b", 1010, 199)
-    with pytest.raises(TonnageError, match="give gpu"):
-        read_measured(file_of(tmp_path, VLLM), {"precision": "fp16", "tp": 1})
 
 
 def test_a_guidellm_report_is_several_points_and_its_tpot_is_the_inter_token_latency(tmp_path: Path) -> None:
@@ -135,9 +129,6 @@ def test_run_folders_give_what_was_simulated(tmp_path: Path) -> None:
         assert row["ttft_ms"] == pytest.approx(simulated.summary.ttft_ms.mean)
         assert row["itl_ms"] == pytest.approx(simulated.summary.tpot_ms.mean)
         assert row["requests_s"] == pytest.approx(simulated.summary.requests_per_second, rel=1e-6)
-
-
-def test_a_run_with_a_window_is_rated_up_to_its_last_answer(tmp_path: Path) -> None:
     from tonnage.evidence.predict import reported_metrics
 
     (run,) = api.simulate_sweep(model="llama-3-8b", isl=200, osl=50, engine="nim-2024", concurrency=4, window="7s")
@@ -146,16 +137,6 @@ def test_a_run_with_a_window_is_rated_up_to_its_last_answer(tmp_path: Path) -> N
     assert row["window_s"] == 7.0
     assert row["requests_s"] == pytest.approx(reported_metrics(run.requests)["requests_s"], rel=1e-6)
     assert row["requests_s"] > run.summary.requests_per_second  # which is over the whole window
-
-
-def test_tables_are_read_as_before_and_completed_by_flags(tmp_path: Path) -> None:
-    whole = file_of(tmp_path, "model,gpu,precision,tp,isl,osl,concurrency,ttft_ms\nllama-3-8b,h100,fp8,1,200,50,4,20\n", "a.csv")
-    assert read_measured(whole, {"gpu": "l40s"}) == read_measured(whole)
-    part = file_of(tmp_path, "model,isl,osl,concurrency,ttft_ms\nllama-3-8b,200,50,4,20\n", "b.csv")
-    (row,) = read_measured(part, GIVEN)
-    assert (row["gpu"], row["isl"], row["ttft_ms"], row["line"]) == ("h100-sxm-80gb", 200, 20.0, 2)
-    with pytest.raises(TonnageError, match=r"c\.csv: no column says the load"):
-        read_measured(file_of(tmp_path, "model,isl,osl,ttft_ms\nllama-3-8b,200,50,20\n", "c.csv"), GIVEN)
 
 
 ANY = st.recursive(
@@ -219,19 +200,6 @@ def sweep(tmp_path: Path) -> Path:
     return tmp_path / "sweep"
 
 
-@pytest.mark.parametrize(
-    ("summary", "why"),
-    [
-        ({}, ""),
-        ({"validity": {"verdict": "INVALID", "reasons": [LATE]}}, LATE),
-        ({"validity": {"verdict": "INVALID", "reasons": [LATE, "b", "c"]}}, f"{LATE}; and 2 more reasons"),
-        ({"validity": {"verdict": "INVALID"}}, "it does not say why"),
-    ],
-)
-def test_only_the_verdict_of_its_own_client_makes_a_run_invalid(summary: dict[str, Any], why: str) -> None:
-    assert why_invalid(summary) == why
-
-
 def test_an_invalid_run_is_no_row_unless_asked_for(sweep: Path) -> None:
     for include, counted in ((False, [1, 4, 16]), (True, [1, 4, 8, 16])):
         invalid = InvalidRuns(include=include)
@@ -240,6 +208,13 @@ def test_an_invalid_run_is_no_row_unless_asked_for(sweep: Path) -> None:
         (met,) = invalid.met
         assert (Path(met.run).name, met.counts) == ("concurrency-8", include)
         assert met.why.startswith(LATE)
+    for summary, why in [
+        ({}, ""),
+        ({"validity": {"verdict": "INVALID", "reasons": [LATE]}}, LATE),
+        ({"validity": {"verdict": "INVALID", "reasons": [LATE, "b", "c"]}}, f"{LATE}; and 2 more reasons"),
+        ({"validity": {"verdict": "INVALID"}}, "it does not say why"),
+    ]:
+        assert why_invalid(summary) == why
 
 
 def commands(sweep: Path) -> dict[str, list[str]]:
@@ -309,15 +284,10 @@ def test_a_group_counts_in_place_of_its_tasks_and_the_first_metric_alone(tmp_pat
         "tiny": TaskScore(metric="acc,none", score=0.6, error=0.075),
         "tiny_gen": TaskScore(metric="exact_match,strict-match", score=0.25, error=0.1),
     }
-
-
-@pytest.mark.parametrize(
-    "text", ["{}", '{"results": {"mmlu": {"acc,none": 0.5}}}', "[1]", '{"results": {"mmlu": 1}, "group_subtasks": []}']
-)
-def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "results_x.json").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="give what lm_eval wrote"):
-        task_scores(tmp_path / "results_x.json")
+    for text in ["{}", '{"results": {"mmlu": {"acc,none": 0.5}}}', "[1]", '{"results": {"mmlu": 1}, "group_subtasks": []}']:
+        (tmp_path / "results_x.json").write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match="give what lm_eval wrote"):
+            task_scores(tmp_path / "results_x.json")
 
 
 # Access logs of single requests: LiteLLM's, a gateway's, and responses of the OpenAI API, read as traffic and as a history.
@@ -357,19 +327,13 @@ def test_each_form_is_read_as_the_same_traffic(line: Any, tmp_path: Path) -> Non
     assert recording.began_ns == round(1e9 * BEGAN)
 
 
-def test_failed_lines_are_left_out_and_counted_and_the_order_is_that_of_time(tmp_path: Path) -> None:
+def test_a_day_of_lines_is_a_history_and_failed_ones_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [lite(2), lite(0), {**lite(1), "status": "failure"}, {**lite(3), "completion_tokens": 0}]
     recording = traffic_from(str(written(tmp_path, rows)), "x").recording
     assert (recording.isl, recording.failed) == ((100, 102), 2)
-
-
-def test_a_day_of_them_is_a_history(tmp_path: Path) -> None:
     found = read_history(str(written(tmp_path, [lite(place) for place in range(3 * 360 + 1)])))
     assert found.at(0).isoformat() == "2026-11-02T00:00:00+00:00"
     assert found.requests.tolist() == [360, 360, 361]
-
-
-def test_latencies_come_with_the_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, [lite(place) for place in range(20)])
     assert run(["import", str(path), "--output", str(tmp_path / "run"), "--json"]) == 0
     summary = json.loads((tmp_path / "run/summary.json").read_text())

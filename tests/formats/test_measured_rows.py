@@ -33,13 +33,26 @@ def table(tmp_path: Path, *lines: str) -> Path:
     return path
 
 
-def test_row_has_every_key_with_its_type(tmp_path: Path) -> None:
+def test_a_row_has_every_key_with_its_type(tmp_path: Path) -> None:
     (row,) = read_measured(table(tmp_path, HEADER, LINE))
     assert row["line"] == 2
     assert (row["model"], row["tp"], row["isl"], row["concurrency"]) == ("llama-3-8b", 1, 2000, 10)
     assert (row["pp"], row["ep"], row["ttft_ms"], row["requests_s"]) == (1, 1, 220.845, 5.195428)
     for name in ("batch", "request_rate", "engine", "requests", "window_s", "itl_ms", "e2e_p95_ms", "peak_gpu_memory_gb"):
         assert row[name] is None
+    (row,) = read_measured(table(tmp_path, HEADER, LINE.replace("220.845", "0.25").replace(",10,", ",1000000000,")))
+    assert (row["ttft_ms"], row["concurrency"]) == (0.25, 10**9)
+    with pytest.raises(InputError, match="out of range"):
+        read_measured(table(tmp_path, HEADER, LINE.replace(",10,", ",1000000001,")))
+    soft = table(tmp_path, HEADER.replace("isl", "Input Sequence Length (tokens)"), LINE.replace("2000", "1999.66"))
+    assert read_measured(soft)[0]["isl"] == 2000
+    both = table(tmp_path, "Input Sequence Length (tokens)," + HEADER, "1234.5," + LINE)
+    assert read_measured(both)[0]["isl"] == 2000
+    varied = LINE.replace(",2000,200,", ",1600-2000,200+-20%,")
+    first, second = read_measured(table(tmp_path, f"{HEADER},range_ratio", f"{varied},", f"{LINE},0.8"))
+    assert (first["isl"], first["osl"], first["range_ratio"]) == (1800, 200, None)
+    assert (first["isl_drawn"], first["osl_drawn"]) == ("1600-2000", "200+-20%")
+    assert (second["isl"], second["isl_drawn"], second["range_ratio"]) == (2000, None, 0.8)
 
 
 @pytest.mark.parametrize(("name", "rows"), [("nim_inflight", 240), ("trtllm_static_batch", 2790), ("trtllm_throughput", 388)])
@@ -48,9 +61,8 @@ def test_shared_tables_are_read_whole(name: str, rows: int) -> None:
     assert len(read_measured(SHARED / f"{name}.csv")) == rows
 
 
-@pytest.mark.parametrize(
-    ("header", "name", "scale"),
-    [
+def test_headers_of_tools_are_known_and_others_left_alone() -> None:
+    for header, name, scale in [
         ("Time To First Token (ms)", "ttft_ms", 1.0),
         ("p95 TTFT [s]", "ttft_p95_ms", 1000.0),
         ("Inter Token Latency (ms) p99", "tpot_p99_ms", 1.0),
@@ -61,38 +73,11 @@ def test_shared_tables_are_read_whole(name: str, rows: int) -> None:
         ("FTL (ms)", "ttft_ms", 1.0),
         ("Time to Last Token (s)", "e2e_ms", 1000.0),
         ("requests/s per instance", "requests_s", 1.0),
-    ],
-)
-def test_headers_of_tools_are_known(header: str, name: str, scale: float) -> None:
-    column = find_column(header)
-    assert (column.name, column.scale) == (name, scale)
-
-
-@pytest.mark.parametrize("header", ["Request Latency (ms) max", "ttft_p25_ms", "Time To Second Token (ms)", "measured_osl", "", "notes"])
-def test_other_headers_are_left_alone(header: str) -> None:
-    assert find_column(header) is None
-
-
-def test_small_measurements_and_the_largest_count_are_fine(tmp_path: Path) -> None:
-    (row,) = read_measured(table(tmp_path, HEADER, LINE.replace("220.845", "0.25").replace(",10,", ",1000000000,")))
-    assert (row["ttft_ms"], row["concurrency"]) == (0.25, 10**9)
-    with pytest.raises(InputError, match="out of range"):
-        read_measured(table(tmp_path, HEADER, LINE.replace(",10,", ",1000000001,")))
-
-
-def test_measured_mean_length_gives_way_to_the_nominal_one(tmp_path: Path) -> None:
-    soft = table(tmp_path, HEADER.replace("isl", "Input Sequence Length (tokens)"), LINE.replace("2000", "1999.66"))
-    assert read_measured(soft)[0]["isl"] == 2000
-    both = table(tmp_path, "Input Sequence Length (tokens)," + HEADER, "1234.5," + LINE)
-    assert read_measured(both)[0]["isl"] == 2000
-
-
-def test_lengths_may_vary_in_the_forms_of_the_command_line(tmp_path: Path) -> None:
-    varied = LINE.replace(",2000,200,", ",1600-2000,200+-20%,")
-    first, second = read_measured(table(tmp_path, f"{HEADER},range_ratio", f"{varied},", f"{LINE},0.8"))
-    assert (first["isl"], first["osl"], first["range_ratio"]) == (1800, 200, None)
-    assert (first["isl_drawn"], first["osl_drawn"]) == ("1600-2000", "200+-20%")
-    assert (second["isl"], second["isl_drawn"], second["range_ratio"]) == (2000, None, 0.8)
+    ]:
+        column = find_column(header)
+        assert (column.name, column.scale) == (name, scale)
+    for header in ["Request Latency (ms) max", "ttft_p25_ms", "Time To Second Token (ms)", "measured_osl", "", "notes"]:
+        assert find_column(header) is None
 
 
 def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> None:
@@ -104,9 +89,8 @@ def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> 
     assert [row["line"] for row in rows] == [3, 4]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
+def test_bad_tables_and_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
+    for lines, message in [
         ((HEADER,), "no line below"),
         (("",), "is empty"),
         ((HEADER.replace("tp,", ""), LINE.replace("fp8,1,", "fp8,")), "missing column tp"),
@@ -122,29 +106,17 @@ def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> 
         ((HEADER.replace("ttft_ms", "ttft"), LINE), "column 'ttft' has no unit"),
         ((HEADER.replace("requests_s", "Request Throughput (per min)"), LINE), "per second"),
         ((HEADER.replace("ttft_ms", "a").replace("requests_s", "b"), LINE), "no measured column"),
-    ],
-)
-def test_bad_tables_are_refused_in_one_line(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_measured(table(tmp_path, *lines))
-    assert message in str(caught.value)
-    assert "points.csv" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "is empty"),
-        (b"\x00\x01\x02", "binary"),
-        ("model;gpu".encode("utf-16"), "not UTF-8"),
-    ],
-)
-def test_files_of_another_kind_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
-    path = tmp_path / "junk.csv"
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=message):
-        read_measured(path)
+    ]:
+        with pytest.raises(InputError) as caught:
+            read_measured(table(tmp_path, *lines))
+        assert message in str(caught.value)
+        assert "points.csv" in str(caught.value)
+        assert "\n" not in str(caught.value)
+    for data, message in [(b"", "is empty"), (b"\x00\x01\x02", "binary"), ("model;gpu".encode("utf-16"), "not UTF-8")]:
+        path = tmp_path / "junk.csv"
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=message):
+            read_measured(path)
 
 
 CELLS = st.one_of(

@@ -53,7 +53,7 @@ def written(folder: Path, name: str, content: str) -> Path:
     return path
 
 
-def test_report_csv_takes_its_load_from_its_folder(tmp_path: Path) -> None:
+def test_reports_in_csv_and_json_say_the_same(tmp_path: Path) -> None:
     path = written(tmp_path, "llama-openai-chat-concurrency10/profile_export_genai_perf.csv", REPORT_CSV)
     (p,) = read_points(path, GIVEN)
     assert (p.model, p.gpu, p.tp, p.isl, p.osl, p.concurrency) == ("llama-3-8b", "h100-sxm-80gb", 1, 2000, 200, 10)
@@ -63,19 +63,10 @@ def test_report_csv_takes_its_load_from_its_folder(tmp_path: Path) -> None:
     assert (p.requests_s, p.output_tok_s) == (1.5, 299.5)
     assert p.engine == "not stated"
     assert p.source == str(path)
-
-
-def test_report_json_says_the_same_and_knows_its_model_and_load(tmp_path: Path) -> None:
     (a,) = read_points(written(tmp_path, "concurrency10/x_genai_perf.csv", REPORT_CSV), GIVEN)
     (b,) = read_points(written(tmp_path, "y_genai_perf.json", json.dumps(REPORT_JSON)), GIVEN)
     assert b.model == "meta/llama3-8b-instruct"
     assert (b.concurrency, b.latencies_ms, b.requests_s) == (a.concurrency, a.latencies_ms, a.requests_s)
-
-
-def test_a_measured_mean_length_far_from_the_given_one_stays(tmp_path: Path) -> None:
-    path = written(tmp_path, "concurrency1.json", json.dumps(REPORT_JSON))
-    (p,) = read_points(path, {**GIVEN, "isl": 1500})
-    assert (p.isl, p.osl) == (2007, 200)
 
 
 def test_aiperf_report_with_its_load(tmp_path: Path) -> None:
@@ -101,12 +92,15 @@ def test_a_folder_of_artifacts_is_one_curve(tmp_path: Path) -> None:
         read_points(tmp_path / "none", GIVEN)
 
 
-def test_requests_follow_from_tokens_at_a_fixed_length(tmp_path: Path) -> None:
+def test_requests_follow_from_tokens_and_steadiness_from_both(tmp_path: Path) -> None:
     header = "model,gpu,precision,tp,isl,osl,concurrency,output_tok_s,e2e_ms,source"
     path = written(tmp_path, "t.csv", f"{header}\nm,g,fp16,1,100,200,10,1000,1000,the course\n")
     (p,) = read_points(path)
     assert (p.requests_s, p.source) == (5.0, "the course")
     assert p.steadiness == pytest.approx(0.5)
+    for clients, rate, e2e_ms, steady in [(10, 9.5, 1000, True), (10, 9.4, 1000, False), (None, 1, 1, True)]:
+        assert is_steady({"concurrency": clients, "requests_s": rate, "e2e_ms": e2e_ms}) is steady
+        assert is_steady({"concurrency": clients, "requests_s": None, "e2e_ms": e2e_ms})
 
 
 TABLE = "model,gpu,precision,tp,isl,osl,concurrency,requests_s\nm,g,fp16,1,100,200,10,5\n"
@@ -197,12 +191,6 @@ def test_sizing_reads_every_format_that_scoring_reads(tmp_path: Path) -> None:
         assert [p.statistic_ms("ttft", "mean") for p in points] == [r["ttft_ms"] for r in rows]
 
 
-@pytest.mark.parametrize(("clients", "rate", "e2e_ms", "steady"), [(10, 9.5, 1000, True), (10, 9.4, 1000, False), (None, 1, 1, True)])
-def test_one_definition_of_steady(clients: int | None, rate: float, e2e_ms: float, steady: bool) -> None:
-    assert is_steady({"concurrency": clients, "requests_s": rate, "e2e_ms": e2e_ms}) is steady
-    assert is_steady({"concurrency": clients, "requests_s": None, "e2e_ms": e2e_ms})
-
-
 # A report of ``trtllm-bench --report_json`` becomes a point with our definitions, which is sized from.
 
 
@@ -240,9 +228,6 @@ def test_a_report_is_a_point_with_its_own_deployment(tmp_path: Path) -> None:
     assert (row["isl"], row["osl"], row["concurrency"], row["requests"]) == (2000, 200, 64, 1000)
     assert (row["ttft_ms"], row["ttft_p95_ms"], row["tpot_ms"], row["tpot_p99_ms"]) == (210.0, 420.0, 11.5, 14.0)
     assert (row["e2e_ms"], row["e2e_p95_ms"], row["requests_s"], row["output_tok_s"]) == (2500.0, 3100.0, 24.7, 4940.0)
-
-
-def test_all_at_once_and_without_streaming(tmp_path: Path) -> None:
     queued = {**REPORT["world_info"], "issue_rate": 0.05e6 * 1e9}
     (row,) = (
         dict(each) for each in read_measured(written_of_trtllm_bench(tmp_path, world_info=queued, streaming_metrics=None), {"gpu": "h100"})
@@ -288,9 +273,6 @@ def test_each_line_is_a_point_with_its_own_definitions(tmp_path: Path) -> None:
     assert (first["engine"], first["isl"], first["osl"]) == ("sglang", 1010, 199)
     assert (first["ttft_ms"], first["ttft_p99_ms"], first["tpot_ms"], first["itl_p99_ms"]) == (100.0, 300.0, 19.0, 60.0)
     assert (first["e2e_ms"], first["e2e_p50_ms"], first["requests_s"], first["output_tok_s"]) == (3900.0, 3850.0, 2.0, 398.0)
-
-
-def test_lengths_of_its_random_dataset_are_drawn_from_a_share_of_the_stated_ones(tmp_path: Path) -> None:
     random = {"random_input_len": 1000, "random_output_len": 200, "random_range_ratio": 0.8}
     varied, equal, other = rows_of(
         tmp_path, LINE | random, LINE | random | {"random_range_ratio": 1.0}, LINE | random | {"dataset_name": "sharegpt"}
@@ -298,9 +280,6 @@ def test_lengths_of_its_random_dataset_are_drawn_from_a_share_of_the_stated_ones
     assert (varied["isl_drawn"], varied["osl_drawn"]) == ("800-1000", "160-200")
     assert equal["isl_drawn"] is None
     assert other["isl_drawn"] is None
-
-
-def test_without_a_limit_all_requests_are_there_at_once(tmp_path: Path) -> None:
     assert rows_of(tmp_path, {**LINE, "max_concurrency": None})[0]["concurrency"] == 80
 
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import uvloop
-
 from tonnage import api
 from tonnage.gateway.server import Running, gateway
 from tonnage.gateway.settings import Limits, Settings
-
-BOUND_S = 10.0
-"""No test may take longer."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -155,11 +150,6 @@ async def before(
     finally:
         for fake in fakes:
             await fake.end()
-
-
-def bounded(test: Coroutine[Any, Any, None]) -> None:
-    """Run a test on uvloop, as the gateway runs."""
-    uvloop.run(asyncio.wait_for(test, BOUND_S))
 
 
 def post(body: bytes = b"{}", path: str = "/v1/completions", *headers: str) -> bytes:

@@ -8,7 +8,7 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.fakes import Fake, Got, asked, before, bounded, fine, get, post, replies, silent, talk, until
+from tests.gateway.fakes import Fake, Got, asked, before, fine, get, post, replies, silent, talk, until
 from tonnage.gateway.core import BLOCK, Prefixes
 from tonnage.gateway.http import Request
 from tonnage.simulator.router import ROUTERS
@@ -21,61 +21,49 @@ def request(body: bytes = b"", **headers: bytes) -> Request:
 
 
 @pytest.mark.parametrize("policy", sorted(ROUTERS))
-def test_every_policy_serves_and_spreads(policy: str) -> None:
-    async def test() -> None:
-        async with before(fine, fine, fine, policy=policy) as (running, fakes):
-            for i in range(60):
-                assert await asked(running, post(b'{"user": "u%d", "prompt": "%s"}' % (i, b"%04d" % i * 100))) == (200, b"ok")
-            assert sum(len(fake.got) for fake in fakes) == 60
-            assert all(fake.got for fake in fakes)
-
-    bounded(test())
+async def test_every_policy_serves_and_spreads(policy: str) -> None:
+    async with before(fine, fine, fine, policy=policy) as (running, fakes):
+        for i in range(60):
+            assert await asked(running, post(b'{"user": "u%d", "prompt": "%s"}' % (i, b"%04d" % i * 100))) == (200, b"ok")
+        assert sum(len(fake.got) for fake in fakes) == 60
+        assert all(fake.got for fake in fakes)
 
 
-def test_weights_share_the_load() -> None:
-    async def test() -> None:
-        async with before(fine, fine, policy="weighted", weights=(3.0, 1.0)) as (running, fakes):
-            for _ in range(40):
-                await asked(running, post())
-            assert [len(fake.got) for fake in fakes] == [30, 10]
-
-    bounded(test())
+async def test_weights_share_the_load() -> None:
+    async with before(fine, fine, policy="weighted", weights=(3.0, 1.0)) as (running, fakes):
+        for _ in range(40):
+            await asked(running, post())
+        assert [len(fake.got) for fake in fakes] == [30, 10]
 
 
 @pytest.mark.parametrize("policy", ["least-outstanding", "least-tokens"])
-def test_a_slow_backend_gets_less(policy: str) -> None:
-    async def test() -> None:
-        async with before(silent, fine, policy=policy) as (running, [slow, fast]), talk(running) as stuck:
+async def test_a_slow_backend_gets_less(policy: str) -> None:
+    async with before(silent, fine, policy=policy) as (running, [slow, fast]), talk(running) as stuck:
+        stuck.writer.write(post())
+        await until(lambda: len(slow.got) + len(fast.got) == 1)
+        if not slow.got:
             stuck.writer.write(post())
-            await until(lambda: len(slow.got) + len(fast.got) == 1)
-            if not slow.got:
-                stuck.writer.write(post())
-                await until(lambda: len(slow.got) == 1)
-            before_now = len(fast.got)
-            for _ in range(10):
-                assert (await asked(running, post()))[0] == 200
-            assert len(slow.got) == 1
-            assert len(fast.got) == before_now + 10
-
-    bounded(test())
+            await until(lambda: len(slow.got) == 1)
+        before_now = len(fast.got)
+        for _ in range(10):
+            assert (await asked(running, post()))[0] == 200
+        assert len(slow.got) == 1
+        assert len(fast.got) == before_now + 10
 
 
-def test_a_session_stays_and_the_conversation_goes_back_to_its_prefix() -> None:
-    async def test() -> None:
-        async with before(fine, fine, fine, policy="session") as (running, fakes):
-            for _ in range(10):
-                await asked(running, post(b"{}", "/v1/x", "X-Session-Id: one"))
-            assert sorted(len(fake.got) for fake in fakes) == [0, 0, 10]
-        async with before(fine, fine, fine, policy="prefix-aware") as (running, fakes):
-            turns = b"".join(b"turn %04d " % i * 100 for i in range(6))
-            for i in range(2, 7):
-                await asked(running, post(b'{"prompt": "%s"}' % turns[: i * 1_000]))
-            assert sorted(len(fake.got) for fake in fakes) == [0, 0, 5]
-
-    bounded(test())
+async def test_a_session_stays_and_the_conversation_goes_back_to_its_prefix() -> None:
+    async with before(fine, fine, fine, policy="session") as (running, fakes):
+        for _ in range(10):
+            await asked(running, post(b"{}", "/v1/x", "X-Session-Id: one"))
+        assert sorted(len(fake.got) for fake in fakes) == [0, 0, 10]
+    async with before(fine, fine, fine, policy="prefix-aware") as (running, fakes):
+        turns = b"".join(b"turn %04d " % i * 100 for i in range(6))
+        for i in range(2, 7):
+            await asked(running, post(b'{"prompt": "%s"}' % turns[: i * 1_000]))
+        assert sorted(len(fake.got) for fake in fakes) == [0, 0, 5]
 
 
-def test_least_kv_reads_the_backends_metrics() -> None:
+async def test_least_kv_reads_the_backends_metrics() -> None:
     def kv(share: float):
         async def answer(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
             body = b'vllm:kv_cache_usage_perc{engine="0"} %f\n' % share if b"/metrics" in got.line else b"ok"
@@ -83,14 +71,11 @@ def test_least_kv_reads_the_backends_metrics() -> None:
 
         return answer
 
-    async def test() -> None:
-        async with before(kv(0.9), kv(0.2), policy="least-kv") as (running, fakes):
-            await until(lambda: [one.kv_used for one in running.core.backends] == [0.9, 0.2])
-            for _ in range(10):
-                await asked(running, post())
-            assert sum(b"POST" in got.line for got in fakes[1].got) == 10
-
-    bounded(test())
+    async with before(kv(0.9), kv(0.2), policy="least-kv") as (running, fakes):
+        await until(lambda: [one.kv_used for one in running.core.backends] == [0.9, 0.2])
+        for _ in range(10):
+            await asked(running, post())
+        assert sum(b"POST" in got.line for got in fakes[1].got) == 10
 
 
 def test_tokens_and_sessions_are_read_off_a_request() -> None:
@@ -119,38 +104,32 @@ def test_prefixes_are_unbroken_and_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert matched == [0, 0]
 
 
-def test_the_models_of_all_backends_are_listed_once() -> None:
-    async def test() -> None:
-        async with before(fine, fine, fine, models=(("a", "b"), ("b", "c"), None)) as (running, _):
-            status, body = await asked(running, get("/v1/models"))
-            assert status == 200
-            assert [one["id"] for one in json.loads(body)["data"]] == ["a", "b", "c"]
-            status, body = await asked(running, get("/v1/metadata"))
-            assert (status, [one["shortName"] for one in json.loads(body)["modelInfo"]]) == (200, ["a", "b", "c"])
-            status, body = await asked(running, get("/v1/version"))
-            assert (status, json.loads(body)["release"]) == (200, VERSION)
-
-    bounded(test())
+async def test_the_models_of_all_backends_are_listed_once() -> None:
+    async with before(fine, fine, fine, models=(("a", "b"), ("b", "c"), None)) as (running, _):
+        status, body = await asked(running, get("/v1/models"))
+        assert status == 200
+        assert [one["id"] for one in json.loads(body)["data"]] == ["a", "b", "c"]
+        status, body = await asked(running, get("/v1/metadata"))
+        assert (status, [one["shortName"] for one in json.loads(body)["modelInfo"]]) == (200, ["a", "b", "c"])
+        status, body = await asked(running, get("/v1/version"))
+        assert (status, json.loads(body)["release"]) == (200, VERSION)
 
 
-def test_metrics_say_what_happened() -> None:
-    async def test() -> None:
-        async with before(fine, replies(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")) as (running, fakes):
-            for _ in range(4):
-                await asked(running, post())
-            _, body = await asked(running, get("/v1/metrics"))
-            found = {
-                (sample.name, *sample.labels.values()): sample.value
-                for family in text_string_to_metric_families(body.decode())
-                for sample in family.samples
-            }
-            names = [fake.url.removeprefix("http://") for fake in fakes]
-            assert found["tonnage_gateway_requests_total", names[0], "ok"] == 2
-            assert found["tonnage_gateway_requests_total", names[1], "error"] == 2
-            assert found["tonnage_gateway_up", names[0]] == 1
-            assert found["tonnage_gateway_policy", "round-robin"] == 1
-            assert found["tonnage_gateway_first_byte_seconds_count", names[0]] == 2
-            assert found[("tonnage_gateway_in_flight",)] == found[("tonnage_gateway_cut_streams_total",)] == 0
-            assert (await asked(running, get("/metrics")))[0] == 200
-
-    bounded(test())
+async def test_metrics_say_what_happened() -> None:
+    async with before(fine, replies(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")) as (running, fakes):
+        for _ in range(4):
+            await asked(running, post())
+        _, body = await asked(running, get("/v1/metrics"))
+        found = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(body.decode())
+            for sample in family.samples
+        }
+        names = [fake.url.removeprefix("http://") for fake in fakes]
+        assert found["tonnage_gateway_requests_total", names[0], "ok"] == 2
+        assert found["tonnage_gateway_requests_total", names[1], "error"] == 2
+        assert found["tonnage_gateway_up", names[0]] == 1
+        assert found["tonnage_gateway_policy", "round-robin"] == 1
+        assert found["tonnage_gateway_first_byte_seconds_count", names[0]] == 2
+        assert found[("tonnage_gateway_in_flight",)] == found[("tonnage_gateway_cut_streams_total",)] == 0
+        assert (await asked(running, get("/metrics")))[0] == 200

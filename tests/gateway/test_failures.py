@@ -7,35 +7,29 @@ from collections import Counter
 
 import pytest
 
-from tests.gateway.fakes import Fake, Got, asked, before, bounded, closes, fine, outcomes, post, replies, silent, talk, until
+from tests.gateway.fakes import Fake, Got, asked, before, closes, fine, outcomes, post, replies, silent, talk, until
 
 
-def test_a_request_is_sent_elsewhere_when_its_backend_fails_before_the_first_byte() -> None:
-    async def test() -> None:
-        async with before(closes(), fine) as (running, [broken, whole]):
-            for _ in range(4):
-                assert await asked(running, post(b"same")) == (200, b"ok")
-            assert len(broken.got) == 4
-            assert [got.body for got in whole.got] == [b"same"] * 4
-            assert outcomes(running) == {"retried": 4, "ok": 4}
-            assert running.core.retries == 4
-            assert [one.requests for one in running.core.backends] == [0, 0]
-
-    bounded(test())
+async def test_a_request_is_sent_elsewhere_when_its_backend_fails_before_the_first_byte() -> None:
+    async with before(closes(), fine) as (running, [broken, whole]):
+        for _ in range(4):
+            assert await asked(running, post(b"same")) == (200, b"ok")
+        assert len(broken.got) == 4
+        assert [got.body for got in whole.got] == [b"same"] * 4
+        assert outcomes(running) == {"retried": 4, "ok": 4}
+        assert running.core.retries == 4
+        assert [one.requests for one in running.core.backends] == [0, 0]
 
 
-def test_it_is_sent_elsewhere_once_and_no_more() -> None:
-    async def test() -> None:
-        async with before(closes(), closes(), closes()) as (running, fakes):
-            status, body = await asked(running, post())
-            assert status == 502
-            assert b"connection was lost" in body
-            assert sum(len(fake.got) for fake in fakes) == 2
-            assert outcomes(running) == {"retried": 1, "failed": 1}
-            assert running.core.refused == {502: 1}
-            assert running.core.in_flight == 0
-
-    bounded(test())
+async def test_it_is_sent_elsewhere_once_and_no_more() -> None:
+    async with before(closes(), closes(), closes()) as (running, fakes):
+        status, body = await asked(running, post())
+        assert status == 502
+        assert b"connection was lost" in body
+        assert sum(len(fake.got) for fake in fakes) == 2
+        assert outcomes(running) == {"retried": 1, "failed": 1}
+        assert running.core.refused == {502: 1}
+        assert running.core.in_flight == 0
 
 
 @pytest.mark.parametrize(
@@ -45,84 +39,69 @@ def test_it_is_sent_elsewhere_once_and_no_more() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"abc"),
     ],
 )
-def test_a_stream_that_breaks_off_is_cut_and_counted_and_not_sent_again(head: bytes, rest: bytes) -> None:
-    async def test() -> None:
-        async with before(closes(head + rest), fine) as (running, [_, whole]), talk(running) as client:
+async def test_a_stream_that_breaks_off_is_cut_and_counted_and_not_sent_again(head: bytes, rest: bytes) -> None:
+    async with before(closes(head + rest), fine) as (running, [_, whole]), talk(running) as client:
+        client.writer.write(post())
+        assert await client.rest() == head + rest  # and the end, without the end of the body
+        assert whole.got == []
+        assert outcomes(running) == {"cut": 1}
+        assert running.core.retries == running.core.in_flight == 0
+
+
+async def test_a_backend_that_is_killed_is_avoided_and_back_within_three_seconds() -> None:
+    async with before(fine, fine) as (running, [one, other]):
+        await one.end()
+        for _ in range(20):
+            assert await asked(running, post()) == (200, b"ok")
+        assert len(other.got) == 20
+        assert running.core.retries <= 1  # the circuit is open, and then the health checks have noticed
+        await until(lambda: not running.core.backends[0].up)
+        await one.begin()
+        began = asyncio.get_running_loop().time()
+        while not one.got:
+            assert (await asked(running, post()))[0] == 200
+            await asyncio.sleep(0.02)
+        assert asyncio.get_running_loop().time() - began < 3
+
+
+async def test_a_frozen_backend_gives_its_waiting_requests_to_another() -> None:
+    async with before(silent, fine) as (running, [frozen, whole]):
+        async with talk(running) as client:
+            client.writer.write(post(b"stuck"))
+            await until(lambda: len(frozen.got) == 1)
+            frozen.frozen = True
+            assert await client.one() == (200, b"ok")
+        assert [got.body for got in whole.got] == [b"stuck"]
+        assert outcomes(running) == {"retried": 1, "ok": 1}
+        frozen.frozen, frozen.answer = False, fine
+        await until(lambda: running.core.backends[0].up)
+
+
+async def test_without_any_backend_the_answer_is_503_and_readiness_says_so() -> None:
+    async with before(fine) as (running, [fake]):
+        assert (await asked(running, b"GET /v1/health/ready HTTP/1.1\r\nHost: a\r\n\r\n"))[0] == 200
+        await fake.end()
+        await until(lambda: not running.core.backends[0].up)
+        async with talk(running) as client:
             client.writer.write(post())
-            assert await client.rest() == head + rest  # and the end, without the end of the body
-            assert whole.got == []
-            assert outcomes(running) == {"cut": 1}
-            assert running.core.retries == running.core.in_flight == 0
-
-    bounded(test())
+            assert b"Retry-After: 1" in await client.head()
+        for path, status in (("/v1/health/ready", 503), ("/health", 503), ("/v1/health/live", 200), ("/v1/models", 503)):
+            assert (await asked(running, f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode()))[0] == status
+        assert outcomes(running) == {}
 
 
-def test_a_backend_that_is_killed_is_avoided_and_back_within_three_seconds() -> None:
-    async def test() -> None:
-        async with before(fine, fine) as (running, [one, other]):
-            await one.end()
-            for _ in range(20):
-                assert await asked(running, post()) == (200, b"ok")
-            assert len(other.got) == 20
-            assert running.core.retries <= 1  # the circuit is open, and then the health checks have noticed
-            await until(lambda: not running.core.backends[0].up)
-            await one.begin()
-            began = asyncio.get_running_loop().time()
-            while not one.got:
-                assert (await asked(running, post()))[0] == 200
-                await asyncio.sleep(0.02)
-            assert asyncio.get_running_loop().time() - began < 3
-
-    bounded(test())
-
-
-def test_a_frozen_backend_gives_its_waiting_requests_to_another() -> None:
-    async def test() -> None:
-        async with before(silent, fine) as (running, [frozen, whole]):
-            async with talk(running) as client:
-                client.writer.write(post(b"stuck"))
-                await until(lambda: len(frozen.got) == 1)
-                frozen.frozen = True
-                assert await client.one() == (200, b"ok")
-            assert [got.body for got in whole.got] == [b"stuck"]
-            assert outcomes(running) == {"retried": 1, "ok": 1}
-            frozen.frozen, frozen.answer = False, fine
-            await until(lambda: running.core.backends[0].up)
-
-    bounded(test())
-
-
-def test_without_any_backend_the_answer_is_503_and_readiness_says_so() -> None:
-    async def test() -> None:
-        async with before(fine) as (running, [fake]):
-            assert (await asked(running, b"GET /v1/health/ready HTTP/1.1\r\nHost: a\r\n\r\n"))[0] == 200
-            await fake.end()
-            await until(lambda: not running.core.backends[0].up)
-            async with talk(running) as client:
-                client.writer.write(post())
-                assert b"Retry-After: 1" in await client.head()
-            for path, status in (("/v1/health/ready", 503), ("/health", 503), ("/v1/health/live", 200), ("/v1/models", 503)):
-                assert (await asked(running, f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode()))[0] == status
-            assert outcomes(running) == {}
-
-    bounded(test())
-
-
-def test_an_idle_connection_that_the_backend_closed_is_no_failure() -> None:
+async def test_an_idle_connection_that_the_backend_closed_is_no_failure() -> None:
     async def once(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         if len(fake.got) == 2:
             writer.close()  # instead of an answer, as a server does whose keep-alive has just ended
         else:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
-    async def test() -> None:
-        async with before(once) as (running, [fake]), talk(running) as client:
-            assert await client.ask(post()) == (200, b"ok")
-            assert await client.ask(post(b"again")) == (200, b"ok")
-            assert [got.body for got in fake.got] == [b"{}", b"again", b"again"]
-            assert outcomes(running) == {"ok": 2}
-
-    bounded(test())
+    async with before(once) as (running, [fake]), talk(running) as client:
+        assert await client.ask(post()) == (200, b"ok")
+        assert await client.ask(post(b"again")) == (200, b"ok")
+        assert [got.body for got in fake.got] == [b"{}", b"again", b"again"]
+        assert outcomes(running) == {"ok": 2}
 
 
 @pytest.mark.parametrize(
@@ -136,48 +115,36 @@ def test_an_idle_connection_that_the_backend_closed_is_no_failure() -> None:
         b"RTSP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
     ],
 )
-def test_a_response_that_is_none_becomes_502(data: bytes) -> None:
-    async def test() -> None:
-        async with before(replies(data)) as (running, _):
-            assert (await asked(running, post()))[0] == 502
-            assert outcomes(running) == {"failed": 1}
-
-    bounded(test())
+async def test_a_response_that_is_none_becomes_502(data: bytes) -> None:
+    async with before(replies(data)) as (running, _):
+        assert (await asked(running, post()))[0] == 502
+        assert outcomes(running) == {"failed": 1}
 
 
-def test_a_second_response_that_nobody_asked_for_never_reaches_a_client() -> None:
+async def test_a_second_response_that_nobody_asked_for_never_reaches_a_client() -> None:
     good = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-    async def test() -> None:
-        async with before(replies(good + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")) as (running, _), talk(running) as client:
-            client.writer.write(post())
-            assert b"evil" not in await client.rest()
-            assert outcomes(running) == {"cut": 1}
-
-    bounded(test())
+    async with before(replies(good + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")) as (running, _), talk(running) as client:
+        client.writer.write(post())
+        assert b"evil" not in await client.rest()
+        assert outcomes(running) == {"cut": 1}
 
 
-def test_a_backend_that_never_answers_is_given_up() -> None:
-    async def test() -> None:
-        async with before(silent, first_byte_s=0.3) as (running, [fake]):
-            assert (await asked(running, post()))[0] == 504
-            assert outcomes(running) == {"failed": 1}
-            await until(lambda: fake.lost >= 1)
-
-    bounded(test())
+async def test_a_backend_that_never_answers_is_given_up() -> None:
+    async with before(silent, first_byte_s=0.3) as (running, [fake]):
+        assert (await asked(running, post()))[0] == 504
+        assert outcomes(running) == {"failed": 1}
+        await until(lambda: fake.lost >= 1)
 
 
-def test_a_stream_that_stalls_is_cut() -> None:
-    async def test() -> None:
-        async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"), idle_s=0.3) as (running, _), talk(running) as client:
-            client.writer.write(post())
-            assert (await client.rest()).endswith(b"\r\n\r\nab")
-            assert outcomes(running) == {"cut": 1}
-
-    bounded(test())
+async def test_a_stream_that_stalls_is_cut() -> None:
+    async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"), idle_s=0.3) as (running, _), talk(running) as client:
+        client.writer.write(post())
+        assert (await client.rest()).endswith(b"\r\n\r\nab")
+        assert outcomes(running) == {"cut": 1}
 
 
-def test_killed_under_load_every_request_is_counted_once() -> None:
+async def test_killed_under_load_every_request_is_counted_once() -> None:
     waiting: Counter[Fake] = Counter()
     begun: Counter[Fake] = Counter()
 
@@ -193,27 +160,24 @@ def test_killed_under_load_every_request_is_counted_once() -> None:
         begun[fake] -= 1
         writer.write(b"0\r\n\r\n")
 
-    async def test() -> None:
-        async with before(slowly, slowly, slowly, policy="least-outstanding") as (running, fakes):
+    async with before(slowly, slowly, slowly, policy="least-outstanding") as (running, fakes):
 
-            async def ask(i: int) -> bytes:
-                await asyncio.sleep(i * 0.002)
-                async with talk(running) as client:
-                    client.writer.write(post(b"{}", "/v1/completions", "Connection: close"))
-                    return await client.rest()
+        async def ask(i: int) -> bytes:
+            await asyncio.sleep(i * 0.002)
+            async with talk(running) as client:
+                client.writer.write(post(b"{}", "/v1/completions", "Connection: close"))
+                return await client.rest()
 
-            asking = [asyncio.create_task(ask(i)) for i in range(150)]
-            await until(lambda: waiting[fakes[0]] > 0 and begun[fakes[0]] > 0)
-            await fakes[0].end()
-            answers = await asyncio.gather(*asking)
-            whole = sum(answer.endswith(b"1\r\na\r\n0\r\n\r\n") for answer in answers)
-            cut = sum(not answer.endswith(b"0\r\n\r\n") for answer in answers)
-            found = outcomes(running)
-            assert whole + cut == 150
-            assert (found["ok"], found["cut"]) == (whole, cut)
-            assert cut > 0
-            assert found["retried"] == running.core.retries > 0
-            assert running.core.refused == {}
-            assert running.core.in_flight == sum(one.requests + one.tokens for one in running.core.backends) == 0
-
-    bounded(test())
+        asking = [asyncio.create_task(ask(i)) for i in range(150)]
+        await until(lambda: waiting[fakes[0]] > 0 and begun[fakes[0]] > 0)
+        await fakes[0].end()
+        answers = await asyncio.gather(*asking)
+        whole = sum(answer.endswith(b"1\r\na\r\n0\r\n\r\n") for answer in answers)
+        cut = sum(not answer.endswith(b"0\r\n\r\n") for answer in answers)
+        found = outcomes(running)
+        assert whole + cut == 150
+        assert (found["ok"], found["cut"]) == (whole, cut)
+        assert cut > 0
+        assert found["retried"] == running.core.retries > 0
+        assert running.core.refused == {}
+        assert running.core.in_flight == sum(one.requests + one.tokens for one in running.core.backends) == 0

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.gateway.fakes import Fake, Got, asked, before, bounded, get, outcomes, post, replies, talk, until
+from tests.gateway.fakes import Fake, Got, asked, before, get, outcomes, post, replies, talk, until
 
 CHUNKS = [b'data: {"x": %d}\n\n' % i for i in range(50)]
 STREAM = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in [*CHUNKS, b"data: [DONE]\n\n"]) + b"0\r\n\r\n"
@@ -24,142 +24,115 @@ def stream_in_pieces(size: int):
 
 
 @pytest.mark.parametrize("size", [7, 100, 1_000_000])
-def test_a_chunked_stream_passes_byte_for_byte_however_it_is_cut_into_pieces(size: int) -> None:
-    async def test() -> None:
-        async with before(stream_in_pieces(size)) as (running, _), talk(running) as client:
-            for _ in range(3):  # the connections on both sides go on
-                client.writer.write(post())
-                head = await client.head()
-                assert head == HEAD.replace(b"\r\nTransfer", b"\r\nTransfer") + b"\r\n"
-                assert await client.reader.readexactly(len(STREAM)) == STREAM
-            assert running.core.backends[0].connects == 1
-            assert outcomes(running) == {"ok": 3}
-            assert running.core.in_flight == 0
-
-    bounded(test())
+async def test_a_chunked_stream_passes_byte_for_byte_however_it_is_cut_into_pieces(size: int) -> None:
+    async with before(stream_in_pieces(size)) as (running, _), talk(running) as client:
+        for _ in range(3):  # the connections on both sides go on
+            client.writer.write(post())
+            head = await client.head()
+            assert head == HEAD.replace(b"\r\nTransfer", b"\r\nTransfer") + b"\r\n"
+            assert await client.reader.readexactly(len(STREAM)) == STREAM
+        assert running.core.backends[0].connects == 1
+        assert outcomes(running) == {"ok": 3}
+        assert running.core.in_flight == 0
 
 
-def test_the_request_arrives_with_its_body_and_headers_and_without_those_of_the_connection() -> None:
+async def test_the_request_arrives_with_its_body_and_headers_and_without_those_of_the_connection() -> None:
     body = bytes(range(256)) * 1_000
 
-    async def test() -> None:
-        async with before(replies(b"HTTP/1.1 201 Made\r\nContent-Length: 3\r\n\r\nyes")) as (running, [fake]):
-            headers = ("Authorization: Bearer k", "X-One: 1", "Connection: X-Hop", "X-Hop: secret", "TE: trailers")
-            assert await asked(running, post(body, "/v2/models/m/infer?x=%20y", *headers)) == (201, b"yes")
-            [got] = fake.got
-            assert got.line == b"POST /v2/models/m/infer?x=%20y HTTP/1.1"
-            assert got.body == body
-            assert got.headers == {
-                b"host": f"127.0.0.1:{fake.port}".encode(),
-                b"authorization": b"Bearer k",
-                b"x-one": b"1",
-                b"content-length": str(len(body)).encode(),
-            }
-
-    bounded(test())
+    async with before(replies(b"HTTP/1.1 201 Made\r\nContent-Length: 3\r\n\r\nyes")) as (running, [fake]):
+        headers = ("Authorization: Bearer k", "X-One: 1", "Connection: X-Hop", "X-Hop: secret", "TE: trailers")
+        assert await asked(running, post(body, "/v2/models/m/infer?x=%20y", *headers)) == (201, b"yes")
+        [got] = fake.got
+        assert got.line == b"POST /v2/models/m/infer?x=%20y HTTP/1.1"
+        assert got.body == body
+        assert got.headers == {
+            b"host": f"127.0.0.1:{fake.port}".encode(),
+            b"authorization": b"Bearer k",
+            b"x-one": b"1",
+            b"content-length": str(len(body)).encode(),
+        }
 
 
-def test_a_chunked_request_arrives_whole() -> None:
-    async def test() -> None:
-        async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as (running, [fake]):
-            data = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nT: x\r\n\r\n"
-            assert await asked(running, data) == (200, b"ok")
-            assert fake.got[0].body == b"abcde"
-            assert b"transfer-encoding" not in fake.got[0].headers
-
-    bounded(test())
+async def test_a_chunked_request_arrives_whole() -> None:
+    async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as (running, [fake]):
+        data = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nT: x\r\n\r\n"
+        assert await asked(running, data) == (200, b"ok")
+        assert fake.got[0].body == b"abcde"
+        assert b"transfer-encoding" not in fake.got[0].headers
 
 
-def test_a_client_that_expects_100_continue_is_told_to_go_on() -> None:
-    async def test() -> None:
-        async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as (running, [fake]), talk(running) as client:
-            client.writer.write(b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
-            assert await client.head() == b"HTTP/1.1 100 Continue\r\n\r\n"
-            assert await client.ask(b"abc") == (200, b"ok")
-            assert fake.got[0].body == b"abc"
-
-    bounded(test())
+async def test_a_client_that_expects_100_continue_is_told_to_go_on() -> None:
+    async with before(replies(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as (running, [fake]), talk(running) as client:
+        client.writer.write(b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+        assert await client.head() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert await client.ask(b"abc") == (200, b"ok")
+        assert fake.got[0].body == b"abc"
 
 
-def test_interim_responses_are_dropped_and_a_body_until_the_end_of_the_connection_is_passed_on() -> None:
+async def test_interim_responses_are_dropped_and_a_body_until_the_end_of_the_connection_is_passed_on() -> None:
     async def answer(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.0 200 OK\r\nX: 1\r\n\r\nab")
         await asyncio.sleep(0.05)
         writer.write(b"cd")
         writer.close()
 
-    async def test() -> None:
-        async with before(answer) as (running, _), talk(running) as client:
-            client.writer.write(post())
-            assert await client.rest() == b"HTTP/1.1 200 OK\r\nX: 1\r\nConnection: close\r\n\r\nabcd"
-            assert outcomes(running) == {"ok": 1}
-
-    bounded(test())
+    async with before(answer) as (running, _), talk(running) as client:
+        client.writer.write(post())
+        assert await client.rest() == b"HTTP/1.1 200 OK\r\nX: 1\r\nConnection: close\r\n\r\nabcd"
+        assert outcomes(running) == {"ok": 1}
 
 
-def test_a_client_of_http_1_0_gets_the_body_without_its_chunks() -> None:
-    async def test() -> None:
-        async with before(stream_in_pieces(11)) as (running, _), talk(running) as client:
-            client.writer.write(b"GET /v1/x HTTP/1.0\r\n\r\n")
-            head, _, body = (await client.rest()).partition(b"\r\n\r\n")
-            assert b"Transfer-Encoding" not in head
-            assert head.endswith(b"Connection: close")
-            assert body == b"".join(CHUNKS) + b"data: [DONE]\n\n"
-
-    bounded(test())
+async def test_a_client_of_http_1_0_gets_the_body_without_its_chunks() -> None:
+    async with before(stream_in_pieces(11)) as (running, _), talk(running) as client:
+        client.writer.write(b"GET /v1/x HTTP/1.0\r\n\r\n")
+        head, _, body = (await client.rest()).partition(b"\r\n\r\n")
+        assert b"Transfer-Encoding" not in head
+        assert head.endswith(b"Connection: close")
+        assert body == b"".join(CHUNKS) + b"data: [DONE]\n\n"
 
 
 @pytest.mark.parametrize("status", [200, 204, 304])
-def test_responses_without_a_body_end_with_their_head(status: int) -> None:
-    async def test() -> None:
-        length = b"" if status == 204 else b"Content-Length: 5\r\n"
-        async with before(replies(b"HTTP/1.1 %d X\r\n%s\r\n" % (status, length))) as (running, _), talk(running) as client:
-            for _ in range(2):
-                client.writer.write(get("/v1/x").replace(b"GET", b"HEAD" if status == 200 else b"GET"))
-                assert await client.head() == b"HTTP/1.1 %d X\r\n%s\r\n" % (status, length)
-            assert outcomes(running) == {"ok": 2}
-
-    bounded(test())
+async def test_responses_without_a_body_end_with_their_head(status: int) -> None:
+    length = b"" if status == 204 else b"Content-Length: 5\r\n"
+    async with before(replies(b"HTTP/1.1 %d X\r\n%s\r\n" % (status, length))) as (running, _), talk(running) as client:
+        for _ in range(2):
+            client.writer.write(get("/v1/x").replace(b"GET", b"HEAD" if status == 200 else b"GET"))
+            assert await client.head() == b"HTTP/1.1 %d X\r\n%s\r\n" % (status, length)
+        assert outcomes(running) == {"ok": 2}
 
 
-def test_pipelined_requests_are_answered_in_order() -> None:
+async def test_pipelined_requests_are_answered_in_order() -> None:
     async def echo(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.05 if got.body == b"0" else 0)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(got.body), got.body))
 
-    async def test() -> None:
-        async with before(echo, echo) as (running, _), talk(running) as client:
-            client.writer.write(b"".join(post(b"%d" % i) for i in range(20)) + get("/v1/health/live"))
-            assert [await client.one() for _ in range(20)] == [(200, b"%d" % i) for i in range(20)]
-            assert (await client.one())[0] == 200
-
-    bounded(test())
+    async with before(echo, echo) as (running, _), talk(running) as client:
+        client.writer.write(b"".join(post(b"%d" % i) for i in range(20)) + get("/v1/health/live"))
+        assert [await client.one() for _ in range(20)] == [(200, b"%d" % i) for i in range(20)]
+        assert (await client.one())[0] == 200
 
 
-def test_a_client_that_leaves_ends_its_request_at_the_backend() -> None:
+async def test_a_client_that_leaves_ends_its_request_at_the_backend() -> None:
     async def drip(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD + b"\r\n1\r\na\r\n")
-
-    async def test() -> None:
-        for answer in (drip, silent_once):
-            async with before(answer) as (running, [fake]):
-                async with talk(running) as client:
-                    client.writer.write(post())
-                    await until(lambda fake=fake: len(fake.got) == 1)
-                    lost = fake.lost
-                await until(lambda fake=fake, lost=lost: fake.lost == lost + 1)
-                assert outcomes(running) == {"cancelled": 1}
-                assert running.core.in_flight == 0
-                assert running.core.backends[0].requests == 0
-                assert running.core.backends[0].tokens == 0
 
     async def silent_once(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         return
 
-    bounded(test())
+    for answer in (drip, silent_once):
+        async with before(answer) as (running, [fake]):
+            async with talk(running) as client:
+                client.writer.write(post())
+                await until(lambda fake=fake: len(fake.got) == 1)
+                lost = fake.lost
+            await until(lambda fake=fake, lost=lost: fake.lost == lost + 1)
+            assert outcomes(running) == {"cancelled": 1}
+            assert running.core.in_flight == 0
+            assert running.core.backends[0].requests == 0
+            assert running.core.backends[0].tokens == 0
 
 
-def test_a_slow_reader_holds_its_backend_up_and_nobody_else() -> None:
+async def test_a_slow_reader_holds_its_backend_up_and_nobody_else() -> None:
     size, sent = 64 * 1_048_576, []
     piece = b"x" * 65_536
 
@@ -173,34 +146,28 @@ def test_a_slow_reader_holds_its_backend_up_and_nobody_else() -> None:
             await writer.drain()
             sent.append(len(piece))
 
-    async def test() -> None:
-        async with before(flood) as (running, _), talk(running) as client:
-            client.reader._limit = 1  # asyncio reads no more than twice this ahead
-            client.writer.write(post(b"big"))
-            await until(lambda: any(upstream.paused for upstream in running.core.backends[0].busy))
-            await asyncio.sleep(0.2)
-            held = sum(sent)
-            await asyncio.sleep(0.2)
-            assert sum(sent) == held < size // 2  # what is on the way lies in the buffers of the kernel
-            assert await asked(running, post(b"small")) == (200, b"ok")
-            client.reader._limit = 1_048_576
-            head = await client.reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200")
-            assert await client.reader.readexactly(size) == b"x" * size
-            assert outcomes(running) == {"ok": 2}
-
-    bounded(test())
+    async with before(flood) as (running, _), talk(running) as client:
+        client.reader._limit = 1  # asyncio reads no more than twice this ahead
+        client.writer.write(post(b"big"))
+        await until(lambda: any(upstream.paused for upstream in running.core.backends[0].busy))
+        await asyncio.sleep(0.2)
+        held = sum(sent)
+        await asyncio.sleep(0.2)
+        assert sum(sent) == held < size // 2  # what is on the way lies in the buffers of the kernel
+        assert await asked(running, post(b"small")) == (200, b"ok")
+        client.reader._limit = 1_048_576
+        head = await client.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert await client.reader.readexactly(size) == b"x" * size
+        assert outcomes(running) == {"ok": 2}
 
 
-def test_a_reader_that_stops_for_good_is_given_up() -> None:
+async def test_a_reader_that_stops_for_good_is_given_up() -> None:
     async def flood(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n" + b"x" * 40_000_000)
 
-    async def test() -> None:
-        async with before(flood, idle_s=0.3) as (running, _), talk(running) as client:
-            client.reader._limit = 1
-            client.writer.write(post())
-            await until(lambda: outcomes(running) == {"cancelled": 1})
-            assert running.core.in_flight == 0
-
-    bounded(test())
+    async with before(flood, idle_s=0.3) as (running, _), talk(running) as client:
+        client.reader._limit = 1
+        client.writer.write(post())
+        await until(lambda: outcomes(running) == {"cancelled": 1})
+        assert running.core.in_flight == 0

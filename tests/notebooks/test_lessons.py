@@ -55,29 +55,26 @@ def cells(path: Path, kind: str) -> list[dict[str, Any]]:
     return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == kind]
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_a_lesson_holds_no_output_and_uses_the_public_names_alone(path: Path) -> None:
-    for cell in cells(path, "code"):
-        assert (cell["outputs"], cell["execution_count"]) == ([], None)
-        for node in ast.walk(ast.parse("".join(cell["source"]))):
-            names = (
-                [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else [node.module]
-                if isinstance(node, ast.ImportFrom)
-                else []
-            )
-            assert {name for name in names if name and name.startswith("tonnage")} <= PUBLIC
-
-
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_every_exercise_has_a_folded_solution(path: Path) -> None:
-    words = "\n".join("".join(cell["source"]) for cell in cells(path, "markdown"))
-    exercises = re.findall(r"^(\d)\. ", words[words.index("## Exercises") :], re.MULTILINE)
-    folded = [cell for cell in cells(path, "code") if cell["metadata"].get("jupyter", {}).get("source_hidden")]
-    assert re.findall(r"^Solution of (\d):", words, re.MULTILINE) == exercises
-    assert len(folded) == len(exercises) >= 2
-    assert all("hide-cell" in cell["metadata"]["tags"] for cell in folded)
+def test_a_lesson_holds_no_output_uses_the_public_names_alone_and_has_folded_solutions() -> None:
+    for path in LESSONS:
+        for cell in cells(path, "code"):
+            assert (cell["outputs"], cell["execution_count"]) == ([], None)
+            for node in ast.walk(ast.parse("".join(cell["source"]))):
+                names = (
+                    [alias.name for alias in node.names]
+                    if isinstance(node, ast.Import)
+                    else [node.module]
+                    if isinstance(node, ast.ImportFrom)
+                    else []
+                )
+                assert {name for name in names if name and name.startswith("tonnage")} <= PUBLIC
+    for path in LESSONS:
+        words = "\n".join("".join(cell["source"]) for cell in cells(path, "markdown"))
+        exercises = re.findall(r"^(\d)\. ", words[words.index("## Exercises") :], re.MULTILINE)
+        folded = [cell for cell in cells(path, "code") if cell["metadata"].get("jupyter", {}).get("source_hidden")]
+        assert re.findall(r"^Solution of (\d):", words, re.MULTILINE) == exercises
+        assert len(folded) == len(exercises) >= 2
+        assert all("hide-cell" in cell["metadata"]["tags"] for cell in folded)
 
 
 def test_the_measured_points_are_those_of_the_example() -> None:

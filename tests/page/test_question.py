@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.page.fields import EXAMPLE, LONGEST_QUERY, check_inside, command_of, query_of, question_of
+from tonnage.page.fields import LONGEST_QUERY, check_inside, command_of, query_of, question_of
 
 
 def test_a_form_and_its_link_are_the_same_question() -> None:
@@ -27,12 +27,6 @@ def test_boxes_of_one_name_are_joined_and_switches_are_switches() -> None:
     asked = question_of("gpu=l40s&gpu=h100-sxm-80gb&autoscale=true&chunked_prefill=false&disaggregated=true")
     assert asked == {"autoscale": True, "gpu": "l40s,h100-sxm-80gb", "chunked_prefill": False, "disaggregated": True}
     assert command_of(asked) == "./tonnage size --autoscale --gpu l40s,h100-sxm-80gb --no-chunked-prefill --disaggregated"
-
-
-def test_the_command_repeats_the_question() -> None:
-    assert command_of(EXAMPLE) == (
-        "./tonnage size --model llama-3.1-8b --isl 2000 --osl 200 --peak-rps 300 --ttft 'p95<=500ms' --tpot 'p95<=50ms'"
-    )
 
 
 @given(

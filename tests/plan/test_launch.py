@@ -49,18 +49,6 @@ def test_tensorrt_llm_is_told_each_gpus_host_memory_in_its_file() -> None:
     assert found.argv == started("tensorrt-llm-1.2", Parallelism(tp=4)).argv
 
 
-def test_nim_is_a_container_whose_image_comes_last() -> None:
-    found = started("nim", Parallelism(tp=2)).argv
-    assert found[:2] == ("docker", "run")
-    assert found[-1] == "nvcr.io/nim/my/model"
-    assert pairs(found)["--gpus"] == "2"
-    assert "--env=NIM_MAX_MODEL_LEN=4096" in found
-
-
-def test_an_engine_that_nobody_knows_to_start_has_no_command() -> None:
-    assert started("tensorrt-llm-0.9", Parallelism()) == Command()
-
-
 def test_a_plan_holds_the_command_of_its_choice() -> None:
     plan = size(replace(question(engine="vllm", tp="2"), deepen=False, tune=False))
     said = pairs(plan.choice.launch)
@@ -195,6 +183,7 @@ def test_a_drafter_is_named_and_a_method_that_an_engine_does_not_know_has_no_com
     assert with_drafter(file, "my/eagle").file["speculative_config"]["speculative_model_dir"] == "my/eagle"
     assert not needs_drafter(of_change("vllm", {"speculation": "ngram k=3 acceptance=0.7"}))
     assert of_change("vllm", {"speculation": "redrafter k=3 acceptance=0.7"}) == Command()
+    assert started("tensorrt-llm-0.9", Parallelism()) == Command()
 
 
 # The commands of engines whose parsers no tier runs, as a golden file, with the version and the day that their flags were read from.

@@ -131,13 +131,7 @@ def test_course_example_needs_five_systems_and_is_4_806_exactly() -> None:
     assert round(need.exactly(199.77, 5.195428), 3) == 4.806
     assert (need.systems, need.instances, need.gpus) == (5, 40, 40)
     assert math.isclose(need.utilisation(199.77, 5.195428), 199.77 / (5.195428 * 40))
-
-
-def test_load_that_divides_evenly_is_not_rounded_up() -> None:
     assert carrying(0.3 * 8, 0.1).systems == 3
-
-
-def test_instance_over_two_systems_takes_both() -> None:
     need = carrying(1.0, 0.9, 16)
     assert (need.systems, need.instances, need.systems_per_instance, need.instances_per_system) == (4, 2, 2, 1)
     assert need.of(3).instances == 1
@@ -184,10 +178,6 @@ def test_cost_has_its_own_front_where_it_is_known() -> None:
     assert [p.front_gpus for p in found] == [True, True]
     assert [p.front_cost for p in found] == [False, True]
     assert not any(p.front_cost for p in pareto([slow, fast]))
-
-
-def test_deployments_are_compared_at_the_asked_load_where_it_is_known() -> None:
-    """The slower at its own limit is the faster where the load is the same."""
     first, second = one(1, 9.0), one(2, 2.0)
     peaks = tuple(
         replace(

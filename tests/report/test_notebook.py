@@ -42,26 +42,28 @@ def shown(value: Displayed) -> str:
     return "".join(found.words)
 
 
-def test_a_plan_shows_the_sections_of_its_report(plan: tonnage.Plan) -> None:
+def test_a_plan_shows_the_sections_of_its_report_and_its_rows_are_those_of_the_csv(plan: tonnage.Plan) -> None:
     words = shown(plan)
     document = report(plan)
     assert document.title in words
     assert [section.title for section in document.sections if section.title not in words] == []
     assert "\x00" not in words
+    lines = plan_csv([plan]).splitlines()
+    table = plan.arrow()
+    assert table.num_rows == len(lines) - 1
+    assert table.column_names == lines[0].split(",")
+    assert table["status"][0].as_py() == "chosen"
 
 
-def test_a_name_that_is_a_script_stays_a_name() -> None:
-    html = api.plot("<script>alert(1)</script>", x="<b>", y="&", lines={'"><svg onload=x>': [(1, 2)]})._repr_html_()
-    assert "<script" not in html
-    assert "<svg onload" not in html
-
-
-def test_every_value_that_says_so_is_shown(plan: tonnage.Plan, run: api.SimulatedRun) -> None:
+def test_every_value_that_says_so_is_shown_and_a_script_stays_a_name(plan: tonnage.Plan, run: api.SimulatedRun) -> None:
     for value in (plan, run, api.lesson(batcher="static"), api.describe_workload(ROOT / "examples" / "code-completion.csv")):
         assert shown(value).strip()
     kinds = {kind.__name__ for base in (Displayed, InNotebooks) for kind in base.__subclasses__()} - {"InNotebooks"}
     assert {kind for kind in kinds if kind not in DOCUMENTS} <= {"Plot", "Bars", "Tornado", "Boxes", "HeatMap", "Gantt"}
     assert {kind.__name__ for kind in InNotebooks.__subclasses__()} <= set(TABLES)
+    html = api.plot("<script>alert(1)</script>", x="<b>", y="&", lines={'"><svg onload=x>': [(1, 2)]})._repr_html_()
+    assert "<script" not in html
+    assert "<svg onload" not in html
 
 
 def test_two_runs_and_their_ratios(run: api.SimulatedRun, tmp_path: Path) -> None:
@@ -69,14 +71,6 @@ def test_two_runs_and_their_ratios(run: api.SimulatedRun, tmp_path: Path) -> Non
     found = compare_runs(tmp_path / "a", tmp_path / "a")
     assert "Quantile against quantile" in shown(found)
     assert set(np.round(found.arrow()["ratio"].to_numpy(), 9)) == {1.0}
-
-
-def test_rows_of_a_plan_are_those_of_the_csv(plan: tonnage.Plan) -> None:
-    lines = plan_csv([plan]).splitlines()
-    table = plan.arrow()
-    assert table.num_rows == len(lines) - 1
-    assert table.column_names == lines[0].split(",")
-    assert table["status"][0].as_py() == "chosen"
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

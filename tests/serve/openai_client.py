@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import openai
@@ -14,8 +15,9 @@ QUIET = {"system_fingerprint", "service_tier", "prompt_token_ids", "token_ids", 
 """Fields that one engine gives and another does not, and that clients need not read."""
 
 
+@functools.cache
 def client(url: str) -> openai.OpenAI:
-    """A client that does not try again."""
+    """A client that does not try again; one for each server, whose connections the collector does not close in another test."""
     return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=60)
 
 

@@ -15,15 +15,12 @@ from statistics import geometric_mean
 import numpy as np
 import pytest
 
-from benchmarks.chain import PAGE, run_chain
 from tests.test_docs import ROOT, Example, examples_of
 from tests.tolerance import words_and_numbers
 from tonnage import simulate
 from tonnage.api.bench import bench
 from tonnage.api.running.plans import planned
 from tonnage.cli.main import run
-from tonnage.report.measured import demonstrated
-from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import attained, summarize
 from tonnage.results.requests import Requests
 from tonnage.results.store import write_run
@@ -114,26 +111,6 @@ def test_the_commands_find_a_slow_down_within_3_percent(tmp_path: Path, monkeypa
 
 # The chain of docs/chain.md with a real server, client and wire between them, on fewer and shorter loads than the page's.
 
-SHORTER = {
-    "1,2,4,8,16,24,32,48": "1,8,32",
-    "--benchmark-duration 2s": "--benchmark-duration 1s",
-    "--request-count 75": "--request-count 40",
-}
-
-
-@pytest.mark.engines
-def test_every_command_runs_and_the_slow_down_is_seen(tmp_path: Path) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert all(old in page for old in SHORTER)
-    chain = run_chain(tmp_path, SHORTER)
-    assert len(chain.printed) == len(list(examples_of(PAGE)))
-    assert (tmp_path / "deployment" / "deployment.yaml").is_file()
-    assert {one.load for one in chain.loads} == {"1 client", "8 clients", "32 clients"}
-    for metric in ("TPOT", "E2E"):
-        assert chain.measured(metric) > 1.1  # late on a busy machine, never early
-        assert 1.05 < chain.found(metric) < 1.05 * chain.measured(metric)
-
-
 # What a demonstration says of agreement and of the failure.
 
 FAILURE = Failure(
@@ -176,17 +153,6 @@ def test_one_metric_that_differs_decides() -> None:
     assert (FOUND.verdict, late.verdict) == ("agree", "differ")
     assert FOUND.to_json()["predicted"] == {"ttft_ms": 41.0, "tpot_ms": 4.69, "requests_per_second": 12.0}
     assert late.to_json()["measured"]["tpot_ms"] == 6.0
-
-
-def test_the_text_says_what_happened() -> None:
-    text = " ".join(terminal(demonstrated(FOUND)).split())
-    assert "does what the simulator predicts" in text
-    assert "served again 1.5 s later. Of 180 requests 177 completed." in text
-    assert "on the killed instance: 3." in text
-    gone = replace(FOUND, client="INVALID", client_reasons=("the client was late",), failure=replace(FAILURE, back_s=None))
-    text = " ".join(terminal(demonstrated(gone)).split())
-    assert "it was not back when the load ended" in text
-    assert "The client calls its measurement INVALID: the client was late" in text
 
 
 # Joint attainment of a simulated engine: what its clients measure is what the simulator says of the same requests.

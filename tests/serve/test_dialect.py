@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.errors import InputError
 from tonnage.formats.prometheus import SIGNALS, Page
 from tonnage.serve.answer import StopTexts
 from tonnage.serve.dialect import DIALECTS, Refused
 from tonnage.serve.metrics import Ended, Load, Metrics
-from tonnage.serve.published import TENSORRT_LLM, VLLM
 from tonnage.serve.request import Asked, Kind, Limits, asked_of
 from tonnage.serve.tokens import PER_CHAT, PER_MESSAGE, Fours, TokenReader
 from tonnage.spec.catalog import find_engine
@@ -75,13 +73,6 @@ def test_vllms_page_has_what_its_dashboard_shows() -> None:
         assert value == pytest.approx(float(line.split()[-1]))
 
 
-def test_engines_that_tell_no_instances_apart_publish_their_sum() -> None:
-    text = page("tensorrt-llm")
-    assert 'trtllm_num_requests_running{engine_type="undefined",model_name="m"} 4.0' in text
-    assert not TENSORRT_LLM.instance
-    assert VLLM.instance == "engine"
-
-
 def test_errors_are_worded_as_each_engine_words_them() -> None:
     error = Refused("no", status=404, kind="NotFoundError", param="model")
     assert error.to_json(DIALECTS["vllm"]) == {"error": {"message": "no", "type": "NotFoundError", "param": "model", "code": 404}}
@@ -103,13 +94,6 @@ def test_models_belong_to_the_engine() -> None:
     }
     assert cards["tensorrt-llm"] == {"id": "m", "object": "model", "created": 7, "owned_by": "tensorrt_llm"}
     assert cards["vllm"]["permission"][0]["object"] == "model_permission"
-
-
-def test_an_engine_that_nobody_emulates_is_refused() -> None:
-    from tonnage.api import serve_simulated
-
-    with pytest.raises(InputError, match="there are vllm, tensorrt-llm, sglang"):
-        serve_simulated(model="llama-3.1-8b", emulate="lmdeploy")
 
 
 # What a body of the API asks for; what is refused, and how, is in tests/engines/test_conformance.py.
@@ -136,11 +120,6 @@ def test_a_chat_counts_its_messages_and_what_a_template_adds() -> None:
     asked = read("chat", body)
     assert asked.isl == 2 + 4 + 2 * PER_MESSAGE + PER_CHAT
     assert (asked.osl, asked.choices, asked.stream, asked.usage, asked.stop) == (7, 2, True, True, ("x",))
-
-
-@pytest.mark.parametrize(("prompt", "isl"), [("a b c", (2,)), ([5, 6, 7, 8], (4,)), (["a b", "c"], (1, 1)), ([[1, 2], [3]], (2, 1))])
-def test_a_prompt_is_text_or_token_ids_or_a_list_of_them(prompt: Any, isl: tuple[int, ...]) -> None:
-    assert tuple(one.tokens for one in read("completions", {"prompt": prompt}).prompts) == isl
 
 
 def test_an_output_that_the_context_cuts_short_is_as_long_as_it_leaves_room_for() -> None:
@@ -196,10 +175,6 @@ def test_a_real_engine_refuses_what_it_does_not_heed(field: dict[str, Any]) -> N
     assert refused.value.param in field
 
 
-def test_what_changes_nothing_is_taken_by_a_real_engine_too() -> None:
-    assert read("completions", {"prompt": "x", "logprobs": None, "response_format": {"type": "text"}}, real=True).osl == 16
-
-
 # A text ends where a stop text begins, however it is cut into pieces.
 
 LETTERS = st.text("ab", max_size=12)
@@ -227,16 +202,3 @@ def test_pieces_give_what_the_whole_text_gives(pieces: list[str], stops: list[st
             expected = seen[: min(begins)]
             break
     assert given_out == expected
-
-
-def test_what_comes_after_a_stop_text_is_not_given_out() -> None:
-    texts = StopTexts(["END"])
-    assert [texts.take(piece) for piece in ("so E", "N", "Das ", "more")] == ["so ", "", "", ""]
-    assert texts.found
-    assert texts.rest() == ""
-
-
-def test_without_stop_texts_nothing_is_held() -> None:
-    texts = StopTexts(())
-    assert texts.take("abc") == "abc"
-    assert not texts.found

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.serve.engines import STEP_S, engine
 from tonnage.api import serve_simulated
-from tonnage.results.requests import COMPLETED, REJECTED
-from tonnage.serve.instance import Fleet, Instance, WallClock
+from tonnage.results.requests import COMPLETED
+from tonnage.serve.instance import Instance, WallClock
 from tonnage.simulator.request import Request
 
 STEP_NS = round(STEP_S * 1e9)
@@ -119,26 +119,6 @@ def test_a_client_that_leaves_gives_up_its_slot_and_its_blocks() -> None:
     assert len(came) == before
     assert instance.member.engine.kv_blocks_used == 0
     assert instance.member.tokens == 0
-
-
-def test_what_never_fits_is_rejected_and_said() -> None:
-    wall, instance, _ = served(kv_blocks=4)
-    ends: list[int] = []
-    instance.submit(0, isl=1000, osl=5, deliver=lambda tokens, status: ends.append(status))
-    wall.until_quiet()
-    assert ends == [REJECTED]
-
-
-def test_a_fleet_spreads_what_comes_at_once() -> None:
-    walls = [served() for _ in range(3)]
-    fleet = Fleet([instance for _, instance, _ in walls])
-    ends: list[int] = []
-    for _ in range(9):
-        fleet.submit(isl=10, osl=3, deliver=lambda tokens, status: ends.append(status))
-    assert [instance.member.requests for instance in fleet.instances] == [3, 3, 3]
-    for wall, _, _ in walls:
-        wall.until_quiet()
-    assert ends.count(COMPLETED) == 9
 
 
 def test_first_tokens_leave_before_the_others_of_their_step() -> None:

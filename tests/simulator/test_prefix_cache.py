@@ -122,6 +122,15 @@ def test_a_block_that_is_not_full_is_taken_before_those_that_can_be_found(schedu
     assert tight.requests.cached_tokens.tolist()[-1] == (0 if scheduler == "tensorrt-llm" else 48)
 
 
+@pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm", "sglang"])
+def test_a_long_answer_takes_the_blocks_that_could_have_been_found(scheduler):
+    """Of 17 blocks two prompts leave four each, and the answer of a third takes three of them before the fourth asks for the first's."""
+    contents = [*([(number, ENDLESS)] for number in range(3)), [(0, 64), (3, ENDLESS)]]
+    due = [0, SECOND, 2 * SECOND, 2 * SECOND + 170 * MS]
+    run = served(contents, [64, 64, 16, 64], [1, 1, 176, 1], due=due, knobs=replace(ENGINE, scheduler=scheduler), blocks=17)
+    assert run.requests.cached_tokens.tolist() == [0, 0, 0, 16]
+
+
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @settings(examples(0.4), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

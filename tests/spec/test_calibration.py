@@ -28,33 +28,24 @@ def written(tmp_path: Path, document: object) -> Path:
     return file
 
 
-def test_a_written_calibration_is_read_back(tmp_path: Path) -> None:
+def test_a_written_calibration_is_read_back_or_refused_by_name(tmp_path: Path) -> None:
     found = read_calibration(written(tmp_path, GOOD))
     assert (found.preset, found.gpu, found.data) == ("nim-2024", "h100-sxm-80gb", "10 points of my.csv, 2026-11-21")
     assert dict(found.multipliers) == {"compute": 0.9, "step_s": 1.25}
     assert hash(found) == hash(read_calibration(written(tmp_path, GOOD)))
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
+    for file in (tmp_path / "nowhere.json", written(tmp_path, "{"), written(tmp_path, '{"schema": NaN}'), written(tmp_path, "[]")):
+        with pytest.raises(InputError, match="calibrate"):
+            read_calibration(file)
+    for change, word in [
         ({"schema": "tonnage.plan/1"}, "no calibration"),
         ({"gpu": 7}, "gpu"),
         ({"multipliers": {"warp": 1.0}}, "warp"),
         ({"multipliers": {"step_s": 0.0}}, "step_s"),
         ({"multipliers": {"step_s": 1e6}}, "from 0.05 to 20"),
-    ],
-)
-def test_what_is_no_calibration_is_refused_by_name(tmp_path: Path, change: dict[str, Any], word: str) -> None:
-    with pytest.raises(InputError, match=word) as caught:
-        read_calibration(written(tmp_path, {**GOOD, **change}))
-    assert caught.value.path == ("coefficients",)
-
-
-def test_a_missing_file_and_one_that_is_no_json_are_refused(tmp_path: Path) -> None:
-    for file in (tmp_path / "nowhere.json", written(tmp_path, "{"), written(tmp_path, '{"schema": NaN}'), written(tmp_path, "[]")):
-        with pytest.raises(InputError, match="calibrate"):
-            read_calibration(file)
+    ]:
+        with pytest.raises(InputError, match=word) as caught:
+            read_calibration(written(tmp_path, {**GOOD, **change}))
+        assert caught.value.path == ("coefficients",)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -96,9 +87,6 @@ def test_a_line_is_a_step(tmp_path: Path) -> None:
     )
     assert (steps[0].tokens, steps[0].attention_pairs_2, steps[1].attention_pairs_2) == (516, 512 * 512, 0)
     assert not source.names_owners
-
-
-def test_prompts_and_past_of_a_step(tmp_path: Path) -> None:
     header = f"{HEADER},prefill_sequences,past_tokens"
     (step,) = read_step_times(file(tmp_path, "512,0,0,0.02,2,100", header=header)).steps_of(deployment())
     assert step.attention_pairs_2 == 2 * (256 * (2 * 100 + 256))

@@ -21,7 +21,8 @@ from tonnage.spec.model import Model
 PUBLISHED = configs()
 """What the model cards publish, in billions of parameters."""
 
-LLAMA, QWEN_MOE, DEEPSEEK = (config_of(name) for name in ("LlamaForCausalLM", "Qwen3MoeForCausalLM", "DeepseekV3ForCausalLM"))
+LLAMA, QWEN_MOE, DEEPSEEK = (config_of(f"{name}ForCausalLM") for name in ("Llama", "Qwen3Moe", "DeepseekV3"))
+GPT_OSS, GEMMA_2, GEMMA_3 = (config_of(f"{name}ForCausalLM") for name in ("GptOss", "Gemma2", "Gemma3"))
 
 
 def write(folder: Path, config: object, name: str = "config.json") -> Path:
@@ -35,25 +36,29 @@ def test_parameters_of_published_files(tmp_path: Path, config: dict[str, Any], b
     assert read_config(write(tmp_path, config)).parameters / 1e9 == pytest.approx(billions, rel=0.005)
 
 
-def test_every_layout_is_exercised_by_a_published_file() -> None:
+def test_what_a_file_says_beside_its_sizes(tmp_path: Path) -> None:
     assert {config["architectures"][0] for config, _ in PUBLISHED} == set(LAYOUTS)
-
-
-def test_normalised_heads_are_known(tmp_path: Path) -> None:
     assert read_config(write(tmp_path, QWEN_MOE)).head_norms
-    assert not read_config(write(tmp_path, LLAMA)).head_norms
-
-
-def test_deepseek_is_read_as_the_catalog_has_it(tmp_path: Path) -> None:
-    read, known = read_config(write(tmp_path, DEEPSEEK)), find_model("deepseek-v3")
-    assert replace(read, name=known.name, source=known.source, date=known.date, notes=known.notes) == known
-    for word in ("fitted to measurements", "multi-token prediction", "quantized"):
-        assert word in read.notes
-
-
-def test_fp8_without_blocks_scales_whole_matrices(tmp_path: Path) -> None:
-    assert not read_config(write(tmp_path, LLAMA | {"quantization_config": {"quant_method": "fp8"}})).block_fp8
+    plain = read_config(write(tmp_path, LLAMA | {"quantization_config": {"quant_method": "fp8"}, "num_key_value_heads": None}))
+    assert (plain.head_norms, plain.block_fp8, plain.kv_heads) == (False, False, 32)
     assert read_config(write(tmp_path, LLAMA | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})).block_fp8
+
+
+@pytest.mark.parametrize(("config", "name"), [(DEEPSEEK, "deepseek-v3"), (GPT_OSS, "gpt-oss-20b"), (GEMMA_2, "gemma-2-9b")])
+def test_a_file_is_read_as_the_catalog_has_the_model(tmp_path: Path, config: dict[str, Any], name: str) -> None:
+    read, known = read_config(write(tmp_path, config)), find_model(name)
+    assert replace(read, name=known.name, source=known.source, date=known.date, notes=known.notes) == known
+
+
+def test_layers_are_counted_by_list_by_pattern_or_as_the_library_has_them(tmp_path: Path) -> None:
+    by_pattern = read_config(write(tmp_path, GEMMA_3))
+    assert (by_pattern.window, by_pattern.windowed_layers, by_pattern.growing_layers) == (512, 22, 4)
+    bare = {key: value for key, value in GEMMA_3.items() if key != "sliding_window_pattern"}
+    listed = [("full" if (i + 1) % 6 == 0 else "sliding") + "_attention" for i in range(26)]
+    for other in (bare, bare | {"_sliding_window_pattern": 6}, bare | {"layer_types": listed}):
+        assert read_config(write(tmp_path, other)) == by_pattern
+    assert read_config(write(tmp_path, GEMMA_3 | {"sliding_window_pattern": 2})).windowed_layers == 13
+    assert read_config(write(tmp_path, {key: value for key, value in GPT_OSS.items() if key != "layer_types"})).windowed_layers == 12
 
 
 @pytest.mark.parametrize("key", sorted(set(DEEPSEEK) - {"num_nextn_predict_layers", "quantization_config"}))
@@ -70,12 +75,13 @@ def test_a_folder_is_searched_and_gives_the_name(tmp_path: Path) -> None:
     assert read_config(folder).name == "my-llama-8b"
     assert find_model(str(folder)).name == "my-llama-8b"
     assert find_model(str(folder / "config.json")).layers == 32
-
-
-def test_old_files_without_kv_heads_are_multi_head(tmp_path: Path) -> None:
-    config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
-    assert read_config(write(tmp_path, config)).kv_heads == 32
-    assert read_config(write(tmp_path, LLAMA | {"num_key_value_heads": None})).kv_heads == 32
+    for architecture, more, parallel in [
+        ("GPTJForCausalLM", {}, True),
+        ("GPTNeoXForCausalLM", {}, True),
+        ("GPTNeoXForCausalLM", {"use_parallel_residual": False}, False),
+        ("LlamaForCausalLM", {}, False),
+    ]:
+        assert read_config(write(tmp_path, config_of(architecture) | more)).parallel_block is parallel
 
 
 def one_line(error: pytest.ExceptionInfo[InputError], *words: str) -> None:
@@ -99,6 +105,12 @@ def one_line(error: pytest.ExceptionInfo[InputError], *words: str) -> None:
         (QWEN_MOE | {"decoder_sparse_step": 2}, ["decoder_sparse_step"]),
         (QWEN_MOE | {"head_dim": None}, ["head_dim"]),
         (QWEN_MOE | {"use_sliding_window": True}, ["sliding_window"]),
+        *(
+            (GEMMA_3 | {"layer_types": [f"{kind}_attention"] * count}, ["layer_types"])
+            for kind, count in (("sliding", 25), ("chunked", 26))
+        ),
+        (GEMMA_3 | {"sliding_window_pattern": 0}, ["sliding_window_pattern"]),
+        (GEMMA_3 | {"sliding_window": -1}, ["sliding_window"]),
         ({"architectures": ["UnheardOfForCausalLM"]}, ["UnheardOfForCausalLM", "not supported", "LlamaForCausalLM"]),
         ({"architectures": []}, ["architectures"]),
         ({"architectures": ["LlamaForCausalLM", "MistralForCausalLM"]}, ["architectures"]),
@@ -119,15 +131,7 @@ def test_impossible_values_are_named(tmp_path: Path, change: dict[str, Any], wor
     one_line(error, str(file), *words)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '"text"', "{'a': 1}", "[" * 100_000, "1" * 5000, "\x00"])
-def test_files_that_are_no_json_object(tmp_path: Path, text: str) -> None:
-    file = write(tmp_path, text)
-    with pytest.raises(InputError) as error:
-        read_config(file)
-    one_line(error, str(file))
-
-
-def test_files_that_are_no_files(tmp_path: Path) -> None:
+def test_what_is_no_file_of_json_is_refused(tmp_path: Path) -> None:
     binary = tmp_path / "model.json"
     binary.write_bytes(b"\xff\xfe\x00weights")
     huge = write(tmp_path, " " * 5_000_000, "huge.json")
@@ -173,16 +177,3 @@ def test_any_text_gives_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError) as error:
         read_config(file)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "more", "parallel"),
-    [
-        ("GPTJForCausalLM", {}, True),
-        ("GPTNeoXForCausalLM", {}, True),
-        ("GPTNeoXForCausalLM", {"use_parallel_residual": False}, False),
-        ("LlamaForCausalLM", {}, False),
-    ],
-)
-def test_attention_and_mlp_side_by_side_are_known(architecture: str, more: dict[str, object], parallel: bool, tmp_path: Path) -> None:
-    assert read_config(write(tmp_path, config_of(architecture) | more)).parallel_block is parallel

@@ -25,51 +25,37 @@ def test_limit_is_read(text: str) -> None:
     assert (limit.metric, limit.statistic, limit.seconds) == ("ttft", LIMITS[text][0], pytest.approx(LIMITS[text][1]))
 
 
-def test_a_pace_is_the_time_of_a_token() -> None:
+def test_limits_are_read_or_refused_with_their_flag() -> None:
     assert parse_limit("tpot", "mean 20 tokens/s") == parse_limit("tpot", "mean<=50ms")
     assert parse_limit("itl", "p99<=10 tok/s") == parse_limit("itl", "p99<=100ms")
     with pytest.raises(InputError, match="not a number with a unit"):
         parse_limit("ttft", "20 tokens/s")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "p95<=", "p97<=3s", "p95<=3", "p95<=0s", "3 parsecs", "p95>=3s", "nan s", "p99.9<=3s", "p95<=3s, mean<=1s"]
-)
-def test_limit_that_is_none_is_refused_with_its_flag(text: str) -> None:
-    with pytest.raises(InputError, match=r"^ttft: ") as error:
-        parse_limit("ttft", text)
-    assert "\n" not in str(error.value)
+    for text in ["", "p95<=", "p97<=3s", "p95<=3", "p95<=0s", "3 parsecs", "p95>=3s", "nan s", "p99.9<=3s", "p95<=3s, mean<=1s"]:
+        with pytest.raises(InputError, match=r"^ttft: ") as error:
+            parse_limit("ttft", text)
+        assert "\n" not in str(error.value)
 
 
 # Speculative decoding as it is written.
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_speculation_is_read_or_refused() -> None:
     found = parse_speculation("eagle k=3 acceptance=0.7")
     assert (found.method, found.tokens, found.acceptance, found.draft) == ("eagle", 3, 0.7, None)
     small = parse_speculation("draft=llama-3.2-1b acceptance=0.85 k=5")
     assert small.draft == find_model("llama-3.2-1b")
     assert parse_speculation("none") is parse_speculation(None) is None
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_as_text_and_back(method: str) -> None:
-    text = f"{'draft=llama-3.2-1b' if method == 'draft' else method} k=4 acceptance=0.25"
-    assert str(parse_speculation(text)) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    for method in METHODS:
+        text = f"{'draft=llama-3.2-1b' if method == 'draft' else method} k=4 acceptance=0.25"
+        assert str(parse_speculation(text)) == text
+    for text in [
         *("", "eagle", "eagle k=3", "eagle k=0 acceptance=0.5", "eagle k=17 acceptance=0.5", "eagle k=x acceptance=0.5"),
         *("eagle k=3 acceptance=1.1", "eagle k=3 acceptance=nan", "eagle k=3 acceptance=much", "draft k=3 acceptance=0.5"),
         *("magic k=3 acceptance=0.5", "eagle=llama-3.2-1b k=3 acceptance=0.5", "eagle k=3 acceptance=0.5 depth=2"),
-    ],
-)
-def test_what_cannot_be_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"^speculation: ") as error:
-        parse_speculation(text)
-    assert "\n" not in str(error.value)
+    ]:
+        with pytest.raises(InputError, match=r"^speculation: ") as error:
+            parse_speculation(text)
+        assert "\n" not in str(error.value)
 
 
 def test_drafters_have_the_sizes_of_their_papers() -> None:

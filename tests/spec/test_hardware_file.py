@@ -45,33 +45,27 @@ def test_what_cannot_be_hardware_is_refused_with_the_key(tmp_path: Path, text: s
         find_gpu(written(tmp_path, text))
 
 
-@pytest.mark.parametrize(
-    ("name", "compute", "memory"),
-    [
+def test_a_mig_slice_has_its_shares_of_the_gpu() -> None:
+    for name, compute, memory in [
         ("h100-mig-1g.10gb", 1 / 7, 1 / 8),
         ("H100 SXM 80GB MIG 1g.20gb", 1 / 7, 2 / 8),
         ("h200-mig-3g.71gb", 3 / 7, 4 / 8),
         ("b200-mig-1g.23gb", 1 / 7, 1 / 8),
         ("a100-40gb-mig-4g.20gb", 4 / 7, 4 / 8),
         ("a30-mig-2g.12gb", 2 / 4, 2 / 4),
-    ],
-)
-def test_a_mig_slice_has_its_shares_of_the_gpu(name: str, compute: float, memory: float) -> None:
-    piece = find_gpu(name)
-    whole = find_gpu(piece.name.partition("-mig-")[0])
-    assert find_gpu(piece.name) == piece
-    assert piece.fp16_tflops == pytest.approx(compute * whole.fp16_tflops)
-    assert piece.memory_bytes == pytest.approx(memory * whole.memory_bytes)
-    assert piece.memory_bandwidth_gb_s == pytest.approx(memory * whole.memory_bandwidth_gb_s)
-    assert (piece.link, piece.verified) == ("pcie", "")
-    assert system_of(piece).gpu == piece.name
-    assert search(piece.name) == (piece,)
-
-
-@pytest.mark.parametrize("name", ["h100-mig-5g.10gb", "h100-mig-1g.40gb", "a30-mig-3g.12gb", "l40s-mig-1g.6gb", "mig-1g.10gb"])
-def test_a_profile_that_no_gpu_has_is_unknown(name: str) -> None:
-    with pytest.raises(UnknownName):
-        find_gpu(name)
+    ]:
+        piece = find_gpu(name)
+        whole = find_gpu(piece.name.partition("-mig-")[0])
+        assert find_gpu(piece.name) == piece
+        assert piece.fp16_tflops == pytest.approx(compute * whole.fp16_tflops)
+        assert piece.memory_bytes == pytest.approx(memory * whole.memory_bytes)
+        assert piece.memory_bandwidth_gb_s == pytest.approx(memory * whole.memory_bandwidth_gb_s)
+        assert (piece.link, piece.verified) == ("pcie", "")
+        assert system_of(piece).gpu == piece.name
+        assert search(piece.name) == (piece,)
+    for name in ["h100-mig-5g.10gb", "h100-mig-1g.40gb", "a30-mig-3g.12gb", "l40s-mig-1g.6gb", "mig-1g.10gb"]:
+        with pytest.raises(UnknownName):
+            find_gpu(name)
 
 
 # Memory below the KV cache: how it is written, what a system says of it, and what an offloader makes of it.
@@ -79,9 +73,8 @@ def test_a_profile_that_no_gpu_has_is_unknown(name: str) -> None:
 NAMES = tuple(each.name for each in offloadings())
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_what_is_written_is_read_or_refused():
+    for text, found in [
         ("none", OFF),
         ("lmcache", KvTiers(offloader="lmcache")),
         ("host=256GB@50GB/s", KvTiers(tiers=(AskedTier(name="host", size=256 * 10**9, speed=50 * 10**9),))),
@@ -92,16 +85,11 @@ NAMES = tuple(each.name for each in offloadings())
                 offloader="kvbm",
             ),
         ),
-    ],
-)
-def test_what_is_written_is_read(text, found):
-    assert parse_kv_tiers(text, NAMES) == found
-
-
-@pytest.mark.parametrize("text", ["", "tape", "hots:host", "host=1GB@0GB/s", "host=,disk", "shelf=4TB", "host@fast/s", "host=256GB@50GB"])
-def test_what_is_no_tier_is_refused(text):
-    with pytest.raises(InputError, match="kv_tiers"):
-        parse_kv_tiers(text, NAMES)
+    ]:
+        assert parse_kv_tiers(text, NAMES) == found
+    for text in ["", "tape", "hots:host", "host=1GB@0GB/s", "host=,disk", "shelf=4TB", "host@fast/s", "host=256GB@50GB"]:
+        with pytest.raises(InputError, match="kv_tiers"):
+            parse_kv_tiers(text, NAMES)
 
 
 def asked(text, model="glm-4.6", gpu="h200", engine="vllm-0.32", system="dgx-h200", **split):
@@ -117,7 +105,7 @@ def asked(text, model="glm-4.6", gpu="h200", engine="vllm-0.32", system="dgx-h20
     )
 
 
-def test_an_instance_has_its_share_of_its_systems_memory():
+def test_tiers_have_their_share_of_the_systems_memory():
     one, (rules, (host,)), tiers = asked(None, tp=4)
     assert (rules.name, host.size, host.speed) == ("vllm", 800 * 10**9, 445 * 10**9 // 2)
     plan = memory_plan(one)
@@ -126,17 +114,11 @@ def test_an_instance_has_its_share_of_its_systems_memory():
     assert made.blocks == host.size // block - plan.blocks, "a copy of what the GPUs have is no room"
     assert made.block_ps == -(-block * 10**12 // host.speed)
     assert made.overlaps
-
-
-def test_a_latent_cache_is_kept_once_by_offloaders_that_do():
     blocks = {}
     for name in ("lmcache", "kvbm"):
         _, _, tiers = asked(f"{name}:host", model="kimi-k2.5", gpu="b200", system="dgx-b200", tp=8)
         blocks[name] = tiers()[0].blocks
     assert blocks["lmcache"] > 4 * blocks["kvbm"]
-
-
-def test_tiers_by_name_need_a_system_that_says_them():
     with pytest.raises(InputError, match="no size"):
         asked("store")
     with pytest.raises(InputError, match="nothing of the host"):

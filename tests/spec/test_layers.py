@@ -20,16 +20,19 @@ def only(model: str, kind: str) -> Layers:
     return next(some for some in find_model(model).by_kind if some.mixer.kind == kind)
 
 
-def test_a_state_of_qwen_is_192_mb_in_32_bits_and_split_over_gpus() -> None:
+def test_states_are_counted_by_heads_and_split_over_gpus() -> None:
     delta = only("qwen3.5-397b-a17b", "gated-delta")
     assert delta.layers * delta.mixer.cache(16, 1).sequence == 192_061_440
     assert delta.mixer.cache(16, 8).sequence == pytest.approx(delta.mixer.cache(16, 1).sequence / 8)
     state = 64 * 128 * 128
     assert delta.mixer.work(16, 1).sequence_bytes == 2 * state * 4
     assert delta.mixer.work(16, 1).token == 64 * (64 * (6 * 128 + 4 * 128) + 6 * 128 * 128)
+    mamba = only("nemotron-3-super-120b-a12b", "mamba2")
+    assert mamba.layers * mamba.mixer.cache(16, 1).sequence == 170_229_760
+    assert mamba.mixer.work(16, 2).sequence_bytes == mamba.mixer.work(16, 1).sequence_bytes / 2
 
 
-def test_sparse_latent_attention_reads_its_choice_and_an_index() -> None:
+def test_a_choice_of_entries_bounds_what_is_read() -> None:
     """FP8 entries of 656 bytes and keys of 132 (formulas of DeepSeek V3.2); 8 heads a GPU are filled up to 16."""
     sparse = only("deepseek-v3.2", "sparse-latent").mixer
     assert (sparse.cache(8, 8).token, sparse.cache(8, 8).index) == (656, 132)
@@ -38,26 +41,14 @@ def test_sparse_latent_attention_reads_its_choice_and_an_index() -> None:
     assert sparse.work(8, 16).sequence == sparse.work(8, 8).sequence == 2 * 16 * (2 * 512 + 64) * 2048
     assert sparse.work(8, 1).index == 2 * 64 * 128
     assert sparse.work(16, 1).context == 0
-
-
-def test_compressed_entries_stand_for_4_or_128_tokens() -> None:
     kept = {some.mixer.ratio: some.mixer.cache(16, 8) for some in find_model("deepseek-v4-pro").by_kind}
     assert kept[4].token == 512 * 2 / 4
     assert kept[4].index == 128 * 2 / 4
     assert (kept[128].token, kept[128].index) == (512 * 2 / 128, 0)
     assert kept[4].window_token * kept[4].window == 128 * 512 * 2
-
-
-def test_blocks_of_minimax_bound_what_is_read() -> None:
     blocks = only("minimax-m3", "block-sparse").mixer
     assert blocks.cache(16, 1).token == 2 * 4 * 128 * 2
     assert blocks.work(16, 4).sequence_bytes == 16 * 128 * 2 * 1 * 128 * 2
-
-
-def test_a_state_of_mamba_is_counted_by_heads() -> None:
-    mamba = only("nemotron-3-super-120b-a12b", "mamba2")
-    assert mamba.layers * mamba.mixer.cache(16, 1).sequence == 170_229_760
-    assert mamba.mixer.work(16, 2).sequence_bytes == mamba.mixer.work(16, 1).sequence_bytes / 2
 
 
 def test_shared_caches_are_read_and_not_kept() -> None:
@@ -94,9 +85,6 @@ def test_memory_shows_state_and_cache_apart_on_an_instance_that_holds_the_model(
     plan = found.plan
     alone = plan.blocks // plan.windows.blocks
     assert plan.concurrent_requests(1, 1) <= alone
-
-
-def test_speculation_keeps_a_state_for_every_guess() -> None:
     plain = api.memory(model="qwen3.5-27b", gpu="h200", tp=1).plan
     guessed = api.memory(model="qwen3.5-27b", gpu="h200", tp=1, speculation="mtp k=3 acceptance=0.7").plan
     assert guessed.state_bytes == 4 * plain.state_bytes
@@ -137,9 +125,6 @@ def test_deepseek_as_its_report_counts_it() -> None:
     work = latent.mixer.work(16, 1)
     assert latent.layers * work.pair == 61 * 128 * 2 * (192 + 128)
     assert latent.layers * work.context == 61 * 128 * 2 * (2 * 512 + 64)
-
-
-def test_parts_have_their_share_of_the_plain_layers_rounded_down() -> None:
     r1, maverick = find_model("deepseek-r1"), find_model("llama-4-maverick")
     assert (r1.part(31).layers, r1.part(31).dense_layers) == (31, 1)
     assert r1.part(16).dense_layers == 0

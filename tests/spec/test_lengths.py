@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tonnage
 from tonnage import api
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError
 from tonnage.spec.lengths import Pairs, histogram, of_values, parse_lengths, parse_part, read_pairs
 from tonnage.spec.use_cases import PRESETS, mixture_of
 
@@ -55,12 +55,6 @@ def test_a_form_reads_back_as_itself_and_draws_its_mean(text: str) -> None:
     assert drawn.min() >= 1
 
 
-@pytest.mark.parametrize("text", ["uniform:500-3500", "uniform:500-3500+300", "uniform:2000,5000", "1000000", "10000000"])
-def test_a_distribution_is_told_as_it_was_written(text: str) -> None:
-    """An interval was told by its mean and standard deviation, uniform:2000,866.025, and a million as 1e+06."""
-    assert str(parse_lengths(text, "--isl")) == text
-
-
 SHORT = {
     "2k": "2000",
     "2,000": "2000",
@@ -71,10 +65,21 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("text", SHORT)
-def test_short_forms_mean_the_long_ones(text: str) -> None:
-    assert parse_lengths(text, "--isl").mean == parse_lengths(SHORT[text], "--isl").mean
-    assert parse_lengths(text, "--isl").std == parse_lengths(SHORT[text], "--isl").std
+def test_short_forms_mean_the_long_ones_and_distributions_are_told_as_written() -> None:
+    for text, same in SHORT.items():
+        short, long = parse_lengths(text, "--isl"), parse_lengths(same, "--isl")
+        assert (short.mean, short.std) == (long.mean, long.std), text
+    for text in ["uniform:500-3500", "uniform:500-3500+300", "uniform:2000,5000", "1000000", "10000000"]:
+        assert str(parse_lengths(text, "--isl")) == text
+    for text, count, tokens in [
+        ("5x400", 5, 400),
+        ("3 × 300words", 3, 400),
+        ("500", 1, 500),
+        ("75words", 1, 100),
+        ("0", 1, 0),
+        ("2X1e2", 2, 100),
+    ]:
+        assert parse_part(text, "--retrieved") == (count, pytest.approx(tokens))
 
 
 @pytest.mark.parametrize(
@@ -105,10 +110,8 @@ def test_scaled_and_longer_change_every_length_alike(text: str) -> None:
         ("0.2words", "below one token"),
         ("uniform:9-1", "ends below"),
         ("histogram:", "not a histogram"),
-        ("histogram:0:1,100:1", "below one token"),
         ("1e12", "above 10,000,000"),
         ("lognormal:1,1e300", "above 10,000,000"),
-        ("histogram:1:1e308,2:1e308", "not a histogram"),
     ],
 )
 def test_what_is_no_length_is_refused_with_its_place(text: str, says: str) -> None:
@@ -130,14 +133,6 @@ def test_any_text_is_lengths_or_an_input_error(text: str) -> None:
     assert lengths.draw(5, np.random.default_rng(0)).min() >= 1
 
 
-@pytest.mark.parametrize(
-    ("text", "count", "tokens"),
-    [("5x400", 5, 400), ("3 × 300words", 3, 400), ("500", 1, 500), ("75words", 1, 100), ("0", 1, 0), ("2X1e2", 2, 100)],
-)
-def test_parts_of_a_prompt(text: str, count: int, tokens: float) -> None:
-    assert parse_part(text, "--retrieved") == (count, pytest.approx(tokens))
-
-
 PAIRS = Pairs(isl=(10, 1000, 1000), osl=(900, 5, 7), source="x.csv")
 
 
@@ -145,17 +140,11 @@ def test_pairs_stay_together() -> None:
     isl, osl = PAIRS.draw(500, np.random.default_rng(0))
     assert set(zip(isl.tolist(), osl.tolist(), strict=True)) == {(10, 900), (1000, 5), (1000, 7)}
     assert PAIRS.longest == 1007
-
-
-def test_the_distributions_of_pairs() -> None:
     isl, osl = PAIRS.lengths()
     assert (isl.mean, osl.mean) == (670, 304)
     assert (isl.longest, osl.longest) == (1000, 900)
     assert str(isl) == "x.csv (mean 670)"
     assert of_values((1, 1, 4), "").bins == ((1.0, pytest.approx(2 / 3)), (4.0, pytest.approx(1 / 3)))
-
-
-def test_pairs_scaled_and_longer() -> None:
     assert PAIRS.scaled(isl=2, osl=0.001) == Pairs(isl=(20, 2000, 2000), osl=(1, 1, 1), source="x.csv × 2/0.001")
     assert PAIRS.longer(5).isl == (15, 1005, 1005)
     assert PAIRS.longer(5).osl == PAIRS.osl
@@ -175,15 +164,6 @@ def test_files_of_lengths(tmp_path: Path) -> None:
     assert str(found) == path
 
 
-def test_every_bad_line_of_pairs_is_named(tmp_path: Path) -> None:
-    path = written(tmp_path / "p.csv", "isl,osl\n10,20\n-3,20\n10,0\n1.5,x\n10\n")
-    with pytest.raises(InputErrors) as caught:
-        read_pairs(path, "--pairs")
-    lines = str(caught.value).splitlines()
-    assert [line.split(": ")[1].rsplit(":", 1)[1] for line in lines] == ["3", "4", "5", "5", "6"]
-    assert "isl '-3' is negative" in lines[0]
-
-
 @given(text=st.text(alphabet='islo,0123456789-.\n"# \x00', max_size=60))
 def test_any_file_is_pairs_or_input_errors(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "any.csv"
@@ -201,7 +181,7 @@ def test_any_file_is_pairs_or_input_errors(text: str, tmp_path_factory: pytest.T
 PATTERNS = ("short-in-short-out", "short-in-long-out", "long-in-short-out", "long-in-long-out")
 
 
-def test_the_four_patterns_are_presets_and_mix_by_their_shares() -> None:
+def test_lengths_of_several_kinds_are_mixed_by_their_shares() -> None:
     found = mixture_of(", ".join(f"{name} {share}" for name, share in zip(PATTERNS, (0.4, 0.3, 0.2, 0.1), strict=True)), "")
     pairs = list(zip(found.isl, found.osl, strict=True))
     for name, share in zip(PATTERNS, (0.4, 0.3, 0.2, 0.1), strict=True):
@@ -210,19 +190,11 @@ def test_the_four_patterns_are_presets_and_mix_by_their_shares() -> None:
     drawn = found.draw(50_000, np.random.default_rng(1))
     assert drawn[0].mean() == pytest.approx(0.7 * 128 + 0.3 * 2048, rel=0.02)
     assert np.corrcoef(*drawn)[0, 1] == pytest.approx(np.corrcoef(found.isl, found.osl)[0, 1], abs=0.02)
-
-
-def test_a_mixture_is_simulated_and_sized() -> None:
     record = tonnage.simulate(model="llama-3.1-8b", mixture="short-in-short-out 0.7, 4000/30 0.3", request_rate=3, requests=100).requests
     assert set(zip(record.isl.tolist(), record.osl.tolist(), strict=True)) == {(128, 128), (4000, 30)}
     question = api.ask(model="llama-3.1-8b", mixture="short-in-short-out 0.7, 4000/30 0.3", peak_rps=3, ttft="p95<=2s").questions[0]
     assert question.pairs is not None
     assert question.isl.mean == pytest.approx(0.7 * 128 + 0.3 * 4000)
-
-
-@pytest.mark.parametrize(
-    "text", ["short-in-short-out", "short 0.5, long 0.5", "rag 0.5, chatbot 0.4", "0/5 1", "100/200 -1", "rag 0, chatbot 1"]
-)
-def test_what_is_no_mixture_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="mixture"):
-        mixture_of(text, "mixture")
+    for text in ["short-in-short-out", "short 0.5, long 0.5", "rag 0.5, chatbot 0.4", "0/5 1", "100/200 -1", "rag 0, chatbot 1"]:
+        with pytest.raises(InputError, match="mixture"):
+            mixture_of(text, "mixture")

@@ -14,40 +14,27 @@ from tonnage.spec.catalog.price_list import catalog_prices
 MEANT: dict[str, dict[str, str]] = yaml.safe_load((Path(__file__).parent / "spellings.yaml").read_text(encoding="utf-8"))
 
 
-def test_spellings_of_gpus_on_the_pages_of_vendors_and_clouds() -> None:
+def test_spellings_on_the_pages_of_vendors_clouds_and_the_hub() -> None:
     for spelling, name in MEANT["gpus"].items():
         assert find_gpu(spelling).name == find_gpu(spelling.upper()).name == name
-
-
-def test_spellings_of_systems_and_machine_types_name_their_gpu_too() -> None:
     for spelling, name in MEANT["systems"].items():
         found, meant = find_system(spelling), machine_meant(spelling)
         assert (found.name, find_gpu(spelling).name) == (name, found.gpu)
         assert meant == found or (meant is None and system_of(find_gpu(spelling)) == found), "HGX is the board and the server"
-
-
-def test_models_by_their_hub_names_whatever_the_case_and_without_the_owner() -> None:
     for spelling, name in MEANT["models"].items():
         for written in (spelling, spelling.lower(), spelling.upper(), spelling.rpartition("/")[2]):
             assert find_model(written).name == name
-
-
-def test_engines_by_nearest_version_at_or_below() -> None:
     assert {spelling: find_engine(spelling).name for spelling in MEANT["engines"]} == MEANT["engines"]
 
 
-def test_machine_types_have_the_gpus_of_their_offers() -> None:
+def test_machine_types_have_the_gpus_of_their_offers_and_unknown_names_near_ones() -> None:
     offered = {(offer.gpu, size) for offer in catalog_prices().cloud for size in offer.machine_gpus}
     for name, machine in instance_types().items():
         assert find_gpu(machine.gpu).name == machine.gpu, name
         assert (machine.gpu, machine.gpus) in offered or machine.source.endswith("(recalled)"), name
         assert machine.source, name
         assert machine.date, name
-
-
-@pytest.mark.parametrize(
-    ("find", "name", "near"),
-    [
+    for find, name, near in [
         (find_gpu, "h1000", "h100"),
         (find_gpu, "GB200 NVL4", "gb200-186gb"),
         (find_gpu, "mi355", "mi355x"),
@@ -55,8 +42,6 @@ def test_machine_types_have_the_gpus_of_their_offers() -> None:
         (find_system, "dgx-h1000", "dgx-h100"),
         (find_model, "Qwen/Qwen3-33B", "qwen3-32b"),
         (find_model, "meta-llama/Llama-3.1-9B-Instruct", "llama-3.1-8b"),
-    ],
-)
-def test_an_unknown_name_suggests_near_ones(find, name: str, near: str) -> None:
-    with pytest.raises(UnknownName, match=f"did you mean .*{near}"):
-        find(name)
+    ]:
+        with pytest.raises(UnknownName, match=f"did you mean .*{near}"):
+            find(name)

@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 
 from tonnage.errors import DataError, InputError, UnknownName
 from tonnage.spec.catalog import accuracy, engines, find_engine, find_gpu, gpus, models
-from tonnage.spec.catalog.accuracy import (
-    accuracy_and_calibration,
-    find_quality,
-    published_loss,
-    read_scores,
-    trade_offs,
-)
+from tonnage.spec.catalog.accuracy import accuracy_and_calibration, find_quality, published_loss, read_scores, trade_offs
 from tonnage.spec.precision import BITS, PRECISIONS, find_precision
 
 BITS_PER_WEIGHT = {
@@ -60,11 +54,8 @@ CAN = {
 }
 
 
-def test_bits_per_weight_count_scales() -> None:
+def test_what_is_unpacked_and_in_what_it_is_multiplied() -> None:
     assert {name: precision.weight_bits for name, precision in PRECISIONS.items()} == BITS_PER_WEIGHT
-
-
-def test_weights_alone_are_unpacked_to_16_bits() -> None:
     for name in WEIGHT_ONLY:
         assert PRECISIONS[name].unpacked
         assert PRECISIONS[name].arithmetic == "fp16"
@@ -72,26 +63,6 @@ def test_weights_alone_are_unpacked_to_16_bits() -> None:
     assert PRECISIONS["w4a8"].unpacked
     assert PRECISIONS["w4a8"].arithmetic == "fp8"
     assert not any(PRECISIONS[name].unpacked for name in ("fp16", "bf16", "fp8", "int8-sq", "nvfp4"))
-
-
-@pytest.mark.parametrize("gpu", gpus(), ids=lambda gpu: gpu.name)
-def test_hardware_refuses_what_it_cannot_do_in_one_line(gpu) -> None:
-    assert {name for name, precision in PRECISIONS.items() if gpu.supports(precision)} == CAN[gpu.arch]
-    for name, precision in PRECISIONS.items():
-        why = gpu.lacks(precision)
-        assert bool(why) == (name not in CAN[gpu.arch])
-        assert "\n" not in why
-        assert not why or why.startswith("no ")
-
-
-@pytest.mark.parametrize("gpu", gpus(), ids=lambda gpu: gpu.name)
-def test_zeros_are_skipped_from_ampere_on(gpu) -> None:
-    newer = gpu.vendor == "NVIDIA" and gpu.arch not in {"Volta", "Turing"}
-    assert gpu.supports(find_precision("fp16+2:4")) == newer
-    assert gpu.supports(find_precision("fp8+2:4")) == (newer and gpu.arch != "Ampere")
-
-
-def test_mxfp4_is_multiplied_in_8_bits_where_there_are_units_for_blocks_and_unpacked_elsewhere() -> None:
     mxfp4 = find_precision("mxfp4")
     blackwell, hopper = (find_gpu(name).executes(mxfp4) for name in ("b200", "h100"))
     assert (blackwell.arithmetic, blackwell.unpacked) == ("fp8", False)
@@ -101,15 +72,29 @@ def test_mxfp4_is_multiplied_in_8_bits_where_there_are_units_for_blocks_and_unpa
         assert all(gpu.executes(one) == one for name, one in PRECISIONS.items() if name != "mxfp4")
 
 
-@pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
+def test_hardware_refuses_what_it_cannot_do_in_one_line() -> None:
+    for gpu in gpus():
+        assert {name for name, precision in PRECISIONS.items() if gpu.supports(precision)} == CAN[gpu.arch]
+        for name, precision in PRECISIONS.items():
+            why = gpu.lacks(precision)
+            assert bool(why) == (name not in CAN[gpu.arch])
+            assert "\n" not in why
+            assert not why or why.startswith("no ")
+    for gpu in gpus():
+        newer = gpu.vendor == "NVIDIA" and gpu.arch not in {"Volta", "Turing"}
+        assert gpu.supports(find_precision("fp16+2:4")) == newer
+        assert gpu.supports(find_precision("fp8+2:4")) == (newer and gpu.arch != "Ampere")
+
+
+def test_names_of_formats() -> None:
+    for spelling, name in [
         *(("w8a8", "int8-sq"), ("W8A8-FP8", "fp8"), ("fp8_e4m3", "fp8"), ("w8a16", "int8-wo"), ("half", "fp16")),
         *(("w4a16", "gptq"), ("w4a16+kv-fp8", "gptq+kv-fp8"), ("AWQ-int4", "awq"), ("w4a8_awq", "w4a8"), ("w4a4", "nvfp4")),
-    ],
-)
-def test_common_names_of_formats_are_aliases(spelling: str, name: str) -> None:
-    assert find_precision(spelling).name == name
+    ]:
+        assert find_precision(spelling).name == name
+    for written in ["fp7", "fp8+", "fp8+kv-fp7", "fp8+2:8", "+2:4", "", "fp8 kv-fp16"]:
+        with pytest.raises(UnknownName):
+            find_precision(written)
 
 
 @pytest.mark.parametrize("name", ["fp32", "tf32"])
@@ -168,12 +153,6 @@ def test_sparse_weights_take_half_the_values_and_a_bit_of_position(name: str, kv
     assert found.sparse
     assert found.weight_bits == own.value_bits / 2 + 1
     assert find_precision(found.name) == found
-
-
-@pytest.mark.parametrize("written", ["fp7", "fp8+", "fp8+kv-fp7", "fp8+2:8", "+2:4", "", "fp8 kv-fp16"])
-def test_other_names_are_refused(written: str) -> None:
-    with pytest.raises(UnknownName):
-        find_precision(written)
 
 
 def test_published_words() -> None:

@@ -12,7 +12,6 @@ from tonnage.errors import InputError, InputErrors
 from tonnage.spec.recording import load_profile, read_recording
 
 EXCERPT = Path(__file__).parents[2] / "examples" / "code-completion.csv"
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.0319601,3180,8\n"
 MOONCAKE = (
     '{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0]}\n'
@@ -25,51 +24,25 @@ def written(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_azures_format(tmp_path: Path) -> None:
+def test_the_formats_of_files(tmp_path: Path) -> None:
     found = read_recording(written(tmp_path / "t.csv", AZURE), "--trace")
     assert (found.due_ns, found.isl, found.osl) == ((0, 52_000_100), (4808, 3180), (10, 8))
-
-
-def test_mooncakes_format(tmp_path: Path) -> None:
     found = read_recording(written(tmp_path / "t.jsonl", MOONCAKE), "--trace")
     assert (found.due_ns, found.isl, found.osl) == ((0, 3_000_000_000), (6758, 7322), (500, 490))
+    for text in ["timestamp\n5\n5.25\n7\n", "time,timestamp\nx,2024-01-01T00:00:05Z\nx,2024-01-01T00:00:05.25Z\nx,2024-01-01T00:00:07\n"]:
+        found = read_recording(written(tmp_path / "t.csv", text), "--trace")
+        assert found.due_ns == (0, 250_000_000, 2_000_000_000)
+        assert found.pairs() is None
+    for text in ["1,2,3", "1\n2\n3\n", "hour,rps\n0,1\n1,2\n2,3\n", "share\n1\n2\n3"]:
+        assert load_profile(written(tmp_path / "p.csv", text), "--profile") == (1, 2, 3)
 
 
-@pytest.mark.parametrize(
-    "text", ["timestamp\n5\n5.25\n7\n", "time,timestamp\nx,2024-01-01T00:00:05Z\nx,2024-01-01T00:00:05.25Z\nx,2024-01-01T00:00:07\n"]
-)
-def test_times_alone(text: str, tmp_path: Path) -> None:
-    found = read_recording(written(tmp_path / "t.csv", text), "--trace")
-    assert found.due_ns == (0, 250_000_000, 2_000_000_000)
-    assert found.pairs() is None
-
-
-def test_the_excerpt_is_as_bursty_as_its_whole() -> None:
+def test_the_excerpt_is_as_bursty_as_its_whole_also_stretched_to_a_mean() -> None:
     found = read_recording(str(EXCERPT), "--trace")
     assert len(found) == 2000
     assert found.cv == pytest.approx(13.3, abs=0.1)
     assert found.peak_second == 41
     assert sum(found.counts(60)) == 2000
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="the whole traces are not part of a checkout")
-@pytest.mark.parametrize(
-    ("name", "requests", "cv", "peak", "mean"),
-    [
-        ("AzureLLMInferenceTrace_2023_code.csv", 8819, 13.2, 67, 2.57),
-        ("AzureLLMInferenceTrace_2023_conv.csv", 19366, 1.09, 16, 5.53),
-        ("mooncake_conversation_2000.jsonl", 2000, 2.82, 19, 2.99),
-    ],
-)
-def test_the_published_traces(name: str, requests: int, cv: float, peak: int, mean: float) -> None:
-    found = read_recording(str(SHARED / name), "--trace")
-    assert (len(found), found.peak_second) == (requests, peak)
-    assert found.cv == pytest.approx(cv, rel=0.01)
-    assert found.mean_rps == pytest.approx(mean, rel=0.01)
-
-
-def test_stretched_to_a_mean_the_cv_stays() -> None:
-    found = read_recording(str(EXCERPT), "--trace")
     faster = found.at_mean(26)
     assert faster.mean_rps == pytest.approx(26, rel=1e-6)
     assert faster.cv == pytest.approx(found.cv, rel=1e-6)
@@ -87,29 +60,25 @@ def test_every_bad_line_is_named(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in lines] == ["3", "4", "4", "5", "6", "6"]
     assert "isl '-5' is negative" in lines[0]
     assert any("time goes back by 0.5 s" in line for line in lines)
-
-
-def test_every_bad_json_line_is_named(tmp_path: Path) -> None:
     bad = '{"timestamp": "x", "input_length": 3, "output_length": -1}\n{"timestamp": 1e999, "input_length": 3, "output_length": 1}\n'
     text = '{\n[1]\n{"timestamp": 0}\n' + bad
     with pytest.raises(InputErrors) as caught:
         read_recording(written(tmp_path / "t.jsonl", text), "--trace")
     assert [line.split(".jsonl:")[1][0] for line in caught.value.messages] == ["1", "2", "3", "4", "4", "5"]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+    with pytest.raises(InputErrors) as caught:
+        load_profile(written(tmp_path / "p.csv", "1\n-2\nx\n"), "--profile")
+    assert [line.split(".csv:")[1][0] for line in caught.value.messages] == ["2", "3"]
+    with pytest.raises(InputError, match="is empty"):
+        load_profile(written(tmp_path / "e.csv", "\n"), "--profile")
+    for text, says in [
         ("", "is empty"),
         ("timestamp\n", "holds 0 requests"),
         ("timestamp\n5\n", "holds 1 request;"),
         ("timestamp\n5\n5\n", "same moment"),
         ("t\n1\n", "no column"),
-    ],
-)
-def test_what_is_no_trace_is_refused(text: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=says):
-        read_recording(written(tmp_path / "t.csv", text), "--trace")
+    ]:
+        with pytest.raises(InputError, match=says):
+            read_recording(written(tmp_path / "t.csv", text), "--trace")
 
 
 @settings(max_examples=200)
@@ -128,16 +97,3 @@ def test_any_file_is_a_trace_or_input_errors(text: str, name: str, tmp_path_fact
         return
     assert found.mean_rps > 0
     assert list(found.due_ns) == sorted(found.due_ns)
-
-
-@pytest.mark.parametrize("text", ["1,2,3", "1\n2\n3\n", "hour,rps\n0,1\n1,2\n2,3\n", "share\n1\n2\n3"])
-def test_profiles(text: str, tmp_path: Path) -> None:
-    assert load_profile(written(tmp_path / "p.csv", text), "--profile") == (1, 2, 3)
-
-
-def test_every_bad_hour_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputErrors) as caught:
-        load_profile(written(tmp_path / "p.csv", "1\n-2\nx\n"), "--profile")
-    assert [line.split(".csv:")[1][0] for line in caught.value.messages] == ["2", "3"]
-    with pytest.raises(InputError, match="is empty"):
-        load_profile(written(tmp_path / "e.csv", "\n"), "--profile")

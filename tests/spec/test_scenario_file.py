@@ -62,15 +62,12 @@ def test_what_is_no_scenario_is_refused(text: str, tmp_path: Path) -> None:
     assert path in str(caught.value)
 
 
-def test_files_stand_beside_the_scenario_that_names_them(tmp_path: Path) -> None:
+def test_files_and_hourly_loads_are_read_beside_the_scenario_that_names_them(tmp_path: Path) -> None:
     text = "model: m\nlengths: {pairs: p.csv, isl: i.csv, osl: 3}\ndemand: {trace: /abs/t.csv, profile: [1]}\nprices: q.yaml\n"
     document = read_document(written(tmp_path / "s.yaml", text))
     assert document["lengths"] == {"pairs": str(tmp_path / "p.csv"), "isl": str(tmp_path / "i.csv"), "osl": 3}
     assert document["demand"]["trace"] == "/abs/t.csv"
     assert document["prices"] == str(tmp_path / "q.yaml")
-
-
-def test_hourly_loads_are_a_list_a_text_of_numbers_or_a_file(tmp_path: Path) -> None:
     day = ",".join(str(hour) for hour in range(24))
     for text in (f'"{day}"', f"[{day}]"):
         document = read_document(written(tmp_path / "s.yaml", f"demand: {{profile: {text}}}"))
@@ -81,9 +78,8 @@ def test_hourly_loads_are_a_list_a_text_of_numbers_or_a_file(tmp_path: Path) -> 
     assert scenario_of(document, {}).demand.profile == str(tmp_path / "day.csv")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
+def test_numbers_may_be_written_as_people_do() -> None:
+    for name, text, value in [
         ("users", "20k", 20_000),
         ("calls_per_year", "30 million", 30e6),
         ("peak_rps", "300/min", 5),
@@ -91,19 +87,14 @@ def test_hourly_loads_are_a_list_a_text_of_numbers_or_a_file(tmp_path: Path) -> 
         ("max_kw", "10 kW", 10),
         ("spare", "N+1", 1),
         ("seed", "7", 7),
-    ],
-)
-def test_numbers_may_be_written_as_people_do(name: str, text: str, value: float) -> None:
-    path = next(leaf.path for leaf in leaves() if leaf.name == name)
-    document = {path[0]: {name: text}} if len(path) > 1 else {name: text}
-    for scenario in (scenario_of({}, {name: text}), scenario_of(document, {})):
-        assert flat(to_document(scenario)) == {name: value}
-
-
-@pytest.mark.parametrize(("name", "text"), [("users", "5 h"), ("spare", "1.5"), ("spare", "N-1"), ("peak_rps", "300/week")])
-def test_a_text_that_is_no_such_number_is_refused(name: str, text: str) -> None:
-    with pytest.raises(InputErrors, match=f"{name}: '{text.replace('.', '[.]')}' is not a (whole )?number; "):
-        scenario_of({}, {name: text})
+    ]:
+        path = next(leaf.path for leaf in leaves() if leaf.name == name)
+        document = {path[0]: {name: text}} if len(path) > 1 else {name: text}
+        for scenario in (scenario_of({}, {name: text}), scenario_of(document, {})):
+            assert flat(to_document(scenario)) == {name: value}
+    for name, text in [("users", "5 h"), ("spare", "1.5"), ("spare", "N-1"), ("peak_rps", "300/week")]:
+        with pytest.raises(InputErrors, match=f"{name}: '{text.replace('.', '[.]')}' is not a (whole )?number; "):
+            scenario_of({}, {name: text})
 
 
 def test_flags_stand_in_place_of_the_file() -> None:

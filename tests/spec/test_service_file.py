@@ -31,9 +31,6 @@ def test_every_fault_is_told_with_its_place():
         assert place in said
     assert "rate: -1" in said
     assert "priority: 1" in said
-
-
-def test_an_unknown_key_is_refused():
     document = {"service": {"models": {"m": {"time": {"1": "1ms"}, "max_batchsize": 3}}}, "traffic": [{"to": "m", "rate": 1}]}
     with pytest.raises(InputErrors, match="max_batch_size"):
         service_of(document, "service.yaml")

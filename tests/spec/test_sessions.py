@@ -18,13 +18,10 @@ def workload(sessions: Sessions, requests: int = 60, **arrivals) -> Workload:
     return Workload(isl=ISL, osl=OSL, arrivals=load, requests=requests, sessions=sessions)
 
 
-def test_a_turn_has_the_whole_history_in_its_prompt() -> None:
+def test_a_turn_has_the_whole_history_and_a_tool_call_its_result_in_its_prompt() -> None:
     trace = workload(Sessions(prefix_tokens=100, turns=Lengths(mean=3.0), think=Pause(mean_s=2.0)), concurrency=5).trace(1)
     assert trace.isl[:6].tolist() == [150, 220, 290, 150, 220, 290]
     assert trace.pause_ps[:4].tolist() == [-1, 2 * PS_PER_S, 2 * PS_PER_S, -1]
-
-
-def test_a_tool_call_comes_after_the_tools_delay_with_its_result() -> None:
     asked = Sessions(
         turns=Lengths(mean=2.0), tool_calls=1, think=Pause(mean_s=9.0), tool=Pause(mean_s=1.0), tool_tokens=Lengths(mean=300.0)
     )

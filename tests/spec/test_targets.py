@@ -16,8 +16,19 @@ from tonnage.spec.deployment import Parallelism
 from tonnage.spec.targets import TARGETS, target_lacks
 
 
-def test_every_target_is_written_and_says_what_it_runs() -> None:
+def test_what_a_target_runs_and_why_not() -> None:
     assert list(TARGETS) == list(WRITTEN)
+
+    def of(target: str, engine: str = "vllm-0.32", gpu: str = "h100-sxm-80gb", precision: str = "fp8", **split: int) -> str:
+        p = Parallelism(**split)
+        return target_lacks(target, engine=find_engine(engine), gpu=find_gpu(gpu), split=p, gpus_per_system=8, precision=precision)
+
+    assert of("dynamo", dp=2) == "deploy writes no data-parallel attention of vllm for dynamo"
+    assert of("dynamo", "tensorrt-llm-1.2", dp=2) == ""
+    assert of("triton", pp=2) == "deploy writes no pipelines for triton"
+    assert "does not exist in mxfp4" in of("triton", "tensorrt-llm-1.2", precision="mxfp4")
+    assert "spans several machines" in of("triton", tp=8, pp=1, dp=2) or of("triton", dp=2)
+    assert "not mi300x by AMD" in of("nim", gpu="mi300x")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -51,16 +62,3 @@ def test_engines_and_router_follow_from_the_target() -> None:
         question(deploy_on="nomad")
     with pytest.raises(InputErrors, match="disaggregated: triton does not run two pools; write deploy_on dynamo or llm-d"):
         question(deploy_on="triton", disaggregated=True)
-
-
-def test_reasons() -> None:
-    def of(target: str, engine: str = "vllm-0.32", gpu: str = "h100-sxm-80gb", precision: str = "fp8", **split: int) -> str:
-        p = Parallelism(**split)
-        return target_lacks(target, engine=find_engine(engine), gpu=find_gpu(gpu), split=p, gpus_per_system=8, precision=precision)
-
-    assert of("dynamo", dp=2) == "deploy writes no data-parallel attention of vllm for dynamo"
-    assert of("dynamo", "tensorrt-llm-1.2", dp=2) == ""
-    assert of("triton", pp=2) == "deploy writes no pipelines for triton"
-    assert "does not exist in mxfp4" in of("triton", "tensorrt-llm-1.2", precision="mxfp4")
-    assert "spans several machines" in of("triton", tp=8, pp=1, dp=2) or of("triton", dp=2)
-    assert "not mi300x by AMD" in of("nim", gpu="mi300x")

@@ -18,15 +18,12 @@ from tonnage.spec.scenario_file import scenario_of
 from tonnage.spec.use_cases import PARTS, PRESETS, Defaults, with_defaults
 
 
-def test_a_chatbot_is_read_along() -> None:
+def test_a_chatbot_is_read_along_and_what_is_said_stands() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "chatbot"}))
     assert (found.mode, found.lengths.isl, found.lengths.osl) == ("streaming", "500", "200")
     assert (found.limits.ttft, found.limits.itl) == ("p95<=1s", "p99<=250ms")
     limits = (parse_limit("ttft", "p95<=1s"), parse_limit("itl", "p99<=250ms"))
     assert said == Defaults(use_case="chatbot", mode="streaming", isl="500", osl="200", limits=limits)
-
-
-def test_what_is_said_stands() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "isl": 7, "ttft": ["p50<=9s"], "mode": "streaming"}))
     assert (found.lengths.isl, found.limits.ttft) == (7, ["p50<=9s"])
     assert said == Defaults(use_case="rag", mode=None, isl="", osl="500", limits=(parse_limit("itl", "p99<=250ms"),))
@@ -37,27 +34,29 @@ def test_the_parts_of_rag_are_its_prompt() -> None:
     assert split is not None
     parts = [parse_part(str(getattr(split, name)), "") for name in ("isl", *PARTS)]
     assert sum(count * tokens for count, tokens in parts) == float(PRESETS["rag"].isl)
-
-
-def test_a_part_that_is_given_takes_the_place_of_that_of_rag() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "retrieved": "10x400", "system_prompt": "300words"}))
     assert found.lengths == LengthsAsked(isl="100", osl="500", retrieved="10x400", system_prompt="300words", history="3x300")
     assert (said.isl, said.parts) == ("100", {"history": "3x300"})
 
 
-@pytest.mark.parametrize(
-    ("given", "parts"),
-    [
+def test_the_plan_says_what_was_understood_of_the_parts() -> None:
+    for given, parts in [
         ({"turns": 3}, {"retrieved": "5x400", "shared_prefix": "500"}),
         ({"shared_prefix": 800}, {"retrieved": "5x400", "history": "3x300"}),
         ({"turns": 3, "shared_prefix": 800}, {"retrieved": "5x400"}),
         ({"turns": 3, "system_prompt": 400}, {"retrieved": "5x400"}),
         ({}, {}),
-    ],
-)
-def test_turns_make_the_history_and_what_is_shared_is_the_system_prompt(given: dict[str, object], parts: dict[str, str]) -> None:
-    _, said = with_defaults(scenario_of({}, {"use_case": "rag", **given}))
-    assert (said.isl, said.parts) == ("100" if parts else "3500", parts)
+    ]:
+        _, said = with_defaults(scenario_of({}, {"use_case": "rag", **given}))
+        assert (said.isl, said.parts) == ("100" if parts else "3500", parts)
+    asked = {"use_case": "rag", "retrieved": "5x400", "system_prompt": "300words"}
+    (question,) = api.ask(model="llama-3.1-8b", peak_rps=5, **asked).questions
+    assert question.isl.mean == 100 + 400 + 5 * 400 + 3 * 300
+    assert [note_text(note) for note in question.remarks][:2] == [
+        "The use case rag sets: mode streaming, question 100 tokens, OSL 500 tokens, chat history 3x300 tokens, TTFT p95 ≤ 2 s, "
+        "ITL p99 ≤ 250 ms.",
+        "Every prompt is 3,300 tokens longer than what is asked: 400 system prompt + 5 × 400 retrieved passages + 3 × 300 chat history.",
+    ]
 
 
 UNITS = {"isl": "900words", "osl": "800chars"}
@@ -89,14 +88,3 @@ def test_every_use_case_takes_every_form_of_lengths(name: UseCase, flags: str) -
     assert question.mode == PRESETS[name].mode
     assert question.isl.mean > 0
     assert any(isinstance(note, UseCaseDefaults) for note in question.remarks)
-
-
-def test_the_plan_says_what_was_understood_of_the_parts() -> None:
-    asked = {"use_case": "rag", "retrieved": "5x400", "system_prompt": "300words"}
-    (question,) = api.ask(model="llama-3.1-8b", peak_rps=5, **asked).questions
-    assert question.isl.mean == 100 + 400 + 5 * 400 + 3 * 300
-    assert [note_text(note) for note in question.remarks][:2] == [
-        "The use case rag sets: mode streaming, question 100 tokens, OSL 500 tokens, chat history 3x300 tokens, TTFT p95 ≤ 2 s, "
-        "ITL p99 ≤ 250 ms.",
-        "Every prompt is 3,300 tokens longer than what is asked: 400 system prompt + 5 × 400 retrieved passages + 3 × 300 chat history.",
-    ]

@@ -25,13 +25,17 @@ def replay(**arrivals: object) -> Workload:
     return Workload(isl=ONE, osl=ONE, arrivals=TraceArrivals(recording=RECORDING, **arrivals), requests=10**6)
 
 
-def test_pairs_are_drawn_together_and_leave_the_gaps_alone() -> None:
+def test_pairs_and_lengths_are_drawn_apart_from_the_gaps() -> None:
     pairs = Pairs(isl=(5, 50), osl=(500, 5000))
     apart = Workload(isl=ONE, osl=ONE, arrivals=OpenLoop(rate=3), requests=200)
     together = Workload(isl=ONE, osl=ONE, arrivals=OpenLoop(rate=3), requests=200, pairs=pairs)
     found = together.trace(7)
     assert set(zip(found.isl.tolist(), found.osl.tolist(), strict=True)) == {(5, 500), (50, 5000)}
     np.testing.assert_array_equal(found.due_ps, apart.trace(7).due_ps)
+    found = Workload(
+        isl=Lengths(mean=7), osl=Lengths(mean=9), arrivals=TraceArrivals(recording=RECORDING, lengths=False), requests=100
+    ).trace(0)
+    assert (set(found.isl.tolist()), set(found.osl.tolist()), len(found)) == ({7}, {9}, 100)
 
 
 def test_the_whole_recording_is_replayed_as_it_came() -> None:
@@ -51,29 +55,13 @@ def test_a_share_keeps_each_request_with_its_lengths(split: str) -> None:
     np.testing.assert_array_equal(np.diff(found.due_ps), np.diff(found.isl) * 1_000_000)
 
 
-def test_round_robin_takes_every_fourth() -> None:
-    assert set(np.diff(replay(share=0.25, split="round-robin").trace(1).isl).tolist()) == {4}
-
-
-def test_lengths_may_be_drawn_instead() -> None:
-    found = Workload(
-        isl=Lengths(mean=7), osl=Lengths(mean=9), arrivals=TraceArrivals(recording=RECORDING, lengths=False), requests=100
-    ).trace(0)
-    assert (set(found.isl.tolist()), set(found.osl.tolist()), len(found)) == ({7}, {9}, 100)
-
-
-def test_a_share_always_has_a_request() -> None:
+def test_what_a_share_is() -> None:
     assert len(replay(share=1e-9).trace(0)) == 1
-
-
-@pytest.mark.parametrize("share", [0, -1, 1.1, float("nan")])
-def test_what_is_no_share_is_refused(share: float) -> None:
-    with pytest.raises(InputError, match="not a share"):
-        replay(share=share).trace(0)
-
-
-def test_the_rate_is_that_of_the_share() -> None:
+    assert set(np.diff(replay(share=0.25, split="round-robin").trace(1).isl).tolist()) == {4}
     assert TraceArrivals(recording=RECORDING, share=0.1).rate == pytest.approx(RECORDING.mean_rps / 10)
+    for share in (0, -1, 1.1, float("nan")):
+        with pytest.raises(InputError, match="not a share"):
+            replay(share=share).trace(0)
 
 
 def slow(rate: float, process: str = "poisson", cv: float = 1.0, requests: int = 4_000) -> Workload:
@@ -95,15 +83,9 @@ def test_a_stretch_begins_as_the_whole_would() -> None:
     whole, part = slow(1.25e-4, requests=800).trace(3), slow(1.25e-4).trace(3, stretch=True)
     assert 400 < len(part) < 600
     np.testing.assert_array_equal(part.due_ps, whole.due_ps[: len(part)])
-
-
-def test_traffic_that_fits_is_not_cut() -> None:
     whole, part = slow(1e-3).trace(3), slow(1e-3).trace(3, stretch=True)
     np.testing.assert_array_equal(part.due_ps, whole.due_ps)
     np.testing.assert_array_equal(part.isl, whole.isl)
-
-
-def test_a_run_that_is_too_long_is_refused_where_its_requests_were_asked_for() -> None:
     with pytest.raises(InputError, match="4,000 at 1e-05 a second come over more than 9,000,000 s"):
         slow(1e-5).trace(3)
 
@@ -125,11 +107,17 @@ def index_of_dispersion(arrivals: ModulatedArrivals, seconds: float) -> float:
     return 1 + spread * (1 + math.expm1(-leaving * seconds) / (leaving * seconds))
 
 
-def test_the_mean_rate_is_that_of_both_states_by_their_time() -> None:
+def test_two_states_have_the_mean_rate_by_their_time_from_the_first_second_on() -> None:
     assert STATES.rate == pytest.approx((2 * 60 + 20 * 10) / 70)
     due = due_s(STATES, 1_000_000, 1)
     assert len(due) / due[-1] == pytest.approx(STATES.rate, rel=0.02)
     assert (np.diff(due) >= 0).all()
+    first = [np.searchsorted(due_s(STATES, 60, seed), 1.0) for seed in range(3_000)]
+    assert np.mean(first) == pytest.approx(STATES.rate, rel=0.08)
+    faster = STATES.at_mean(14.0)
+    assert faster.rate == pytest.approx(14)
+    assert faster.stays_s == STATES.stays_s
+    assert faster.rates[1] / faster.rates[0] == pytest.approx(10)
 
 
 @pytest.mark.parametrize("states", [STATES, ModulatedArrivals(rates=(0.0, 5.0), stays_s=(8.0, 2.0))], ids=["busy", "interrupted"])
@@ -138,19 +126,6 @@ def test_the_index_of_dispersion_is_the_closed_form(states: ModulatedArrivals, s
     due = due_s(states, 1_000_000, 2)
     counts = np.bincount((due // seconds).astype(np.int64))[:-1]
     assert counts.var() / counts.mean() == pytest.approx(index_of_dispersion(states, seconds), rel=0.08)
-
-
-def test_the_first_state_is_drawn_in_equilibrium() -> None:
-    """Over many seeds the first second has the mean rate, not that of the first state."""
-    first = [np.searchsorted(due_s(STATES, 60, seed), 1.0) for seed in range(3_000)]
-    assert np.mean(first) == pytest.approx(STATES.rate, rel=0.08)
-
-
-def test_another_mean_keeps_the_stays() -> None:
-    faster = STATES.at_mean(14.0)
-    assert faster.rate == pytest.approx(14)
-    assert faster.stays_s == STATES.stays_s
-    assert faster.rates[1] / faster.rates[0] == pytest.approx(10)
 
 
 ASKED = {"model": "llama-3.1-8b", "isl": 500, "osl": 50, "requests": 400, "arrivals": "mmpp"}
@@ -162,11 +137,7 @@ def test_states_of_the_same_mean_wait_longer_than_poisson() -> None:
     assert busy.workload.arrivals.rate == pytest.approx(12)
     assert busy.summary.ttft_ms.p95 > plain.summary.ttft_ms.p95
     assert busy.scenario()["arrivals"]["stays_s"] == (20.0, 4.0)
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
+    for more, said in [
         ({}, "needs the two states"),
         ({"mmpp": "2/s for 20s"}, "not two states"),
         ({"mmpp": "2 for 20s, 3/s for 4s"}, "not two states"),
@@ -174,8 +145,6 @@ def test_states_of_the_same_mean_wait_longer_than_poisson() -> None:
         ({"mmpp": "2/s for 0s, 3/s for 4s"}, "no time"),
         ({"mmpp": "2/s for 20s, 3/s for 4s", "concurrency": 3}, "open loop"),
         ({"mmpp": "2/s for 20s, 3/s for 4s", "arrivals": "poisson", "request_rate": 1}, "belongs to"),
-    ],
-)
-def test_states_that_cannot_be_are_refused(more: dict[str, object], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        simulate(**ASKED | more)
+    ]:
+        with pytest.raises(InputError, match=said):
+            simulate(**ASKED | more)

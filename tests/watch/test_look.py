@@ -136,6 +136,40 @@ def test_a_limit_on_another_statistic_has_a_row(watcher: Watcher) -> None:
     assert [(one.metric, one.statistic) for one in rows if one.broken] == [("ttft", "p90")]
 
 
+def stages(watcher: Watcher, **times: float) -> dict[str, Any]:
+    """The stages of a TTFT, and all of it, where parts of it take so many milliseconds longer than predicted."""
+    planned = watcher.predictor.at(7.5, isl=None, osl=None).ttft
+    queue, prefill = planned.queue_ms + times.get("queue", 0.0), planned.prefill_ms + planned.shared_ms + times.get("prefill", 0.0)
+    whole = planned.front_end_ms + times.get("front", 0.0) + queue + prefill
+    return {"stages": {"queue": even(queue), "prefill": even(prefill)}, "latencies": {"ttft": even(whole)}}
+
+
+@pytest.mark.parametrize(
+    ("longer", "part", "cause"),
+    [("front", "front end", "calibrate fits it"), ("queue", "queue", "burstier load"), ("prefill", "prefill", "computed more slowly")],
+)
+def test_the_part_of_the_ttft_that_is_off_is_named(watcher: Watcher, longer: str, part: str, cause: str) -> None:
+    found = looked(watcher, tpot=1.0, **stages(watcher, **{longer: 150.0}))
+    assert [(one.part, one.off) for one in found.ttft] == [(name, name == part) for name in ("front end", "queue", "prefill")]
+    assert sum(one.measured_ms for one in found.ttft) == pytest.approx(1e3 * found.present.latencies["ttft"].mean)
+    assert sum(one.predicted_ms for one in found.ttft) == pytest.approx(found.expected.summary.statistic_ms("ttft", "mean"))
+    off = next(one for one in found.ttft if one.off)
+    assert off.measured_ms - off.predicted_ms == pytest.approx(150.0)
+    shown = " ".join(terminal(watched(found)).split())
+    assert f"Of the mean TTFT the {part} is {off.measured_ms:.3g} ms, expected {off.predicted_ms:.3g}: " in shown
+    assert cause in off.text
+    assert [one["off"] for one in found.to_json()["ttft_parts"]].count(True) == 1
+
+
+def test_without_the_time_of_prefills_the_rest_is_one_part(watcher: Watcher) -> None:
+    given = stages(watcher, front=150.0)
+    del given["stages"]["prefill"]
+    found = looked(watcher, tpot=1.0, **given)
+    assert [(one.part, one.off) for one in found.ttft] == [("front end and prefill", True), ("queue", False)]
+    assert looked(watcher, tpot=1.0).ttft == ()
+    assert not any(one.off for one in looked(watcher, tpot=1.0, **stages(watcher)).ttft)
+
+
 @pytest.fixture
 def slowed(plan_file: Path) -> Iterator[str]:
     """The plan's engine with steps that take four times as long, in a thread."""
@@ -152,6 +186,7 @@ def test_a_slowed_engine_is_seen_live(slowed: str, plan_file: Path) -> None:
     assert found.present.mean_osl == 5
     assert found.present.mean_isl == pytest.approx(300, rel=0.1)
     assert found.advice.ratio > 3
+    assert [one.part for one in found.ttft] == ["front end", "queue", "prefill"]
     assert found.advice.text.startswith("look for a fault: measured TPOT is")
     assert found.present.error_share == 0
 

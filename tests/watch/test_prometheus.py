@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import re
-import threading
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -14,6 +13,7 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 
+from tests.answering import answering
 from tests.workload.test_history import MONDAY, answer, series
 from tonnage.api.compare import read_history
 from tonnage.cli.main import run
@@ -23,23 +23,20 @@ COUNT = "vllm:e2e_request_latency_seconds_count"
 DAY = 86_400.0
 
 
-class Stand(http.server.BaseHTTPRequestHandler):
+class Stand:
     """One request a second, of 600 and 40 tokens, on two instances; scraped every 30 s."""
 
-    asked: list[tuple[str, str]]
+    def __init__(self) -> None:
+        self.url = ""
+        self.asked: list[tuple[str, str]] = []
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        form = {name: values[0] for name, values in parse_qs(body).items()}
+    def reply(self, path: str, headers: Message, data: bytes) -> tuple[int, bytes]:
+        form = {name: values[0] for name, values in parse_qs(data.decode()).items()}
         query, start, end, step = form["query"], *(float(form[name]) for name in ("start", "end", "step"))
-        self.asked.append((query, self.headers.get("Authorization", "")))
+        self.asked.append((query, headers.get("Authorization", "")))
         wrong = 'pod="none"' in query
         found = {"status": "error", "data": None, "error": "parse error"} if wrong else answer(list(self.rows(query, start, end, step)))
-        data = json.dumps(found).encode()
-        self.send_response(400 if wrong else 200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        return 400 if wrong else 200, json.dumps(found).encode()
 
     def rows(self, query: str, start: float, end: float, step: float) -> Iterator[dict[str, Any]]:
         times = np.arange(start, end + 1, step)
@@ -59,45 +56,39 @@ class Stand(http.server.BaseHTTPRequestHandler):
             else:
                 yield series(named[1], times, np.full(times.size, 3_600.0 * tokens))
 
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
 
 @pytest.fixture
-def server() -> Iterator[str]:
-    Stand.asked = []
-    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stand)
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{made.server_port}"
-    made.shutdown()
-    made.server_close()
+def server() -> Iterator[Stand]:
+    made = Stand()
+    with answering(made.reply) as made.url:
+        yield made
 
 
-def test_a_day_is_read_by_the_hour(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_day_is_read_by_the_hour(server: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tonnage.watch.drift.time.time", lambda: MONDAY + 2 * DAY + 100)
-    found = read_history(f"http://me:pass@{server}", range="1d", select='model_name="llama"', save=tmp_path / "history.jsonl")
+    found = read_history(server.url.replace("//", "//me:pass@"), range="1d", select='model_name="llama"', save=tmp_path / "history.jsonl")
     assert found.at(0).isoformat() == "2026-10-27T00:00:00+00:00"
-    assert found.source == f"http://{server}"  # without the password
+    assert found.source == server.url  # without the password
     assert found.requests == pytest.approx(np.full(24, 3_600.0))
     assert (found.fine_s, set(found.instances), found.mean("isl"), found.mean("osl")) == (60.0, {2.0}, 600, 40)
-    assert {header for _, header in Stand.asked} == {"Basic bWU6cGFzcw=="}
-    assert all('model_name="llama"' in query for query, _ in Stand.asked)
+    assert {header for _, header in server.asked} == {"Basic bWU6cGFzcw=="}
+    assert all('model_name="llama"' in query for query, _ in server.asked)
     again = read_history(str(tmp_path / "history.jsonl"))
     assert again.requests == pytest.approx(found.requests)
 
 
-def test_more_points_than_an_answer_holds_are_asked_for_in_parts(server: str) -> None:
-    answers = Server(f"http://{server}", select='model_name="llama"').read(10 * DAY, until=MONDAY + 20 * DAY)
+def test_more_points_than_an_answer_holds_are_asked_for_in_parts(server: Stand) -> None:
+    answers = Server(server.url, select='model_name="llama"').read(10 * DAY, until=MONDAY + 20 * DAY)
     sizes = [len(one["data"]["result"][0]["values"]) for one in answers[:2]]
     assert sizes == [10_001, 4_401]
 
 
-def test_what_the_server_refuses_and_no_server_are_one_line(server: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["workload", "from-prometheus", f"http://{server}", "--select", 'pod="none"']) == 2
+def test_what_the_server_refuses_and_no_server_are_one_line(server: Stand, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["workload", "from-prometheus", server.url, "--select", 'pod="none"']) == 2
     assert "answers 400 to count by (__name__)" in capsys.readouterr().err
     assert run(["workload", "from-prometheus", "http://127.0.0.1:9"]) == 1
     assert "no answer of a Prometheus" in capsys.readouterr().err
-    assert run(["workload", "from-prometheus", f"http://{server}", "--header", "nothing"]) == 2
+    assert run(["workload", "from-prometheus", server.url, "--header", "nothing"]) == 2
     assert "is no header; write such as" in capsys.readouterr().err
-    assert run(["workload", "from-prometheus", f"http://{server}", "--forecast", "6mo"]) == 2
+    assert run(["workload", "from-prometheus", server.url, "--forecast", "6mo"]) == 2
     assert "needs the systems of a plan" in capsys.readouterr().err

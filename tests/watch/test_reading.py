@@ -26,6 +26,9 @@ def vllm(done: int, *, failed: int = 0, waiting: int = 0) -> Page:
         f'{whole}_bucket{{le="+Inf"}} {done}',
         f"{whole}_count {done}",
         f"{whole}_sum {2 * done}",
+        f'vllm:request_queue_time_seconds_bucket{{le="+Inf"}} {done}',
+        f"vllm:request_queue_time_seconds_count {done}",
+        f"vllm:request_queue_time_seconds_sum {0.25 * done}",
         f"vllm:prompt_tokens_total {100 * done}",
         f"vllm:generation_tokens_total {20 * done}",
         'vllm:num_requests_running{engine="0"} 3',
@@ -47,6 +50,7 @@ def test_counters_of_two_instances_are_added() -> None:
     assert found.kv_used == 0.25
     assert found.error_share == pytest.approx(10 / 120)
     assert found.latencies["e2e"].mean == 2.0
+    assert {stage: (one.count, one.mean) for stage, one in found.stages.items()} == {"queue": (110, 0.25)}
     assert (found.answering, found.asked) == (2, 2)
 
 

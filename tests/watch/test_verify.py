@@ -81,56 +81,44 @@ def test_an_engine_as_planned(stack: ExitStack, planned: Path) -> None:
     assert found.load is None
 
 
-WRONG: dict[str, dict[str, Any]] = {
+FLAGS: dict[str, dict[str, Any]] = {
     "context": {"max_model_len": 150},
     "prefix cache": {"prefix_caching": False},
     "model": {"served_model_name": "another-model"},
 }
+KNOBS: dict[str, dict[str, Any]] = {
+    "slots": {"max_batch_size": 7},
+    "step tokens": {"max_num_tokens": 3_333},
+    "chunked prefill": {"chunked_prefill": False},
+    "tokens of a KV block": {"tokens_per_block": 32},
+    "tokens of the KV cache": {"kv_fraction": 0.5},
+}
+POOLS: list[tuple[str, dict[str, Any]]] = [
+    ("number format", {"precision": "fp16"}),
+    ("KV cache in FP8", {"precision": "fp8+kv-fp16"}),
+    ("TP", {"tp": 2}),
+    ("version", {"engine": "vllm-0.19", "engine_preset": "vllm-0.19"}),
+    ("version", {"engine": "sglang-0.5.9", "engine_preset": "sglang-0.5.9"}),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_one_wrong_flag_is_found_and_named(stack: ExitStack, planned: Path, name: str) -> None:
-    found = verify([running(stack, planned, **WRONG[name])], plan=planned, seconds=0)
-    assert names(found) == [name]
-
-
-def other(plan: Plan, **knobs: Any) -> Plan:
-    (pool,) = plan.candidates[0].pools
-    assert pool.knobs is not None
-    changed = replace(pool, knobs=replace(pool.knobs, **knobs))
-    return replace(plan, candidates=(replace(plan.candidates[0], pools=(changed,)), *plan.candidates[1:]))
-
-
-@pytest.mark.parametrize(
-    ("knobs", "name"),
-    [
-        ({"max_batch_size": 7}, "slots"),
-        ({"max_num_tokens": 3_333}, "step tokens"),
-        ({"chunked_prefill": False}, "chunked prefill"),
-        ({"tokens_per_block": 32}, "tokens of a KV block"),
-        ({"kv_fraction": 0.5}, "tokens of the KV cache"),
-    ],
-)
-def test_one_wrong_knob_is_found_and_named(stack: ExitStack, plan: Plan, planned: Path, knobs: dict[str, Any], name: str) -> None:
-    started = saved(other(plan, **knobs), planned.with_name("started.json"))
-    found = verify([running(stack, started)], plan=planned, seconds=0)
-    assert names(found) == [name]
-
-
-@pytest.mark.parametrize(
-    ("pool", "name"),
-    [
-        ({"precision": "fp16"}, "number format"),
-        ({"precision": "fp8+kv-fp16"}, "KV cache in FP8"),
-        ({"tp": 2}, "TP"),
-        ({"engine": "vllm-0.19", "engine_preset": "vllm-0.19"}, "version"),
-        ({"engine": "sglang-0.5.9", "engine_preset": "sglang-0.5.9"}, "version"),
-    ],
-)
-def test_another_deployment_is_found_and_named(stack: ExitStack, plan: Plan, planned: Path, pool: dict[str, Any], name: str) -> None:
+def other(plan: Plan, knobs: dict[str, Any], **pool: Any) -> Plan:
     choice = plan.candidates[0]
-    changed = replace(plan, candidates=(replace(choice, pools=(replace(choice.pool, **pool),)), *plan.candidates[1:]))
-    found = verify([running(stack, saved(changed, planned.with_name("started.json")))], plan=planned, seconds=0)
+    assert choice.pool.knobs is not None
+    changed = replace(choice.pool, knobs=replace(choice.pool.knobs, **knobs), **pool)
+    return replace(plan, candidates=(replace(choice, pools=(changed,)), *plan.candidates[1:]))
+
+
+@pytest.mark.parametrize("name", [*FLAGS, *KNOBS])
+def test_one_wrong_flag_or_knob_is_found_and_named(stack: ExitStack, plan: Plan, planned: Path, name: str) -> None:
+    started = saved(other(plan, KNOBS.get(name, {})), planned.with_name("started.json"))
+    found = verify([running(stack, started, **FLAGS.get(name, {}))], plan=planned, seconds=0)
+    assert names(found) == [name]
+
+
+@pytest.mark.parametrize(("name", "pool"), POOLS)
+def test_another_deployment_is_found_and_named(stack: ExitStack, plan: Plan, planned: Path, name: str, pool: dict[str, Any]) -> None:
+    found = verify([running(stack, saved(other(plan, {}, **pool), planned.with_name("started.json")))], plan=planned, seconds=0)
     assert name in names(found)
 
 
@@ -147,9 +135,7 @@ def test_sglangs_own_names_are_read(stack: ExitStack, tmp_path: Path) -> None:
 
 
 def test_an_instance_is_missing_and_a_checkpoints_name_is_the_models(stack: ExitStack, plan: Plan, planned: Path, tmp_path: Path) -> None:
-    choice = plan.candidates[0]
-    two = replace(plan, candidates=(replace(choice, pools=(replace(choice.pool, instances=2),)), *plan.candidates[1:]))
-    path = saved(two, tmp_path / "two.json")
+    path = saved(other(plan, {}, instances=2), tmp_path / "two.json")
     url = running(stack, planned, served_model_name=find_checkpoints("llama-3.1-8b")[0].repository)
     assert verify([url], plan=path, seconds=0).findings == ("instances: 1 in place of 2",)
 

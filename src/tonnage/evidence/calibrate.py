@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.evidence.sample import Fitted, Sample
+    from tonnage.results.metrics import TtftParts
 
     Errors = dict[str, NDArray[np.float64]]
 
@@ -60,6 +61,7 @@ class CalibrationReport(Displayed):
     points: int
     not_steady: int
     rows: tuple[dict[str, Any], ...]  # the line, load, lengths and errors of each point that was used
+    ttft: tuple[TtftError, ...] = ()  # by which of its parts the mean TTFT is off with the shipped terms
     # on what was left out because its own client called it INVALID, or was taken all the same, one sentence each whose options are not
     # spelled yet
     remarks: tuple[str, ...] = ()
@@ -83,6 +85,7 @@ class CalibrationReport(Displayed):
             "verdict": self.verdict(),
             "remarks": list(map(in_python, self.remarks)),
             "fitted": {name: {self._kind: self.factors[name], "posterior_over_prior": self.shrinkage[name]} for name in self.shrinkage},
+            "ttft": {one.part: {name: getattr(one, name) for name in ("seconds", "predicted", "width", "off")} for one in self.ttft},
             "residuals": {"mape_before": self.before, "mape_after": self.after, "rows": list(self.rows)},
             "loo": {"left_out": self.units, "strength": self.strength, "mape_before": self.left_out_before, "mape_after": self.left_out},
         }
@@ -115,11 +118,79 @@ class CalibrationReport(Displayed):
             names = [f"{n} {self.shown(n)}" if high <= PARTLY else n for n in self.shrinkage if low <= self.shrinkage[n] < high]
             if names:
                 lines.append(f"{words}: {', '.join(names)}")
-        return lines
+        return [*lines, *(one.text for one in self.ttft if one.off)]
 
 
 def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {before[name]:.1f} → {after[name]:.1f} %" for name in after)
+
+
+# Which part of a measured TTFT is off. The front end takes as long for every request, the steps of a prompt grow with its length, and what
+# others cost it grows with the load: so the errors of rows at several lengths and loads tell them apart. Least squares on the errors of the
+# mean TTFT, with a prior on each part, says by how much.
+
+
+TtftPart = Literal["front end", "prefill", "queue"]
+
+PRIORS: dict[TtftPart, float] = {"front end": 1.0, "prefill": 0.5, "queue": 0.5}
+"""Widths of the priors: of the front end in seconds, of the others as a share: of the steps of prompts, and of the queue with what other
+requests in these steps cost."""
+
+WORDS: dict[TtftPart, str] = {
+    "front end": "the same for every request, and fitted as frontend_s",
+    "prefill": "it grows with the length of prompts",
+    "queue": "with what other requests cost, it grows with the load, and with slower steps",
+}
+
+SURELY = 2.0  # Standard errors from which on a part is off
+
+FELT = 0.1  # Share of the mean TTFT of some row from which on it is
+
+FRONT_END_WIDTH = 3.0
+"""Width of the prior of the front end's factor where the rows say that it is off: the learned one is that of builds of one engine, and an
+API server, a proxy or a tokeniser may take a hundred times as long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TtftError:
+    """By how much a part of the mean TTFT is off, with the shipped terms."""
+
+    part: TtftPart
+    seconds: float  # in the mean of the rows; negative where the part is shorter than predicted
+    predicted: float  # seconds of it, likewise
+    width: float  # standard error of ``seconds``
+    off: bool  # whether that is sure, and felt in any row
+
+    @property
+    def text(self) -> str:
+        """Such as "TTFT: the front end is off, by +148 ms (±3) of a predicted 1.44 in the mean of the points; …"."""
+        found = f"{1e3 * self.seconds:+.3g} ms (±{1e3 * self.width:.2g}) of a predicted {1e3 * self.predicted:.3g}"
+        return f"TTFT: the {self.part} is off, by {found} in the mean of the points; {WORDS[self.part]}"
+
+
+def ttft_errors(measured: Sequence[float], parts: Sequence[TtftParts]) -> tuple[TtftError, ...]:
+    """What the errors of mean TTFTs in ms consist of; ``parts`` are the predicted ones of the same rows."""
+    from tonnage.evidence.rows import SIGMA
+
+    if len(measured) < FEWEST:
+        return ()
+    ttft = np.array(measured) / 1e3
+    each = np.array([(one.front_end_ms, one.prefill_ms, one.queue_ms + one.shared_ms) for one in parts]) / 1e3
+    shape = np.column_stack([np.ones(len(ttft)), each[:, 1:]])
+    weight = 1 / (SIGMA["ttft_ms"] * ttft)
+    scaled, error = shape * weight[:, None], (ttft - each.sum(axis=1)) * weight
+    prior = np.diag([width**-2 for width in PRIORS.values()])
+    normal = scaled.T @ scaled + prior
+    found = np.linalg.solve(normal, scaled.T @ error)
+    left = error - scaled @ found
+    scatter = max(1.0, float(left @ left) / max(len(ttft) - len(found), 1))
+    widths = np.sqrt(scatter * np.diag(np.linalg.inv(normal))) * shape.mean(axis=0)
+    seconds, planned = found * shape.mean(axis=0), each.mean(axis=0)
+    sure = (np.abs(seconds) > SURELY * widths) & (seconds > -planned) & np.any(np.abs(found * shape) > FELT * ttft[:, None], axis=0)
+    return tuple(
+        TtftError(part=part, seconds=float(more), predicted=float(of), width=float(width), off=bool(off))
+        for part, more, of, width, off in zip(PRIORS, seconds, planned, widths, sure, strict=True)
+    )
 
 
 STRENGTHS = (0.5, 1.0)  # The multiples of the prior's widths that are tried, from careful to free
@@ -234,6 +305,9 @@ class _Calibrating:
         self.folds = [np.array([label == out for label in labels]) for out in dict.fromkeys(labels)]
         self.total = len(self.strengths) * (len(self.folds) + 1)
         self.done = 0
+        self.ttft = () if self.own else _ttft_errors_of(sample)
+        if any(one.part == "front end" and one.off for one in self.ttft) and "frontend_s" in sample.names:
+            sample.widths[sample.names.index("frontend_s")] = FRONT_END_WIDTH
 
     def report(self) -> CalibrationReport:
         sample = self.sample
@@ -271,6 +345,7 @@ class _Calibrating:
             after=_mape(after),
             left_out_before=_mape(before),
             left_out=_mape(left_out),
+            ttft=self.ttft,
             units=self.units,
             points=len(sample.rows),
             not_steady=self.set_aside,
@@ -296,6 +371,18 @@ class _Calibrating:
     def _tick(self) -> None:
         self.done += 1
         self.progress(self.done, self.total, f"without each {self.units}")
+
+
+def _ttft_errors_of(sample: Sample) -> tuple[TtftError, ...]:
+    """The errors of the rows under load that have a mean TTFT."""
+    from tonnage.evidence.rows import LoadedRows
+
+    loaded = [part.rows for part in sample.parts if isinstance(part.rows, LoadedRows) and "ttft_ms" in part.rows.measured]
+    if not loaded:
+        return ()
+    measured, parts = loaded[0].measured["ttft_ms"], loaded[0].ttft_parts(sample.terms)
+    known = np.flatnonzero(np.isfinite(measured))
+    return ttft_errors(measured[known].tolist(), [parts[i] for i in known])
 
 
 def _mape(errors: Errors) -> dict[str, float]:

@@ -22,7 +22,8 @@ from tonnage.perf.vectorised_step import Steps, batch_seconds, context_seconds, 
 from tonnage.results.requests import COMPLETED
 from tonnage.results.store import read_run
 from tonnage.simulator import request as record
-from tonnage.simulator.spec import engine_spec
+from tonnage.simulator.first_token import ttft_parts
+from tonnage.simulator.spec import EngineSpec, engine_spec
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.workload import Trace, Workload
@@ -31,6 +32,7 @@ from tonnage.units import PS_PER_S, to_ps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tonnage.results.metrics import TtftParts
     from tonnage.results.requests import Requests
     from tonnage.simulator.request import StepRecord
 
@@ -209,17 +211,9 @@ class LoadedRows:
         self.front = front
 
         def one(i: int) -> Bins:
-            point, of, memory = self.points[i], self.deployments.of[i], self.memory[i]
-            engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
-            streaming = streaming_s(engine, point.deployment)
-            responding = responding_s(engine, float(c[of][at.HOST_SEQUENCE]))
-            model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming, response_s=responding)
-            load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
-            trace, model = load.trace(SEED), model.in_process if load.queued else model
-            window = -1 if point.window_s is None else to_ps(point.window_s)
-            spec = engine_spec(point.deployment, model, point.deployment.knobs, memory)
+            spec, trace, window = self._asked(i, terms, c, front)
             run, log = spec.recorded(trace, most_steps=MOST_STEPS, window_ps=window)
-            return gather(run, log, reported_metrics(run), point.ranks)
+            return gather(run, log, reported_metrics(run), self.points[i].ranks)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             self.bins = list(pool.map(one, range(len(self.points))))
@@ -228,6 +222,23 @@ class LoadedRows:
         self.weights = np.concatenate([b.weights for b in self.bins], axis=2)
         self.rest = np.array([b.rest for b in self.bins])
         self.base = self._sums(c) + self.rest
+
+    def _asked(self, i: int, terms: Terms, c: Floats, front: Floats) -> tuple[EngineSpec, Trace, int]:
+        """The engine of row ``i``, the requests that it gets, and when the run stops, in picoseconds."""
+        point, of, memory = self.points[i], self.deployments.of[i], self.memory[i]
+        engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
+        streaming = streaming_s(engine, point.deployment)
+        responding = responding_s(engine, float(c[of][at.HOST_SEQUENCE]))
+        model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming, response_s=responding)
+        load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
+        trace, model = load.trace(SEED), model.in_process if load.queued else model
+        window = -1 if point.window_s is None else to_ps(point.window_s)
+        return engine_spec(point.deployment, model, point.deployment.knobs, memory), trace, window
+
+    def ttft_parts(self, terms: Terms) -> list[TtftParts]:
+        """Where the mean TTFT of every row goes with these terms."""
+        asked = [self._asked(i, terms, *self.deployments.coefficients(terms)) for i in range(len(self.points))]
+        return [ttft_parts(spec.run(trace, window_ps=window), spec)[0] for spec, trace, window in asked]
 
     def _sums(self, c: Floats) -> Floats:
         """The weighted sums of step times of every row for the four spans of ``Bins``, float64 (rows, 4)."""

@@ -241,6 +241,9 @@ class Signals:
     output_tokens: str = ""
     # of seconds, of the metrics that limits are set on; one that is missing is not published
     histograms: Mapping[LimitMetric, str] = field(default_factory=dict)
+    # queue, prefill: histograms of seconds: until a request is in a step first, and from then to its first token
+    queue: str = ""
+    prefill: str = ""
     responses: str = ""  # counter of HTTP responses of vLLM's instrumentator, with the label ``status``: "5xx" stands for failures
     # isl, osl: histograms of the prompt and output tokens of single requests
     isl: str = ""
@@ -262,7 +265,7 @@ class Signals:
         kept = {metric: name for metric, name in self.histograms.items() if name in there}
         gauges = {
             part: name if (name := getattr(self, part)) in there else ""
-            for part in ("running", "waiting", "kv_used", "prompt_tokens", "output_tokens")
+            for part in ("running", "waiting", "kv_used", "prompt_tokens", "output_tokens", "queue", "prefill")
         }
         return replace(self, histograms=kept, **gauges)
 
@@ -281,6 +284,8 @@ SIGNALS: dict[str, Signals] = {
             "tpot": "vllm:request_time_per_output_token_seconds",
             "e2e": "vllm:e2e_request_latency_seconds",
         },
+        queue="vllm:request_queue_time_seconds",
+        prefill="vllm:request_prefill_time_seconds",
         responses="http_requests_total",
         isl="vllm:request_prompt_tokens",
         osl="vllm:request_generation_tokens",
@@ -299,6 +304,7 @@ SIGNALS: dict[str, Signals] = {
             "itl": "sglang:inter_token_latency_seconds",
             "e2e": "sglang:e2e_request_latency_seconds",
         },
+        queue="sglang:queue_time_seconds",
         isl="sglang:prompt_tokens_histogram",
         osl="sglang:generation_tokens_histogram",
         cache_queries="sglang:prompt_tokens_total",
@@ -313,6 +319,7 @@ SIGNALS: dict[str, Signals] = {
             "tpot": "trtllm_time_per_output_token_seconds",
             "e2e": "trtllm_e2e_request_latency_seconds",
         },
+        queue="trtllm_request_queue_time_seconds",
     ),
 }
 """By family of engines that Tonnage deploys."""

@@ -37,6 +37,7 @@ def watched(found: Watched) -> Document:
     return document(
         section("load", "", _load(found)),
         section("latencies", "", Table(header=LATENCIES, rows=tuple(map(_row, found.latencies)))),
+        section("ttft", "", _ttft(found)),
         section("attained", "", items(tuple(map(_attained, found.attained)), "note")),
         section("verdict", "", items(tuple(_verdict(found)), "warning"), items(advice, "warning")),
         section("commands", "", Lines("\n".join(f"  {line}" for line in commands)) if commands else None),
@@ -99,6 +100,12 @@ def _row(one: Latency) -> tuple[str, ...]:
     )
 
 
+def _ttft(found: Watched) -> Table | None:
+    """Where the mean TTFT goes."""
+    rows = tuple((one.part, number(one.measured_ms), number(one.predicted_ms), "off" if one.off else "inside") for one in found.ttft)
+    return Table(header=("of the mean TTFT, ms", "measured", "at this load", ""), rows=rows) if rows else None
+
+
 def _attained(one: AttainedBounds) -> str:
     """Such as "95%: TTFT ≤ 500 ms & TPOT ≤ 50 ms: met by 93.1 to 97.0% of the requests"."""
     return f"{one.limits}: met by {100 * one.low:.1f} to {100 * one.high:.1f}% of the requests; histograms of single metrics say no more."
@@ -107,6 +114,7 @@ def _attained(one: AttainedBounds) -> str:
 def _verdict(found: Watched) -> Iterator[str]:
     for one in found.broken:
         yield f"{one.metric.upper()} {one.statistic} is {number(one.measured)} ms, and its limit {number(one.limit)} ms."
+    yield from (one.text[0].upper() + one.text[1:] for one in found.ttft if one.off)
     for joint in found.missed:
         yield f"{joint.limits}: at most {joint.high:.1%} of the requests can have met them all."
     if found.uneven:

@@ -92,6 +92,10 @@ class Source(Protocol):
         """When it had a slot, in seconds of ``time.monotonic``; None where nobody knows."""
 
     @property
+    def front_end_s(self) -> float:
+        """Seconds of the front end before it was in the queue."""
+
+    @property
     def preemptions(self) -> int:
         """How often it lost its blocks."""
 
@@ -175,6 +179,7 @@ class Answer:
             return
         self._ended = True
         engine, slot_at, preemptions = self.source.engine, self.source.slot_at, self.source.preemptions
+        front_s = self.source.front_end_s
         self.source.end()
         self.finish = self.finish or LEFT
         self.metrics.ended(
@@ -183,7 +188,8 @@ class Answer:
                 finish=self.finish,
                 whole_s=time.monotonic() - self.began,
                 decode_s=self.last - self.first,
-                queue_s=None if slot_at is None else max(slot_at - self.began, 0.0),
+                front_s=front_s,
+                queue_s=None if slot_at is None else max(slot_at - self.began - front_s, 0.0),
                 isl=self.prompt.tokens,
                 osl=self.made,
                 asked_osl=self.asked.osl,

@@ -13,7 +13,7 @@ from tonnage.results.requests import UNFINISHED
 from tonnage.serve.prefix import CachedEngine, Content, names_of
 from tonnage.simulator.member import Delivery, Member, view_of_groups
 from tonnage.simulator.router import ROUTERS, Request, memory_of
-from tonnage.units import NS_PER_S, PS_PER_NS
+from tonnage.units import NS_PER_S, PS_PER_NS, PS_PER_S
 
 
 class WallClock:
@@ -73,6 +73,7 @@ class Instance:
         # of a fleet: the engine, and what is outstanding there
         self.member = Member(engine)  # type: ignore[arg-type] # the plain engine has the same methods
         self._clock = clock
+        self.front_end_s = engine.frontend_ps / PS_PER_S / clock.speed  # of each request, on the wall's clock
         self._deliver: dict[int, Deliver] = {}
         self._ring_at: Callable[[int], None] | None = None
         self._late: Callable[[float], None] | None = None

@@ -209,7 +209,8 @@ class Ended:
     finish: str  # "stop", "length" or "abort"
     whole_s: float  # and decode_s: from the request, and from its first token, to its last
     decode_s: float
-    queue_s: float | None  # until it had a slot; None where nobody knows
+    queue_s: float | None  # in the queue until it had a slot; None where nobody knows
+    front_s: float = 0.0  # in the front end before that
     isl: int  # and osl, asked_osl: prompt and output tokens, and how many there might have been
     osl: int
     asked_osl: int
@@ -362,7 +363,8 @@ class Metrics:
         if one.osl > 1:
             spans["mean_gap"] = one.decode_s / (one.osl - 1)
         if one.queue_s is not None:
-            spans |= {"queue": one.queue_s, "inference": one.whole_s - one.queue_s, "prefill": one.whole_s - one.queue_s - one.decode_s}
+            inside = one.whole_s - one.front_s - one.queue_s
+            spans |= {"queue": one.queue_s, "inference": inside, "prefill": inside - one.decode_s}
         for kind, value in spans.items():
             of.observe(kind, value)
 

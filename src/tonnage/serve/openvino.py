@@ -313,7 +313,7 @@ class OpenvinoEngines:
 class OpenvinoSource:
     """One answer in the pipeline, which does not say when it had a slot, what it lost, and what was cached."""
 
-    engine, slot_at, preemptions, cached = "0", None, 0, 0
+    engine, slot_at, front_end_s, preemptions, cached = "0", None, 0.0, 0, 0
 
     def __init__(self, pipeline: Pipeline, ids: tuple[int, ...], config: Any, stop_ids: frozenset[int]) -> None:
         """Not begun yet; ends at ``stop_ids``."""

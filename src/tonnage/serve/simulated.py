@@ -143,6 +143,11 @@ class SimulatedSource:
         return None if self._at is None else self._at.slot_at.get(self._number)
 
     @property
+    def front_end_s(self) -> float:
+        """Seconds of the front end before it was in the queue, on the wall's clock."""
+        return 0.0 if self._at is None else self._at.front_end_s
+
+    @property
     def preemptions(self) -> int:
         """How often it lost its blocks."""
         return 0 if self._at is None else self._at.engine.preemptions(self._number)

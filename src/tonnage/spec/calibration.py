@@ -30,6 +30,8 @@ OWN_METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s", "outp
 
 LARGEST = 20.0  # A factor above this, or below its inverse, is no calibration but a mistake in the file
 
+LARGEST_FRONT_END = 1_000.0  # The same of ``frontend_s``: a millisecond may be a second behind a slow API server
+
 MOST_POINTS = 1_000_000
 
 
@@ -88,6 +90,7 @@ class CalibrationFile:
     verdict: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     fitted: dict[str, Any] = field(default_factory=dict)
+    ttft: dict[str, Any] = field(default_factory=dict)
     residuals: dict[str, Any] = field(default_factory=dict)
     loo: dict[str, Any] = field(default_factory=dict)
 
@@ -97,8 +100,8 @@ class CalibrationFile:
         for name, factor in self.multipliers.items():
             if name not in MULTIPLIERS:
                 found.append(f"multipliers.{name}: is no term that is calibrated; one of {', '.join(MULTIPLIERS)}")
-            elif not 1 / LARGEST <= factor <= LARGEST:
-                found.append(f"multipliers.{name}: must be a factor from {1 / LARGEST:g} to {LARGEST:g}")
+            elif not 1 / (most := LARGEST_FRONT_END if name == "frontend_s" else LARGEST) <= factor <= most:
+                found.append(f"multipliers.{name}: must be a factor from {1 / most:g} to {most:g}")
         for name, value in self.terms.items():
             if name not in OWN_TERMS:
                 found.append(f"terms.{name}: is no term that is fitted by itself; one of {', '.join(OWN_TERMS)}")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from tonnage.bench.scrape import fetch
@@ -21,13 +21,17 @@ from tonnage.formats.prometheus import SIGNALS, Buckets, Page, Signals, buckets_
 from tonnage.formats.table import latency_column
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.plan.plan import Plan
-from tonnage.results.metrics import Summary
+from tonnage.results.metrics import Summary, TtftParts
+from tonnage.simulator.first_token import ttft_parts
 from tonnage.sizing.loads.capacity import find_capacity
-from tonnage.sizing.loads.instance import QUICK, Traffic
+from tonnage.sizing.loads.instance import QUICK, Traffic, middle
 from tonnage.sizing.loads.runs import Runs
 from tonnage.spec.deployment import Deployment, LimitMetric, Statistic
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import Process
+
+Stage = Literal["queue", "prefill"]
+STAGES: tuple[Stage, ...] = ("queue", "prefill")  # Of a TTFT, as ``Signals`` names them
 
 FAILED = "5xx"  # The status under which vLLM counts responses that failed
 
@@ -45,6 +49,7 @@ class Counts:
     responses: float | None = None
     failures: float | None = None
     histograms: Mapping[LimitMetric, Buckets] = field(default_factory=dict)  # of seconds, by metric
+    stages: Mapping[Stage, Buckets] = field(default_factory=dict)  # of seconds of a request before its first token
 
 
 def signals_on(page: Page) -> Signals | None:
@@ -69,6 +74,7 @@ def counts_of(page: Page, signals: Signals) -> Counts:
         responses=sum(one.value for one in answered) if answered else None,
         failures=sum(one.value for one in answered if one.labels.get("status") == FAILED) if answered else None,
         histograms={metric: buckets_of(page, one) for metric, one in signals.histograms.items() if f"{one}_count" in page},
+        stages={stage: buckets_of(page, name) for stage in STAGES if (name := getattr(signals, stage)) and f"{name}_count" in page},
     )
 
 
@@ -184,6 +190,7 @@ class Expected:
     capacity: float  # requests per second that one instance carries inside the limits with the present lengths; 0 where it carries none
     isl: float  # and osl: mean lengths that were simulated, in tokens
     osl: float
+    ttft: TtftParts | None = None  # where the mean TTFT goes; None without load
 
 
 class Predictor:
@@ -217,15 +224,18 @@ class Predictor:
         factors = _factor(isl, self._isl.mean), _factor(osl, self._osl.mean)
         traffic = self._with(*factors, slower)
         capacity = self._capacity(*factors, slower)
-        summary, intervals = None, dict[str, tuple[float, float]]()
+        summary, parts, intervals = None, None, dict[str, tuple[float, float]]()
         if rate > 0:
             instance = self._runs.instance(self._deployment, traffic)
-            summary = self._runs.open(instance, instance.standing_for(self._instances), rate, QUICK).summary
+            together = instance.standing_for(self._instances)
+            record = middle(instance.open(rate, instance.requests_of(rate, QUICK, together), traffic.seed, together))
+            parts = next(iter(ttft_parts(record, instance.spec)), None)
+            summary = self._runs.open(instance, together, rate, QUICK).summary
             statistics: tuple[Statistic, ...] = ("mean", "p50", "p95", "p99")
             metrics: tuple[LimitMetric, ...] = ("ttft", "tpot", "e2e")
             values = {latency_column(m, s): summary.statistic_ms(m, s) for m in metrics for s in statistics}
             intervals = intervals_of(values, regime_of(self._deployment, isl=traffic.isl.mean, osl=traffic.osl.mean))
-        return Expected(summary=summary, intervals=intervals, capacity=capacity, isl=traffic.isl.mean, osl=traffic.osl.mean)
+        return Expected(summary=summary, intervals=intervals, capacity=capacity, isl=traffic.isl.mean, osl=traffic.osl.mean, ttft=parts)
 
     def _with(self, isl: float, osl: float, slower: float) -> Traffic:
         traffic = self._traffic

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tonnage.formats.prometheus import Buckets, together
 from tonnage.formats.table import latency_column
 from tonnage.perf.residuals import SHARE
 from tonnage.plan.plan import Plan
 from tonnage.spec.deployment import LimitMetric, Statistic
-from tonnage.watch.expected import BROKEN, Advice, Counts, Expected, Predictor, Reading, advice
+from tonnage.watch.expected import BROKEN, STAGES, Advice, Counts, Expected, Predictor, Reading, Stage, advice
 
 ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
     ("ttft", ("mean", "p50", "p95", "p99")),
@@ -77,6 +77,7 @@ class Watched:
     expected: Expected  # what was predicted for the same load
     latencies: tuple[Latency, ...]  # statistics, those with a limit among them
     instances: int  # that answer, and so share the present load
+    ttft: tuple[TtftPart, ...] = ()  # where the mean TTFT goes; empty where the engine does not say it, or of too few requests
     attained: tuple[AttainedBounds, ...] = ()  # joint attainment of the plan's limits, as far as histograms of single metrics tell it
     # requests per second of one instance inside the limits, if every step takes as much longer as was measured; None where the measurement
     # agrees with the prediction
@@ -119,6 +120,7 @@ class Watched:
             **measured,
             "instances": {"answering": p.answering, "asked": p.asked, "plan": choice.instances},
             "latencies": [one.to_json() for one in self.latencies],
+            "ttft_parts": [asdict(one) | {"off": one.off, "text": one.text or None} for one in self.ttft],
             "share_of_intervals": SHARE,
             "plan": {
                 "requests_per_second": self.plan.demand.sizing_requests_per_second,
@@ -189,6 +191,60 @@ def latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Late
             )
 
 
+Part = Literal["front end", "queue", "prefill", "front end and prefill"]
+
+CAUSES: dict[Part, str] = {
+    "front end": "tokenising or the API server takes longer; calibrate fits it (frontend_s), a further API server relieves it",
+    "queue": "burstier load, slower steps, or fewer slots and KV blocks than planned",
+    "prefill": "prompts are computed more slowly, share steps with more requests, or hit the prefix cache less",
+    "front end and prefill": "calibrate tells the front end (at one client) from the steps",
+}
+"""Usual causes of a part of the TTFT that is longer than expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TtftPart:
+    """A part of the mean TTFT, measured next to predicted, in milliseconds."""
+
+    part: Part
+    measured_ms: float
+    predicted_ms: float
+    # how much less and more than predicted: by which the whole TTFT would leave its interval
+    less_ms: float
+    more_ms: float
+
+    @property
+    def off(self) -> bool:
+        """Whether this part by itself takes the mean TTFT out of its interval."""
+        return not -self.less_ms <= self.measured_ms - self.predicted_ms <= self.more_ms
+
+    @property
+    def text(self) -> str:
+        """The difference and its usual causes in one sentence; "" for a part that is not off."""
+        if not self.off:
+            return ""
+        found = f"of the mean TTFT the {self.part} is {self.measured_ms:.3g} ms, expected {self.predicted_ms:.3g}"
+        return f"{found}: {CAUSES[self.part]}." if self.measured_ms > self.predicted_ms else f"{found}."
+
+
+def parts_of_ttft(present: Present, expected: Expected) -> tuple[TtftPart, ...]:
+    """Where the mean TTFT goes, as far as the engine publishes it; the rest is one part."""
+    ttft, known, planned = present.latencies.get("ttft"), present.stages, expected.ttft
+    if ttft is None or planned is None or "queue" not in known or min(ttft.count, known["queue"].count) < FEW:
+        return ()
+    steps = planned.prefill_ms + planned.shared_ms
+    predicted = planned.front_end_ms + planned.queue_ms + steps
+    low, high = expected.intervals.get("ttft_ms", (predicted, predicted))
+    each: dict[Part, tuple[float, float]] = {"queue": (1e3 * known["queue"].mean, planned.queue_ms)}
+    if "prefill" in known:
+        each["prefill"] = 1e3 * known["prefill"].mean, steps
+    rest: Part = "front end" if "prefill" in known else "front end and prefill"
+    left = 1e3 * ttft.mean - sum(measured for measured, _ in each.values())
+    each = {rest: (max(left, 0.0), predicted - sum(of for _, of in each.values())), **each}
+    allowed = {"less_ms": max(predicted - low, 0.0), "more_ms": max(high - predicted, 0.0)}
+    return tuple(TtftPart(part=part, measured_ms=now, predicted_ms=plan, **allowed) for part, (now, plan) in each.items())
+
+
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
@@ -218,6 +274,7 @@ class Watcher:
             present=found,
             expected=expected,
             latencies=tuple(latencies(self.plan, found, expected)),
+            ttft=parts_of_ttft(found, expected),
             instances=instances,
             attained=tuple(attained_bounds(self.plan, found)),
             at_measured_speed=slower,
@@ -267,6 +324,7 @@ class Present:
     mean_isl: float | None  # and mean_osl: tokens of the requests that ended; None where they are not published, or none ended
     mean_osl: float | None
     latencies: Mapping[LimitMetric, Buckets]  # histograms of seconds, by metric
+    stages: Mapping[Stage, Buckets] = field(default_factory=dict)  # of the time before a first token, likewise
     gpu_use: float | None  # share of the time in which a GPU worked, the mean; None where nobody says it
     gpu_watts: float | None  # power of all GPUs; None where nobody says it
     by_instance: Mapping[str, float] = field(default_factory=dict)  # requests that ended in it, by the instance's address
@@ -293,7 +351,8 @@ def present(before: Reading, now: Reading) -> Present:
     """What happened between two readings."""
     pairs = [(before.instances[url], counts) for url, counts in now.instances.items() if url in before.instances]
     seconds = now.at_s - before.at_s
-    latencies = {metric: together([_since(then, counts, metric) for then, counts in pairs]) for metric in METRICS}
+    latencies = {metric: together([_since(then.histograms, now.histograms, metric) for then, now in pairs]) for metric in METRICS}
+    stages = {stage: together([_since(then.stages, now.stages, stage) for then, now in pairs]) for stage in STAGES}
     latencies = {metric: found for metric, found in latencies.items() if found.bounds}
     requests = latencies["e2e"].count if "e2e" in latencies else 0.0
     prompt = _grown((then.prompt_tokens, counts.prompt_tokens) for then, counts in pairs)
@@ -314,17 +373,19 @@ def present(before: Reading, now: Reading) -> Present:
         mean_isl=None if prompt is None or not requests else prompt / requests,
         mean_osl=None if output is None or not requests else output / requests,
         latencies=latencies,
+        stages={stage: found for stage, found in stages.items() if found.bounds},
         gpu_use=sum(now.use) / len(now.use) if now.use else None,
         gpu_watts=math.fsum(now.watts) if now.watts else None,
         by_instance={
-            url: _since(before.instances[url], now.instances[url], "e2e").count for url in now.instances if url in before.instances
+            url: _since(before.instances[url].histograms, now.instances[url].histograms, "e2e").count
+            for url in now.instances
+            if url in before.instances
         },
     )
 
 
-def _since(then: Counts, now: Counts, metric: LimitMetric) -> Buckets:
-    found = now.histograms.get(metric, Buckets())
-    return found.since(then.histograms.get(metric, Buckets()))
+def _since(then: Mapping[Any, Buckets], now: Mapping[Any, Buckets], name: str) -> Buckets:
+    return now.get(name, Buckets()).since(then.get(name, Buckets()))
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -92,15 +92,12 @@ def test_every_leaf_that_differs_is_named_with_both_values() -> None:
             assert (found.part, found.what, found.first, found.second) == ("asked", leaf.key, *said)
 
 
-def test_a_number_has_a_change_and_a_price_is_named_by_itself() -> None:
+def test_two_plans_differ_in_what_was_asked_and_say_it_once() -> None:
     prices = [{"systems": {"dgx-h100": usd, "dgx-a100": 1}, "pue": 1.5} for usd in (200_000, 250_000)]
     first, second = (scenario_of({}, {"prices": each, "max_kw": kw}) for each, kw in zip(prices, (10.0, 12.5), strict=True))
     plans = [plan_of(demand_of(peak_rps=3), candidate(), asked=asked) for asked in (first, second)]
     found = {one.what: (one.first, one.second, one.change) for one in differences(plans[0], plans[1])}
     assert found == {"choice.max_kw": ("10", "12.5", "+25%"), "prices.systems.dgx-h100": ("200000", "250000", "+25%")}
-
-
-def test_what_a_key_says_already_is_not_said_again_as_understood() -> None:
     demands = [demand_of(peak_rps=rate) for rate in (3, 6)]
     plans = [plan_of(demand, candidate(), asked=scenario_of({}, {"peak_rps": rate})) for demand, rate in zip(demands, (3, 6), strict=True)]
     found = [(one.part, one.what, one.first, one.second) for one in differences(plans[0], plans[1]) if one.part in ("asked", "question")]

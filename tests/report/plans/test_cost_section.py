@@ -46,9 +46,6 @@ def test_course_figures_and_every_price_stand_in_the_section() -> None:
     for figure in cost.figures:
         assert figure.path in text
         assert figure.source in text
-
-
-def test_reasons_stand_where_costs_are_not_known() -> None:
     prices = PRICES.with_overrides({"systems": {"dgx-h100": None}, "cloud": {"h100": None}})
     text = text_of(cost_section(compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, prices)))
     assert "On-prem, owned for the peak: no cost, as the price of dgx-h100 is not known" in text

@@ -94,7 +94,7 @@ def chosen(plan: Plan) -> Candidate:
     return plan.choice
 
 
-def test_systems_that_exist_are_the_answer_when_they_are_the_question() -> None:
+def test_systems_that_exist_are_the_answer_with_and_without_a_load_of_their_own() -> None:
     text = text_of(replace(full(), existing=EXISTING))
     assert text.startswith("# 3 × dgx-h100 carry 60.4 requests/s of llama-3-8b\n")
     assert "**3 × dgx-h100 carry 60.4 requests/s inside the limits, 101% more than today's 30" in text
@@ -103,9 +103,6 @@ def test_systems_that_exist_are_the_answer_when_they_are_the_question() -> None:
         assert line in text
     assert "grow by 5.0% a month" in text
     assert "Have         3 × dgx-h100 carry 60.4 requests/s" in terminal(full_text((replace(full(), existing=EXISTING),)))
-
-
-def test_without_a_load_of_their_own_the_plan_says_what_systems_carry_and_run() -> None:
     demand = carried_by_existing(60.38)
     alone = replace(EXISTING, asked_requests_per_second=None, headroom=None, growth_per_month=None, months_left=None)
     plan = replace(full(), existing=alone, demand=demand)

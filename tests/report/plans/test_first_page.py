@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-
-import pytest
 
 from tests.questions import question
 from tests.report.example_plan import full, without_answer
-from tonnage import api
 from tonnage.plan.candidate import Confidence, Identity
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.note import LengthsVary
-from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad, CannotRun, PrecisionUnsupported, Reason, Rejected, rejected
-from tonnage.report.document import Facts, Text
 from tonnage.report.plans.candidates import left_out_texts, nearest_table
-from tonnage.report.plans.plan_document import first_glance, first_page, full_text
-from tonnage.report.plans.question import length_text, lengths_text, pace_text, question_rows
-from tonnage.report.plans.screen import answer_rows
+from tonnage.report.plans.plan_document import first_glance, full_text
+from tonnage.report.plans.question import lengths_text, pace_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.planner import size
-
-
-def test_its_lines_are_those_of_the_first_screen_and_nothing_is_said_twice() -> None:
-    plan = full()
-    said = [row for block in first_page(plan).blocks if isinstance(block, Facts) and not block.big for row in block.rows]
-    (_, answer), *rows = answer_rows(plan)
-    assert said == [*question_rows(plan), *rows]
-    assert first_page(plan).blocks[0] == Text(text=f"{answer}.", tone="answer")
 
 
 def test_the_cards_are_the_plan_s_own_numbers() -> None:
@@ -45,41 +30,21 @@ def test_the_cards_are_the_plan_s_own_numbers() -> None:
 # The gaps between tokens beside the speed of reading, in words.
 
 
-@pytest.mark.parametrize(
-    ("mean", "p99", "said"),
-    [
+def test_the_pace_beside_reading_and_a_spread_that_is_assumed() -> None:
+    for mean, p99, said in [
         (0.03, 0.1, "faster than a fast reader (90 ms per token), and p99 is within the 250 ms that readers accept"),
         (0.12, 0.3, "faster than an average reader (200 ms per token), slower than a fast one (90 ms), and p99 is beyond the 250 ms"),
         (0.25, 0.25, "slower than an average reader (200 ms per token), and p99 is within the 250 ms that readers accept"),
-    ],
-)
-def test_the_pace_beside_reading(mean: float, p99: float, said: str) -> None:
-    assert pace_text(mean, p99).startswith(said)
-
-
-# Lengths in words, in every form that a question knows.
-
-
-@pytest.mark.parametrize(
-    ("written", "said"),
-    [
-        ("2000", "2,000 tokens"),
-        ("2000+-500", "2,000 ± 500 tokens (normal)"),
-        ("lognormal:600,400", "600 ± 400 tokens (lognormal)"),
-        ("uniform:20-120", "20 to 120 tokens"),
-        ("8000chars", "8,000 characters"),
-    ],
-)
-def test_length_text(written: str, said: str) -> None:
-    assert length_text(written) == said
-
-
-def test_a_spread_that_is_assumed_is_said_once() -> None:
+    ]:
+        assert pace_text(mean, p99).startswith(said)
     asked = replace(full().scenario, isl="2000+-20%", osl="200+-20%")
     both, one = (LengthsVary(which=which, share=0.2) for which in (("isl", "osl"), ("osl",)))
     assert lengths_text(replace(full(), scenario=asked, notes=(both,))) == "2,000 tokens in, 200 out (lengths within ±20%, assumed)"
     assert lengths_text(replace(full(), scenario=asked, notes=(one,))) == "2,000 ± 20% tokens in, 200 out (answers within ±20%, assumed)"
     assert lengths_text(replace(full(), scenario=asked, notes=())) == "2,000 ± 20% tokens in, 200 ± 20% out"
+
+
+# Lengths in words, in every form that a question knows.
 
 
 # No GPU that was asked for vanishes: each without a deployment inside the limits is named with its nearest reason.
@@ -92,7 +57,7 @@ def refused(gpu: str, tp: int, reason: Reason) -> Rejected:
     return rejected(Identity(gpu=gpu, precision="fp8", tp=tp, engine="vllm-0.32"), reason)
 
 
-def test_the_nearest_reason_of_a_gpu_without_an_answer_is_told() -> None:
+def test_without_an_answer_each_gpu_is_a_row_with_its_nearest_reason() -> None:
     near, far = (BrokenAtAnyLoad(breach=Breach(limit=LIMIT, value_ms=value)) for value in (612.0, 900.0))
     no_fp8 = PrecisionUnsupported(subject="Ampere", lacks="no FP8 matrix units")
     reasons = (
@@ -106,6 +71,13 @@ def test_the_nearest_reason_of_a_gpu_without_an_answer_is_told() -> None:
     assert left_out_texts(plan) == texts
     words = " ".join(terminal(full_text((plan,))).split())
     assert "Left out, with the reason that comes nearest: l40s: TTFT p95 612 ms" in words
+    reasons = tuple(refused(f"gpu-{i}", 1, BrokenAtAnyLoad(breach=Breach(limit=LIMIT, value_ms=600.0 + i))) for i in range(20))
+    plan = without_answer()
+    plan = replace(plan, scenario=replace(plan.scenario, gpus=tuple(one.gpu for one in reasons)), rejected=reasons)
+    table = nearest_table(plan, 8)
+    assert [row[0] for row in table.rows] == [f"gpu-{i}" for i in range(8)]
+    assert table.rows[0] == ("gpu-0", "fp8 TP 1 vllm-0.32", "TTFT p95 600 ms > 500 ms at any load")
+    assert table.note == "… and 12 more GPUs"
 
 
 def test_every_gpu_of_a_question_is_inside_or_left_out() -> None:
@@ -116,34 +88,3 @@ def test_every_gpu_of_a_question_is_inside_or_left_out() -> None:
     named = {text.partition(":")[0] for text in left_out_texts(plan)}
     assert inside | named == {gpu.name for gpu in asked.gpus}
     assert not inside & named
-
-
-def test_without_an_answer_each_gpu_is_a_row_of_the_first_screen() -> None:
-    reasons = tuple(refused(f"gpu-{i}", 1, BrokenAtAnyLoad(breach=Breach(limit=LIMIT, value_ms=600.0 + i))) for i in range(20))
-    plan = without_answer()
-    plan = replace(plan, scenario=replace(plan.scenario, gpus=tuple(one.gpu for one in reasons)), rejected=reasons)
-    table = nearest_table(plan, 8)
-    assert [row[0] for row in table.rows] == [f"gpu-{i}" for i in range(8)]
-    assert table.rows[0] == ("gpu-0", "fp8 TP 1 vllm-0.32", "TTFT p95 600 ms > 500 ms at any load")
-    assert table.note == "… and 12 more GPUs"
-
-
-# A model and a GPU without measurements are marked wherever the answer is read: as text, in short, as JSON and in the report.
-
-
-MODEL, GPU = "qwen3.5-4b: no measurements of this model", "rtx-5090: no measurements"
-
-
-@pytest.fixture(scope="module")
-def plan() -> Plan:
-    asked = {"isl": 500, "osl": 50, "peak_rps": 5, "ttft": "p95<=1s", "tp": "1", "engine": "vllm-0.19"}
-    return api.size(model="qwen3.5-4b", gpu="rtx-5090", **asked)
-
-
-def test_the_choice_and_its_notes_hold_the_marks_in_json(plan: Plan) -> None:
-    document = json.loads(json.dumps(plan.to_json()))
-    assert plan.choice is not None
-    for mark in (MODEL, GPU):
-        assert any(mark in one for one in plan.choice.marks)
-        assert mark in json.dumps(document["candidates"][0]["marks"])
-        assert mark in json.dumps(document["notes"])

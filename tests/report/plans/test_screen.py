@@ -175,7 +175,7 @@ def test_every_form_has_the_same_lines() -> None:
     ]
 
 
-def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be() -> None:
+def test_the_confidence_that_is_not_reached_is_said_first_and_in_its_line() -> None:
     plan = replace(sized(UNSURE), tail=replace(TAIL, confidence=0.8, other=None))
     text = terminal(screen((plan,)))
     words = " ".join(text.split())
@@ -189,9 +189,6 @@ def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be
     assert quiet_lines((plan,))[0].startswith("Nothing that was asked for reaches 80%")
     nothing = replace(plan, tail=replace(TAIL, confidence=0.8, other=None, relaxed=None))
     assert "at any load; it takes a limit above 61.2 ms." in " ".join(terminal(screen((nothing,))).split())
-
-
-def test_a_higher_confidence_that_nothing_reaches_is_part_of_the_line_of_confidence() -> None:
     assert confidence_text(replace(sized(), tail=TAIL)) == (
         "87% probability of meeting the limits (80% asked); systems for 50%: 4, 80%: 5; no number of them reaches 95%: with steps 38% "
         "slower, TPOT p95 61.2 ms > 50 ms at any load; TP 8 reaches it with 11 × dgx-h100 (88 GPUs), a limit of 60 ms with "
@@ -210,20 +207,9 @@ def test_the_peak_names_every_limited_statistic_beside_its_limit_and_the_mean_of
     assert "TTFT" not in at_peak_text(unmeasured, limits)
 
 
-@pytest.mark.parametrize(
-    ("share", "text"), [(0.949, "94%"), (0.8, "80%"), (0.9951, "over 99%"), (0.99, "99%"), (0.004, "under 1%"), (0.29, "29%")]
-)
-def test_a_chance_is_never_rounded_up(share: float, text: str) -> None:
-    assert chance_text(share) == text
-
-
-def swing(name: str, systems: int | None, exact: float | None, gpus: int = 0) -> Swing:
-    low = Changed(change=-0.2, systems=1, systems_exact=0.5, deployment=None, reason=None)
-    high = Changed(change=0.2, systems=systems, systems_exact=exact, gpus=gpus, deployment=OTHER, reason=None)
-    return Swing(input=name, low=low, high=high)  # type: ignore[arg-type]
-
-
-def test_the_risk_is_read_off_the_sensitivity_in_systems_or_where_these_differ_in_gpus() -> None:
+def test_what_a_chance_and_the_risk_say() -> None:
+    for share, text in [(0.949, "94%"), (0.8, "80%"), (0.9951, "over 99%"), (0.99, "99%"), (0.004, "under 1%"), (0.29, "29%")]:
+        assert chance_text(share) == text
     calm = Sensitivity(systems=2, systems_exact=1.5, swings=(swing("isl", 2, 1.6), swing("rate", 2, 1.8)), relaxed=None)
     assert riskiest_text(calm) == "no input 20% higher takes more GPUs; more requests come nearest (1.80 systems exactly)"
     moved = replace(calm, swings=(*calm.swings, swing("osl", 4, 3.2)))
@@ -232,6 +218,12 @@ def test_the_risk_is_read_off_the_sensitivity_in_systems_or_where_these_differ_i
     assert riskiest_text(dead) == "with 20% slower steps nothing meets the limits"
     racks = replace(calm, swings=(swing("isl", 2, 1.6, gpus=16), swing("osl", 1, 0.4, gpus=72)))
     assert riskiest_text(racks, 8) == "with 20% longer answers it takes 72 GPUs of h100-sxm-80gb in place of 16"
+
+
+def swing(name: str, systems: int | None, exact: float | None, gpus: int = 0) -> Swing:
+    low = Changed(change=-0.2, systems=1, systems_exact=0.5, deployment=None, reason=None)
+    high = Changed(change=0.2, systems=systems, systems_exact=exact, gpus=gpus, deployment=OTHER, reason=None)
+    return Swing(input=name, low=low, high=high)  # type: ignore[arg-type]
 
 
 def test_the_router_is_worth_what_a_plain_service_would_need() -> None:

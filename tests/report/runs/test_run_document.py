@@ -84,9 +84,6 @@ def test_the_two_numbers_of_the_course_are_the_slopes_that_were_put_in(tmp_path:
     assert "ms of TTFT per 1,000 prompt tokens" in text
     drift = next(line for line in text.splitlines() if "the drift" in line)
     assert float(drift.split()[0]) == pytest.approx(example_run.GAP_SLOPE, rel=0.05)  # a bin of the histogram is 1 % wide
-
-
-def test_positions_of_gaps_know_where_outputs_end() -> None:
     assert list(positions_of_gaps(np.array([50, 50]))[:6]) == [1, 2.5, 5.5, 11.5, 23.5, 40.5]
     assert positions_of_gaps(np.array([40, 50]))[5] == np.mean([*range(32, 40), *range(32, 50)])
     assert positions_of_gaps(np.array([40]))[7] == (128 + 255) / 2

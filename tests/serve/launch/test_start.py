@@ -89,12 +89,6 @@ def test_a_plan_that_cannot_run_here_is_refused_by_name(
         start(machine, plan=saved(plan), checkpoint=DENSE_CHECKPOINT, **asked)
 
 
-def test_a_model_that_does_not_fit_is_refused(saved: Callable[[Plan], Path]) -> None:
-    plan = changed(dense(), model="llama-3.1-405b")
-    with pytest.raises(DoesNotFit):
-        start(of(), plan=saved(plan), checkpoint="a/b")
-
-
 def test_a_drafter_must_be_named(saved: Callable[[Plan], Path]) -> None:
     plan = dense()
     words = '--speculative-config={"method":"eagle","model":"{drafter}","num_speculative_tokens":3}'

@@ -76,6 +76,7 @@ def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
     assert told == ["engine ended with exit code 137; it is started again"]
 
 
+@pytest.mark.live
 def test_the_pause_before_a_restart_doubles(tmp_path: Path) -> None:
     """Three fleets at most: on a machine that does other things the first start may take as long as the pauses."""
     assert any(third > first + 0.2 for first, _, third in (pauses(tmp_path / name) for name in ("first", "second", "third")))
@@ -90,6 +91,7 @@ def pauses(folder: Path) -> list[float]:
     return [after - before for before, after in itertools.pairwise(told[:4])]
 
 
+@pytest.mark.live
 def test_a_stubborn_program_and_what_it_started_are_killed(tmp_path: Path) -> None:
     with Supervisor([program(kind="stubborn")], tmp_path, grace_s=0.3) as fleet:
         fleet.wait_until_ready(timeout_s=20)
@@ -119,6 +121,7 @@ with Supervisor([program()], Path({str(tmp_path)!r}), grace_s=0.5) as fleet:
     assert until(lambda: not runs(pid))
 
 
+@pytest.mark.live
 def test_a_guard_that_is_killed_takes_its_program_along(tmp_path: Path) -> None:
     with Supervisor([program()], tmp_path) as fleet:
         child = fleet.children[0]

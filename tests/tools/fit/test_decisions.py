@@ -14,16 +14,10 @@ CURVE = [("curve", clients, 2.0 * clients, 1.6 * clients) for clients in (4.0, 8
 def test_a_decision_is_the_predicted_load_inside_a_limit_over_the_measured_one() -> None:
     assert decisions(CURVE) == pytest.approx([1.25] * 6)
     assert decisions(CURVE[:2]) == []
-
-
-def test_a_plan_counts_on_longer_times_than_predicted() -> None:
     found = decided(CURVE, [1.25] * len(CURVE))
     assert (found["decisions"], found["median"], found["near"], found["too much"]) == (6, 1.25, 0.0, 100.0)
     assert (found["sure median"], found["sure too much"]) == (1.0, 0.0)
     assert decided(CURVE[:2], [1.0, 1.0]) == {"decisions": 0}
-
-
-def test_how_much_longer_depends_on_what_was_measured() -> None:
     known = Regime(load="light", mix="output", family="moe", current=True)
     unseen = Regime(load="light", mix="output", family="moe", current=True, known_model=False)
     assert 1.0 < surely(known) < surely(unseen)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,11 @@ import pytest
 
 from tonnage.evidence.rows import LoadedRows, StaticRows, errors, robust
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import find_gpu
 from tools.fit.data import CURVE, FILES, curve_rows
 from tools.fit.fit import CALIBRATED, shipped_form
 from tools.fit.fitting import mape
 from tools.fit.folds import held_out_folds
-from tools.fit.formats import FORMATS, kernel_shares
+from tools.fit.formats import FORMATS
 from tools.fit.solving import rounded, solve
 from tools.fit.terms import CURRENT, NIM, STATIC, TIED, Layout, constants, layout
 
@@ -60,11 +58,6 @@ def moved() -> tuple[Layout, np.ndarray]:
     return found, found.start + signs * found.spread
 
 
-def test_odd_rows_count_linearly() -> None:
-    assert robust(np.array([0.01, -0.01])) == pytest.approx([0.01, -0.01], rel=1e-3)
-    assert robust(np.array([100.0]))[0] ** 2 == pytest.approx(2 * 100, rel=0.02)
-
-
 def test_the_start_is_the_priors_and_ties_hold(moved: tuple[Layout, np.ndarray]) -> None:
     found, truth = moved
     terms = found.terms(found.start)
@@ -75,6 +68,8 @@ def test_the_start_is_the_priors_and_ties_hold(moved: tuple[Layout, np.ndarray])
         assert other[CURRENT][term] == other[STATIC][term]
     assert {n.split(".")[1] for n in np.array(found.names)[found.only(NIM)]} == {NIM}
     assert not any(n.startswith(f"engines.{NIM}.") for n in np.array(found.names)[found.free((STATIC,))])
+    assert robust(np.array([0.01, -0.01])) == pytest.approx([0.01, -0.01], rel=1e-3)
+    assert robust(np.array([100.0]))[0] ** 2 == pytest.approx(2 * 100, rel=0.02)
 
 
 def test_predictions_of_the_fit_are_those_of_the_simulator(moved: tuple[Layout, np.ndarray]) -> None:
@@ -113,19 +108,21 @@ def test_the_fit_finds_terms_again_that_made_the_data(moved: tuple[Layout, np.nd
     assert hopper[1] == pytest.approx(hopper[0], rel=0.1)
 
 
-def test_the_curve_is_the_example(tmp_path: Path) -> None:
+def test_what_ships_is_what_the_fit_gives(tmp_path: Path, moved: tuple[Layout, np.ndarray]) -> None:
     example = Path(__file__).resolve().parents[3] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
     lines = [line.split(",") for line in example.read_text().splitlines()[1:]]
     assert [(int(line[6]), float(line[7]), float(line[8])) for line in lines] == [point[:3] for point in CURVE]
     assert errors(LoadedRows(curve_rows()), shipped())["requests_s"].shape == (10,)
-
-
-def test_shipped_numbers_have_four_digits_and_an_origin(moved: tuple[Layout, np.ndarray]) -> None:
     found, truth = moved
     form = shipped_form(found.terms(truth), dict.fromkeys(FILES.values(), 5))
     assert form["shared"]["norm"] == float(f"{found.terms(truth)['shared']['norm']:.4g}")
     assert json.loads(json.dumps(form)) == form
     assert "5 rows of nim_inflight.csv" in form["origins"]["rows"][NIM]
+    assert constants()["formats"] == FORMATS
+    terms = shipped()
+    assert set(terms["formats"]) == set(FORMATS)
+    for name in terms["origins"]["formats"]:  # what a fit has moved has no prior's origin any more
+        assert terms["formats"][name] == rounded(FORMATS)[name]
 
 
 HELD_OUT = {
@@ -186,44 +183,3 @@ def test_a_left_out_group_of_nim_is_still_predicted() -> None:
     assert found["requests_s"] < 6
     assert found["ttft_ms"] < 12
     assert found["ttft_p95_ms"] < 14
-
-
-# The priors of formats: each with its source, and those of kernels as the tables of measured matrix products give them.
-
-
-def test_the_fit_writes_them() -> None:
-    assert constants()["formats"] == FORMATS
-    terms = shipped()
-    assert set(terms["formats"]) == set(FORMATS)
-    for name in terms["origins"]["formats"]:  # what a fit has moved has no prior's origin any more
-        assert terms["formats"][name] == rounded(FORMATS)[name]
-
-
-def tables() -> Path | None:
-    """The measured matrix products in the installed wheel aiconfigurator-core."""
-    spec = find_spec("aiconfigurator_core")
-    places = [] if spec is None else list(spec.submodule_search_locations or ())
-    return next((found for place in places if (found := Path(place) / "systems" / "data").is_dir()), None)
-
-
-TABLES = tables()
-
-
-@pytest.mark.accuracy
-@pytest.mark.skipif(TABLES is None, reason="needs the wheel aiconfigurator-core")
-@pytest.mark.parametrize(
-    ("dtype", "name", "arithmetic", "weight_bytes"),
-    [("int8_wo", "int8-wo", "fp16", 1.0), ("int4_wo", "int4-wo", "fp16", 0.5), ("sq", "int8-sq", "int8", 1.0)],
-)
-def test_shares_on_a100_are_those_of_measured_kernels(dtype: str, name: str, arithmetic: str, weight_bytes: float) -> None:
-    gpu = find_gpu("a100-sxm-80gb")
-    file = TABLES / "a100_sxm" / "gemm" / "trtllm" / "1.0.0" / "gemm_perf.parquet"
-    bandwidth = gpu.memory_bandwidth_gb_s * 1e9
-    rate, rate_16 = gpu.flops(arithmetic), gpu.flops("fp16")
-    compute, memory = kernel_shares(file, dtype=dtype, rate=rate, weight_bytes=weight_bytes, rate_16=rate_16, bandwidth=bandwidth)
-    assert compute == pytest.approx(FORMATS[name]["compute"], abs=0.01)
-    if name == "int4-wo":  # the prior lies between this and Marlin's
-        assert memory == pytest.approx(0.57, abs=0.01)
-        assert memory < FORMATS[name]["memory"] < 0.9
-    else:
-        assert memory == pytest.approx(FORMATS[name]["memory"], abs=0.01)

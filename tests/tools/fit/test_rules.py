@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -31,9 +31,8 @@ def read(folder: Path, text: str) -> Rules:
     return read_rules(file, Rules)
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
+def test_conditions_and_formulas() -> None:
+    for where, expected in [
         ({}, True),
         ({"model": ["qwen", "kimi"], "tp": 8}, True),
         ({"model": "kimi", "tp": 4}, False),
@@ -47,23 +46,11 @@ def read(folder: Path, text: str) -> Rules:
         ({"isl": {"above": "=clients * 20"}}, False),
         ([{"tp": 4}, {"tp": 8}], True),
         ([{"tp": 4}, {"tp": 2}], False),
-    ],
-)
-def test_conditions(where: Any, expected: bool) -> None:
-    assert holds(where, COLUMNS) is expected
-
-
-@pytest.mark.parametrize(
-    ("formula", "worth"),
-    [
-        ("=(clients + isl + 127) // 64 * 64", 1152),
-        ("=max(isl - 999, 4)", 4),
-        ("=ceil(isl / tp)", 125),
-    ],
-)
-def test_formulas(formula: str, worth: int) -> None:
-    assert valued(formula, COLUMNS) == worth
-    assert valued(formula[1:], COLUMNS) == formula[1:]
+    ]:
+        assert holds(where, COLUMNS) is expected
+    for formula, worth in [("=(clients + isl + 127) // 64 * 64", 1152), ("=max(isl - 999, 4)", 4), ("=ceil(isl / tp)", 125)]:
+        assert valued(formula, COLUMNS) == worth
+        assert valued(formula[1:], COLUMNS) == formula[1:]
 
 
 def test_later_rules_see_and_replace_what_earlier_ones_set(tmp_path: Path) -> None:
@@ -81,6 +68,15 @@ rows:
     )
     assert settings(rules.rows, COLUMNS) == {"budget": 1100, "stream": 1, "tp": 1, "dp": 8}
     assert settings(rules.rows, COLUMNS | {"clients": 1, "tp": 2}) == {"budget": 100, "stream": 1}
+    for text, says in [
+        ("rows: [{where: {}, sets: {a: 1}}]", "made.yaml: rows.0."),
+        ("rows: [{where: {tp: {over: 8}}, set: {a: 1}}]", "'over' is no condition; write one of not, starts"),
+        ('rows: [{where: {}, set: {a: "=tp ** 2"}}]', "made.yaml: '=tp ** 2' is no formula: 'tp ** 2' is none; it may have columns"),
+        ("just words", "made.yaml: "),
+    ]:
+        with pytest.raises(DataError) as error:
+            read(tmp_path, text)
+        assert says in str(error.value)
 
 
 def test_the_first_reason_counts_and_names_its_columns() -> None:
@@ -95,21 +91,6 @@ def test_the_first_reason_counts_and_names_its_columns() -> None:
     assert verdict_of(rules, few | {"tp": 2, "model": "qwen"}) is None
     assert verdict_of(rules, COLUMNS) == Verdict(reason="tp 8", evidence=STATED)  # what only contradicts us is the last resort
     assert verdict_of(rules, COLUMNS | {"tp": 2, "model": "qwen"}) == Verdict(reason="slow", evidence=CONTRADICTS)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("rows: [{where: {}, sets: {a: 1}}]", "made.yaml: rows.0."),
-        ("rows: [{where: {tp: {over: 8}}, set: {a: 1}}]", "'over' is no condition; write one of not, starts"),
-        ('rows: [{where: {}, set: {a: "=tp ** 2"}}]', "made.yaml: '=tp ** 2' is no formula: 'tp ** 2' is none; it may have columns"),
-        ("just words", "made.yaml: "),
-    ],
-)
-def test_what_is_no_rule_is_refused_with_its_place(text: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError) as error:
-        read(tmp_path, text)
-    assert says in str(error.value)
 
 
 def test_every_name_in_the_shipped_rules_is_in_a_catalog() -> None:

@@ -425,10 +425,9 @@ class Instance:
     def together(self, trace: Trace, instances: int, router: str) -> Requests:
         """A run of given requests on so many of the instances behind a router.
 
-        The router sees the attention ranks of an instance as separate endpoints, as behind vLLM's external load balancing, and
-        go in lockstep. Where
-        prompts share something, each instance is simulated with its cache, gives its ranks requests in turn (``serve``), and a router that
-        looks at the load chooses as it would among engines that compute what caches leave of the prompts.
+        The router sees the attention ranks of an instance as separate endpoints, as behind vLLM's external load balancing, and these go in
+        lockstep. Where prompts share something, each instance is simulated with its cache and gives its ranks requests in turn (``serve``),
+        and a router that looks at the load chooses as it would among engines that compute what caches leave of the prompts.
         """
         sharing = self.traffic.sharing
         if trace.contents is None or sharing is None:

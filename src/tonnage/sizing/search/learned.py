@@ -55,13 +55,24 @@ def _alike(one: Deployment, other: Deployment) -> tuple[bool, ...]:
     return ((a.dp > 1, a.pp > 1) == (b.dp > 1, b.pp > 1), *same)
 
 
+FORESEEN = ("tpot", "e2e")
+"""Metrics whose limits closed forms turn into a load; how steep others are where they nearly break is not known."""
+
+FURTHER = 1.3
+"""By how much another metric breaks, for the load to be too much also where an input is a fifth lower: that is as a limit 1.25 times as
+loose."""
+
+
 def most_of(one: Contender, outcome: Sized | Behind, slowdown: Slowdown) -> float:
-    """The share of what closed forms allow that a deployment carries at most.
+    """The share of what closed forms allow that a deployment carries at most, also in a question that differs little; 1 if not known.
 
     A load that breaks a limit s-fold is more than it carries where limits are s times as loose.
     """
     if isinstance(outcome, Sized):
-        return outcome.capacity.rate / one.bound(slowdown)
+        limit = None if outcome.capacity.binds is None else outcome.capacity.binds.limit
+        return outcome.capacity.rate / one.bound(slowdown) if limit is None or limit.metric in FORESEEN else 1.0
     times = max((outcome.breach.value_ms or 0.0) / outcome.breach.limit.milliseconds, 1.0)
+    if times < FURTHER and outcome.breach.limit.metric not in FORESEEN:
+        return 1.0
     looser = tuple(replace(limit, seconds=times * limit.seconds) for limit in one.question.slo)
     return outcome.requests_per_second / replace(one, question=replace(one.question, slo=looser)).bound(slowdown)

@@ -7,7 +7,6 @@ import gzip
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
@@ -15,30 +14,15 @@ from tools.fit.modern.fit import MOST_CLIENTS, MOVED, is_moved, newest, thinned
 from tools.fit.modern.layout import KINDS, modern_layout
 from tools.fit.modern.rows import select_modern
 
-LINE = {
-    "source": "inferencex-dump-2026-07-20",
-    "model": "MiniMax-M2.5",
-    "gpu": "MI355X",
-    "gpus": "4.0",
-    "tp": "4.0",
-    "ep": "1.0",
-    "dp": "1.0",
-    "engine": "vllm",
-    "engine_version": "v0.15.1 .. v0.22.0",
-    "precision": "fp8",
-    "kv_precision": "",
-    "spec_decoding": "none",
-    "isl": "1024",
-    "osl": "1024",
-    "concurrency": "64.0",
-    "ttft_ms_mean": "",
-    "ttft_ms_median": "",
-    "tpot_ms_mean": "",
-    "tpot_ms_median": "20.0",
-    "output_tokens_per_s": "3000.0",
-    "tier": "B",
-    "date": "2025-09-29..2026-07-18",
-}
+COLUMNS = (
+    "source,model,gpu,gpus,tp,ep,dp,engine,engine_version,precision,kv_precision,spec_decoding,isl,osl,concurrency,"
+    "ttft_ms_mean,ttft_ms_median,tpot_ms_mean,tpot_ms_median,output_tokens_per_s,tier,date"
+)
+VALUES = (
+    "inferencex-dump-2026-07-20,MiniMax-M2.5,MI355X,4.0,4.0,1.0,1.0,vllm,v0.15.1 .. v0.22.0,fp8,,none,1024,1024,64.0,"
+    ",,,20.0,3000.0,B,2025-09-29..2026-07-18"
+)
+LINE = dict(zip(COLUMNS.split(","), VALUES.split(","), strict=True))
 CLOUDRIFT = {"source": "cloudrift-deplodock", "gpu": "H200-SXM", "model": "GLM-4.6", "tp": "8.0", "date": "2026-01"}
 
 
@@ -51,66 +35,38 @@ def sample(folder: Path, *changes: dict[str, str]) -> Path:
     return file
 
 
-def test_a_point_is_a_deployment_with_the_settings_of_its_run(tmp_path: Path) -> None:
-    (row,) = select_modern(sample(tmp_path, {})).rows
-    assert (row["model"], row["gpu"], row["precision"], row["tp"], row["itl_ms"]) == ("minimax-m2.5", "mi355x", "fp8+kv-fp16", 4, 20.0)
-    assert (row["budget"], row["slots"], row["stream"]) == (2048, 64, 20)
-
-
-@pytest.mark.parametrize(
-    ("change", "precision"),
-    [
+def test_formats_and_presets_are_those_of_the_run(tmp_path: Path) -> None:
+    for change, precision in [
         ({"precision": "fp4"}, "mxfp4+kv-fp16"),
         ({"precision": "fp4", "gpu": "B200-SXM"}, "nvfp4+experts+kv-fp16"),
         ({"precision": "fp4", "gpu": "B200-SXM", "kv_precision": "fp8"}, "nvfp4+experts+kv-fp8"),
         ({"model": "DeepSeek-V4-Pro", "precision": "fp8", "gpu": "H200-SXM", "tp": "8.0"}, "mxfp4+rest-fp8+kv-fp16"),
         ({"model": "DeepSeek-R1", "engine": "sglang", "tp": "8.0"}, "fp8+kv-fp8"),
         ({"model": "Kimi-K2.5", "precision": "int4", "tp": "8.0"}, "int4-g32+experts+kv-fp16"),
-    ],
-)
-def test_formats_are_those_of_the_checkpoints(tmp_path: Path, change: dict[str, str], precision: str) -> None:
-    (row,) = select_modern(sample(tmp_path, change)).rows
-    assert row["precision"] == precision
-
-
-@pytest.mark.parametrize(
-    ("change", "preset"),
-    [
+    ]:
+        (row,) = select_modern(sample(tmp_path, change)).rows
+        assert row["precision"] == precision
+    for change, preset in [
         ({}, "vllm-0.32"),
         (CLOUDRIFT, "vllm-0.12"),
         (CLOUDRIFT | {"date": "2026-03-09"}, "vllm-0.19"),
         ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "2025-12-15"}, "tensorrt-llm-1.1"),
         ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "20260522"}, "tensorrt-llm-1.2"),
-    ],
-)
-def test_a_run_of_a_known_day_has_the_preset_of_its_version(tmp_path: Path, change: dict[str, str], preset: str) -> None:
-    (row,) = select_modern(sample(tmp_path, change)).rows
-    assert find_engine(row["engine"]).name == preset
+    ]:
+        (row,) = select_modern(sample(tmp_path, change)).rows
+        assert find_engine(row["engine"]).name == preset
 
 
-def test_what_is_left_out_is_counted_by_reason(tmp_path: Path) -> None:
-    known = {"source": "aiconfigurator-silicon(db-dump/2026-04-27)"}
-    found = select_modern(sample(tmp_path, {}, {"spec_decoding": "mtp"}, known, {"model": "Kimi-K2.5", "precision": "bf16", "tp": "1.0"}))
-    assert len(found.rows) == 1
-    assert sorted(found.left_out.values()) == [1, 1, 1]
-    assert found.evidence == {"stated-by-source": 1, "measured-twice": 1, "only-contradicts-us": 1}
-    assert any("multi-token" in reason for reason in found.left_out)
-    assert any("known to the fit" in reason for reason in found.left_out)
-
-
-def test_few_points_of_a_deployment_are_read(tmp_path: Path) -> None:
+def test_the_newest_run_of_a_configuration_counts_and_few_points_of_a_deployment(tmp_path: Path) -> None:
+    day = {"concurrency": "8", "source": "inferencex-app"}
+    dated = [day | {"date": "20260301", "tpot_ms_mean": "9"}, day | {"date": "20260501", "tpot_ms_mean": "7"}]
+    rows = newest(select_modern(sample(tmp_path, *dated, {"concurrency": "8", "tpot_ms_mean": "11"})).rows)
+    assert [(row["engine"], row["itl_ms"]) for row in rows] == [("vllm", 11.0), ("vllm-0.19", 7.0)]  # another version is another curve
     many = [{"concurrency": str(clients)} for clients in range(1, 40)]
     rows = select_modern(sample(tmp_path, *many, {"concurrency": "2048"})).rows
     assert len(thinned(rows, 5)) == 5
     assert all(row["concurrency"] <= MOST_CLIENTS for row in thinned(rows, 100))
     assert thinned(rows, 5) == thinned(rows, 5)
-
-
-def test_of_each_configuration_and_load_the_newest_run_counts(tmp_path: Path) -> None:
-    day = {"concurrency": "8", "source": "inferencex-app"}
-    dated = [day | {"date": "20260301", "tpot_ms_mean": "9"}, day | {"date": "20260501", "tpot_ms_mean": "7"}]
-    rows = newest(select_modern(sample(tmp_path, *dated, {"concurrency": "8", "tpot_ms_mean": "11"})).rows)
-    assert [(row["engine"], row["itl_ms"]) for row in rows] == [("vllm", 11.0), ("vllm-0.19", 7.0)]  # another version is another curve
 
 
 def test_terms_of_the_stage_move_no_older_model_on_other_gpus(tmp_path: Path) -> None:

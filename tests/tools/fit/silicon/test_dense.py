@@ -45,27 +45,6 @@ MAX = NVIDIA | {
 }
 
 
-def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
-    trtllm = MAX | {"backend": "trtllm", "system": "h200_sxm"}
-    own_8b = NVIDIA | {"backend": "trtllm", "model_path": "meta-llama/Llama-3.1-8B-Instruct"}
-    held_back = trtllm | {"osl": "1024"}
-    lines = (NVIDIA, MAX, trtllm, trtllm | {"system": "b200_sxm"}, own_8b, held_back, held_back | {"tp_size": "8"})
-    rows = select(sample(tmp_path, *lines)).rows
-    assert [row["precision"] for row in rows] == ["bf16", "fp8", "fp8", "fp8", "bf16", "fp8", "fp8"]
-    assert [row["spread"] for row in rows] == [0.0, 0.2, 0.2, 0.2, 0.0, 0.2, 0.2]
-    assert [row["budget"] for row in rows] == [1024 + 16, 8192, 16384, 16384, 1024 + 16, 16384, 16384]
-    assert [row["slots"] for row in rows] == [16, 16, 2048, 2048, 15, 2048, 2048]
-    assert [row.get("kv_fraction") for row in rows] == [None] * 4 + [0.8, None, None]
-    assert [row["ttft_ms"] for row in rows] == [189.6] * 7
-    knobs = [point.deployment.knobs for point in SiliconRows(rows).points]
-    assert [(k.batch_wait_steps, k.batch_wait_ratio) for k in knobs] == [(0, 0.0)] * 5 + [(20, 0.9), (0, 0.0)]
-    assert [k.stream_interval for k in knobs] == [1, 1, 10, 10, 1, 10, 10]
-    assert [k.overlap_schedule for k in knobs] == [False, True, True, True, False, True, True]
-    assert [k.graph_tokens for k in knobs] == [512, 512, 0, 0, 0, 0, 0]
-    engines = [read_point(row).deployment.engine for row in rows]
-    assert engines == [VLLM_012, VLLM_010, TRTLLM, TRTLLM, "tensorrt-llm-1.0", TRTLLM, TRTLLM]
-
-
 def made_up(terms: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Rows whose measured values are what the terms predict."""
     lines = [
@@ -112,10 +91,6 @@ def test_an_engine_called_in_process_spends_per_sequence_what_the_last_measured_
     alone = engines["tensorrt-llm-0.15"]["sequence_s"]
     assert own["sequence_s"] - own["response_s"] == pytest.approx(alone, rel=2e-3)  # of terms rounded to four digits
     assert "response_s" not in engines[VLLM]
-
-
-def test_no_engine_called_in_process_spends_less_than_nothing_per_sequence() -> None:
-    """Of experts whose steps hide the host, nothing is taken off; of dense models, what lies above the in-process engine."""
     own = shipped()["engines"][TRTLLM]
     alone = own["sequence_s"] - own["response_s"]
     for model, least in (("llama-3.1-8b", alone), ("mixtral-8x7b", 0.0), ("gpt-oss-120b", 0.0)):
@@ -124,34 +99,6 @@ def test_no_engine_called_in_process_spends_less_than_nothing_per_sequence() -> 
         kept = found.in_process.coefficients[HOST_SEQUENCE]
         assert kept == pytest.approx(min(found.coefficients[HOST_SEQUENCE], alone))
         assert kept >= least
-
-
-def test_earlier_versions_of_vllm_have_its_terms_but_for_what_is_known_to_have_changed() -> None:
-    """Asynchronous scheduling is the default from 0.14 on, and in 0.10 attention on Hopper got little from an 8-bit cache."""
-    layout = silicon_layout(shipped())
-    engines = layout.terms(layout.start)["engines"]
-    for earlier, own in EARLIER.items():
-        assert engines[earlier] == engines[VLLM] | {term: pytest.approx(prior[0]) for term, prior in own.items()}
-    d = read_point(
-        {"model": "llama-3.1-8b", "gpu": "h100", "precision": "bf16", "tp": 1, "isl": 9, "osl": 9, "concurrency": 1, "engine": VLLM}
-    )
-    found = {
-        (engine, gpu): resolve(layout.terms(layout.start), d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), engine)
-        for engine in (VLLM, VLLM_010, VLLM_012)
-        for gpu in ("h100", "b200", "b300")
-    }
-    for gpu in ("h100", "b200", "b300"):
-        assert found[VLLM_012, gpu].host.step_s - found[VLLM, gpu].host.step_s == pytest.approx(0.46e-3)
-        assert found[VLLM_010, gpu].host.step_s == found[VLLM, gpu].host.step_s
-    kv = {of: terms.attention[0].kv_bandwidth for of, terms in found.items()}
-    assert kv[VLLM_010, "h100"] < 0.8 * kv[VLLM, "h100"]
-    assert kv[VLLM_010, "b200"] == kv[VLLM, "b200"] > kv[VLLM, "h100"]
-    moved = layout.start.copy()
-    moved[layout.names.index(f"{VLLM_010}.launch_layer_blackwell")] += 0.5
-    slower = layout.terms(moved)
-    for gpu, factor in (("h100", 1.0), ("b200", np.exp(0.5)), ("b300", np.exp(0.5))):
-        launch_s = resolve(slower, d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), VLLM_010).host.launch_s
-        assert launch_s == pytest.approx(found[VLLM_010, gpu].host.launch_s * factor)
 
 
 def test_all_reduces_of_tensorrt_llm_1_1_are_one_shot_up_to_128_tokens() -> None:
@@ -176,10 +123,34 @@ def test_all_reduces_of_tensorrt_llm_1_1_are_one_shot_up_to_128_tokens() -> None
         assert batch_seconds(c, 128, 1) <= batch_seconds(c, 129, 1)
 
 
-def test_the_front_end_of_an_earlier_version_is_that_of_the_engine() -> None:
+def test_earlier_versions_of_vllm_have_its_terms_but_for_what_is_known_to_have_changed() -> None:
     layout = silicon_layout(shipped()).streaming({VLLM_010: 80e-6})
     engines = layout.terms(layout.start)["engines"]
     assert engines[VLLM]["stream_s"] == engines[VLLM_010]["stream_s"] == engines[VLLM_012]["stream_s"] == 80e-6
+    layout = silicon_layout(shipped())
+    engines = layout.terms(layout.start)["engines"]
+    for earlier, own in EARLIER.items():
+        assert engines[earlier] == engines[VLLM] | {term: pytest.approx(prior[0]) for term, prior in own.items()}
+    d = read_point(
+        {"model": "llama-3.1-8b", "gpu": "h100", "precision": "bf16", "tp": 1, "isl": 9, "osl": 9, "concurrency": 1, "engine": VLLM}
+    )
+    found = {
+        (engine, gpu): resolve(layout.terms(layout.start), d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), engine)
+        for engine in (VLLM, VLLM_010, VLLM_012)
+        for gpu in ("h100", "b200", "b300")
+    }
+    for gpu in ("h100", "b200", "b300"):
+        assert found[VLLM_012, gpu].host.step_s - found[VLLM, gpu].host.step_s == pytest.approx(0.46e-3)
+        assert found[VLLM_010, gpu].host.step_s == found[VLLM, gpu].host.step_s
+    kv = {of: terms.attention[0].kv_bandwidth for of, terms in found.items()}
+    assert kv[VLLM_010, "h100"] < 0.8 * kv[VLLM, "h100"]
+    assert kv[VLLM_010, "b200"] == kv[VLLM, "b200"] > kv[VLLM, "h100"]
+    moved = layout.start.copy()
+    moved[layout.names.index(f"{VLLM_010}.launch_layer_blackwell")] += 0.5
+    slower = layout.terms(moved)
+    for gpu, factor in (("h100", 1.0), ("b200", np.exp(0.5)), ("b300", np.exp(0.5))):
+        launch_s = resolve(slower, d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), VLLM_010).host.launch_s
+        assert launch_s == pytest.approx(found[VLLM_010, gpu].host.launch_s * factor)
 
 
 def test_fp8_by_blocks_reaches_less() -> None:

@@ -1,80 +1,32 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from tests.silicon_sample import sample
-from tonnage import api
 from tonnage.evidence.rows import errors
 from tonnage.perf.terms import resolve
 from tonnage.perf.terms_file import shipped
-from tonnage.report.scored import scored
-from tonnage.report.writers.terminal import terminal
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
 from tools.fit.silicon.moe import OLDER, moe_layout, preset, solve_moe
-from tools.fit.silicon.moe_rows import degrees, select_moe
+from tools.fit.silicon.moe_rows import degrees
 from tools.fit.silicon.silicon_rows import SiliconRows
-from tools.fit.silicon.table import silicon_table
-
-SPLIT = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
-
-
-def line(split: tuple[int, int, int, int] = (8, 1, 8, 1), dump: str = "2026-03-25.csv", **changed: str) -> dict[str, str]:
-    day = changed.pop("day", "2026-03-01")
-    clients = changed.get("clients", "16")
-    found = {
-        "mode": "agg",
-        "model_path": "MiniMaxAI/MiniMax-M2.5",
-        "system": "h200_sxm",
-        "backend": "vllm",
-        "backend_version": "0.18.0",
-        "precision": "fp8",
-        "batch_size": changed.pop("clients", "16"),
-        "isl": "1024",
-        "osl": "1024",
-        "pp_size": "1",
-        "silicon_data_source": f"source_file={dump}; silicon_concurrency={clients}; measured={day}",
-        "silicon_ttft_ms": "100.5",
-        "silicon_tpot_ms": "12.5",
-    }
-    return found | {name: str(n) for name, n in zip(SPLIT, split, strict=True)} | changed
 
 
 @pytest.mark.parametrize(
-    ("split", "dump", "ran"),
+    ("split", "source", "ran"),
     [
-        ((64, 1, 8, 8), "2026-04-06.csv", (8, 1, 8)),
-        ((1, 64, 8, 8), "2026-04-06.csv", (1, 8, 8)),
-        ((4, 4, 1, 16), "2026-04-06.csv", (4, 1, 4)),
-        ((2, 2, 1, 4), "db", (2, 1, 2)),
-        ((4, 1, 2, 2), "2026-03-25.csv", (4, 1, 2)),
+        ((64, 1, 8, 8), "source_file=2026-04-06.csv", (8, 1, 8)),
+        ((1, 64, 8, 8), "source_file=2026-04-06.csv", (1, 8, 8)),
+        ((4, 4, 1, 16), "source_file=2026-04-06.csv", (4, 1, 4)),
+        ((2, 2, 1, 4), "db-dump/2026-04-27", (2, 1, 2)),
+        ((4, 1, 2, 2), "source_file=2026-03-25.csv", (4, 1, 2)),
     ],
 )
-def test_degrees_are_those_that_ran(split: tuple[int, int, int, int], dump: str, ran: tuple[int, int, int]) -> None:
-    changed = {"silicon_data_source": "db-dump/2026-04-27; silicon_concurrency=16"} if dump == "db" else {}
-    assert degrees(line(split, dump, **changed)) == ran
-
-
-def test_what_only_contradicts_us_is_scored_apart(tmp_path: Path) -> None:
-    """gpt-oss of 2025-11-02 is used again; runs that nothing but the predictions speaks against are scored, and not fitted."""
-    gpt_oss = {"model_path": "openai/gpt-oss-120b", "precision": "fp4", "system": "h100_sxm", "clients": "4"}
-    untuned = line(model_path="Qwen/Qwen3-235B-A22B-FP8", clients="4", silicon_tpot_ms="40")
-    waiting = line(**gpt_oss, day="2025-12-05", silicon_ttft_ms="20000")
-    file = sample(tmp_path, line(**gpt_oss, day="2025-11-02"), waiting, untuned, line(silicon_ttft_ms=""))
-    chosen = select_moe(file)
-    assert [row["model"] for row in chosen.rows] == ["gpt-oss-120b"]
-    assert [row["why"] for row in chosen.unexplained] == ["fewer slots than clients, not said", "no tuned kernel"]
-    report = api.score(silicon_table(file))
-    apart = report.apart["unexplained"]
-    assert (report.rows, apart.rows, apart.overall["itl_ms"].n) == (1, 2, 2)
-    assert apart.overall["itl_ms"].mape > 5
-    assert "2 rows that only contradict the predictions" in apart.remarks[0]
-    assert "By evidence: 2 only-contradicts-us, 1 stated-by-source" in report.remarks[1]
-    assert "Apart: unexplained\n2 of 2 rows predicted" in terminal(scored(report))
+def test_degrees_are_those_that_ran(split: tuple[int, int, int, int], source: str, ran: tuple[int, int, int]) -> None:
+    line = dict(zip(("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"), map(str, split), strict=True))
+    assert degrees(line | {"silicon_data_source": f"{source}; silicon_concurrency=16"}) == ran
 
 
 Row = dict[str, object]
