@@ -56,10 +56,11 @@ PLANNERS = """\
 
 How many requests may be in flight before a token takes too long? Every measured curve (one deployment, one pair of lengths, three loads or
 more) answers for the limits of 10, 15, 20, 30, 40, 60 and 80 ms that it crosses. The table has the predicted number over the measured one:
-its median, the share that is within 20 %, and the share that promises over 10 % too much. A plan does not count on the predicted
-times: at its usual confidence of 80 % it takes them to be longer, by what the errors of such predictions ask for
-([intervals.md](intervals.md#confidence-of-a-plan)). The last two columns have what it then promises. Models and GPUs of 2026 were left
-out of the fit for it, one by one.
+its median, the share that is within 20 %, and the share that promises over 10 % too much. "At the right level" is the share within 20 %
+after one factor for each model, GPU, engine and format, which makes the median of its times right: what a measurement of your own gives.
+A plan does not count on the predicted times: at its usual confidence of 80 % it takes them to be longer, by what the errors of such
+predictions ask for ([intervals.md](intervals.md#confidence-of-a-plan)). The last two columns have what it then promises. Models and GPUs
+of 2026 were left out of the fit for it, one by one.
 
 <!-- decisions -->
 {decisions}

@@ -39,6 +39,10 @@ Not explained, and in the tables all the same:
 - DeepSeek V4 Pro on vLLM for AMD (nightly images, 32 points) takes more than twice as long a token as on SGLang or ATOM under the same load
   on MI355X. In an early image of SGLang for MI355X, at TP 8 in FP8 (six points), a token takes 11 to 21 times as long as in the later ones
   in FP4.
+- AMD: SGLang's medians of outputs of 8,192 tokens, from before April 2026, take up to 2.4 times as long a token as predicted for the newest
+  version (GLM-5 on eight MI355X: 56 ms for four clients, 23 predicted). They count as SGLang 0.5, which makes up for a part. Beyond that,
+  models, engines and formats are off by a level each, more than on NVIDIA, and no term that they share makes up for it
+  ([fit.md](fit.md#models-and-accelerators-of-2026)); "at the right level" in the first table shows what a measurement of one would.
 - MI300X: MiniMax M2.5 at four clients takes 4 to 5 ms longer a token on four GPUs than on two, and FP8 by blocks is slow in all three
   models. No point of MI355X shows either, so MI300X left out comes out too fast.
 - GLM-4.5-Air and GLM-4.6 (cloudrift, vLLM 0.11 to 0.14, an 8-bit cache) take 4 to 35 ms a token longer than predicted with prompts and

@@ -69,25 +69,39 @@ def _most(clients: Sequence[float], times: Sequence[float], limit: float) -> flo
     return float(clients[low] * (clients[high] / clients[low]) ** share)
 
 
-def decided(loads: Sequence[Load], longer: Sequence[float]) -> dict[str, float]:
+def decided(loads: Sequence[Load], longer: Sequence[float], kinds: Sequence[Hashable] = ()) -> dict[str, float]:
     """How many decisions there are, their median, and the shares that are near and that promise too much, in percent.
 
     Args:
         loads: measured rows.
         longer: factors on their predicted times, with which these are what a plan counts on at its usual confidence.
+        kinds: what each row is of, to tell which decisions are near once one factor for each kind has set its median right.
     """
     values = np.array(decisions(loads))
     if not values.size:
         return {"decisions": 0}
     sure = np.array(decisions([(*row[:3], row[3] * factor) for row, factor in zip(loads, longer, strict=True)]))
-    return {
+    found = {
         "decisions": values.size,
         "median": round(float(np.median(values)), 2),
-        "near": round(100 * float(np.mean(np.abs(values - 1.0) <= WITHIN)), 0),
+        "near": _near(values),
         "too much": _too_much(values),
         "sure median": round(float(np.median(sure)), 2),
         "sure too much": _too_much(sure),
     }
+    return found | ({"near at level": _near(np.array(decisions(_at_level(loads, kinds))))} if kinds else {})
+
+
+def _at_level(loads: Sequence[Load], kinds: Sequence[Hashable]) -> list[Load]:
+    """The rows with predicted times that are right in the median of each kind."""
+    ratios: dict[Hashable, list[float]] = defaultdict(list)
+    for (_, _, measured, predicted), kind in zip(loads, kinds, strict=True):
+        ratios[kind].append(measured / predicted)
+    return [(*row[:3], row[3] * float(np.nanmedian(ratios[kind]))) for row, kind in zip(loads, kinds, strict=True)]
+
+
+def _near(values: NDArray[np.float64]) -> float:
+    return round(100 * float(np.mean(np.abs(values - 1.0) <= WITHIN)), 0)
 
 
 def _too_much(values: NDArray[np.float64]) -> float:

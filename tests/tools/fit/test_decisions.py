@@ -18,6 +18,7 @@ def test_a_decision_is_the_predicted_load_inside_a_limit_over_the_measured_one()
     assert (found["decisions"], found["median"], found["near"], found["too much"]) == (6, 1.25, 0.0, 100.0)
     assert (found["sure median"], found["sure too much"]) == (1.0, 0.0)
     assert decided(CURVE[:2], [1.0, 1.0]) == {"decisions": 0}
+    assert decided(CURVE, [1.0] * len(CURVE), ["kind"] * len(CURVE))["near at level"] == 100.0
     known = Regime(load="light", mix="output", family="moe", current=True)
     unseen = Regime(load="light", mix="output", family="moe", current=True, known_model=False)
     assert 1.0 < surely(known) < surely(unseen)

@@ -40,6 +40,9 @@ EACH, MOST_CLIENTS = 8, 1024
 CONFIGURATION = ("model", "gpu", "family", "precision", "tp", "dp", "ep", "isl", "osl", "engine")
 """What a curve is of, whatever the day of its runs; a median over many months counts as older than any run."""
 
+KIND = ("model", "gpu", "family", "format")
+"""What one measurement would set the level of."""
+
 SUBMITTED_WEIGHT = 3.0
 """What a residual of MLPerf counts: its six MI355X systems lie within 3 % of their mean, medians over versions within 12 % of a run."""
 
@@ -63,10 +66,10 @@ def newest(rows: Sequence[Row]) -> list[Row]:
 
 def thinned(rows: Sequence[Row], each: int = EACH) -> list[Row]:
     """At most ``each`` points of a model, GPU, engine and format, drawn once and for all; of each configuration its newest."""
-    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in newest(rows):
         if row["concurrency"] <= MOST_CLIENTS:
-            groups[row["model"], row["gpu"], row["family"], row["format"]].append(row)
+            groups[tuple(map(row.get, KIND))].append(row)
     found: list[Row] = []
     for group in groups.values():
         ordered = sorted(group, key=lambda row: (row["concurrency"], row["isl"], row["tp"], row["dp"]))
@@ -131,7 +134,8 @@ def decisions_of(rows: Sequence[Row], terms: Terms, without: str) -> Figures:
     curves = [tuple(map(row.get, CONFIGURATION)) for row in parts.rows]
     times = zip(parts.measured["itl_ms"].tolist(), parts.simulated("itl_ms").tolist(), strict=True)
     loads = [(curve, row["concurrency"], *both) for curve, row, both in zip(curves, parts.rows, times, strict=True)]
-    return decided(loads, [surely(regime) for regime in _regimes(parts, without)])
+    kinds = [tuple(map(row.get, KIND)) for row in parts.rows]
+    return decided(loads, [surely(regime) for regime in _regimes(parts, without)], kinds)
 
 
 def held_out_intervals(parts: ModernRows, without: str) -> list[bool | None]:

@@ -52,6 +52,7 @@ def test_formats_and_presets_are_those_of_the_run(tmp_path: Path) -> None:
         (CLOUDRIFT | {"date": "2026-03-09"}, "vllm-0.19"),
         ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "2025-12-15"}, "tensorrt-llm-1.1"),
         ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "20260522"}, "tensorrt-llm-1.2"),
+        ({"model": "GLM-5", "engine": "sglang", "tp": "8.0", "osl": "8192"}, "sglang-0.5"),
     ]:
         (row,) = select_modern(sample(tmp_path, change)).rows
         assert find_engine(row["engine"]).name == preset
