@@ -189,8 +189,10 @@ def test_sessions_stay_together_and_find_more() -> None:
 
 
 def test_a_router_remembers_whole_blocks_that_it_sent() -> None:
-    index = PrefixIndex(of_rows([[(0, 300), (1, ENDLESS)], [(0, 300), (2, ENDLESS)], [(3, ENDLESS)]]), 2)
+    almost = [(0, 2 * BLOCK_TOKENS - 1), (4, ENDLESS)]
+    index = PrefixIndex(of_rows([[(0, 300), (1, ENDLESS)], [(0, 300), (2, ENDLESS)], [(3, ENDLESS)], almost]), 2)
     assert index.matched(0, 400) == [0, 0]
     index.sent(0, 400, 1)
     assert index.matched(1, 400) == [0, 300 // BLOCK_TOKENS * BLOCK_TOKENS]
     assert index.matched(2, 400) == [0, 0]
+    assert index.matched(3, 400) == [0, BLOCK_TOKENS], "its second block ends with a token of its own"
