@@ -33,11 +33,8 @@ def year_of(count: float, prices: Prices = PRICES) -> float:
     return sum(part.usd_per_year for part in parts)
 
 
-def test_course_a_system_costs_119_000_a_year() -> None:
+def test_course_a_system_costs_119_000_a_year_572k_exact_and_595k_whole() -> None:
     assert year_of(1) == 320_000 / 4 + 3_000 + 8 * 4_500 == 119_000
-
-
-def test_course_572k_exact_and_595k_whole() -> None:
     assert round(year_of(4.806), -3) == 572_000
     assert year_of(5) == 595_000
 

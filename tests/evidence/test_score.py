@@ -35,12 +35,6 @@ ON_L40S = {"model": "llama-3.1-8b", "gpu": "l40s", "precision": "fp8", "tp": 1, 
 CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 200, "osl": 20, "concurrency": 4}
 
 
-def table(tmp_path: Path, *lines: str) -> Path:
-    file = tmp_path / "measured.csv"
-    file.write_text("\n".join(lines) + "\n")
-    return file
-
-
 def test_a_rank_has_its_share_of_the_load_and_the_fullest_of_what_does_not_divide() -> None:
     ranks = CLOSED | {"model": "deepseek-v3", "gpu": "h200-sxm-141gb", "precision": "fp8", "dp": 8, "ep": 8, "engine": "vllm-0.32"}
     del ranks["concurrency"]
@@ -131,18 +125,6 @@ def test_rows_that_cannot_be_run_say_why() -> None:
     assert report.overall == {}
 
 
-def test_a_broken_table_names_file_line_and_column(tmp_path: Path) -> None:
-    header = "model,gpu,precision,tp,isl,osl,concurrency,ttft_ms"
-    good = "llama-3-8b,h100-sxm-80gb,fp16,1,200,20,1,12.5"
-    with pytest.raises(InputError, match=r"measured\.csv, line 3, column 'isl'.*-5"):
-        score(table(tmp_path, header, good, "llama-3-8b,h100-sxm-80gb,fp16,1,-5,20,1,12.5"))
-    with pytest.raises(InputError, match=r"line 2.*7 cells"):
-        score(table(tmp_path, header, "llama-3-8b,h100-sxm-80gb,fp16,1,200,20,1"))
-    with pytest.raises(InputError, match=r"missing columns precision, tp, isl, osl; .*, or give precision, tp, isl, osl"):
-        score(table(tmp_path, "model,gpu,concurrency,ttft_ms", "a,b,1,2"))
-    assert score(table(tmp_path, header, good)).predicted == 1
-
-
 @pytest.fixture(scope="module")
 def static() -> ScoreReport:
     return score(DATA / "trtllm_static_batch.csv")
@@ -177,6 +159,7 @@ def test_nim_within_the_targets(nim: ScoreReport) -> None:
     assert nim.not_steady["requests_s"].mape < 8
 
 
+@pytest.mark.accuracy
 @needs_data
 def test_throughput_within_the_target() -> None:
     report = score(DATA / "trtllm_throughput.csv")

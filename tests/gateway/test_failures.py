@@ -90,6 +90,14 @@ async def test_without_any_backend_the_answer_is_503_and_readiness_says_so() -> 
         assert outcomes(running) == {}
 
 
+async def test_an_idle_connection_to_a_backend_is_closed_before_the_backend_does() -> None:
+    async with before(fine, pooled_s=0.2, health_s=60.0) as (running, [fake]):
+        assert await asked(running, post()) == (200, b"ok")
+        lost = fake.lost
+        await until(lambda: fake.lost == lost + 1)
+        assert running.core.backends[0].idle == []
+
+
 async def test_an_idle_connection_that_the_backend_closed_is_no_failure() -> None:
     async def once(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         if len(fake.got) == 2:

@@ -6,39 +6,36 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
-from starlette.testclient import TestClient
 
+from tests.page.served import base_of
 from tests.report.example_plan import full, without_answer
 from tonnage import api
-from tonnage.page.desk import Desk
 from tonnage.page.http_api import LARGEST_BODY, openapi
-from tonnage.page.server import application
 from tonnage.results.store import json_text
 from tonnage.spec.scenario_file import json_schema
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """The application with its process."""
-    folder = tmp_path_factory.mktemp("folder")
-    with TestClient(application(Desk(folder), 8765), base_url="http://127.0.0.1:8765", raise_server_exceptions=False) as found:
+def client(address: str) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=base_of(address), timeout=60) as found:
         yield found
 
 
-def test_catalog_and_memory_are_those_of_the_command(client: TestClient) -> None:
+def test_catalog_and_memory_are_those_of_the_command(client: httpx2.Client) -> None:
     assert client.get("/api/v1/catalog?text=h100").text == json_text(api.catalog("h100"))
     asked: dict[str, Any] = {"model": "llama-3.1-70b", "tp": 4}
     assert client.get("/api/v1/memory", params=asked).text == json_text(api.memory(**asked).to_json())
 
 
-def test_compare_says_what_two_plans_say_differently(client: TestClient) -> None:
+def test_compare_says_what_two_plans_say_differently(client: httpx2.Client) -> None:
     found = client.post("/api/v1/compare", json={"first": full().to_json(), "second": without_answer().to_json()}).json()
     assert found["schema"] == "tonnage-diff/1"
     assert {"answer", "question"} & {one["part"] for one in found["differences"]}
 
 
-def test_simulate_is_that_of_python_and_streams_its_progress(client: TestClient) -> None:
+def test_simulate_is_that_of_python_and_streams_its_progress(client: httpx2.Client) -> None:
     asked: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 500, "osl": 20, "concurrency": "1,2", "requests": 40}
     runs = json_text({"points": [run.to_json() for run in api.simulate_sweep(None, **asked)]})
     assert client.post("/api/v1/simulate", json=asked).text == runs
@@ -49,7 +46,7 @@ def test_simulate_is_that_of_python_and_streams_its_progress(client: TestClient)
     assert json.loads(answer) == json.loads(runs)
 
 
-def test_size_streams_its_choice_before_what_would_change_it(client: TestClient) -> None:
+def test_size_streams_its_choice_before_what_would_change_it(client: httpx2.Client) -> None:
     asked = {
         "model": "llama-3.1-8b",
         "lengths": {"isl": 500, "osl": 50},
@@ -87,13 +84,13 @@ REFUSED: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("verb", "document"), REFUSED)
-def test_what_cannot_be_used_is_said_in_lines(client: TestClient, verb: str, document: Any) -> None:
+def test_what_cannot_be_used_is_said_in_lines(client: httpx2.Client, verb: str, document: Any) -> None:
     said = client.post(f"/api/v1/{verb}", json=document)
     assert said.status_code == 422
     assert said.json()["errors"]
 
 
-def test_a_body_that_is_no_object_or_too_large_is_refused(client: TestClient) -> None:
+def test_a_body_that_is_no_object_or_too_large_is_refused(client: httpx2.Client) -> None:
     nested = "[" * 100_000
     for body in ("", "[]", "5", "{", nested, '{"a":' * 60 + "1" + "}" * 60, "x" * (LARGEST_BODY + 1)):
         assert client.post("/api/v1/size", content=body).status_code == 422

@@ -49,30 +49,25 @@ def supported(gpu: str) -> list[str]:
 PAIRS = [(gpu, name) for gpu in MEASURED for name in supported(gpu)]
 
 
-@pytest.mark.parametrize(("gpu", "name"), PAIRS)
-def test_limits(gpu: str, name: str) -> None:
+@pytest.mark.parametrize("gpu", MEASURED)
+def test_formats_read_fewer_bytes_at_batch_1_and_multiply_at_their_own_rate_in_prompts(gpu: str) -> None:
     """Of matrices alone: no token costs the bytes, a billion the arithmetic, each at the share that the format reaches."""
-    fp16, own = coefficients("fp16", gpu=gpu), coefficients(name, gpu=gpu)
-    board = find_gpu(gpu)
-    precision = board.executes(PRECISIONS[name])
-    t = [resolve(shipped(), find_model("llama-3-70b"), board, PRECISIONS[one], Parallelism(tp=4), "vllm") for one in ("fp16", name)]
-    read = precision.weight_bytes / 2 * t[0].matrices.memory / t[1].matrices.memory
-    multiplied = board.fp16_tflops * 1e12 / matrix_rate(board, precision) * t[0].matrices.compute / t[1].matrices.compute
-    assert matrices(own, 0) / matrices(fp16, 0) == pytest.approx(read)
-    assert matrices(own, 10**9) / matrices(fp16, 10**9) == pytest.approx(multiplied, rel=1e-3)
-    assert read < 0.75
-
-
-@pytest.mark.parametrize(("gpu", "name"), PAIRS)
-def test_weights_alone_help_at_batch_1_and_not_in_prompts(gpu: str, name: str) -> None:
-    fp16, own = coefficients("fp16", gpu=gpu), coefficients(name, gpu=gpu)
-    token = step_seconds(fp16, 0, 0, 1, 0, 1000) / step_seconds(own, 0, 0, 1, 0, 1000)
-    prompt = step_seconds(fp16, 8000, 4, 0, 4 * 2000**2, 0) / step_seconds(own, 8000, 4, 0, 4 * 2000**2, 0)
-    assert token > 1.15
-    if find_gpu(gpu).executes(PRECISIONS[name]).arithmetic == "fp16":
-        assert prompt < 1.0
-    elif not (name == "int8-sq" and gpu.startswith("b300")):
-        assert prompt > (0.95 if PRECISIONS[name].unpacked else 1.0)
+    fp16, board = coefficients("fp16", gpu=gpu), find_gpu(gpu)
+    for name in supported(gpu):
+        own, precision = coefficients(name, gpu=gpu), board.executes(PRECISIONS[name])
+        t = [resolve(shipped(), find_model("llama-3-70b"), board, PRECISIONS[one], Parallelism(tp=4), "vllm") for one in ("fp16", name)]
+        read = precision.weight_bytes / 2 * t[0].matrices.memory / t[1].matrices.memory
+        multiplied = board.fp16_tflops * 1e12 / matrix_rate(board, precision) * t[0].matrices.compute / t[1].matrices.compute
+        assert matrices(own, 0) / matrices(fp16, 0) == pytest.approx(read), name
+        assert matrices(own, 10**9) / matrices(fp16, 10**9) == pytest.approx(multiplied, rel=1e-3), name
+        assert read < 0.75
+        token = step_seconds(fp16, 0, 0, 1, 0, 1000) / step_seconds(own, 0, 0, 1, 0, 1000)
+        prompt = step_seconds(fp16, 8000, 4, 0, 4 * 2000**2, 0) / step_seconds(own, 8000, 4, 0, 4 * 2000**2, 0)
+        assert token > 1.15, name
+        if precision.arithmetic == "fp16":
+            assert prompt < 1.0, name
+        elif not (name == "int8-sq" and gpu.startswith("b300")):
+            assert prompt > (0.95 if PRECISIONS[name].unpacked else 1.0), name
 
 
 @given(st.sampled_from(PAIRS), st.integers(1, 4096), st.integers(1, 4096))

@@ -8,15 +8,22 @@ import pytest
 
 from tests.deployments import array, deployment
 from tonnage import api
+from tonnage.api.question.deployment import deployment_of
+from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf import step_terms as at
+from tonnage.perf.images_and_adapters import adapter_bytes, changed, encoder_bytes
+from tonnage.perf.memory import memory_plan
+from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.prediction_error import run_noise
 from tonnage.perf.ranges import marks
 from tonnage.perf.step import batch_seconds, context_seconds, step_seconds
-from tonnage.perf.terms import client_turnaround_s, coefficients, resolve, step_model
+from tonnage.perf.step_terms import HOST_STEP
+from tonnage.perf.terms import client_turnaround_s, coefficients, encoder_seconds, resolve, step_model
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import engines, find_engine, find_gpu, gpus
-from tonnage.spec.deployment import Parallelism
+from tonnage.spec.catalog import engines, find_encoder, find_engine, find_gpu, gpus
+from tonnage.spec.deployment import Deployment, Parallelism, parse_adapters
 from tonnage.spec.hardware import Gpu
+from tonnage.spec.images import parse_images
 from tonnage.spec.precision import PRECISIONS, find_precision
 
 
@@ -77,14 +84,6 @@ def test_a_gpu_that_has_more_of_everything_is_never_slower_unless_its_rows_say_s
             for load in loads:
                 seconds = [step_seconds(c, *load) for c in two]
                 assert seconds[0] <= 1.001 * seconds[1], (more.name, less.name, engine, load)
-
-
-@pytest.mark.parametrize("tp", [2, 4, 8])
-def test_longer_steps_of_a_real_deployment_never_cost_less(tp: int) -> None:
-    for gpu in ("h100-sxm-80gb", "l40s", "a100-pcie-80gb"):
-        c = array(model="llama-3-70b", gpu=gpu, precision="fp16", tp=tp)
-        times = [batch_seconds(c, t, 8) for t in range(8, 4000)]
-        assert all(b >= a for a, b in itertools.pairwise(times))
 
 
 PUBLISHED = [
@@ -268,3 +267,131 @@ def test_latent_attention_is_bytes_or_arithmetic_whichever_takes_longer() -> Non
         c = coefficients(t, d.model, d.gpu, d.precision, d.parallelism)
         assert max(read, work) <= c[at.CONTEXT] <= read + work
         assert c[at.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention[0].prefill))
+
+
+# LoRA adapters and image encoders: their arithmetic against counts by hand, their limits, and what others measured.
+
+
+def deployed(model: str = "llama-2-7b", tp: int = 1, lora: str | None = None) -> Deployment:
+    return deployment_of(model=model, gpu="h100", precision="fp16", tp=tp, engine="vllm", lora=lora)
+
+
+def pictured(text: str, prompt_tokens: float = 2000.0) -> Deployment:
+    images = replace(parse_images(text, "qwen3.6-27b"), prompt_tokens=prompt_tokens)
+    return replace(deployed("qwen3.6-27b"), images=images)
+
+
+def test_a_slot_has_rank_times_inputs_and_outputs_of_every_matrix() -> None:
+    widths = 4 * (4096 + 4096) + 3 * (4096 + 11008)  # queries, keys, values, output; gate, up, down of Llama 2 7B
+    assert adapter_bytes(deployed(lora="rank=32 adapters=100")) == 100 * 32 * 2 * 32 * widths
+    attention = adapter_bytes(deployed(lora="rank=32 adapters=1 on=attention"))
+    assert attention == 32 * 2 * 32 * 4 * (4096 + 4096)
+
+
+def test_tensor_parallelism_divides_one_side_of_each_pair() -> None:
+    one, four = (adapter_bytes(deployed(tp=tp, lora="rank=8 adapters=1")) for tp in (1, 4))
+    assert one / 4 < four < one
+
+
+def test_experts_have_adapters_of_their_own() -> None:
+    deployment = deployed("qwen3-30b-a3b", lora="rank=8 adapters=1")
+    model = deployment.model
+    groups = [group for group in changed(model, "all") if group.copies > group.used]
+    assert sum(g.copies * (g.inputs + g.outputs) for g in groups) == model.layers * model.experts * 3 * (model.hidden + model.ffn)
+    assert {g.used for g in groups} == {model.layers * model.experts_per_token}
+
+
+def test_memory_of_adapters_and_encoders_is_taken_from_the_cache() -> None:
+    plain, adapted = memory_plan(deployed()), memory_plan(deployed(lora="rank=64 adapters=16"))
+    assert plain.kv_budget_bytes - adapted.kv_budget_bytes == pytest.approx(adapted.adapter_bytes, abs=2)
+    seen = pictured("1024x768")
+    assert memory_plan(replace(seen, images=None)).kv_budget_bytes - memory_plan(seen).kv_budget_bytes == encoder_bytes(seen)
+    assert encoder_bytes(seen) == pytest.approx(0.9e9, rel=0.1)  # SigLIP So400m in 16 bits, and its merger
+
+
+def test_more_adapters_and_more_sequences_never_take_less() -> None:
+    steps = [step_model(deployed(lora=lora)) for lora in (None, "rank=8 adapters=1", "rank=8 adapters=16", "rank=64 adapters=16")]
+    for batch in (1, 8, 200):
+        taken = [step.decode_ps(batch) for step in steps]
+        assert taken == sorted(taken)
+        assert len(set(taken)) == len(taken) or batch == 1  # One sequence reads one adapter
+    many = steps[2].coefficients
+    used = [many[at.ADAPTERS] * (1 - many[at.ADAPTER_MISS] ** batch) for batch in (0, 1, 16, 10_000)]
+    assert used[0] == 0.0
+    assert used[1] == pytest.approx(many[at.ADAPTERS] / 16)
+    assert used[3] == pytest.approx(many[at.ADAPTERS])
+
+
+def test_images_take_their_encoder_s_time_from_the_prompt_alone() -> None:
+    seen, plain = step_model(pictured("2x1024x768")), step_model(deployed("qwen3.6-27b"))
+    encoder = find_encoder("qwen3.6-27b")
+    each = encoder_seconds(deployed("qwen3.6-27b"), encoder, encoder.sequences(1024, 768))
+    prompt = (2000, 1, 0, 2000**2, 0)
+    assert seen.seconds(*prompt) - plain.seconds(*prompt) == pytest.approx(2 * each)
+    assert seen.seconds(0, 0, 8, 0, 8000) == plain.seconds(0, 0, 8, 0, 8000)
+
+
+@pytest.mark.parametrize("text", ["16", "rank=16 adapters=0", "rank=x", "adapters=4", "rank=16 adapters=4 on=mlp", "rank=9999"])
+def test_what_is_no_set_of_adapters_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is not a set of adapters"):
+        parse_adapters(text)
+
+
+@pytest.mark.accuracy
+def test_measurements_of_others_are_met_as_the_page_says() -> None:
+    from benchmarks.published import adapters, encoders
+
+    rows = [*adapters(), *encoders()]
+    groups: dict[str, list[float]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(abs(row.error))
+    means = {group: sum(errors) / len(errors) for group, errors in groups.items()}
+    most = {"adapters, fitted": 0.04, "adapters, throughput kept": 0.25, "encoders, FasterTransformer": 0.2, "encoders, ninfer": 0.25}
+    assert all(means[group] <= limit for group, limit in most.items())
+
+
+# An instance of several stages, held against what a pipeline must do in the limits.
+
+
+def staged(model: str = "llama-3.1-70b", tp: int = 2, pp: int = 1, gpu: str = "h100-sxm-80gb", precision: str = "fp8") -> Deployment:
+    d = api.deployment_of(model=model, gpu=gpu, precision=precision, tp=1, engine="tensorrt-llm-0.15")
+    return replace(d, parallelism=Parallelism(tp=tp, pp=pp))
+
+
+def test_one_stage_is_the_plain_instance() -> None:
+    d = staged()
+    found = estimated_instance(d, gpus_per_system=8, prompt_tokens=1000)
+    assert found.memory == memory_plan(d)
+    assert found.knobs == d.knobs
+    np.testing.assert_array_equal(found.step.coefficients, step_model(d).coefficients)
+
+
+def test_a_token_takes_as_long_as_through_all_layers_and_a_full_pipeline_carries_more() -> None:
+    """Alone, a pipeline is no faster than one stage with all layers; with pp times the sequences a round is hardly longer."""
+    one, two = (estimated_instance(staged(tp=4, pp=pp), gpus_per_system=8, prompt_tokens=1000).step.coefficients for pp in (1, 2))
+    alone = step_seconds(one, 0, 0, 1, 0, 1000)
+    assert step_seconds(two, 0, 0, 1, 0, 1000) == pytest.approx(alone, rel=0.1)
+    assert step_seconds(two, 0, 0, 1, 0, 1000) > alone
+    both = batch_seconds(two, 128, 128) / batch_seconds(one, 64, 64)
+    assert both == pytest.approx(1.0, rel=0.1)
+
+
+def test_a_lone_prompt_goes_through_every_stage_one_after_another() -> None:
+    one, four = (estimated_instance(staged(tp=2, pp=pp), gpus_per_system=8, prompt_tokens=8000) for pp in (1, 4))
+    first, fourth = (p.step.frontend_s + step_seconds(p.step.coefficients, 8000, 1, 0, 8000 * 8000, 0) for p in (one, four))
+    assert fourth == pytest.approx(first, rel=0.1)
+
+
+def test_stages_over_the_network_take_longer_than_inside_a_system() -> None:
+    inside, across = (estimated_instance(staged(tp=4, pp=2), gpus_per_system=n, prompt_tokens=100).step.coefficients for n in (8, 4))
+    assert batch_seconds(across, 64, 64) > batch_seconds(inside, 64, 64)
+    assert across[HOST_STEP] == inside[HOST_STEP]
+
+
+def test_405b_in_16_bits_needs_two_systems_of_eight() -> None:
+    whole = staged("llama-3.1-405b", tp=8, precision="fp16")
+    with pytest.raises(DoesNotFit, match="do not fit 8 × 80 GB"):
+        estimated_instance(whole, gpus_per_system=8, prompt_tokens=1000)
+    halves = estimated_instance(replace(whole, parallelism=Parallelism(tp=8, pp=2)), gpus_per_system=8, prompt_tokens=1000)
+    assert halves.memory.tokens > 10_000
+    assert halves.memory.weight_bytes * 16 == pytest.approx(2 * 405.9e9, rel=0.02)

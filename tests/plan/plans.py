@@ -31,6 +31,18 @@ LOADS = (
 
 Strategies = Mapping[Any, st.SearchStrategy[Any]]
 
+SIMPLE: Strategies = {
+    Scenario: st.sampled_from([scenario_of(document, {}) for document in ASKED]),
+    Measured: st.none(),
+    Load: st.sampled_from(LOADS),
+    Any: st.one_of(TEXTS, st.integers(0, 9), st.booleans()),
+    float: NUMBERS,
+    int: st.integers(-(10**9), 10**9),
+    str: TEXTS,
+    bool: st.booleans(),
+    type(None): st.none(),
+}
+
 
 def any_of(kind: Any, own: Strategies = {}) -> st.SearchStrategy[Any]:  # noqa: B006
     """Values of an annotation; those of the types that a test has its own for are drawn from these."""
@@ -46,19 +58,8 @@ def any_of(kind: Any, own: Strategies = {}) -> st.SearchStrategy[Any]:  # noqa: 
         return st.lists(each[0], max_size=2).map(tuple) if arguments[-1] is ... else st.tuples(*each)
     if origin is dict:
         return st.dictionaries(TEXTS, any_of(arguments[1], own), max_size=2)
-    simple = {
-        Scenario: st.sampled_from([scenario_of(document, {}) for document in ASKED]),
-        Measured: st.none(),
-        Load: st.sampled_from(LOADS),
-        Any: st.one_of(TEXTS, st.integers(0, 9), st.booleans()),
-        float: NUMBERS,
-        int: st.integers(-(10**9), 10**9),
-        str: TEXTS,
-        bool: st.booleans(),
-        type(None): st.none(),
-        **own,
-    }
-    return simple[kind] if kind in simple else filled(kind, own)
+    found = own.get(kind, SIMPLE.get(kind))
+    return filled(kind, own) if found is None else found
 
 
 def filled(kind: type, own: Strategies = {}, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:  # noqa: B006

@@ -82,20 +82,6 @@ def test_the_share_is_that_of_counting_one_by_one(rows: list[Any], share: float,
     assert violations(r, (limit,))[0].share == pytest.approx(1 - good / len(rows))
 
 
-@given(requests, st.floats(0.1, 1), st.floats(1, 3))
-def test_a_looser_share_or_limit_uses_no_more(rows: list[Any], share: float, factor: float) -> None:
-    rows = sorted(rows)
-    r = record([w[0] for w in rows], [w[0] + w[1] for w in rows], [w[0] + w[1] + w[2] for w in rows], [w[3] for w in rows])
-    s = summarize(r, by_request=True)
-    limit = Limit(metric="attain", statistic="share", seconds=1.0, share=share, parts=(("ttft", 0.3), ("tpot", 0.05)))
-    looser = [
-        Limit(metric="attain", statistic="share", seconds=1.0, share=share / factor, parts=limit.parts),
-        Limit(metric="attain", statistic="share", seconds=1.0, share=share, parts=(("ttft", 0.3 * factor), ("tpot", 0.05))),
-        Limit(metric="attain", statistic="share", seconds=1.0, share=share, parts=(("ttft", 0.3),)),
-    ]
-    assert all(s.limit_s(each) <= s.limit_s(limit) for each in looser)
-
-
 def test_the_interval_is_wider_where_misses_come_together() -> None:
     due = list(range(2000))
     spread = [400 if i % 20 == 0 else 10 for i in due]

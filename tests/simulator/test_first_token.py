@@ -60,7 +60,7 @@ def test_a_request_alone_has_its_prompt_and_the_front_end_and_nothing_else(run: 
     spec = replace(spec_of(run), knobs=knobs, blocks=1_000_000)
     parts = dict(zip(PARTS, check(spec.run(apart, plain=True), spec), strict=True))
     assert (parts["queue_ms"] <= 1).all()
-    assert (parts["shared_ms"] <= 1).all()
+    assert (parts["shared_ms"] <= 2).all()  # nanoseconds: admission, prompt and streaming are each rounded down
     assert not parts["handover_ms"].any()
     assert not parts["saved_ms"].any()
 

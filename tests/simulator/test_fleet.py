@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +25,8 @@ from tonnage.simulator.engine import Engine
 from tonnage.simulator.fleet import simulate_fleet, simulate_routed
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.request import Request
-from tonnage.simulator.router import ROUTERS
+from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Memory, View, memory_of
+from tonnage.simulator.router import Request as Asked
 from tonnage.spec.workload import Trace
 
 EASY = examples(0.3)
@@ -106,14 +110,6 @@ def test_few_requests_do_not_wait_for_the_compiler_and_get_the_same_answer(monke
     assert_same(simulate_routed(trace, [engine(0.01) for _ in range(3)]).requests, compiled.requests)
 
 
-def test_with_an_idle_instance_for_everyone_nobody_waits() -> None:
-    """Steps of one length and never more requests than instances: a request takes its own steps and no longer."""
-    trace = poisson(4_000, 100.0)
-    fleet = [Engine(engine_model(0.001), replace(KNOBS, max_batch_size=1), 4096).machine for _ in range(60)]
-    record = run_fleet(trace, fleet, "least-outstanding").requests
-    np.testing.assert_array_equal(record.last_token_ns - record.due_ns, trace.osl * 1_000_000)
-
-
 def in_system(router: str, load: float, instances: int, requests: int) -> float:
     """Mean time of a request over its mean service, at instances of one slot with nearly exponential service of mean 1 s."""
     rng = np.random.default_rng(4)
@@ -148,3 +144,86 @@ def test_least_outstanding_lies_between_one_queue_for_all_and_two_choices() -> N
     one_queue = 1 + last / (total + last) / (instances * (1 - load))
     least, two = (in_system(router, load, instances, 200_000) for router in ("least-outstanding", "power-of-two"))
     assert 0.99 * one_queue < least < 0.8 * two
+
+
+# Routers choose among the available, spread as their names promise, and say the same in Python and compiled.
+
+
+Router = Callable[[View, Asked, Memory], int]
+NAMES = sorted(ROUTERS)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> View:
+    n = draw(st.integers(1, 9))
+
+    def each(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=n, max_size=n))
+
+    return View(
+        available=each(st.integers(0, 1)),
+        requests=each(st.integers(0, 200)),
+        tokens=each(st.integers(0, 10**6)),
+        kv_used=each(st.floats(0, 1)),
+        matched=each(st.integers(0, 4000)),
+        weight=each(st.sampled_from([0.5, 1.0, 2.0, 5.0])),
+    )
+
+
+def requests() -> st.SearchStrategy[Asked]:
+    return st.builds(Asked, number=st.integers(0, 10**7), session=st.integers(-1, 10**6), isl=st.integers(1, 4000))
+
+
+def idle(n: int, *, weight: list[float] | None = None) -> View:
+    return View([1] * n, [0] * n, [0] * n, [0.0] * n, [0] * n, weight or [1.0] * n)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(view=views(), request_=requests(), seed=st.integers(0, 2**31))
+def test_only_available_instances_are_chosen_and_one_always_is(name: str, view: View, request_: Asked, seed: int) -> None:
+    chosen = ROUTERS[name](view, request_, memory_of(len(view.available), seed))
+    if any(view.available):
+        assert view.available[chosen]
+    else:
+        assert chosen == NO_INSTANCE
+
+
+def chosen(router: Router, view: View, count: int, seed: int = 0) -> Counter[int]:
+    memory = memory_of(len(view.available), seed)
+    return Counter(router(view, Asked(i, -1, 100), memory) for i in range(count))
+
+
+@pytest.mark.parametrize("name", ["round-robin", "least-outstanding", "least-tokens", "least-kv", "prefix-aware"])
+def test_equals_take_turns(name: str) -> None:
+    assert chosen(ROUTERS[name], idle(7), 700) == dict.fromkeys(range(7), 100)
+
+
+def test_weights_are_kept_exactly_and_smoothly() -> None:
+    view, memory = idle(3, weight=[5.0, 1.0, 1.0]), memory_of(3)
+    order = [ROUTERS["weighted"](view, Asked(i, -1, 1), memory) for i in range(7)]
+    assert order == [0, 0, 1, 0, 2, 0, 0]
+
+
+@given(sessions=st.lists(st.integers(0, 10**9), min_size=1, max_size=60, unique=True), gone=st.integers(0, 4))
+def test_a_session_stays_and_moves_only_when_its_instance_goes(sessions: list[int], gone: int) -> None:
+    view, memory = idle(5), memory_of(5)
+    smaller = view._replace(available=[int(i != gone) for i in range(5)])
+    for s in sessions:
+        first = ROUTERS["session"](view, Asked(0, s, 1), memory)
+        assert first == ROUTERS["session"](view, Asked(99, s, 1), memory)
+        after = ROUTERS["session"](smaller, Asked(1, s, 1), memory)
+        assert (after == first) == (first != gone)
+
+
+def test_prefixes_decide_until_the_load_is_out_of_balance() -> None:
+    view = idle(3)._replace(matched=[0, 900, 100])
+    assert ROUTERS["prefix-aware"](view, Asked(0, -1, 1_000), memory_of(3)) == 1
+    assert ROUTERS["prefix-aware"](view, Asked(0, -1, 2_000), memory_of(3)) == 0
+    full = view._replace(requests=[0, 40, 1])
+    assert ROUTERS["prefix-aware"](full, Asked(0, -1, 1_000), memory_of(3)) == 0
+
+
+def test_a_faster_instance_holds_more_requests() -> None:
+    view = idle(2, weight=[4.0, 1.0])._replace(requests=[3, 1])
+    assert ROUTERS["least-outstanding"](view, Asked(0, -1, 1), memory_of(2)) == 0
+    assert ROUTERS["power-of-two"](view, Asked(0, -1, 1), memory_of(2)) == 0

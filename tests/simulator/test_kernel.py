@@ -57,7 +57,7 @@ CHANGES = [{}, {"overlap_schedule": True}, {"receive_interval": 7}, {"overlap_sc
 def test_a_leap_over_thousands_of_steps_is_every_one_of_them(scheduler, change, stream):
     """Outputs of hundreds of tokens at a few requests in flight, where nearly every step is one of a leap."""
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="lognormal", mean=400, std=500)}
-    trace = Workload(**lengths, arrivals=OpenLoop(rate=2.0), requests=30).trace(5)
+    trace = Workload(**lengths, arrivals=OpenLoop(rate=2.0), requests=20).trace(5)
     engine, step = replace(ENGINE, scheduler=scheduler, **change), replace(MODEL, stream_s=stream)
     for blocks in (120, 10_000):
         both(trace, step, engine, blocks)

@@ -168,6 +168,7 @@ def test_the_slots_drawn() -> None:
         "",
         "P prefill   = decode, a token   - decode, held up by a step that takes longer   . empty",
     ]
+    assert "… and 4 ticks more" in result.slots_text(width=1)
 
 
 @pytest.mark.parametrize(

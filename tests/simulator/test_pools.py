@@ -77,6 +77,7 @@ def test_kernel_and_reference_agree_on_pools_with_transfers(data):
         for name in COLUMNS:
             assert (getattr(found[0], name) == getattr(other, name)).all(), name
     record = found[0]
+    assert len(record) == len(first.trace)
     assert set(record.status.tolist()) <= {COMPLETED, REJECTED}
     done = record.status == COMPLETED
     assert (record.osl[done] == first.trace.osl[: len(record)][done]).all()

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from tests.deployments import knobs_of
 from tests.in_turn import in_turn
 from tests.simulator.lru_oracle import lru_hits
-from tests.simulator.test_kernel import both
+from tests.simulator.test_kernel import ENGINE as OF_512_TOKENS
+from tests.simulator.test_kernel import MODEL, assert_same, both
 from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, examples, shared_runs
 from tonnage.perf.step import StepModel
-from tonnage.simulator.reference import run_reference
-from tonnage.spec.sessions import ENDLESS, of_blocks, of_rows
-from tonnage.spec.workload import Trace
+from tonnage.simulator.member import BLOCK_TOKENS, PrefixIndex
+from tonnage.simulator.reference import Engine, run_reference
+from tonnage.simulator.shared_fleet import simulate_shared_fleet
+from tonnage.spec.sessions import ENDLESS, Pause, Sessions, of_blocks, of_rows
+from tonnage.spec.workload import Lengths, OpenLoop, Trace, Workload
 
 CACHING = ("tensorrt-llm", "vllm", "sglang", "one-prefill")
 MOONCAKE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "mooncake_conversation_2000.jsonl"
@@ -42,7 +45,7 @@ def served(contents, isl, osl, *, due, knobs=ENGINE, blocks=1000, tiers=(), paus
 @pytest.mark.parametrize(("scheduler", "blocks"), in_turn(["vllm", "sglang", "tensorrt-llm"], [1_000, 3_000, 20_000]))
 def test_on_mooncakes_trace_an_engine_finds_what_the_oracle_finds(scheduler, blocks):
     """Requests one by one; of TensorRT-LLM's finds the whole blocks, since the oracle knows no parts."""
-    rows = [json.loads(line) for line in MOONCAKE.read_text().splitlines()][:1_000]
+    rows = [json.loads(line) for line in MOONCAKE.read_text().splitlines()][:600]
     ids, isl = [tuple(row["hash_ids"]) for row in rows], [row["input_length"] for row in rows]
     osl = [min(row["output_length"], 40) for row in rows]
     due = np.arange(len(rows)) * 10 * SECOND
@@ -151,3 +154,45 @@ def compare(r: Run) -> None:
     event(f"sessions: {r.trace.pause_ps is not None}")
     if expected.cache is not None and r.window_ps < 0:
         conserved(expected.cache, expected.free_blocks, r.kv_blocks)
+
+
+# Fleets with prefix caches: one instance is the engine itself, sessions stay together, and a router that looks at prompts finds more.
+
+
+CHATS = Sessions(turns=Lengths(mean=5.0), think=Pause(mean_s=2.0, exponential=True))
+CHAT = Workload(isl=Lengths(mean=100.0), osl=Lengths(mean=20.0), arrivals=OpenLoop(rate=8.0), requests=250, sessions=CHATS)
+
+
+def fleet(count: int, router: str, blocks: int = 400):
+    trace = CHAT.trace(3)
+    engines = [Engine(MODEL, OF_512_TOKENS, blocks, contents=trace.contents) for _ in range(count)]
+    return trace, simulate_shared_fleet(trace, engines, router)
+
+
+def test_a_fleet_of_one_is_the_engine() -> None:
+    trace, routed = fleet(1, "least-outstanding")
+    assert_same(routed.requests, run_reference(trace, MODEL, OF_512_TOKENS, 400).requests)
+
+
+def test_sessions_stay_together_and_find_more() -> None:
+    rates = {}
+    for router in ("round-robin", "prefix-aware", "session"):
+        trace, routed = fleet(4, router)
+        assert (routed.requests.status == 0).all()
+        assert sorted(routed.requests.isl.tolist()) == sorted(trace.isl.tolist())
+        rates[router] = routed.requests.cached_tokens.sum() / routed.requests.isl.sum()
+    number = (trace.pause_ps < 0).cumsum()
+    for one in np.unique(number):
+        assert len(set(routed.chosen[number == one])) == 1
+    assert rates["session"] > 1.3 * rates["round-robin"]
+    assert rates["prefix-aware"] > 1.3 * rates["round-robin"]
+
+
+def test_a_router_remembers_whole_blocks_that_it_sent() -> None:
+    almost = [(0, 2 * BLOCK_TOKENS - 1), (4, ENDLESS)]
+    index = PrefixIndex(of_rows([[(0, 300), (1, ENDLESS)], [(0, 300), (2, ENDLESS)], [(3, ENDLESS)], almost]), 2)
+    assert index.matched(0, 400) == [0, 0]
+    index.sent(0, 400, 1)
+    assert index.matched(1, 400) == [0, 300 // BLOCK_TOKENS * BLOCK_TOKENS]
+    assert index.matched(2, 400) == [0, 0]
+    assert index.matched(3, 400) == [0, BLOCK_TOKENS], "its second block ends with a token of its own"

@@ -18,7 +18,6 @@ from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator import kernel
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.kernel.driven import loop_of
 from tonnage.simulator.reference import run_reference
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.sessions import ENDLESS, of_rows
@@ -153,13 +152,3 @@ def test_the_kernel_refuses_what_only_the_reference_knows():
             kernel.run(asked, step, ranked, 100)
     with pytest.raises(InputError, match="on a single instance"):
         Engine(TICK, ranked, 100)
-
-
-@pytest.mark.accuracy
-def test_large_runs_with_deadlines_are_compiled():
-    """12 million output tokens, for which the reference takes a minute of CPU."""
-    found = simulate(**ASKED | {"requests": 200_000}, max_batch_size=8, queue_order="deadline", shed=True, classes=TWO)
-    chat, batch = found.classes
-    assert chat.requests + batch.requests == 200_000
-    assert chat.rejected > batch.rejected > 0
-    assert loop_of(ranks=True).signatures

@@ -198,11 +198,11 @@ def test_ranks_of_instances_that_fail_are_not_simulated() -> None:
         run_fleet(trace, machines, "random", ranks=2, changes=changes)
 
 
-@given(ranks=st.integers(1, 8), clients=st.integers(0, 20), requests=st.integers(1, 60))
-def test_every_request_goes_to_one_rank_and_clients_keep_theirs(ranks: int, clients: int, requests: int) -> None:
+@given(ranks=st.integers(1, 8), clients=st.integers(0, 20), requests=st.integers(1, 60), seed=st.sampled_from([0, 3]))
+def test_every_request_goes_to_one_rank_and_clients_keep_theirs(ranks: int, clients: int, requests: int, seed: int) -> None:
     arrivals = ClosedLoop(concurrency=clients) if clients else OpenLoop(rate=3.0)
     lengths = Lengths(mean=100, kind="uniform", std=20)
-    trace = Workload(isl=lengths, osl=Lengths(mean=5), arrivals=arrivals, requests=requests).trace(3)
+    trace = Workload(isl=lengths, osl=Lengths(mean=5), arrivals=arrivals, requests=requests).trace(seed)
     parts = rank_traces(trace, ranks)
     assert sum(len(part) for part in parts) == len(trace)
     assert sorted(np.concatenate([part.isl for part in parts])) == sorted(trace.isl)

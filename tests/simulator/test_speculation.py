@@ -83,12 +83,6 @@ def test_guesses_have_their_place_in_the_cache(knobs) -> None:
     assert not_quite.requests.status.tolist() == [REJECTED]
 
 
-def test_vllm_pre_empts_for_guesses() -> None:
-    two = open_trace((0, 8, 6), (0, 8, 6))
-    assert run_reference(two, TICK, VLLM, 8).requests.preemptions.sum() == 0
-    assert run_reference(two, guessing(4, 0.0), VLLM, 8).requests.preemptions.sum() > 0
-
-
 @pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm", "sglang"])
 @pytest.mark.parametrize("blocks", [60, 10_000])
 def test_kernel_equals_reference_with_guesses(scheduler, blocks):

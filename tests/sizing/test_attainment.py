@@ -38,14 +38,9 @@ def rates(asked: Question, runs: Runs, texts: list[str], slower: Slowdown | None
 @pytest.mark.parametrize(
     "texts",
     [
-        [
-            "99%: ttft<=200ms & tpot<=12ms",
-            "95%: ttft<=200ms & tpot<=12ms",
-            "80%: ttft<=200ms & tpot<=12ms",
-            "50%: ttft<=200ms & tpot<=12ms",
-        ],
-        ["95%: ttft<=100ms & tpot<=12ms", "95%: ttft<=150ms & tpot<=12ms", "95%: ttft<=600ms & tpot<=12ms", "95%: tpot<=12ms"],
-        ["95%: e2e<=900ms & tpot<=9ms", "95%: e2e<=1s & tpot<=9ms", "95%: e2e<=1s & tpot<=20ms"],
+        ["99%: ttft<=200ms & tpot<=12ms", "80%: ttft<=200ms & tpot<=12ms", "50%: ttft<=200ms & tpot<=12ms"],
+        ["95%: ttft<=100ms & tpot<=12ms", "95%: ttft<=600ms & tpot<=12ms", "95%: tpot<=12ms"],
+        pytest.param(["95%: e2e<=900ms & tpot<=9ms", "95%: e2e<=1s & tpot<=9ms", "95%: e2e<=1s & tpot<=20ms"], marks=pytest.mark.accuracy),
     ],
 )
 def test_a_looser_share_or_limit_carries_no_less(texts: list[str]) -> None:

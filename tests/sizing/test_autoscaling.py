@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -87,6 +88,13 @@ def test_what_is_proposed_saves_and_holds_when_it_is_run_again() -> None:
         assert one.run.instance_hours < 0.9 * found.fixed.instance_hours
     assert found.best == min(found.proposals, key=lambda one: one.run.instance_hours)
     assert 0.1 < (found.saved_share or 0.0) < 0.9
+
+
+def test_a_day_cannot_be_served_with_fewer_instance_hours_than_its_load_asks_for() -> None:
+    """An instance that carries so much at the plan's confidence is held for at least the requests over that."""
+    choice = plan().choice
+    least = sum(DAY) / choice.requests_per_second_per_instance
+    assert all(one.run.instance_hours > least for one in proposed().proposals)
 
 
 def test_one_step_up_the_lattice_a_limit_breaks_or_it_is_the_last_step() -> None:
@@ -191,6 +199,29 @@ def solved(failures: Failures, total: int) -> np.ndarray:
     return np.linalg.lstsq(system, np.array([0.0] * (total + 1) + [1.0]), rcond=None)[0]
 
 
+def simulated(failures: Failures, total: int, needed: int, years: float, seed: int) -> float:
+    """The share of the time in which enough units work, unit by unit: exponential lives, repairs in the order of the failures."""
+    rng = np.random.default_rng(seed)
+    clock, end, short, under_repair = 0.0, years * 8_760, 0.0, []
+    fails = sorted(rng.exponential(failures.mtbf_hours, total).tolist())
+    queued = 0
+    while clock < end:
+        working = len(fails)
+        moment = min(fails[0] if fails else math.inf, under_repair[0] if under_repair else math.inf, end)
+        short += (moment - clock) * (working < needed)
+        clock = moment
+        if fails and moment == fails[0]:
+            fails.pop(0)
+            queued += 1
+        elif under_repair and moment == under_repair[0]:
+            under_repair.pop(0)
+            fails = sorted([*fails, clock + rng.exponential(failures.mtbf_hours)])
+        while queued and len(under_repair) < (failures.repairers or total):
+            queued -= 1
+            under_repair = sorted([*under_repair, clock + rng.exponential(failures.repair_hours)])
+    return 1 - short / end
+
+
 @given(FAILURES, st.integers(1, 12))
 @settings(max_examples=40)
 def test_the_product_solves_the_balance_equations(failures: Failures, total: int) -> None:
@@ -208,6 +239,18 @@ def test_standing_is_the_fewest_that_do(failures: Failures, needed: int, asked: 
         return
     assert failures.availability(found, needed) >= asked
     assert found == needed or failures.availability(found - 1, needed) < asked
+
+
+@pytest.mark.parametrize("repairers", [None, 1])
+def test_systems_for_999_per_mille_as_in_a_simulation_with_failures(repairers: int | None) -> None:
+    """The number of the formula holds 99.9 % in a simulation of failures, and one system fewer does not."""
+    failures, needed = Failures(mtbf_hours=2_000.0, repair_hours=48.0, repairers=repairers), 4
+    systems = failures.standing(needed, 0.999)
+    assert systems == {None: 6, 1: 7}[repairers]
+    for count in (systems - 1, systems):
+        seen = simulated(failures, count, needed, years=2_500, seed=7)
+        assert (seen >= 0.999) == (count == systems)
+        assert 1 - seen == pytest.approx(1 - failures.availability(count, needed), rel=0.12)
 
 
 def grown(**asked: object) -> object:

@@ -4,23 +4,29 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from tests.questions import plans_with, question
+from tests.questions import contender, plans_with, question
 from tonnage import api
 from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import SATURATION
+from tonnage.plan.reason import BrokenAtAnyLoad
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.question import bound_text
 from tonnage.results.metrics import summarize
-from tonnage.sizing.loads.capacity import Capacity, find_capacity
+from tonnage.sizing.loads.capacity import Capacity, find_capacity, replay_capacity
+from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
 from tonnage.sizing.loads.instance import SURE, Instance, Traffic, middle
 from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
+from tonnage.sizing.question import Question
+from tonnage.sizing.search.contender import Contender
 from tonnage.spec.deployment import Deployment, Slo, parse_speculation
+from tonnage.spec.recording import Recording
 from tonnage.spec.workload import Lengths
 
 few_parts = plans_with("curve")
@@ -123,8 +129,14 @@ def test_windows_are_room_that_a_context_does_not_have() -> None:
         Instance(d, traffic(isl=room - 49, osl=50))
 
 
-@pytest.mark.parametrize("speculation", ["eagle k=3 acceptance=0.7", "draft=llama-3.2-1b k=2 acceptance=0.5", "ngram k=4 acceptance=0.2"])
-@pytest.mark.parametrize("engine", ["tensorrt-llm-0.15", "sglang"])
+@pytest.mark.parametrize(
+    ("engine", "speculation"),
+    [
+        ("tensorrt-llm-0.15", "eagle k=3 acceptance=0.7"),
+        ("sglang", "draft=llama-3.2-1b k=2 acceptance=0.5"),
+        ("sglang", "ngram k=4 acceptance=0.2"),
+    ],
+)
 def test_closed_forms_hold_with_guesses(engine: str, speculation: str) -> None:
     place = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1}
     instance = Instance(api.deployment_of(**place, engine=engine, speculation=speculation), traffic(isl=300, osl=300))
@@ -169,3 +181,84 @@ def test_no_point_beyond_the_limit_is_inside_or_faster_than_the_limit(model: str
     assert all(p.inside_limits for p in own if p.requests_per_second_per_instance < 0.9 * limit.requests_per_second_per_instance)
     for lower, higher in pairwise(own):
         assert all(getattr(higher, name).mean > 0.98 * getattr(lower, name).mean for name in RISING)
+
+
+# Recorded traffic over whole numbers of instances, held against a brute force and against Poisson arrivals.
+
+
+def recording(bursts: bool, count: int = 3_000, rps: float = 200.0) -> Recording:
+    """Poisson arrivals, or groups of 60 at once."""
+    rng = np.random.default_rng(5)
+    gaps = rng.exponential(1e9 / rps, count)
+    if bursts:
+        gaps = np.where(np.arange(count) % 60 == 0, 60 * gaps, 0)
+    due = np.cumsum(gaps).astype(np.int64)
+    return Recording(due_ns=tuple(int(d) for d in due - due[0]), source="made up")
+
+
+def asked(bursts: bool) -> Question:
+    """As sure as the prediction is, so that limits are held as they are."""
+    traffic = recording(bursts)
+    base = question(tp="1", ttft="p95<=150ms", peak_rps=traffic.mean_rps, confidence=50)
+    return replace(base, recording=traffic, deepen=False)
+
+
+def alone() -> Contender:
+    return contender(tp="1", ttft="p95<=150ms")
+
+
+def capacity(one: Contender, traffic: Recording) -> Capacity:
+    return replay_capacity(one.runs, one.instance, one.question.limits, Replayed(recording=traffic))
+
+
+def holding(one: Contender, traffic: Recording, instances: int) -> bool:
+    seen = fleet_seen(one.runs, one.instance, traffic.mean_rps, instances, replayed=Replayed(recording=traffic))
+    return worst_limit(seen.summary, one.question.limits) is None
+
+
+@pytest.mark.parametrize("bursts", [False, True])
+def test_instances_agree_with_brute_force(bursts: bool) -> None:
+    one = asked(bursts)
+    ready = alone()
+    found = capacity(ready, one.recording)
+    saturation = ready.runs.saturation(ready.instance)
+    count = math.ceil(one.recording.mean_rps / found.rate)  # the rest of the last instance is not needed, but no half can be had
+
+    def holds(instances: int) -> bool:
+        return holding(ready, one.recording, instances)
+
+    fewest = next(n for n in range(1, 200) if n * saturation >= one.recording.mean_rps and holds(n))
+    assert count == fewest
+
+
+@pytest.mark.parametrize("bursts", [False, True])
+def test_systems_agree_with_brute_force_over_whole_systems(bursts: bool) -> None:
+    one = asked(bursts)
+    ready = alone()
+    plan = size(one)
+    for systems in range(1, plan.choice.systems + 1):
+        assert holding(ready, one.recording, 8 * systems) == (systems == plan.choice.systems)
+
+
+def test_what_an_instance_carries_is_no_fraction_of_a_whole_number() -> None:
+    """A recording a little denser needs a little more, not an instance more or none."""
+    ready = alone()
+    traffic = recording(bursts=True)
+    exact = [traffic.mean_rps * f / capacity(ready, traffic.at_mean(f * traffic.mean_rps)).rate for f in (0.9, 1.0, 1.1)]
+    assert exact == sorted(exact)
+    assert len(set(exact)) == 3
+    assert not all(float(number).is_integer() for number in exact)
+
+
+def test_a_single_instance_carries_more_than_a_thin_recording() -> None:
+    ready = alone()
+    thin = recording(bursts=False, rps=2.0)
+    found = capacity(ready, thin)
+    assert found.rate > 5 * thin.mean_rps
+    assert holding(ready, thin.at_mean(found.rate), 1)
+
+
+def test_a_trace_that_no_number_of_instances_holds_is_refused() -> None:
+    reason = capacity(contender(tp="1", ttft="p95<=1ms"), recording(bursts=False)).reason
+    assert isinstance(reason, BrokenAtAnyLoad)
+    assert reason.breach.limit.milliseconds == 1

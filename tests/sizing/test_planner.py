@@ -92,15 +92,18 @@ def ready(asked: Question) -> Ready:
     return next(found for found in prepare(asked, Runs()) if isinstance(found, Ready))
 
 
-@pytest.mark.parametrize("within", ["6s", "30s"])
-def test_systems_agree_with_brute_force_over_whole_systems(within: str) -> None:
-    asked = job(within=within)
+@pytest.mark.parametrize(("requests", "within"), [(20_000, "6s"), (20_000, "30s"), (1, "30s")])
+def test_systems_agree_with_brute_force_and_the_finish_is_that_of_the_largest_share(requests: int, within: str) -> None:
+    asked = job(requests=requests, within=within)
     instance, seconds = ready(asked).instance, asked.demand.offline_seconds
     assert seconds is not None
-    systems = next(n for n in range(1, 50) if makespan_s(queued(instance, math.ceil(20_000 / (8 * n)))) <= seconds)
+    systems = next(n for n in range(1, 50) if makespan_s(queued(instance, math.ceil(requests / (8 * n)))) <= seconds)
     plan = size(replace(asked, deepen=False))
-    assert plan.choice.systems == systems
-    assert plan.choice.binds == THROUGHPUT
+    assert (plan.choice.systems, plan.choice.binds) == (systems, THROUGHPUT)
+    share = math.ceil(requests / plan.choice.instances)
+    assert plan.job.requests_per_instance == share
+    assert plan.job.finish_seconds == makespan_s(queued(instance, share)) <= plan.job.allowed_seconds == seconds
+    assert plan.choice.ttft_ms == plan.choice.e2e_ms == Latencies(), "the time in the queue is no latency of a user"
 
 
 def test_one_slot_and_one_token_take_their_service_times_one_after_another() -> None:
@@ -115,16 +118,6 @@ def test_a_small_job_needs_a_small_part_of_a_system() -> None:
     small, large = (size(replace(job(requests=n, within="8h"), deepen=False)) for n in (10_000, 1_000_000))
     assert small.choice.systems == large.choice.systems == 1
     assert large.choice.systems_exact == pytest.approx(100 * small.choice.systems_exact)
-
-
-@pytest.mark.parametrize("requests", [1, 20_000])
-def test_the_finish_is_that_of_the_largest_share(requests: int) -> None:
-    asked = job(requests=requests, within="30s")
-    plan = size(replace(asked, deepen=False))
-    share = math.ceil(requests / plan.choice.instances)
-    assert plan.job.requests_per_instance == share
-    assert plan.choice.ttft_ms == plan.choice.e2e_ms == Latencies(), "the time in the queue is no latency of a user"
-    assert plan.job.finish_seconds == makespan_s(queued(ready(asked).instance, share)) <= plan.job.allowed_seconds == 30
 
 
 def test_the_finish_of_a_long_queue_is_on_the_same_line(monkeypatch: pytest.MonkeyPatch) -> None:

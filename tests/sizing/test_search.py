@@ -25,7 +25,7 @@ from tonnage.sizing.search.search import Search, _used
 from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.sizing.search.tuning import _ways, changes, fitted
 
-WIDE = {"gpu": "h100,l40s", "precision": "fp16,fp8", "tp": "1,2,4", "engine": "tensorrt-llm-0.15,vllm", "ttft": "p95<=200ms"}
+WIDE = {"gpu": "h100,l40s", "precision": "fp16,fp8", "tp": "1,4", "engine": "tensorrt-llm-0.15,vllm", "ttft": "p95<=200ms"}
 
 
 def test_the_answer_of_any_number_of_threads_accounts_for_every_deployment_with_numbers_and_progress_counts_them() -> None:
@@ -33,9 +33,9 @@ def test_the_answer_of_any_number_of_threads_accounts_for_every_deployment_with_
     told: list[tuple[int, int]] = []
     plan = size(asked, workers=1, progress=lambda done, total, name: told.append((done, total)))
     assert size(asked, workers=4).to_json() == plan.to_json()
-    assert len(plan.candidates) + len(plan.rejected) == 2 * 2 * 3 * 2
+    assert len(plan.candidates) + len(plan.rejected) == 2 * 2 * 2 * 2
     assert all(any(letter.isdigit() for letter in reason_text(r.reason)) for r in plan.rejected)
-    assert told[-1][0] == told[-1][1] >= 16
+    assert told[-1][0] == told[-1][1] >= 12
     assert [done for done, _ in told] == list(range(1, len(told) + 1))
     assert [total for _, total in told] == sorted(total for _, total in told)
 

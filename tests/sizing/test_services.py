@@ -16,7 +16,7 @@ def service(rate, latency, **model):
 
 def test_the_answer_is_that_of_the_queue_m_d_1():
     """A mean of 2 ms in M/D/1 with 1 ms of service is reached at a utilisation of 2/3: 10,000 a second need 15 or 16 servers."""
-    answer = size_service(service(10_000.0, "mean<=2ms"), requests=12_000, seed=0)
+    answer = size_service(service(10_000.0, "mean<=2ms"), requests=8_000, seed=0)
     assert answer.least == 11
     assert answer.servers in (15, 16)
     assert all(one.holds for one in answer.met)
@@ -24,9 +24,9 @@ def test_the_answer_is_that_of_the_queue_m_d_1():
 
 
 def test_batching_saves_servers():
-    alone = size_service(service(4000.0, "p99<=20ms"), requests=5000, seed=0).servers
+    alone = size_service(service(4000.0, "p99<=20ms"), requests=3000, seed=0).servers
     model = {"time": {"1": "1ms", "8": "2ms"}, "max_batch_size": 8, "dynamic_batching": {}}
-    assert size_service(service(4000.0, "p99<=20ms", **model), requests=5000, seed=0).servers == 2 < alone
+    assert size_service(service(4000.0, "p99<=20ms", **model), requests=3000, seed=0).servers == 2 < alone
 
 
 def test_a_limit_below_the_service_time_is_met_by_no_number():
@@ -35,7 +35,7 @@ def test_a_limit_below_the_service_time_is_met_by_no_number():
 
 def test_requests_that_are_turned_away_miss_the_limit():
     bounded = {"dynamic_batching": {"default_queue_policy": {"max_queue_size": 1}}}
-    tight, loose = (size_service(service(2000.0, "p99<=50ms", **model), requests=5000, seed=0).servers for model in (bounded, {}))
+    tight, loose = (size_service(service(2000.0, "p99<=50ms", **model), requests=3000, seed=0).servers for model in (bounded, {}))
     assert tight > loose
 
 

@@ -40,6 +40,11 @@ def answered(*cases: Asked) -> UseCases:
     return found
 
 
+@cache
+def together() -> UseCases:
+    return answered(asked("chat"), asked("documents"))
+
+
 def held(arrangement: Arrangement) -> dict[str, list[float]]:
     """The share of each limit that is used, by use case."""
     return {case.name: [use.used or 0.0 for use in case.limits] for pool in arrangement.pools for case in pool.cases}
@@ -47,8 +52,7 @@ def held(arrangement: Arrangement) -> dict[str, list[float]]:
 
 def test_the_shared_pool_holds_every_limit_of_each_on_no_more_gpus() -> None:
     """Read off the record again, by lengths and not by the mixture's own books: prompts of about 500 are chat, of 6,000 documents."""
-    chat, documents = asked("chat"), asked("documents")
-    found = answered(chat, documents)
+    chat, documents, found = asked("chat"), asked("documents"), together()
     assert found.chosen == "shared"
     assert (found.shared.gpus, found.shared.gpus_in_use) <= (found.separate.gpus, found.separate.gpus_in_use)
     used = held(found.shared)
@@ -89,7 +93,8 @@ def test_what_would_break_a_limit_in_one_pool_is_kept_apart_and_says_why() -> No
 
 def test_other_models_and_jobs_stay_apart() -> None:
     chat, other = asked("chat"), asked("documents", model="llama-3-8b", isl=3000)
-    assert [answered(chat, other).not_shared.code, answered(chat, other).chosen] == ["models", "separate"]
+    found = answered(chat, other)
+    assert (found.not_shared.code, found.chosen) == ("models", "separate")
     job = asked("documents", peak_rps=None, ttft=None, e2e=None, requests=50_000, within="1h")
     found = answered(chat, job)
     assert (found.not_shared.code, found.not_shared.case, found.chosen) == ("demand", "documents", "separate")
@@ -166,7 +171,7 @@ def test_instances_that_stand_by_have_room_on_the_systems() -> None:
 
 def test_what_stands_by_is_in_the_answer_and_its_text() -> None:
     cases = (asked("chat"), asked("documents"))
-    bare = use_cases(cases)
+    bare = together()
     found = use_cases(cases, reserve=Reserve(asked=0.9999, failures=FAILURES))
     assert UseCases.from_json(found.to_json()) == found
     (known,) = found.choice.standby

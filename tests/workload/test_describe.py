@@ -178,8 +178,8 @@ def assert_reproduced(trace: Path, scenario: Path, requests: int | None = None) 
     """Mean and percentiles of ISL, OSL and gaps within 10 %, in the requests that a simulation of the scenario makes."""
     seen = api.describe_workload(trace).traffic.recording
     asked = {"model": "llama-3.1-8b", "requests": requests}
-    if api.fit_workload(trace).scenario.demand.peak_rps is not None:
-        asked["request_rate"] = read_scenario(str(scenario)).demand.peak_rps
+    if (rate := read_scenario(str(scenario)).demand.peak_rps) is not None:
+        asked["request_rate"] = rate
     drawn = simulation_of(scenario, asked).workloads[0].trace(1)
     assert_alike(np.array(seen.isl), drawn.isl)
     assert_alike(np.array(seen.osl), drawn.osl)
