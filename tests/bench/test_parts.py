@@ -302,6 +302,12 @@ def test_lengths_that_are_all_alike_have_no_slope() -> None:
     assert trends(record(np.full(5, 100.0)))["limits_tokens"] is None
 
 
+def test_an_engine_is_to_be_built_for_the_99th_percentile_of_lengths_and_of_their_sum() -> None:
+    lengths = np.arange(401)
+    found = trends(replace(record(np.full(401, 100.0)), isl=lengths, osl=2 * lengths + 1))["limits_tokens"]
+    assert found == {"prompt_p99": 396, "output_p99": 793, "sum_p99": 1189}
+
+
 # The server's own metrics beside a run, and the view that a person has of it.
 
 
