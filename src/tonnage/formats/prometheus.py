@@ -241,7 +241,7 @@ class Signals:
     output_tokens: str = ""
     # of seconds, of the metrics that limits are set on; one that is missing is not published
     histograms: Mapping[LimitMetric, str] = field(default_factory=dict)
-    # queue, prefill: histograms of seconds: until a request is in a step first, and from then to its first token
+    # queue, prefill: histograms of seconds until a request is first in a step, and from then to its first token
     queue: str = ""
     prefill: str = ""
     responses: str = ""  # counter of HTTP responses of vLLM's instrumentator, with the label ``status``: "5xx" stands for failures
