@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
@@ -26,6 +25,7 @@ from tonnage.bench.workers import measure_by_workers
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.notebook import InNotebooks
 from tonnage.results.metrics import Attained, Summary, attained, summarize
+from tonnage.results.outcomes import ERROR_RATE
 from tonnage.results.requests import Requests
 from tonnage.results.store import RunWriter, read_tokens, summary_document
 from tonnage.spec.deployment import Slo
