@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
@@ -28,6 +27,7 @@ from tonnage.errors import InputError
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.notebook import InNotebooks
 from tonnage.results.metrics import Attained, Summary, attained, summarize
+from tonnage.results.outcomes import ERROR_RATE
 from tonnage.results.requests import Requests
 from tonnage.results.store import RunWriter, read_tokens, summary_document
 from tonnage.spec.deployment import Slo
