@@ -6,10 +6,13 @@ import pytest
 
 from tonnage import api
 from tonnage.spec.catalog import find_model
-from tonnage.spec.precision import find_precision, released_format
+from tonnage.spec.precision import find_precision
+from tonnage.spec.released_format import released_format
 
 GROUP = {"weights": {"num_bits": 4, "type": "int", "group_size": 32}, "input_activations": None}
-KIMI = {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP}, "ignore": ["lm_head", "re:.*self_attn.*"]}
+KIMI_IGNORE = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", "re:.*mlp\\.(gate|up|gate_up|down)_proj.*"]
+KIMI = {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP}, "ignore": KIMI_IGNORE}
+EXPERTS_OF_NVIDIA = {f"layers.{layer}.ffn.experts": {"quant_algo": "NVFP4"} for layer in range(61)}
 FORMS = {
     "nothing said": ({}, "bf16"),
     "float16": ({"torch_dtype": "float16"}, "fp16"),
@@ -25,18 +28,21 @@ FORMS = {
         "fp8",
     ),
     "experts of NVIDIA": (
-        {"quantization_config": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {"layers.0.ffn.experts": {"quant_algo": "NVFP4"}}}},
+        {"quantization_config": {"quant_algo": "MIXED_PRECISION", "quantized_layers": EXPERTS_OF_NVIDIA}},
         "nvfp4+rest-fp8",
     ),
     "GGUF": ({"quantization_config": {"quant_method": "gguf", "bits": 5}}, ""),
     "groups of nothing": ({"quantization_config": {"config_groups": {"group_0": {"weights": {"num_bits": [], "type": {}}}}}}, ""),
 }
 
+MODELS = {"AWQ": "llama-3.1-8b", "GPTQ of 8 bits": "llama-3.1-8b", "float16": "llama-3.1-8b"}
+"""The model of a form, where it is another than DeepSeek-V3."""
+
 
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_published_checkpoints(form: str) -> None:
     config, name = FORMS[form]
-    assert released_format(config, experts=True) == name
+    assert released_format(config, find_model(MODELS.get(form, "deepseek-v3"))) == name
     assert name == "" or find_precision(name).name == name
 
 
