@@ -20,8 +20,8 @@ from tonnage.perf import shipped_json
 from tonnage.perf.images_and_adapters import adapter_bytes, encoder_bytes
 from tonnage.perf.links import check_split
 from tonnage.spec.catalog import find_engine, gpus
-from tonnage.spec.precision import EXPERTS, TABLES
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, Windows
+from tonnage.spec.precision import EXPERTS, TABLES
 from tonnage.spec.typed_values import read_as, strict
 from tonnage.units import format_gb
 

@@ -7,7 +7,7 @@ expert router and attention itself stay in 16 bits, as the engines keep them.
 It is written as a format, and behind it, each after a plus sign, what differs from the format's own:
 ``fp8``, ``fp8+kv-fp16``, ``awq+kv-int8``, ``fp8+2:4``, ``nvfp4+experts`` (of a mixture of experts only the experts, as in the
 checkpoints that NVIDIA and Moonshot publish), ``mxfp4+rest-fp8`` (the experts, with the other matrices in FP8: DeepSeek V4).
-Groups of matrices may have formats of their own, for a share of their weights where not all of them have: ``nvfp4+attention-fp8``,
+Groups of matrices may have other formats, for a share of their weights where not all of them have: ``nvfp4+attention-fp8``,
 ``fp8+attention-fp16+mlp-fp16:1/63``, ``gptq+head-gptq``.
 
 Sources of the bits: AWQ and GPTQ checkpoints in groups of 128 with a 16-bit scale and a 4-bit zero point
@@ -60,7 +60,7 @@ class Precision:
     rest_bits: int = 16  # bits of these other matrices: 16, or 8 for FP8 with a scale per block, as in the checkpoints of DeepSeek V4
     sparse: bool = False  # two of every four weights are zero and neither stored nor multiplied
     parts: tuple[Part, ...] = ()  # groups of matrices that are in another format, or in part
-    kernels: str = ""  # the format whose fitted terms stand for its own, where it has none
+    kernels: str = ""  # the format whose fitted terms it is computed with, where it has none
     method: str = ""  # the tool whose checkpoints are in it, where only engines that load those run it, such as "bitsandbytes"
 
     def forms(self, group: str, moe: bool) -> tuple[tuple[float, Precision], ...]:
@@ -119,7 +119,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A group of matrices, or a share of it, in a format of its own."""
+    """A group of matrices, or a share of it, in another format than the rest."""
 
     group: str  # one of ``GROUPS``
     form: Precision
@@ -185,9 +185,9 @@ def _weight_only(name: str, bits: float, method: str, kernels: str) -> Precision
 STORED: dict[str, Precision] = {
     form.name: form
     for form in (
-        _weight_only("fp8-wo", 8, "", "int8-wo"),
-        _weight_only("mxfp8-wo", 8 + 8 / 32, "", "int8-wo"),
-        _weight_only("nvfp4-wo", 4 + 8 / 16, "", "mxfp4 unpacked"),
+        _weight_only("fp8-wo", 8, "marlin", "int8-wo"),
+        _weight_only("mxfp8-wo", 8 + 8 / 32, "marlin", "int8-wo"),
+        _weight_only("nvfp4-wo", 4 + 8 / 16, "marlin", "mxfp4 unpacked"),
         _weight_only("nf4", 4 + 32 / 64, "bitsandbytes", "gptq"),
         _weight_only("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256), "bitsandbytes", "gptq"),
         _weight_only("bnb-int8", 8, "bitsandbytes", "int8-wo"),
@@ -215,8 +215,9 @@ FAMILY = re.compile(rf"({'|'.join(SCALES)})-?(\d{{1,2}}(?:\.\d{{1,3}})?)(?:-?bit
 
 
 def _of_family(name: str) -> Precision:
-    """The format of a family that is written with its bits and its group, such as "gptq-3bit-g64" or "int4-g64"; groups of 128 may be
-    left out, and 0 is a scale per row.
+    """The format of a family that is written with its bits and its group, such as "gptq-3bit-g64" or "int4-g64".
+
+    Groups of 128 may be left out, and 0 is a scale per row.
 
     Raises KeyError: no such format.
     """
@@ -233,7 +234,8 @@ def _of_family(name: str) -> Precision:
     if (form := PRECISIONS.get(ALIASES.get(written, written))) is not None:
         return form
     stored = bits + ((scale + zeros * bits) / group if group else 0.0)
-    method = "" if family in ("int", "gptq", "awq") else family
+    usual = family in ("int", "gptq", "awq") and bits in (BITS["fp4"], BITS["fp8"])
+    method = "" if usual else {"int": "gptq"}.get(family, family)
     return _weight_only(written, stored, method, "gptq" if bits <= BITS["fp4"] + 1 else "int8-wo")
 
 
@@ -311,7 +313,7 @@ def _part(word: str) -> Part | None:
 
 
 def with_parts(form: Precision, parts: Iterable[Part]) -> Precision:
-    """The format with groups in formats of their own, in the order of ``GROUPS``, and its name."""
+    """The format with groups in other formats, in the order of ``GROUPS``, and its name."""
     ordered = tuple(sorted(parts, key=lambda part: (GROUPS.index(part.group), part.name)))
     return replace(form, name="+".join((form.name, *(part.name for part in ordered))), parts=ordered) if ordered else form
 

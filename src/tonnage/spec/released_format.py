@@ -7,9 +7,8 @@ in published checkpoints, layer by layer, so that a format of each group and its
 Sources of the forms of ``quantization_config``: Hugging Face transformers, src/transformers/utils/quantization_config.py (the keys of fp8,
 fbgemm_fp8, mxfp4, awq, gptq, bitsandbytes, hqq, torchao, eetq, aqlm, vptq, quanto, higgs, spqr, bitnet, fp_quant); compressed-tensors,
 src/compressed_tensors/quantization (config_groups with num_bits, type, group_size and targets; ``re:`` before a regular expression); NVIDIA
-Model Optimizer, hf_quant_config.json (quant_algo, quantized_layers, exclude_modules), and vllm/model_executor/layers/quantization/modelopt.py;
-AutoRound, auto_round/export (extra_config); AMD Quark, quark/torch/quantization/config (global_quant_config, layer_quant_config, exclude).
-Read on 2026-11-22 and 2026-11-28; the keys of aqlm, vptq, higgs, spqr and fp_quant are recalled.
+Model Optimizer, hf_quant_config.json (quant_algo, quantized_layers, exclude_modules), and vLLM, layers/quantization/modelopt.py;
+auto_round/export (extra_config); AMD Quark, quark/torch/quantization/config (global_quant_config, layer_quant_config, exclude). Read on 2026-11-22 and 2026-11-28; the keys of aqlm, vptq, higgs, spqr and fp_quant are recalled.
 """
 
 from __future__ import annotations
@@ -72,10 +71,10 @@ LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert", "llm_int8_ski
 """Keys of names that are left in 16 bits."""
 
 PREFIXES = ("model.layers", "model.language_model.layers", "language_model.model.layers", "backbone.layers", "layers", "transformer.h")
-"""What stands before the number of a layer."""
+"""Prefixes of the number of a layer."""
 
 LAYER = re.compile(r"^(?:[\w.]*\.)?(?:layers|h|blocks)\.(\d+)(?:\.(.*))?$", re.DOTALL)
-LAYER_PATTERN = re.compile(r"^[\^.*\w()?:|]*\b(?:layers|h|blocks)\.(\d+)\.(.*)$", re.DOTALL)
+LAYER_PATTERN = re.compile(r"^[\^.*\w()?:|\\]*\b(?:layers|h|blocks)\\?\.(\d+)\\?\.(.*)$", re.DOTALL)
 
 ATTENTION = ("self_attn", "attn", "attention", "self_attention")
 STATE = ("linear_attn", "mamba", "mixer", "linear_attention")
@@ -116,7 +115,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """A list of names and patterns, sorted by the layer that they name; those that name none are under -1."""
+    """A list of names and patterns, sorted by the layer that they name; -1 holds the names without one."""
 
     plain: Mapping[int, frozenset[str]]
     patterns: Mapping[int, tuple[re.Pattern[str], ...]]
@@ -127,21 +126,18 @@ class Names:
         plain: dict[int, set[str]] = {}
         patterns: dict[int, list[re.Pattern[str]]] = {}
         for name in names:
-            is_regex = name.startswith(("re:", "-:", "+:"))
-            text = name[3 if name.startswith("re:") else 2 :].replace("\\.", ".") if is_regex else name.strip(".")
-            if not is_regex and not any(sign in text for sign in "*?["):
+            marked = name.startswith(("re:", "-:", "+:"))
+            text = name[3 if name.startswith("re:") else 2 :] if marked else name.strip(".")
+            if not marked and not any(sign in text for sign in "*?[\\"):
                 match = LAYER.match(text)
                 plain.setdefault(int(match[1]) if match else -1, set()).add((match[2] or "") if match else text)
                 continue
             match = LAYER_PATTERN.match(text)
+            if marked and match and ("\\" not in text or match[2].startswith("*")):
+                match = None  # a dot that stands for any sign, as in "layers.1.*"
             layer, rest = (int(match[1]), match[2]) if match else (-1, text)
-            with_dots = (
-                (rest if is_regex and match else name[3:] if name.startswith("re:") else rest) if is_regex else fnmatch.translate(rest)
-            )
-            try:
-                patterns.setdefault(layer, []).append(re.compile(with_dots))
-            except re.error:
-                continue
+            if (pattern := _pattern(rest, marked)) is not None:
+                patterns.setdefault(layer, []).append(pattern)
         return cls(
             plain={layer: frozenset(found) for layer, found in plain.items()},
             patterns={layer: tuple(found) for layer, found in patterns.items()},
@@ -161,6 +157,17 @@ class Names:
         return any(pattern.match(text) for pattern in self.patterns.get(-1, ()) for text in whole)
 
 
+def _pattern(text: str, marked: bool) -> re.Pattern[str] | None:
+    """The regular expression of a pattern; a shell pattern holds for what is inside a module too. None for what is no pattern."""
+    if marked or ".*" in text or "\\" in text:
+        try:
+            return re.compile(text if marked else f"(?:.*\\b)?{text}")
+        except re.error:
+            if marked:
+                return None
+    return re.compile(f"(?:{fnmatch.translate(text)})|(?:{fnmatch.translate(text + '.*')})")
+
+
 def _texts(listed: object) -> list[str]:
     return [str(name) for name in listed] if isinstance(listed, list | tuple) else []
 
@@ -174,9 +181,9 @@ def _modules(group: str, model: Model) -> Iterator[tuple[tuple[str, ...], float]
             yield (*(f"{parent}.{name}" for parent in STATE for name in names), f"self_attn.{plain}"), share
     else:
         parents: tuple[str, ...] = MLP if group == "mlp" else tuple(f"{parent}.{kind}" for parent in MLP for kind in KINDS_OF[group])
-        matrices = [names for kind, names in INNER.items() if model.gated or kind != "gate"]
-        for names in matrices:
-            yield tuple(f"{parent}.{name}" for parent in parents for name in names), 1 / len(matrices)
+        matrices = [leaves for kind, leaves in INNER.items() if model.gated or kind != "gate"]
+        for leaves in matrices:
+            yield tuple(f"{parent}.{name}" for parent in parents for name in leaves), 1 / len(matrices)
 
 
 STATE_NAMES = (
@@ -190,6 +197,7 @@ KINDS_OF = {"shared": ("shared_experts", "shared_expert"), EXPERTS: ("experts.0"
 
 
 def _attention_modules(model: Model) -> Iterator[tuple[tuple[str, ...], float]]:
+    widths: dict[str, tuple[tuple[str, ...], float]]
     if model.has_latent_cache:
         widths = {"q": (("q_proj", "q_a_proj", "q_b_proj", "wq_a", "wq_b"), 0.4), "kv": (("kv_a_proj_with_mqa", "kv_b_proj", "wkv"), 0.2)}
         widths["o"] = ("o_proj", "wo_a", "wo_b"), 0.4
@@ -260,10 +268,10 @@ def _written(model: Model, shares: Mapping[str, Mapping[str, float]]) -> str:
     sizes = model.group_parameters
     totals: dict[str, float] = {}
     for group in (EXPERTS,) if model.is_moe else sizes:
-        for form, share in shares[group].items():
-            totals[form] = totals.get(form, 0.0) + share * sizes[group]
-    base = max(totals, key=lambda form: totals[form])
-    around = {form for group in sizes if group != EXPERTS and sizes[group] for form in shares[group]}
+        for name, share in shares[group].items():
+            totals[name] = totals.get(name, 0.0) + share * sizes[group]
+    base = max(totals, key=lambda name: totals[name])
+    around = {name for group in sizes if group != EXPERTS and sizes[group] for name in shares[group]}
     name = base
     if model.is_moe and around == {WIDE} and base != WIDE:
         name = f"{base}+{EXPERTS}"
@@ -350,7 +358,7 @@ MICRO, EIGHT = 32, 8  # Weights that share a scale in OCP's microscaling formats
 
 
 def _exceptions(quantized: Mapping[str, Any], method: str) -> Iterator[Rule]:
-    """Layers with bits of their own: GPTQModel's ``dynamic``, AutoRound's ``extra_config``, Quark's ``layer_quant_config``."""
+    """Exceptions of single layers: GPTQModel's ``dynamic``, AutoRound's ``extra_config``, Quark's ``layer_quant_config``."""
     for key in ("dynamic", "extra_config", "layer_quant_config"):
         entries = quantized.get(key)
         for name, entry in entries.items() if isinstance(entries, Mapping) else ():
