@@ -12,7 +12,7 @@ from tonnage.errors import InputError, UnknownName, option
 from tonnage.results.outcomes import failure_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen, which would take twice as long to make, for every event that is read as JSON
 class Delta:
     """What one document says: an event of a stream, or a whole reply."""
 
@@ -140,7 +140,7 @@ def error_of(document: dict[str, Any]) -> str:
     """The message of a document that is an error; "" where it is none."""
     error = document.get("error")
     if not error and "error" not in (document.get("object"), document.get("type")):
-        if document.keys() & {"choices", "type", "usage"}:
+        if "choices" in document or "type" in document or "usage" in document:
             return ""
         error = document.get("message") or document.get("detail")  # proxies and frameworks send these alone
         if not isinstance(error, str | list):
@@ -165,21 +165,20 @@ def text_of(value: Any) -> str:
     return ""
 
 
-def finish_of(choices: Sequence[dict[str, Any]]) -> str:
-    """Why these choices end, in the server's word; where one of them failed, that one's; "" where none ends."""
-    reasons = [str(choice["finish_reason"]) for choice in choices if choice.get("finish_reason")]
-    return next(filter(failure_of, reasons), reasons[-1] if reasons else "")
-
-
-def side_by_side(choices: Sequence[dict[str, Any]]) -> int:
-    """Outputs next to one another, as far as these choices show."""
-    indices = [choice.get("index") for choice in choices]
-    return max([len(choices), 1, *(index + 1 for index in indices if isinstance(index, int))])
-
-
-def error_in(document: dict[str, Any], choices: Sequence[dict[str, Any]]) -> str:
-    """The message of an error of the document or of one of its choices; "" where there is none."""
-    return next(filter(None, map(error_of, (document, *(choice for choice in choices if choice.get("error"))))), "")
+def end_of(choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What choices say of their end and number, by the names of a ``Delta``; where one of them failed, that one's reason counts."""
+    end: dict[str, Any] = {}
+    for choice in choices:
+        if (reason := choice.get("finish_reason")) and not failure_of(end.get("finish")):
+            end["finish"] = str(reason)
+            if error := error_of(choice):
+                end["error"] = error
+        index = choice.get("index")
+        if isinstance(index, int) and index > 0:
+            end["choices"] = max(end.get("choices", 0), index + 1)
+    if len(choices) > 1:
+        end["choices"] = max(end.get("choices", 0), len(choices))
+    return end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,21 +200,24 @@ class Chat(Endpoint):
         text, thought, choices = "", False, document.get("choices") or ()
         for choice in choices:
             part = choice.get("delta" if "delta" in choice else "message") or {}
-            content, details = part.get("content"), part.get("reasoning_details")
-            reasoning = text_of(part.get("reasoning_content") or part.get("reasoning") or details)
-            thought = thought or (bool(reasoning) and not _summaries(details)) or (isinstance(content, list) and _thinks(content))
-            text += joined(reasoning, content if isinstance(content, str) else text_of(content), part.get("refusal"))
-            calls = [call.get("function") for call in part.get("tool_calls") or ()]
-            for function in (*calls, part.get("function_call")):
+            details = part.get("reasoning_details")
+            if reasoning := part.get("reasoning_content") or part.get("reasoning") or details:
+                text += text_of(reasoning)
+                thought = thought or (bool(text) and not _summaries(details))
+            content = part.get("content")
+            if isinstance(content, str):
+                text += content
+            elif content:
+                text += text_of(content)
+                thought = thought or _thinks(content)
+            text += joined(part.get("refusal"))
+            for function in (*map(_function, part.get("tool_calls") or ()), part.get("function_call")):
                 text += joined(function.get("name"), function.get("arguments")) if function else ""
-        return Delta(
-            text=text,
-            thought=thought,
-            finish=finish_of(choices),
-            error=error_in(document, choices),
-            choices=side_by_side(choices),
-            **usage_of(document),
-        )
+        return Delta(text=text, thought=thought, **{"error": error_of(document), **end_of(choices), **usage_of(document)})
+
+
+def _function(call: dict[str, Any]) -> Any:
+    return call.get("function")
 
 
 def _summaries(details: Any) -> bool:
@@ -223,9 +225,9 @@ def _summaries(details: Any) -> bool:
     return isinstance(details, list) and any(part.get("type") == "reasoning.summary" for part in details)
 
 
-def _thinks(content: list[Any]) -> bool:
+def _thinks(content: Any) -> bool:
     """Whether a content in parts holds reasoning, as Mistral's does."""
-    return any(part.get("type") == "thinking" for part in content if isinstance(part, dict))
+    return isinstance(content, list) and any(part.get("type") == "thinking" for part in content if isinstance(part, dict))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +248,7 @@ class Completions(Endpoint):
         """The text of every choice."""
         choices = document.get("choices") or ()
         text = joined(*(choice.get("text") for choice in choices))
-        error = error_in(document, choices)
-        return Delta(text=text, finish=finish_of(choices), error=error, choices=side_by_side(choices), **usage_of(document))
+        return Delta(text=text, **{"error": error_of(document), **end_of(choices), **usage_of(document)})
 
 
 _OUTPUT = frozenset(

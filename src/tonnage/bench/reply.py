@@ -144,10 +144,9 @@ class Reply:
             self.finish = self.finish if failure_of(self.finish) else delta.finish
         self.thought = self.thought or delta.thought
         self.choices = max(self.choices, delta.choices)
-        self.reasoning = max(self.reasoning, delta.reasoning)
-        self.tokens = max(self.tokens, delta.tokens)
-        self.prompt = max(self.prompt, delta.prompt)
-        self.cached = max(self.cached, delta.cached)
+        if delta.tokens >= 0 or delta.prompt >= 0:
+            self.tokens, self.prompt = max(self.tokens, delta.tokens), max(self.prompt, delta.prompt)
+            self.cached, self.reasoning = max(self.cached, delta.cached), max(self.reasoning, delta.reasoning)
         if delta.text:
             self.times.append(ns)
             self.sizes.append(len(delta.text))
