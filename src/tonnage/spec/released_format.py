@@ -8,7 +8,8 @@ Sources of the forms of ``quantization_config``: Hugging Face transformers, src/
 fbgemm_fp8, mxfp4, awq, gptq, bitsandbytes, hqq, torchao, eetq, aqlm, vptq, quanto, higgs, spqr, bitnet, fp_quant); compressed-tensors,
 src/compressed_tensors/quantization (config_groups with num_bits, type, group_size and targets; ``re:`` before a regular expression); NVIDIA
 Model Optimizer, hf_quant_config.json (quant_algo, quantized_layers, exclude_modules), and vLLM, layers/quantization/modelopt.py;
-auto_round/export (extra_config); AMD Quark, quark/torch/quantization/config (global_quant_config, layer_quant_config, exclude). Read on 2026-11-22 and 2026-11-28; the keys of aqlm, vptq, higgs, spqr and fp_quant are recalled.
+auto_round/export (extra_config); AMD Quark, quark/torch/quantization/config (global_quant_config, layer_quant_config, exclude).
+Read on 2026-11-22 and 2026-11-28; the keys of aqlm, vptq, higgs, spqr and fp_quant are recalled.
 """
 
 from __future__ import annotations
