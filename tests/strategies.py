@@ -105,7 +105,7 @@ def draftings(draw: st.DrawFn) -> Drafting:
 
 @st.composite
 def traces(draw: st.DrawFn, most: int = 40) -> Trace:
-    """Open loops with a cap and without, closed ones, fixed and mixed lengths; due times and turnarounds partly on a grid of half milliseconds."""
+    """Open loops, some with a cap, closed ones, fixed and mixed lengths; times partly on a grid of half milliseconds."""
     count = draw(st.sampled_from([n for n in (7, 20, 40, 2, 1) if n <= most]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     isl, osl = (_lengths(rng, count, draw(st.sampled_from([30, 90, 5, 1])), draw(st.booleans())) for _ in range(2))

@@ -94,7 +94,7 @@ def _load(benchmark: dict[str, Any], where: str) -> dict[str, str | int | float]
 
 
 def _failures(benchmark: dict[str, Any]) -> dict[str, str | int | float]:
-    """How many requests were sent and failed; those that the end of the benchmark cut off count as neither."""
+    """How many requests were sent and failed; requests that the end of the benchmark cut off count as neither."""
     places = (("request_totals",), ("metrics", "request_totals"), ("run_stats", "requests_made"), ("scheduler_metrics", "requests_made"))
     totals = next((part for place in places if isinstance(part := inside(benchmark, *place), dict)), {})
     groups = inside(benchmark, "requests")

@@ -45,7 +45,7 @@ def _drawn(document: dict[str, Any], where: str, part: str) -> str | None:
 def sglang_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
     """Every request of a run that was saved with ``--output-details``. Raises InputError: it was not, or a list is damaged."""
     if not isinstance(document.get("ttfts"), list):
-        raise InputError(f"{path}: SGLang's bench_serving kept no single requests; measure again with --output-details")
+        raise InputError(f"{path}: kept no single requests; measure again with the option output-details of SGLang's bench_serving")
     return [replace(run, tool="sglang") for run in vllm_runs(path, document, reading)]
 
 
