@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from tonnage.csv_file import read_text
@@ -14,7 +15,7 @@ from tonnage.spec.attention_layers import LatentAttention
 from tonnage.spec.config_kinds import FAMILIES, Fields, pattern_of, state_space_hybrid
 from tonnage.spec.config_layouts import ENCODER, LAYER_TYPES, LAYOUTS, REFUSED, VISION, Config, ConfigValues, Layout, shown
 from tonnage.spec.model import Model
-from tonnage.spec.precision import released_format
+from tonnage.spec.released_format import released_format
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -32,8 +33,9 @@ def read_config(path: str | Path) -> Model:
     file = _file_of(Path(path))
     config = _load(file)
     beside = file.parent / "hf_quant_config.json"
-    if "quantization_config" not in config and beside.is_file() and isinstance(said := _load(beside).get("quantization"), dict):
-        config = config | {"quantization_config": said}
+    if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
+        inside = config.get("quantization_config", {})
+        config = config | {"quantization_config": quantized | inside if isinstance(inside, dict) else inside}
     return _Reader(str(file), config).model(_name_of(file))
 
 
@@ -96,13 +98,13 @@ class _Reader(ConfigValues):
             parallel_block=self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
             head_norms=layout.head_norms,
             block_fp8=isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
-            released=released_format(self.config, experts > 1),
             source=f"{self.where} ({architecture})",
-            notes=" ".join(self.notes(layout)),
             **(self.latent_parts() if layout.latent else {}),
             **self.windows(layout),
         )
-        return self.checked(Model(**(fields | FAMILIES[layout.family](self) if layout.family else fields)))
+        made = self.checked(Model(**(fields | FAMILIES[layout.family](self) if layout.family else fields)))
+        released = released_format(self.config, made)
+        return replace(made, released=released, notes=" ".join(self.notes(layout, released)))
 
     def unwrap(self, layout: Layout) -> None:
         """Read the text decoder's numbers of a model with an encoder, and keys that are in their own object."""
@@ -218,7 +220,7 @@ class _Reader(ConfigValues):
             raise UnsupportedModel(f"{self.where}: decoder_sparse_step: experts in every layer only are supported")
         return experts, used
 
-    def notes(self, layout: Layout) -> list[str]:
+    def notes(self, layout: Layout, released: str) -> list[str]:
         """What a user should know about the numbers."""
         notes = ["Multi-head latent attention: fitted to measurements of current engines alone."] if layout.latent else []
         if self.config.get("num_nextn_predict_layers"):
@@ -236,8 +238,7 @@ class _Reader(ConfigValues):
             if not isinstance(quantized, dict):
                 self.fail("quantization_config", f"{shown(quantized)} is not an object")
             method = shown(quantized.get("quant_method", "an unnamed method"))
-            known = released_format(self.config, experts=False)
-            counted = "that is its format unless another is asked for" if known else "its format has no name here: say which to count"
+            counted = f"counted as {released} unless another is requested" if released else "that format has no name here"
             notes.append(f"The checkpoint is quantized ({method}); {counted}.")
         if layout.context_default and self.optional(*layout.context) is None:
             notes.append(f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of its library.")
