@@ -250,7 +250,9 @@ def _exchange(number: int, request: ImportedRequest) -> Exchange:
     """The request as if it had just come back."""
     reply = Reply(find_endpoint("chat", model=""))
     reply.times = list(request.events_ns)
-    reply.sizes = [1] * len(request.events_ns) if request.single else [1, max(request.osl - 1, 1)][: len(request.events_ns)]
+    reply.sizes = [max(request.osl, 1)] * len(request.events_ns)  # of equal events, whose text nobody kept
+    if not request.single:
+        reply.sizes[:] = [1, max(request.osl - 1, 1)][: len(request.events_ns)]
     reply.tokens, reply.prompt = request.osl, request.isl
     reply.last_ns = request.events_ns[-1] if request.events_ns else -1
     exchange = Exchange(number=number, isl=request.isl, osl=request.osl, data=b"", reply=reply)
