@@ -40,7 +40,8 @@ class MemoryReport:
 
         d = self.plan.deployment
         named = f"{d.model.name}, {d.precision.name.upper()}, on {d.parallelism.gpus} × {d.gpu.name}, {d.engine}"
-        return [*([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
+        read = [d.model.reading] if d.model.reading else []
+        return [*read, *([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
 
     def to_json(self) -> dict[str, Any]:
         """All sizes in bytes per GPU."""

@@ -52,6 +52,7 @@ class Model:
     source: str = ""
     date: str = ""
     notes: str = ""  # anything a user should know, such as what is approximated
+    reading: str = ""  # how a name or a file was read as this model, where an answer must say it; "" for an entry of the catalog
 
     @property
     def usual_precision(self) -> str:
