@@ -52,6 +52,7 @@ class Model:
     source: str = ""
     date: str = ""
     notes: str = ""  # anything a user should know, such as what is approximated
+    layout_mark: str = ""  # what its layout was read from, where its architecture is not known; "" where it is
 
     @property
     def usual_precision(self) -> str:
