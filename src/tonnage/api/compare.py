@@ -87,8 +87,11 @@ def compare_plan(
 
 def import_run(
     file: Path, output: Path, *, tokenizer: Path | None = None, provenance: dict[str, Any] | None = None
-) -> list[tuple[Path, Summary]]:
-    """Write the runs of another tool's file as run folders, as ``tonnage import`` does. Raises InputError."""
+) -> list[tuple[Path, Summary, dict[str, Any]]]:
+    """Write the runs of another tool's file as run folders, as ``tonnage import`` does. Raises InputError.
+
+    Of each its folder, its summary, and what was left out, failed and remarked.
+    """
     from tonnage.bench.benchmark import write_imported
     from tonnage.bench.prompts import TokenizerFile
     from tonnage.bench.reply import kept_answer
@@ -100,8 +103,8 @@ def import_run(
     folders = [output] if len(runs) == 1 else [output / f"run-{place}" for place in range(1, len(runs) + 1)]
     made = []
     for run, folder in zip(runs, folders, strict=True):
-        summary, _ = write_imported(run, folder, source=file.name, provenance=provenance or {})
-        made.append((folder, summary))
+        summary, facts = write_imported(run, folder, source=file.name, provenance=provenance or {})
+        made.append((folder, summary, facts["imported"]))
     return made
 
 

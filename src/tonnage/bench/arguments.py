@@ -7,10 +7,10 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Literal
 
+from tonnage.results.outcomes import ERROR_RATE
 from tonnage.spec.typed_values import about
 
 CHARACTERS_PER_TOKEN = 4.0  # Of English text, roughly: what stands for a token of a prompt without a tokenizer
-ERROR_RATE = 0.01  # Share of requests that may fail in a valid run
 
 Counts = int | str | Iterable[int | str]
 Length = str | float | None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 import platform
+from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.connection import Setup
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
@@ -23,9 +23,11 @@ from tonnage.bench.scrape import Scraper
 from tonnage.bench.steady import DEFINITIONS, find_steady, steady_metrics, trends
 from tonnage.bench.validity import Validity, judge
 from tonnage.bench.workers import measure_by_workers
+from tonnage.errors import InputError
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.notebook import InNotebooks
 from tonnage.results.metrics import Attained, Summary, attained, summarize
+from tonnage.results.outcomes import ERROR_RATE
 from tonnage.results.requests import Requests
 from tonnage.results.store import RunWriter, read_tokens, summary_document
 from tonnage.spec.deployment import Slo
@@ -185,21 +187,37 @@ NOT_JUDGED = "the tool did not watch its own client: whether its latencies are t
 
 
 def write_imported(imported: ImportedRun, directory: Path, *, source: str, provenance: dict[str, Any]) -> tuple[Summary, dict[str, Any]]:
-    """Write another tool's run as a run folder; its summary and ``run.json``. Raises InputError: the folder cannot be written."""
-    single = all(request.single for request in imported.requests)
+    """Write another tool's run as a run folder; its summary and ``run.json``.
+
+    Raises InputError: the folder cannot be written, or no request has an end.
+    """
+    requests_in = [request for request in imported.requests if request.outcome or request.events_ns]
+    left_out = imported.left_out + Counter({"no end": len(imported.requests) - len(requests_in)})
+    failed = Counter(request.outcome for request in requests_in if request.outcome)
+    if len(requests_in) == failed.total():
+        why = ", ".join(f"{count:,} {reason}" for reason, count in (left_out + failed).items())
+        raise InputError(f"{source}: no completed request has an end or a duration ({why}); give a file that has such as endTime")
+    single = all(request.single for request in requests_in if not request.outcome)
     writer = RunWriter(directory, tokens=single)
     try:
         recorder = Recorder(writer, gaps=single)
-        start = min(request.due_ns for request in imported.requests)
+        start = min(request.due_ns for request in requests_in)
         recorder.begin(start)
-        for number, request in enumerate(imported.requests):
+        for number, request in enumerate(requests_in):
             recorder.take(_exchange(number, request))
         recorder.finish()
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         kinds = recorder.tally.failures
         run: dict[str, Any] = {
-            "imported": {"tool": imported.tool, "file": source, "single_tokens": single},
+            "imported": {
+                "tool": imported.tool,
+                "file": source,
+                "single_tokens": single,
+                "left_out": dict(left_out),
+                "failed": dict(failed),
+                "remarks": imported.remarks,
+            },
             "validity": {"verdict": "NOT JUDGED", "reasons": [NOT_JUDGED], "steady": {"found": steady.found, "drift": steady.drift}},
             "load": {"concurrency": imported.concurrency or None, "request_rate": imported.rate or None, "started_unix_ns": start},
             "endpoint": {"type": None, "model": imported.model, "streaming": True},
@@ -216,7 +234,7 @@ def write_imported(imported: ImportedRun, directory: Path, *, source: str, prove
             **dict.fromkeys(("gpu", "precision", "tp", "engine")),
             "imported": imported.tool,
             "model": imported.model or None,
-            "requests": len(imported.requests),
+            "requests": len(requests_in),
             "arrivals": {"rate": imported.rate} if imported.rate else {"concurrency": imported.concurrency or None},
         }
         writer.close(scenario=scenario, summary=summary_document(summary, requests, further), provenance=provenance, run=run)
@@ -229,16 +247,13 @@ def _exchange(number: int, request: ImportedRequest) -> Exchange:
     """The request as if it had just come back."""
     reply = Reply(find_endpoint("chat", model=""))
     reply.times = list(request.events_ns)
-    reply.sizes = [1] * len(request.events_ns) if request.single else [1, max(request.osl - 1, 1)]
+    reply.sizes = [1] * len(request.events_ns) if request.single else [1, max(request.osl - 1, 1)][: len(request.events_ns)]
     reply.tokens, reply.prompt = request.osl, request.isl
     reply.last_ns = request.events_ns[-1] if request.events_ns else -1
     exchange = Exchange(number=number, isl=request.isl, osl=request.osl, data=b"", reply=reply)
-    exchange.due_ns, exchange.begun_ns, exchange.sent_ns, exchange.outcome = (
-        request.due_ns,
-        request.sent_ns,
-        request.sent_ns,
-        request.outcome,
-    )
+    exchange.due_ns = request.due_ns
+    exchange.begun_ns = exchange.sent_ns = request.sent_ns
+    exchange.outcome, exchange.streamed = request.outcome, request.streamed
     return exchange
 
 

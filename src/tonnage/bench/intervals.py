@@ -89,11 +89,12 @@ def completed_rows(requests: Requests) -> Integers:
 
 
 def latencies_ms(requests: Requests, rows: Integers) -> dict[str, Floats]:
-    """TTFT, TPOT and E2E of these rows in milliseconds; TPOT of those with several tokens only."""
+    """TTFT, TPOT and E2E of these rows in milliseconds; TPOT of those with several tokens only, and neither without a first token."""
     due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], requests.last_token_ns[rows], requests.osl[rows]
-    several = osl > 1
+    streamed = first >= 0
+    several = (osl > 1) & streamed
     return {
-        "ttft_ms": (first - due) / 1e6,
+        "ttft_ms": (first - due)[streamed] / 1e6,
         "tpot_ms": (last - first)[several] / np.maximum(osl[several] - 1, 1) / 1e6,
         "e2e_ms": (last - due) / 1e6,
     }

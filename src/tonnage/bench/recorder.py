@@ -148,7 +148,7 @@ class Recorder:
         start, reply = self._start, exchange.reply
         completed = exchange.outcome == COMPLETED
         times = made.times_ns
-        first = times[0] if times else reply.last_ns if completed else -1
+        first = -1 if not exchange.streamed else times[0] if times else reply.last_ns if completed else -1
         last = (times[-1] if times else reply.last_ns) if completed else -1
         status = ROW_COMPLETED if completed else UNFINISHED if exchange.outcome == CANCELLED else FAILED
         return (

@@ -221,7 +221,10 @@ TIMED_OUT = "timed out"
 class Exchange:
     """One request and its reply, in nanoseconds of the monotonic clock; -1 where it did not happen."""
 
-    __slots__ = (*("begun_ns", "data", "detail", "due_ns", "isl", "number"), *("osl", "outcome", "question", "reply", "retried", "sent_ns"))
+    __slots__ = (
+        *("begun_ns", "data", "detail", "due_ns", "isl", "number"),
+        *("osl", "outcome", "question", "reply", "retried", "sent_ns", "streamed"),
+    )
 
     def __init__(self, *, number: int, isl: int, osl: int, data: bytes, reply: Reply) -> None:
         self.number = number  # of the request, from 0 in the order of sending; below 0 for warm-up
@@ -235,6 +238,7 @@ class Exchange:
         self.outcome = COMPLETED  # "" where it completed, otherwise why not, in the same few words for the same reason
         self.detail = ""  # the server's own words on it
         self.retried = False  # whether it was sent again because a kept connection had been closed by the server
+        self.streamed = True  # whether the first event with output is the first token: not where all of it came at once
         self.question = ""  # the question of a turn, whose answer belongs to a conversation; "" elsewhere
 
     def fail(self, outcome: str, detail: str = "") -> None:

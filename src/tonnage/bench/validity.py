@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.bench.arguments import ERROR_RATE
 from tonnage.bench.intervals import needed
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed
@@ -21,6 +20,7 @@ from tonnage.bench.reply import CANCELLED, COMPLETED
 from tonnage.bench.steady import Steady
 from tonnage.errors import in_python, option
 from tonnage.results.metrics import Summary
+from tonnage.results.outcomes import ERROR_RATE
 from tonnage.results.requests import Requests
 from tonnage.spec.workload import MANY_CLIENTS
 

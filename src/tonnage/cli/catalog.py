@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tonnage import api
-from tonnage.cli.flags import flags_of, given, with_flags
+from tonnage.cli.flags import flags_of, given, leaf_flags, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.errors import InputError
+from tonnage.spec.scenario import OF_MEMORY, simulated_leaves
 from tonnage.spec.typed_values import about
 
 PRECISIONS = "precisions"  # the text that shows the number formats
@@ -73,7 +74,10 @@ class Instance:
     lora: str | None = about('LoRA adapters, for which memory is set aside, such as "rank=16 adapters=8".')
 
 
-@with_flags(*flags_of(Instance))
+KNOBS = tuple(replace(one, group=None) for one in leaf_flags(leaf for leaf in simulated_leaves() if leaf.name in OF_MEMORY))
+
+
+@with_flags(*flags_of(Instance), *KNOBS)
 def memory(*, model: str, json: bool = False, **asked: Any) -> None:
     """Show where an instance's GPU memory goes, with the arithmetic.
 

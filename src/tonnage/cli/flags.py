@@ -43,12 +43,14 @@ class Flag:
     negative: bool = False  # whether a switch can be turned off by ``--no-…`` too
     several: bool = False  # whether it takes all the values that follow it
     read: Callable[[Any, Sequence[Any]], Any] | None = None  # reads what was typed; None to leave that to cyclopts
+    aliases: tuple[str, ...] = ()  # further names in Python that mean the same
 
     @property
     def parameter(self) -> inspect.Parameter:
         """The flag as a keyword of a verb."""
         negative = None if self.negative else ()
         said: dict[str, Any] = {"help": self.about, "negative": negative, "consume_multiple": self.several, "converter": self.read}
+        said["alias"] = tuple(f"--{alias.replace('_', '-')}" for alias in self.aliases)
         told = Parameter(**said) if self.group is None else Parameter(**said, group=self.group)
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.kind, told])
 
@@ -77,6 +79,7 @@ def leaf_flags(found: Iterable[Leaf]) -> tuple[Flag, ...]:
             group=GROUPS[leaf.path[0] if len(leaf.path) > 1 else ""],
             negative=leaf.path[0] in ("search", "simulate"),
             read=None if leaf.number is None else _reader(leaf),
+            aliases=leaf.aliases,
         )
         for leaf in found
     )

@@ -162,7 +162,7 @@ def import_run(file: Path, /, *, output: Path, tokenizer: Path | None = None, js
     from tonnage.cli.printing import provenance
 
     made = make(file, output, tokenizer=tokenizer, provenance=provenance(0))
-    runs = [{"folder": str(folder), **summary.to_json()} for folder, summary in made]
+    runs = [{"folder": str(folder), **summary.to_json(), **facts} for folder, summary, facts in made]
     print_answer(lambda: imported(made), lambda: {"runs": runs}, json=json)
 
 

@@ -1,123 +1,325 @@
-"""Access logs with one JSON object a request: LiteLLM's payloads, gateways' lines, and logged responses of the OpenAI API.
+"""Access logs with one JSON object a request: LiteLLM, Kong, Envoy, nginx, Langfuse, Cloudflare, and logged responses of the OpenAI API.
 
-A line has a moment (``startTime``, ``start_time``, ``timestamp``, ``time``, ``created`` and others: ISO, or unix time down to ns) and
-counts of tokens, at the top or in ``usage``, under the names of OpenAI, Anthropic or OpenTelemetry. Where it also has an end or a duration,
-``import`` has latencies; without the moment of the first token TTFT is the whole. Lines without counts are left out, as failed ones.
+A line has a moment (``startTime``, ``started_at``, ``timestamp``, ``created`` and others: ISO, nginx's own form, or unix time down to
+nanoseconds) and counts of tokens, at any depth, under the names of OpenAI, Anthropic, OpenTelemetry or Langfuse, in snake_case or
+camelCase, as numbers or as text. Where it also has an end or a duration, ``import`` has latencies; TTFT and TPOT only where the line
+says when the first token came. Envoy's and nginx's fields have the names that their configuration gives them.
 
-Source: docs.litellm.ai, StandardLoggingPayload; platform.openai.com, the usage of a response; both read 2026-11-25. Envoy's and other
-gateways' fields have the names that their configuration gives them: those of the list above are read.
+Sources: docs.litellm.ai, StandardLoggingPayload and logs; platform.openai.com, the usage of a response; developer.konghq.com, AI Gateway
+audit log reference; langfuse.com, fields of the blob storage export; developers.cloudflare.com, AI Gateway logs; nginx.org, variables of
+ngx_http_log_module (both read 2026-11-25, the others 2026-11-28).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tonnage.errors import InputErrors
-from tonnage.formats.table import inside
+from tonnage.errors import InputError
+from tonnage.formats.table import shown
 from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, Requests, ToolFormat
 
-BEGINS = ("startTime", "start_time", "request_time", "timestamp", "@timestamp", "time", "ts", "created", "created_at")
-ENDS = ("endTime", "end_time")
-FIRST = ("completionStartTime", "first_token_time")
-TOOK_MS = ("duration_ms", "latency_ms", "duration")
+# Names of fields, in lower case and without what is neither letter, digit nor dot; the last parts of a path are enough.
+BEGINS = ("starttime", "startedat", "startutc", "requeststarttime", "requesttime")
+STAMPS = ("timestamp", "time", "ts", "msec", "timelocal", "timeiso8601", "created", "createdat", "datetime", "date")
+ENDS = ("endtime", "endedat", "finishedat")
+FIRST = ("completionstarttime", "firsttokentime", "firsttokenat")
+TOOK = (
+    *("latencies.request", "duration", "latency", "requesttime", "requestduration", "responsetime", "elapsed", "totaltime", "e2elatency"),
+    *("upstreamresponsetime", "llmlatency", "llmserviceduration"),
+)
+FIRST_TOOK = ("timetofirsttoken", "ttft", "firsttokenlatency", "llmfirsttokenduration", "firsttokentime")
 TOKENS = {
-    "isl": ("prompt_tokens", "input_tokens", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
-    "osl": ("completion_tokens", "output_tokens", "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+    "isl": ("prompttokens", "inputtokens", "tokensin", "usagedetails.input", "usage.input", "inputtoken"),
+    "osl": ("completiontokens", "outputtokens", "tokensout", "usagedetails.output", "usage.output", "outputtoken"),
 }
-WITHIN: tuple[tuple[str, ...], ...] = ((), ("usage",), ("response", "usage"), ("response", "body", "usage"), ("standard_logging_object",))
-STATUS = ("status", "status_code", "response_code")
-MODEL = ("model", "gen_ai.request.model", "gen_ai.response.model")
-UNITS = ((1e17, 1.0), (1e14, 1e3), (1e11, 1e6), (0.0, 1e9))
+STATUS = ("status", "statuscode", "responsecode", "httpstatus", "level", "success", "issuccess", "errormessage", "errorstr", "error")
+MODEL = (
+    "model",
+    "genai.request.model",
+    "genai.response.model",
+    "meta.requestmodel",
+    "meta.responsemodel",
+    "providedmodelname",
+    "modelgroup",
+)
+FAILURES = re.compile(r"fail|error|time.?d?.?out|cancel|abort|denied|reject|exception|disconnect|incomplete")  # In the text of a status
+ENDED_BY_USER = re.compile(r"cancel")
+NS_PER_S = 10**9
+UNITS = {"": None, "ns": 1, "nanos": 1, "unixnano": 1, "us": 1_000, "micros": 1_000, "ms": 10**6, "msec": 10**6, "millis": 10**6}
+UNITS |= dict.fromkeys(("s", "sec", "secs", "seconds"), NS_PER_S)
+"""Nanoseconds by what the name of a field ends with."""
+ABSOLUTE = ((1e17, 1), (1e14, 1_000), (1e11, 10**6), (1e8, NS_PER_S))
 """Nanoseconds per unit of a unix time from so large a number on: nanoseconds, microseconds, milliseconds, seconds."""
+WORDS = {1: "nanoseconds", 1_000: "microseconds", 10**6: "milliseconds", NS_PER_S: "seconds"}
+FASTEST_NS, START_TOKENS = 500_000, 50
+"""A request takes from 0.5 ms to 0.5 s for each of its tokens, 50 more for its start: so a duration without a unit has only one."""
+EDGE = 2.0  # How near, as a factor, a duration may be to the end of that range before Tonnage asks for its unit
+DEPTH = 6
+_GO = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|μs|ms|s|m|h)(?![a-zµμ])")
+_GO_NS = {"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m": 6e10, "h": 3.6e12}
+
+Fields = Mapping[str, Any]
 
 
 def is_access_log(document: Any) -> bool:
     """Whether a line is one of a request with its moment and its tokens."""
-    row = _row(document)
-    return _moment(row, BEGINS) is not None and all(_count(document, side) is not None for side in TOKENS)
+    fields = _fields(document)
+    return _stamp(fields) is not None and all(_count(fields, side) is not None for side in TOKENS)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """One request of a log, while the units of its file are not known yet."""
+
+    begin_ns: int
+    stamped_last: bool  # whether that moment is when the line was written: at the end
+    end_ns: int | None
+    first_ns: int | None
+    # took, first_took: the durations as they are written, with their nanoseconds per unit; 0 where the name says none
+    took: tuple[float, int] | None
+    first_took: tuple[float, int] | None
+    isl: int
+    osl: int
+    outcome: str
 
 
 def access_log_runs(path: Path, text: str, _: Reading) -> list[ImportedRun]:
-    """The requests of a log as one run. Raises InputError: lines that are no JSON objects, or have no moment; every one is named."""
-    errors: list[str] = []
-    requests = sorted(_requests(path, text, errors), key=lambda one: one.due_ns)
-    InputErrors.raise_if(errors)
-    first = json.loads(next(line for line in text.splitlines() if line.strip()))
-    return [
-        ImportedRun(tool="an access log", model=str(_first(_row(first), MODEL) or ""), concurrency=0, rate=0.0, requests=tuple(requests))
-    ]
+    """The requests of a log as one run. Raises InputError: no line is a request, or the unit of its durations is not clear."""
+    left_out: Counter[str] = Counter()
+    models: Counter[str] = Counter()
+    lines = list(_lines(text, left_out, models))
+    if not lines:
+        first = f"; {left_out.most_common(1)[0][0]}" if left_out else ""
+        raise InputError(f"{path}: no line is a request with a time{first}; give a line a request, with such as startTime")
+    remarks: list[str] = []
+    unit = _unit([(line.took, line.isl + line.osl if line.osl <= 1 else line.osl) for line in lines if line.took], path, remarks)
+    requests = [_request(line, unit, first_unit) for first_unit in [_first_unit(lines, unit)] for line in lines]
+    unknown = sum(not request.streamed and not request.outcome for request in requests)
+    if unknown and any(request.events_ns for request in requests):
+        remarks.append(
+            f"{unknown:,} of {len(requests):,} requests have no moment of a first token: they count in E2E, not in TTFT and TPOT."
+        )
+    if len(models) > 1:
+        remarks.append(f"The log holds {len(models)} models: {', '.join(shown(name) for name, _ in models.most_common(5))}.")
+    requests.sort(key=lambda request: request.due_ns)
+    name = models.most_common(1)[0][0] if models else ""
+    run = ImportedRun(tool="an access log", model=name, concurrency=0, rate=0.0, requests=tuple(requests))
+    run.left_out.update(left_out)
+    run.remarks.extend(remarks)
+    return [run]
 
 
-def _requests(path: Path, text: str, errors: list[str]) -> Iterator[ImportedRequest]:
-    for number, line in enumerate(text.splitlines(), start=1):
+def _lines(text: str, left_out: Counter[str], models: Counter[str]) -> Iterator[_Line]:
+    for line in text.splitlines():
         if not line.strip():
             continue
         try:
-            document = json.loads(line)
+            fields = _fields(json.loads(line))
         except (ValueError, RecursionError):
-            document = None
-        row = _row(document)
-        begins = _moment(row, BEGINS)
-        if not isinstance(document, dict) or begins is None:
-            errors.append(
-                f"{path}, line {number}: {'has no time' if row else 'is no JSON object'}; give a line a request, with such as startTime"
-            )
+            fields = {}
+        stamp = _stamp(fields)
+        if stamp is None:
+            left_out["no time" if fields else "no JSON object"] += 1
             continue
-        took = _first(row, TOOK_MS)
-        ends = _moment(row, ENDS) or (begins + round(1e6 * took) if isinstance(took, int | float) and took > 0 else None)
-        first = _moment(row, FIRST) or ends
-        counts = {side: _count(document, side) or 0 for side in TOKENS}
-        failed = _failed(row) or not all(counts.values())
-        events = () if ends is None or first is None or failed else (first, ends)[: 1 + (counts["osl"] > 1)]
-        outcome = "failed" if failed else ""
-        yield ImportedRequest(due_ns=begins, sent_ns=begins, events_ns=events, **counts, outcome=outcome, single=False)
+        isl, osl = (_count(fields, side) for side in TOKENS)
+        outcome = _outcome(fields)
+        if not outcome and not (isl and osl):
+            left_out["no counts of tokens"] += 1
+            continue
+        begin, last = stamp
+        end, first = _moment(fields, ENDS), _moment(fields, FIRST)
+        if end is not None and end <= begin:
+            outcome = outcome or "an end not after its start"
+        took, first_took = _duration(fields, TOOK), _duration(fields, FIRST_TOOK)
+        if took and took[0] <= 0:
+            outcome = outcome or "a duration not above 0"
+        models[str(_value(fields, MODEL)[0] or "")] += 1
+        yield _Line(
+            begin_ns=begin,
+            stamped_last=last,
+            end_ns=end,
+            first_ns=first,
+            took=took,
+            first_took=first_took,
+            isl=isl or 0,
+            osl=osl or 0,
+            outcome=outcome,
+        )
+    del models[""]
 
 
-def _row(document: Any) -> Mapping[str, Any]:
-    """The fields of a line; LiteLLM's callbacks have them one level down."""
-    inner = inside(document, "standard_logging_object")
-    row = inner if isinstance(inner, dict) else document
-    return row if isinstance(row, dict) else {}
+def _request(line: _Line, unit: int, first_unit: int) -> ImportedRequest:
+    """A request, once the units of its file are known."""
+    begin, end = line.begin_ns, line.end_ns
+    took = None if line.took is None else round(line.took[0] * (line.took[1] or unit))
+    if line.stamped_last and took is not None:
+        begin, end = begin - took, begin
+    elif end is None and took is not None:
+        end = begin + took
+    first = line.first_ns
+    if first is None and line.first_took is not None:
+        first = begin + round(line.first_took[0] * (line.first_took[1] or first_unit))
+    seen = first is not None and end is not None and begin < first < end
+    events = () if end is None or line.outcome else (first, end) if seen and line.osl > 1 else (end,)
+    return ImportedRequest(
+        due_ns=begin,
+        sent_ns=begin,
+        events_ns=tuple(moment for moment in events if moment is not None),
+        isl=line.isl,
+        osl=line.osl,
+        outcome=line.outcome,
+        single=False,
+        streamed=seen and line.osl > 1,
+    )
 
 
-def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((row[name] for name in names if row.get(name) is not None), None)
+def _unit(took: Sequence[tuple[tuple[float, int] | None, int]], path: Path, remarks: list[str]) -> int:
+    """Nanoseconds of the unit of durations whose name says none. Raises InputError: two units are equally possible."""
+    unnamed = [value[0] / (tokens + START_TOKENS) for value, tokens in took if value and not value[1] and value[0] > 0]
+    if not unnamed:
+        return 1
+    middle = statistics.median(unnamed)
+    possible = [unit for unit in WORDS if FASTEST_NS / EDGE <= middle * unit < 1_000 * FASTEST_NS * EDGE]
+    if len(possible) != 1:
+        choice = " or ".join(WORDS[unit] for unit in possible) or "no unit that is possible"
+        raise InputError(f"{path}: its durations may be {choice}; name the field duration_ms, duration_s or duration_ns")
+    remarks.append(f"Durations read as {WORDS[possible[0]]}.")
+    return possible[0]
 
 
-def _count(document: Any, side: str) -> int | None:
-    for keys in WITHIN:
-        found = inside(document, *keys) if keys else document
-        value = _first(found, TOKENS[side]) if isinstance(found, dict) else None
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
-            return int(value)
+def _first_unit(lines: Sequence[_Line], unit: int) -> int:
+    """The same of the times to a first token: the largest unit with which most are inside their requests."""
+    pairs = [
+        (line.first_took[0], line.took[0] * (line.took[1] or unit) if line.took else (line.end_ns or line.begin_ns) - line.begin_ns)
+        for line in lines
+        if line.first_took and line.first_took[0] > 0 and not line.outcome
+    ]
+    fits: Callable[[int], bool] = lambda size: 2 * sum(first * size <= whole for first, whole in pairs) > len(pairs)  # noqa: E731
+    return next((size for size in sorted(WORDS, reverse=True) if fits(size)), 1)
+
+
+def _fields(document: Any) -> dict[str, Any]:
+    """Every plain value of a line under the last parts of its path, whichever is nearest to the top."""
+    found: dict[str, Any] = {}
+    level: list[tuple[str, Any]] = [("", document)] if isinstance(document, dict) else []
+    for _ in range(DEPTH):
+        below: list[tuple[str, Any]] = []
+        for path, value in level:
+            if isinstance(value, dict):
+                below += [(f"{path}.{_plain(name)}" if path else _plain(name), part) for name, part in value.items()]
+                continue
+            parts = path.split(".")
+            if value is not None and not isinstance(value, list):
+                for place in range(len(parts)):
+                    found.setdefault(".".join(parts[place:]), value)
+        level = below
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
+
+
+def _value(fields: Fields, names: Sequence[str]) -> tuple[Any, int]:
+    """The first value under one of the names, and the nanoseconds of the unit that the name ends with; 0 where it says none."""
+    for name in names:
+        for ending, unit in UNITS.items():
+            if fields.get(name + ending) not in (None, ""):
+                return fields[name + ending], unit or 0
+    return None, 0
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, as such or as text."""
+    try:
+        number = float(value) if not isinstance(value, bool) else None
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number is not None and abs(number) < 1e19 else None
+
+
+def _count(fields: Fields, side: str) -> int | None:
+    number = _number(_value(fields, TOKENS[side])[0])
+    return int(number) if number is not None and 0 <= number < 1e9 else None
+
+
+def _duration(fields: Fields, names: Sequence[str]) -> tuple[float, int] | None:
+    """A duration as it is written with its nanoseconds per unit; None where there is none. Text such as 1.1s or 1m2s says its unit."""
+    for name in names:
+        value, unit = _value(fields, (name,))
+        number = _number(value)
+        if number is not None and number < 1e8 * (1 if unit in (0, NS_PER_S) else 1e9):
+            return number, unit
+        if number is not None and name not in BEGINS and name not in FIRST:
+            return number, unit
+        text = str(value or "").strip().lower()
+        parts = _GO.findall(text)
+        if parts and not _GO.sub("", text).strip():
+            return sum(float(count) * _GO_NS[letter] for count, letter in parts), 1
     return None
 
 
-def _failed(row: Mapping[str, Any]) -> bool:
-    status = _first(row, STATUS)
-    if isinstance(status, str) and not status.isdigit():
-        return status.lower() in ("failure", "failed", "error")
-    return status is not None and str(status).isdigit() and int(status) >= 400
+def _stamp(fields: Fields) -> tuple[int, bool] | None:
+    """The moment of a line, and whether it is that of its end, as nginx's and Caddy's are; None where it has none."""
+    begin = _moment(fields, BEGINS)
+    if begin is not None:
+        return begin, False
+    stamp = _moment(fields, STAMPS)
+    ends = {"requesttime", "upstreamresponsetime"} & fields.keys() or {"ts", "duration"} <= fields.keys()
+    return None if stamp is None else (stamp, bool(ends))
 
 
-def _moment(row: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+def _moment(fields: Fields, names: Sequence[str]) -> int | None:
     """A moment in nanoseconds of unix time; None where there is none."""
-    value = _first(row, names)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        pass
-    else:
-        return next(round(number * unit) for least, unit in UNITS if number >= least) if 0 < number < 1e19 else None
-    try:
-        parsed = datetime.fromisoformat(str(value))
-    except ValueError:
-        return None
-    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1e6) * 1_000
+    for name in names:
+        value, unit = _value(fields, (name,))
+        number = _number(value)
+        if number is not None:
+            absolute = next((unit or size for least, size in ABSOLUTE if number >= least), None)
+            if absolute and number * absolute < 1e19:
+                return round(number * absolute) if isinstance(value, float | str) else int(number) * absolute
+            continue
+        parsed = _date(str(value)) if value is not None else None
+        if parsed is not None:
+            return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1e6) * 1_000
+    return None
+
+
+def _date(text: str) -> datetime | None:
+    """A date of ISO or of nginx's ``$time_local``."""
+    for read in (datetime.fromisoformat, lambda value: datetime.strptime(value, "%d/%b/%Y:%H:%M:%S %z")):
+        try:
+            return read(text.strip())
+        except ValueError:
+            continue
+    return None
+
+
+def _outcome(fields: Fields) -> str:
+    """Why a request did not complete; "" where nothing says so."""
+    for name in STATUS:
+        value = fields.get(name)
+        number = _number(value)
+        if value is False and "success" in name:
+            return "failed"
+        if number is not None and "status" in name + ("status" if "code" in name else ""):
+            if number >= 400 or number == 0:
+                return f"HTTP {number:.0f}" if number else "no response"
+            continue
+        text = str(value or "").strip().lower() if not isinstance(value, bool) else ""
+        if name.startswith("error") and text not in ("", "none", "null"):
+            return " ".join(text.split())[:60]
+        if match := FAILURES.search(text):
+            return "cancelled" if ENDED_BY_USER.search(text) else text if len(text) <= 40 else match[0]
+    return ""
 
 
 FORMAT = ToolFormat(name="access-log", tool="an access log", requests=Requests(recognises=is_access_log, read=access_log_runs, lines=True))

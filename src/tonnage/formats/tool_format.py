@@ -11,8 +11,9 @@ import importlib
 import itertools
 import json
 import pkgutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class ImportedRequest:
     osl: int
     outcome: str = ""  # "" where it completed, "cancelled", or why it failed
     single: bool = True  # whether every event is there, so that there are gaps between tokens
+    streamed: bool = True  # whether the first event is the first token; where not, there are no TTFT and no TPOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class ImportedRun:
     concurrency: int
     rate: float
     requests: tuple[ImportedRequest, ...]  # every request that was sent, in the order of sending
+    left_out: Counter[str] = field(default_factory=Counter)  # lines of the file that are no requests, by what they lack
+    remarks: list[str] = field(default_factory=list)  # how the file was read, a sentence each
 
 
 @dataclass(slots=True)
@@ -148,13 +152,12 @@ def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
 
 def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[ImportedRun]:
     """The runs in the text of such a file."""
+    document = first_document(text)
+    if isinstance(rows := listed_rows(document), list):
+        text, document, lines = "\n".join(map(json.dumps, rows)), rows[0], True
     known = [(each.tool, each.requests) for each in tool_formats() if each.requests and each.requests.lines == lines]
-    document: Any = None
-    try:
-        document = json.loads(next((line for line in text.splitlines() if line.strip()), "null") if lines else text)
-    except (ValueError, RecursionError):
-        if not lines:  # of lines, the reader names the one that is damaged
-            raise InputError(f"{source}: is not JSON; give the file as the tool wrote it") from None
+    if document is None and not lines:
+        raise InputError(f"{source}: is not JSON; give the file as the tool wrote it")
     found = next((each for _, each in known if each.recognises(document)), known[0][1] if lines else None)
     if found is None:
         raise InputError(f"{source}: is no file with single requests; give one of {', '.join(tool for tool, _ in known)}")
@@ -162,6 +165,23 @@ def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[Imp
     if not all(run.requests for run in runs):
         raise InputError(f"{source}: holds no request; give a run that sent something")
     return runs
+
+
+def first_document(text: str) -> Any:
+    """The JSON value of a text, or of its first line that is not empty; None where neither is JSON."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    for part in (first, text):
+        try:
+            return json.loads(part)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def listed_rows(document: Any) -> list[Any] | None:
+    """The rows of a document that is a list, or has one under ``data``, as the answers of APIs do; None where it is neither."""
+    rows = document.get("data") if isinstance(document, dict) and len(document) <= 3 else document
+    return rows if isinstance(rows, list) and rows and isinstance(rows[0], dict) else None
 
 
 def check_export(name: str) -> str:

@@ -315,6 +315,11 @@ class MemoryPlan:
         block_bytes = self.kv_bytes_per_token * self.deployment.knobs.tokens_per_block
         return Windows(blocks=-(-size // block_bytes), tokens=1 if self.state_bytes else self.window_tokens)
 
+    @property
+    def room(self) -> int:
+        """Tokens of the longest request that the KV cache holds, in whole blocks; 0 where the windows or states of one take all of it."""
+        return max(0, self.blocks - self.windows.of(self.tokens)) * self.deployment.knobs.tokens_per_block
+
     def request_blocks(self, tokens: int) -> int:
         """Blocks of a request that grows to ``tokens`` tokens, those of its sliding windows included."""
         return math.ceil(tokens / self.deployment.knobs.tokens_per_block) + self.windows.of(tokens)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tonnage.report.document import Document, Drawing, Facts, Table, Text, charted, document, items, section
 from tonnage.report.drawing.figure import Axis, Plot, Point, Series
@@ -138,13 +138,19 @@ METRIC_TITLES = {
 HEADER = ("run", "requests", "TTFT ms", "from send", "TPOT ms", "E2E ms", "requests/s", "tokens/s")
 
 
-def imported(made: Sequence[tuple[Path, Summary]]) -> Document:
-    """Folders with their summaries."""
-    rows = []
-    for folder, s in made:
+def imported(made: Sequence[tuple[Path, Summary, Mapping[str, Any]]]) -> Document:
+    """Folders with their summaries, and what of each file was left out, failed or is to be known."""
+    rows, remarks = [], []
+    for folder, s, facts in made:
+        counts = {**facts["left_out"], **facts["failed"]}
+        whose = f"{folder.name}: " if len(made) > 1 else ""
+        if counts:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
+            remarks.append(f"{whose}{s.counted:,} completed, {sum(counts.values()):,} left out ({reasons}).")
+        remarks += [f"{whose}{remark}" for remark in facts["remarks"]]
         latencies = (s.ttft_ms.mean, s.ttft_from_send_ms.mean, s.tpot_ms.mean, s.e2e_ms.mean)
         rows.append((folder.name, str(s.counted), *map(number, (*latencies, s.requests_per_second, s.output_tokens_per_second))))
-    return document(section("runs", "", Table(header=HEADER, rows=tuple(rows))))
+    return document(section("runs", "", Table(header=HEADER, rows=tuple(rows)), items(tuple(remarks), "warning")))
 
 
 LABELS = {"ttft_ms": "TTFT mean ms", "tpot_ms": "TPOT mean ms", "requests_per_second": "requests/s"}

@@ -148,7 +148,11 @@ def summarize(requests: Requests, *, window: Window = "run", by_request: bool = 
     rows, done = (slice(None), slice(None)) if counted.size == len(requests) else (counted, completed)  # a slice copies nothing
     columns = (requests.due_ns, requests.sent_ns, requests.first_token_ns, requests.last_token_ns, requests.osl)
     due, sent, first, last, osl = (column[rows] for column in columns)
-    e2e, ttft = _statistics(last - due), _statistics(first - due)
+    e2e = _statistics(last - due)
+    if first.size and first.min() < 0:  # completed requests whose first token nobody saw have no TTFT and no TPOT
+        streamed = first >= 0
+        due, sent, first, last, osl = due[streamed], sent[streamed], first[streamed], last[streamed], osl[streamed]
+    ttft = _statistics(first - due)
     decode, gaps = last - first, osl - 1
     if not (gaps > 0).all():
         decode, gaps = decode[gaps > 0], gaps[gaps > 0]
@@ -204,8 +208,9 @@ def session_latencies(requests: Requests, turns: Turns, rows: NDArray[np.int64])
 def of_rows(requests: Requests, rows: NDArray[np.int64]) -> tuple[Latencies, Latencies, Latencies]:
     """TTFT, TPOT and E2E of some completed requests, by their rows."""
     due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], requests.last_token_ns[rows], requests.osl[rows]
-    several = osl > 1
-    return _statistics(first - due), _statistics((last - first)[several] / (osl[several] - 1)), _statistics(last - due)
+    streamed = first >= 0
+    several = (osl > 1) & streamed
+    return _statistics((first - due)[streamed]), _statistics((last - first)[several] / (osl[several] - 1)), _statistics(last - due)
 
 
 def reported_rates(requests: Requests) -> tuple[float, float]:

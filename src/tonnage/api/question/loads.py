@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -153,27 +152,17 @@ def traffic_from(path: str, where: str) -> Traffic:
 
 def _is_clients(path: str, where: str) -> bool:
     """Whether a file, or a folder, is what a load client kept of single requests."""
-    from tonnage.formats.tool_format import holds_requests, request_file
+    from tonnage.formats.tool_format import first_document, holds_requests, listed_rows, request_file
 
     if Path(path).is_dir():
         return request_file(Path(path)) is not None
     if not path.lower().endswith((".json", ".jsonl")):
         return False
-    document = _first_value(read_text(path, where))
+    document = first_document(read_text(path, where))
     if isinstance(document, dict) and isinstance(document.get("data"), list) and "payloads" in str(document["data"][:1]):
         raise InputError(f"{where}: {path} holds prompts and no times; name the profile_export file that the tool wrote for the same run")
-    return holds_requests(document)
-
-
-def _first_value(text: str) -> Any:
-    """The JSON value of a file, or of its first line that is not empty; None where neither is JSON."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    for part in (first, text):
-        try:
-            return json.loads(part)
-        except (ValueError, RecursionError):
-            continue
-    return None
+    rows = listed_rows(document)
+    return holds_requests(document if rows is None else rows[0])
 
 
 def _of_client(path: str, where: str) -> Recording:

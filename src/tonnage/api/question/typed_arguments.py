@@ -45,6 +45,10 @@ class SharedArguments(TypedDict, total=False):
     ttft: Texts
     tpot: Texts
     e2e: Texts
+    max_model_len: int | None
+    gpu_memory_utilization: Number
+    mem_fraction_static: Number
+    free_gpu_memory_fraction: Number
     chunked_prefill: bool | None
     prefix_caching: bool | None
     kv_tiers: Text

@@ -201,8 +201,7 @@ class Instance:
         if longest > model.max_context:
             raise DoesNotFit(f"one request of {longest:,} tokens exceeds the context of {model.name}, {model.max_context:,} tokens")
         if self.memory.request_blocks(longest) > self.memory.blocks:
-            room = self.memory.tokens - self.memory.windows.of(longest) * knobs.tokens_per_block
-            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {max(room, 0):,} tokens")
+            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {self.memory.room:,} tokens")
         whole = longest if knobs.scheduler == "vllm" else traffic.isl.longest
         if not knobs.chunked_prefill and knobs.scheduler not in ("static", "sglang") and whole > knobs.max_num_tokens:
             raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")

@@ -263,7 +263,7 @@ def _command(sized: Sized) -> Command:
         checkpoint=d.model.name,
         parallelism=d.parallelism,
         knobs=d.knobs,
-        max_context=min(longest, d.model.max_context),
+        max_context=sized.contender.question.max_model_len or min(longest, d.model.max_context),
         kv_8bit=d.precision.kv == "fp8",
         speculation=d.speculation,
         offloading=rules,

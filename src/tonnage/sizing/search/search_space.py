@@ -83,7 +83,8 @@ def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
     default = replace(default, stream_interval=question.stream_interval or default.stream_interval)
     default = replace(default, front_ends=question.front_ends or default.front_ends)
     caches = default.prefix_caching if question.prefix_caching is None else question.prefix_caching
-    default = replace(default, prefix_caching=caches)
+    share = dict(question.shares).get(default.kv_rule, default.kv_fraction)
+    default = replace(default, prefix_caching=caches, kv_fraction=share)
     for batch in question.max_batch_sizes or (default.max_batch_size,):
         for tokens in question.max_num_tokens or (default.max_num_tokens,):
             yield replace(default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked)
