@@ -42,7 +42,8 @@ class MemoryReport:
 
         d = self.plan.deployment
         named = f"{d.model.name}, {d.precision.name.upper()}, on {d.parallelism.gpus} × {d.gpu.name}, {d.engine}"
-        return [*([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
+        unsure = [f"{d.model.name}: {d.model.layout_mark}"] if d.model.layout_mark else []
+        return [*unsure, *([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
 
     def to_json(self) -> dict[str, Any]:
         """All sizes in bytes per GPU."""
@@ -65,6 +66,7 @@ class MemoryReport:
             "isl": self.isl,
             "osl": self.osl,
             "concurrent_requests": p.concurrent_requests(self.isl, self.osl),
+            **({"layout_mark": d.model.layout_mark} if d.model.layout_mark else {}),
             "equations": self.lines(),
         }
 
@@ -72,6 +74,7 @@ class MemoryReport:
 def memory(
     *,
     model: str,
+    layout: str = "",
     gpu: str | None = None,
     precision: str = "",
     tp: int | None = None,
@@ -99,7 +102,7 @@ def memory(
 
     settings = _set(knobs)
     engine = engine or next(iter(engines_meant(settings["shares"])), "tensorrt-llm")
-    place: dict[str, Any] = {"model": model, "precision": precision, "dp": dp, "ep": ep, "engine": engine, **settings}
+    place: dict[str, Any] = {"model": model, "layout": layout, "precision": precision, "dp": dp, "ep": ep, "engine": engine, **settings}
     tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
     tried = tried if dp == ep == 1 else tried[:1]
     deployments = (deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation, lora=lora) for name, n in tried)

@@ -1,8 +1,8 @@
 """Reads from the fields of a ``config.json`` which kind each layer is and what its MLP is, whatever its architecture is called.
 
-The words and keys are those of the configuration classes of transformers 5.24.0 (``models/*/configuration_*.py``) and of the remote
-code of the models that ``tests/spec/public_configs.yaml`` holds, read 2026-11-28. A file whose fields leave something open is refused with the
-field that would decide.
+The words and keys are those of the configuration classes of transformers 5.24.0 (``models/*/configuration_*.py``) and of published files
+(``tests/spec/published_layouts.yaml``), both read 2026-11-28. A file whose fields leave something open is refused with the field that
+would decide.
 """
 
 from __future__ import annotations
@@ -68,31 +68,38 @@ def by_fields(config: ConfigValues) -> Fields:
 # What mixes tokens.
 
 
+PLACES: dict[str, tuple[str, str]] = {
+    "attn_layer_indices": (FULL, STATE),
+    "full_attn_idxs": (FULL, CONVOLUTION),
+    "cross_attention_layers": (CROSS, FULL),
+}
+"""Fields that list some layers by their place: the kind of these, and of the others."""
+
+
 def kinds_of_layers(config: ConfigValues) -> list[str]:
     """The kind of each layer, by the first field that says so; layers that are all alike are full."""
-    layers = config.required(*LAYERS)
-    for key in ("layer_types", "layers_block_type"):
-        words = config.config.get(key)
-        if isinstance(words, list):
-            if len(words) < layers or (unknown := [word for word in words if word not in WORDS]):
-                config.fail(key, f"{shown(unknown[0] if len(words) >= layers else words)} is no list of {layers} of {', '.join(WORDS)}")
-            return [WORDS[word] for word in words[:layers]]
-    for key, rest in (("attn_layer_indices", STATE), ("full_attn_idxs", CONVOLUTION)):
-        if config.config.get(key) is not None:
-            places = config.numbers(key)
-            return [FULL if place in places else rest for place in range(layers)]
-    if config.config.get("attn_layer_period") is not None:
-        every, offset = config.required("attn_layer_period"), config.optional_or("attn_layer_offset")
-        return [FULL if place % every == offset else STATE for place in range(layers)]
-    if config.config.get("cross_attention_layers") is not None:
-        places = config.numbers("cross_attention_layers")
-        return [CROSS if place in places else FULL for place in range(layers)]
-    if config.config.get("linear_num_value_heads") is not None:
+    layers, values = config.required(*LAYERS), config.config
+    key = next((key for key in ("layer_types", "layers_block_type") if isinstance(values.get(key), list)), None)
+    if key is not None:
+        words = values[key][:layers]
+        if len(words) < layers:
+            config.fail(key, f"{len(words)} kinds of layers are fewer than the {layers} layers")
+        if unknown := [word for word in words if not isinstance(word, str) or word not in WORDS]:
+            config.fail(key, f"{shown(unknown[0])} is no kind of layer that is known here")
+        return [WORDS[word] for word in words]
+    key = next((key for key in PLACES if values.get(key) is not None), None)
+    if key is not None:
+        places, (kind, rest) = set(config.numbers(key)), PLACES[key]
+    elif values.get("attn_layer_period") is not None:
+        places, kind, rest = set(range(config.optional_or("attn_layer_offset"), layers, config.required("attn_layer_period"))), FULL, STATE
+    elif values.get("linear_num_value_heads") is not None:
         every = config.optional_or("full_attention_interval", absent=4)
-        return [LINEAR if (place + 1) % every else FULL for place in range(layers)]
-    if any(config.config.get(key) is not None for key in ("mamba_n_heads", "mamba_d_state")):
-        return [PARALLEL] * layers
-    return _by_window(config, layers)
+        places, kind, rest = set(range(every - 1, layers, every)), FULL, LINEAR
+    elif any(values.get(key) is not None for key in ("mamba_n_heads", "mamba_d_state")):
+        places, kind, rest = set(), FULL, PARALLEL
+    else:
+        return _by_window(config, layers)
+    return [kind if place in places else rest for place in range(layers)]
 
 
 def _by_window(config: ConfigValues, layers: int) -> list[str]:
@@ -123,7 +130,7 @@ def mixers(config: ConfigValues) -> tuple[Layers, ...]:
     return tuple(Layers(layers=count, mixer=mixer) for mixer, count in counted.items())
 
 
-def heads_of(config: ConfigValues) -> dict[str, int]:
+def heads_of(config: ConfigValues) -> dict[str, Any]:
     """Query heads, key/value heads and the width of a head; one key/value head per query head where no field says otherwise."""
     heads = config.required(*HEADS)
     count = config.optional(*KV_HEADS)

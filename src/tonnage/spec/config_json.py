@@ -67,37 +67,50 @@ def read_config(path: str | Path, layout: str = "") -> Model:
 
 
 def _read(where: str, config: Config, name: str, layout: str) -> Model:
+    """The model by its layout, or by its fields where its architecture is not known or is to be read as another one."""
     reader = _Reader(where, config)
     architecture = reader.architecture()
-    if layout or architecture in LAYOUTS:
-        model = reader.model(name, architecture, LAYOUTS[layout or architecture])
-        return replace(model, layout_mark=f"read as {layout}, as requested") if layout not in ("", architecture) else model
+    if layout not in ("", architecture):
+        model = _as_requested(where, config, name, layout)
+        return replace(model, architecture=architecture, layout=layout, layout_requested=True)
+    if architecture in LAYOUTS:
+        return reader.model(name, architecture, LAYOUTS[architecture])
     try:
         model = reader.model(name, architecture, OPEN_LAYOUT)
+    except UnsupportedModel:
+        raise
     except InputError as error:
-        if isinstance(error, UnsupportedModel) and str(error).startswith(f"{where}: {name} "):
-            raise
-        fault, near = str(error).removeprefix(f"{where}: "), _nearest(where, config, None)
-        escape = f"{option('layout')} {near} reads it" if near else f"write a model file instead (docs/catalog.md)"
-        raise UnsupportedModel(f"{where}: the architecture {shown(architecture)} is not known, and its fields leave it open: {fault}; {escape}") from None
-    near = _nearest(where, config, model)
-    return replace(model, layout_mark=f"the architecture {shown(architecture)} is not known; read from the fields of its file, nearest {near or 'to none'}")
+        fault, counts = str(error).removeprefix(f"{where}: "), _counts(where, config)
+        choices = " or ".join(f"{option('layout')} {near} ({billions:.3g} billion)" for billions, near in list(counts.items())[:2])
+        advice = f"choose {choices}" if choices else "write a model file instead (docs/catalog.md)"
+        reason = f"the architecture {shown(architecture)} is not known, and its fields leave it open: {fault}"
+        raise UnsupportedModel(f"{where}: {reason}; {advice}") from None
+    near = min(_counts(where, config, model).items(), key=lambda item: abs(math.log(item[0] * 1e9 / model.parameters)), default=(0, ""))[1]
+    return replace(model, architecture=architecture, layout=near)
 
 
-def _nearest(where: str, config: Config, model: Model | None) -> str:
-    """The known layout that reads a file with the most similar result, or the first that reads it at all; "" where none does."""
-    read: list[tuple[float, str]] = []
+def _as_requested(where: str, config: Config, name: str, architecture: str) -> Model:
+    """The model as an architecture has it: what the fields leave open where they say the rest, else all of it."""
+    layout = LAYOUTS[architecture]
+    settled = {part: getattr(layout, part) for part in ("gated", "tied", "parallel", "parallel_key", "head_norms", "absent")}
+    try:
+        return _Reader(where, config).model(name, architecture, replace(OPEN_LAYOUT, **settled))
+    except InputError:
+        return _Reader(where, config).model(name, architecture, layout)
+
+
+def _counts(where: str, config: Config, model: Model | None = None) -> dict[float, str]:
+    """The first known layout for each number of parameters that layouts give a file, in billions; of a model, those with its kinds."""
+    counts: dict[float, str] = {}
     for name, layout in LAYOUTS.items():
         reader = _Reader(where, config)
         try:
-            like = reader.model("", name, layout)
+            read = _as_requested(where, config, "", name) if model is None else reader.model("", name, layout)
         except InputError:
             continue
-        if layout.wrapped and not reader.inside:
-            continue
-        unlike = 0 if model is None else len(model.kinds ^ like.kinds) + abs(math.log(model.parameters / like.parameters))
-        read.append((unlike, name))
-    return min(read, key=lambda item: item[0])[1] if read else ""
+        if model is None or (reader.inside == layout.wrapped and read.kinds == model.kinds):
+            counts.setdefault(read.parameters / 1e9, name)
+    return counts
 
 
 def _file_of(path: Path) -> Path:
@@ -142,20 +155,20 @@ class _Reader(ConfigValues):
         """The model as a layout reads it."""
         self.unwrap(layout)
         quantized = self.config.get("quantization_config")
-        fields = dict(
-            name=name,
-            layers=self.required(*layout.layers),
-            hidden=self.required(*layout.hidden),
-            gated=self.gated(layout),
-            vocab=self.required(*layout.vocab),
-            max_context=self.optional(*layout.context) or layout.context_default or self.required(*layout.context),
-            tied_embeddings=self.flag("tie_word_embeddings", self.tied_if_absent if layout.tied is None else layout.tied),
-            parallel_block=self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
-            head_norms=layout.head_norms,
-            block_fp8=isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
-            source=f"{self.where} ({architecture})",
-            notes=" ".join(self.notes(layout)),
-        )
+        fields: Fields = {
+            "name": name,
+            "layers": self.required(*layout.layers),
+            "hidden": self.required(*layout.hidden),
+            "gated": self.gated(layout),
+            "vocab": self.required(*layout.vocab),
+            "max_context": self.optional(*layout.context) or layout.context_default or self.required(*layout.context),
+            "tied_embeddings": self.flag("tie_word_embeddings", self.tied_if_absent if layout.tied is None else layout.tied),
+            "parallel_block": self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
+            "head_norms": layout.head_norms,
+            "block_fp8": isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
+            "source": f"{self.where} ({architecture})",
+            "notes": " ".join(self.notes(layout)),
+        }
         if layout.family == by_fields.__name__:
             counted = by_fields(self) | kinds_by_sign(self)
         else:
@@ -191,7 +204,7 @@ class _Reader(ConfigValues):
             key = next((key for key in TEXT_PARTS if isinstance(self.config.get(key), dict)), TEXT_PARTS[0])
             self.config = outer | {key: value for key, value in self.part(key).config.items() if value is not None}
             self.config = TEXT_DEFAULTS.get(str(self.config.get("model_type")), {}) | self.config
-        self.config = dict(layout.absent) | {key: value for key, value in self.config.items() if value is not None or key not in layout.absent}
+        self.config = {**self.config, **{key: value for key, value in layout.absent if self.config.get(key) is None}}
         for key in layout.inside:
             if isinstance(inner := self.config.get(key), dict):
                 self.config = inner | self.config

@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 
 from tonnage.errors import InputError
 
-
-Config = dict[str, object]
+Config = dict[str, Any]
 
 # How files spell the numbers that every model has; the first is the usual one.
 
@@ -281,13 +280,26 @@ LAYER_TYPES = ("sliding_attention", "full_attention")
 # (``configuration_*.py`` of transformers 5.24.0, read 2026-11-28).
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
-_LLAMA_7B = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 32000}
+_LLAMA_7B: Config = {
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
 TEXT_DEFAULTS: dict[str, Config] = {
     "llama": _LLAMA_7B | {"max_position_embeddings": 2048},
     "mistral": _LLAMA_7B | {"intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072},
     "gemma3_text": {
-        **{"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4},
-        **{"head_dim": 256, "vocab_size": 262208, "max_position_embeddings": 131072, "sliding_window": 4096},
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+        "sliding_window": 4096,
     },
 }
 
@@ -318,6 +330,7 @@ REFUSED: dict[str, str] = {
 
 
 MAX_VALUE = 100_000_000  # no dimension of a published model comes near
+
 
 class ConfigValues:
     """The values of one file, each by its key.

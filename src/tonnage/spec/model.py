@@ -52,12 +52,24 @@ class Model:
     source: str = ""
     date: str = ""
     notes: str = ""  # anything a user should know, such as what is approximated
-    layout_mark: str = ""  # what its layout was read from, where its architecture is not known; "" where it is
+    # architecture, layout: the architecture of its file where that is not known here or was to be read as another one, and the known one
+    # that is nearest, or as which it was read; "" elsewhere
+    architecture: str = ""
+    layout: str = ""
+    layout_requested: bool = False  # the file was read as ``layout`` because someone said so
 
     @property
     def usual_precision(self) -> str:
         """The format that it is run in where nobody says otherwise: the published one, FP16 for any 16 bits."""
         return "fp16" if self.released in ("", "bf16", "fp16") else self.released
+
+    @property
+    def layout_mark(self) -> str:
+        """What is not sure about its layers, in words; "" where its architecture is known."""
+        if self.layout_requested:
+            return f"its architecture {self.architecture} is read as {self.layout}, as requested"
+        near = f"nearest known layout {self.layout}" if self.layout else "no known layout is near"
+        return f"its architecture {self.architecture} is not known: counted by its fields alone; {near}" if self.architecture else ""
 
     @property
     def is_moe(self) -> bool:
