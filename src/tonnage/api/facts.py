@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from tonnage.api.question.arguments import only_whole_number, rates, whole_numbers, with_signature
 from tonnage.api.question.deployment import deployment_of, engines_meant
 from tonnage.errors import InputError, option
-from tonnage.spec.catalog import find_gpu, find_model
+from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
+from tonnage.spec.precision import Precision, find_precision
 from tonnage.spec.scenario import OF_MEMORY, SHARES, by_alias
 from tonnage.spec.workload import Lengths
 
@@ -34,7 +35,7 @@ class MemoryReport:
     # isl, osl: tokens of a request
     isl: int
     osl: int
-    chosen: bool = False  # whether the instance is another than one H100, because that does not hold the model
+    chosen: bool = False  # whether the answer names the instance: it is another than one H100 of the usual engine, or its format was read
 
     def lines(self) -> list[str]:
         """The arithmetic, one printable equation a line."""
@@ -51,6 +52,7 @@ class MemoryReport:
         return {
             **d.named,
             "engine": d.engine,
+            **({"notes": d.model.notes} if d.model.notes and not d.model.date else {}),
             "weight_bytes": p.weight_bytes,
             "activation_bytes": p.activation_bytes,
             "reserve_bytes": p.reserve_bytes,
@@ -101,7 +103,10 @@ def memory(
     from tonnage.spec.lengths import check_context
 
     settings = _set(knobs)
-    engine = engine or next(iter(engines_meant(settings["shares"])), "tensorrt-llm")
+    found_model = find_model(model, layout)
+    usual = _engine_of(find_precision(precision or found_model.usual_precision))
+    read = (engine is None and usual != USUAL_ENGINES[0]) or not found_model.date
+    engine = engine or next(iter(engines_meant(settings["shares"])), usual)
     place: dict[str, Any] = {"model": model, "layout": layout, "precision": precision, "dp": dp, "ep": ep, "engine": engine, **settings}
     tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
     tried = tried if dp == ep == 1 else tried[:1]
@@ -116,7 +121,12 @@ def memory(
             raise InputError(f"{where}: {length} is below one token; write 1 or more")
     check_context(deployment.model, Lengths(mean=isl), Lengths(mean=osl))
     check_room(deployment, isl, osl)
-    return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl, chosen=deployment is not first)
+    return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl, chosen=read or deployment is not first)
+
+
+def _engine_of(precision: Precision) -> str:
+    """The first of the usual engines that runs a number format."""
+    return next((name for name in USUAL_ENGINES if not find_engine(name).lacks(precision)), USUAL_ENGINES[0])
 
 
 def _holds(deployment: Deployment) -> bool:
@@ -151,6 +161,7 @@ def _set(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # What an instance is looked for among, where nobody says which
+USUAL_ENGINES = ("tensorrt-llm", "vllm", "vllm-0.10", "sglang")
 USUAL_GPUS, USUAL_TPS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb"), (1, 2, 4, 8)
 
 

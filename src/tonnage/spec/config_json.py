@@ -35,7 +35,7 @@ from tonnage.spec.config_layouts import (
     shown,
 )
 from tonnage.spec.model import Model
-from tonnage.spec.precision import released_format
+from tonnage.spec.released_format import released_format
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -59,8 +59,9 @@ def read_config(path: str | Path, layout: str = "") -> Model:
     file = _file_of(Path(path))
     config = _load(file)
     beside = file.parent / "hf_quant_config.json"
-    if "quantization_config" not in config and beside.is_file() and isinstance(said := _load(beside).get("quantization"), dict):
-        config = config | {"quantization_config": said}
+    if beside.is_file() and isinstance(quantized := _load(beside).get("quantization"), dict):
+        inside = config.get("quantization_config", {})
+        config = config | {"quantization_config": quantized | inside if isinstance(inside, dict) else inside}
     if layout and layout not in LAYOUTS:
         raise UnknownName("layout", shown(layout).strip('"'), LAYOUTS)
     return _read(str(file), config, _name_of(file), layout)
@@ -149,6 +150,7 @@ class _Reader(ConfigValues):
     """Makes a model of one config."""
 
     tied_if_absent = False  # an absent ``tie_word_embeddings`` means one table
+    images = False  # there is an encoder of images or sound next to the text decoder
     inside = False  # the text decoder's numbers were in their own object
 
     def model(self, name: str, architecture: str, layout: Layout) -> Model:
@@ -167,14 +169,14 @@ class _Reader(ConfigValues):
             "head_norms": layout.head_norms,
             "block_fp8": isinstance(quantized, dict) and bool(quantized.get("weight_block_size")),
             "source": f"{self.where} ({architecture})",
-            "notes": " ".join(self.notes(layout)),
         }
         if layout.family == by_fields.__name__:
             counted = by_fields(self) | kinds_by_sign(self)
         else:
             counted = self.sizes_by_key(architecture, layout) | (FAMILIES[layout.family](self) if layout.family else {})
-        released = released_format(self.config, counted["experts"] > 1)
-        return self.checked(Model(**(fields | {"released": released} | counted)))
+        made = self.checked(Model(**(fields | counted)))
+        released = released_format(self.config, made)
+        return replace(made, released=released, notes=" ".join(self.notes(layout, made, released)))
 
     def sizes_by_key(self, architecture: str, layout: Layout) -> Fields:
         """Heads, MLPs and windows by the keys of a layout."""
@@ -197,6 +199,7 @@ class _Reader(ConfigValues):
         blocks = any(self.config.get(key) is not None for key in ("hybrid_override_pattern", "layers_block_type"))
         if blocks and layout.family in (state_space_hybrid.__name__, by_fields.__name__) and "num_hidden_layers" not in self.config:
             self.config = {**self.config, "num_hidden_layers": len(pattern_of(self))}
+        self.images = layout.wrapped and any(word in key for key in self.config for word in ("vision", "visual", "audio", "image"))
         self.tied_if_absent = "transformers_version" in self.config
         while layout.wrapped and not any(self.config.get(key) is not None for key in layout.layers):
             self.inside = True
@@ -323,14 +326,15 @@ class _Reader(ConfigValues):
             raise UnsupportedModel(f"{self.where}: decoder_sparse_step: experts in every layer only are supported")
         return experts, used
 
-    def notes(self, layout: Layout) -> list[str]:
+    def notes(self, layout: Layout, made: Model, released: str) -> list[str]:
         """What a user should know about the numbers."""
         notes = ["Multi-head latent attention: fitted to measurements of current engines alone."] if layout.latent else []
         if self.config.get("num_nextn_predict_layers"):
             notes.append("The module for multi-token prediction is left out.")
-        if layout.wrapped:
+        if self.images:
             notes.append(TEXT_PART)
-        by_presence = layout.window == "sliding_window" and self.config.get(layout.window) is not None
+        in_all = layout.family == by_fields.__name__ and self.config.get("use_sliding_window") is not False and "full" in made.kinds
+        by_presence = (layout.window == "sliding_window" or (in_all and "sliding" not in made.kinds)) and self.optional_or("sliding_window")
         if by_presence or (layout.window not in ("", "sliding_window") and self.flag(layout.window, False)):
             window = self.required("sliding_window")
             notes.append(
@@ -341,8 +345,7 @@ class _Reader(ConfigValues):
             if not isinstance(quantized, dict):
                 self.fail("quantization_config", f"{shown(quantized)} is not an object")
             method = shown(quantized.get("quant_method", "an unnamed method"))
-            known = released_format(self.config, experts=False)
-            counted = "that is its format unless another is asked for" if known else "its format has no name here: say which to count"
+            counted = f"counted as {released} unless another is requested" if released else "that format has no name here"
             notes.append(f"The checkpoint is quantized ({method}); {counted}.")
         if layout.context_default and self.optional(*layout.context) is None:
             notes.append(f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of its library.")

@@ -20,12 +20,24 @@ from tonnage.simulator.spec import engine_spec, pooled, rank_traces
 from tonnage.simulator.tiers import resolved_tiers, tiers_of
 from tonnage.sizing.loads.confidence import slower
 from tonnage.sizing.loads.session_load import alone_run, clients_at, session_requests, session_run, session_traces
-from tonnage.sizing.loads.shared_load import ANSWER, SEEN, SharedLoad, after, balanced_trace, owners, parts_of, replayed, shared_out_as
+from tonnage.sizing.loads.shared_load import (
+    ANSWER,
+    SEEN,
+    Answers,
+    SharedLoad,
+    after,
+    balanced_trace,
+    owners,
+    parts_of,
+    replayed,
+    shared_out_as,
+)
 from tonnage.sizing.question import Sharing
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.kv_tiers import OFF, AskedTier, Offloading, SystemTier
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Simulated, Trace, Workload
+from tonnage.units import to_ps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -439,7 +451,8 @@ class Instance:
             chosen = self._routed(replace(trace, isl=computed, contents=None), instances, router).chosen
             owner = chosen // self.deployment.parallelism.dp
         else:
-            owner = owners(trace, instances, shared_out_as(sharing, router), self.traffic.seed)
+            answers = Answers(answer_ps=to_ps(ANSWER * self.alone_e2e_s), apart_ps=to_ps(1 / self.saturation_estimate()))
+            owner = owners(trace, instances, shared_out_as(sharing, router), self.traffic.seed, answers)
         return pooled([self.serve(part) for part in parts_of(trace, owner, instances)])
 
     def _routed(self, trace: Trace, instances: int, router: str) -> Routed:
