@@ -350,6 +350,7 @@ class Scenario:
         "Measured points: a CSV with the columns of docs/size.md, a run folder, or the report of a benchmark tool.", file=True
     )
     include_invalid: bool | None = leaf("Count measured runs that their client called INVALID; they are left out otherwise.")
+    allow_errors: bool | None = leaf("Count measured runs of which more than 1% of the requests failed; they are left out otherwise.")
     search: SearchAsked = field(default_factory=SearchAsked)
     seed: int | None = leaf("Seed of every random draw (default: 0).", one="Seed of every random draw (default: 0; in the lesson 42).")
 
@@ -358,7 +359,9 @@ class Scenario:
 class SimulationAsked:
     """What ``simulate`` takes in addition to a scenario's leaves: the load of one instance, its further knobs, and its fleet."""
 
-    concurrency: Counts = leaf("Closed loop: clients with one request in flight each; several values with commas make a sweep.")
+    concurrency: Counts = leaf(
+        "Closed loop: clients with one request in flight each; several values with commas make a sweep. With a rate: the most in flight."
+    )
     request_rate: str | float | list[float] | None = leaf("Open loop: requests per second; several values with commas make a sweep.")
     requests: int | None = leaf("Requests per point (default: 1000, and in a closed loop at least 10 per client).")
     window: Text = leaf("Closed loop: count what completes within this time of a common start, such as 216s, in place of requests.")

@@ -82,7 +82,7 @@ class Race:
     def key(self, candidate: Candidate, spent: Outlay, of_type: Outlay) -> tuple[object, ...]:
         """What the candidates are sorted by: the objective first, then as the search sorts them.
 
-        The fewest GPUs of several types are the cheapest of these types, then those that draw the least power. ``of_type`` is what the
+        The fewest GPUs of several types are the cheapest of these types, then the one that draws the least power. ``of_type`` is what the
         cheapest deployment on as many GPUs of the candidate's type costs and draws: within a type the search decides.
         """
         watts = _or_infinite(spent.drawn_watts) * candidate.systems
@@ -155,7 +155,7 @@ class Race:
 
 
 def _or_infinite(amount: float | None) -> float:
-    """A cost or a power that is known, else infinity: what is not known is not the least."""
+    """The amount; infinity where it is not known, so that it is never the least."""
     return math.inf if amount is None else amount
 
 

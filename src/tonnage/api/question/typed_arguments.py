@@ -125,6 +125,7 @@ class SizeArguments(SharedArguments, total=False):
     prices: str | Path | dict[str, Any] | None
     benchmarks: str | Path | None
     include_invalid: bool | None
+    allow_errors: bool | None
     gpu: Texts
     system: Texts
     precision: Texts

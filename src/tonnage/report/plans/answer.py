@@ -38,7 +38,7 @@ from tonnage.spec.precision import find_precision
 NO_ANSWER = "no deployment meets the limits"
 FASTEST = "lowest latency on ≤ 2 × the GPUs"
 SERVERS = (1, 2, 4)  # GPUs of the servers that are sold next to those of eight
-HARDLY_USED = 0.2  # share of one system that the peak takes, below which the first screen says what less than a system costs
+HARDLY_USED = 0.2  # share of one system that the peak takes, below which the first screen prices rented GPUs and APIs
 SAME = 0.005  # loads that are nearer than this share are printed alike
 
 
@@ -124,7 +124,7 @@ def checkpoint_text(plan: Plan, best: Candidate) -> str:
 
 
 def smaller_text(plan: Plan, best: Candidate) -> str:
-    """The smallest server that carries the peak, where one system is far more than that, and what less than a system costs; "" elsewhere."""
+    """The smallest server that carries the peak, where one system is far more, and the cost of sharing; "" elsewhere."""
     if len(best.pools) != 1 or plan.demand.offline or plan.existing is not None or best.load.kind != "open" or best.confidence is None:
         return ""
     pool = best.pool
